@@ -25,8 +25,8 @@ pub struct ArrayInfo {
     pub stride_div16: u32,
 }
 
-/// Signature of one launch argument: its kind, its types, and the properties that code may rely on. A list of arguments has
-/// the signatures of its parts, one after another.
+/// Signature of one launch argument: its kind, its types, and the properties that code may rely on.
+/// A list of arguments has the signatures of its elements in order.
 ///
 /// ```
 /// use cutlet::kernel::{ArgSignature, LaunchArg};
@@ -48,11 +48,11 @@ pub enum ArgSignature {
         element: String,
         /// Number of dimensions.
         rank: u32,
-        /// May the kernel write it?
+        /// The kernel may write it.
         writes: bool,
-        /// Is it a table of arrays (the facts hold for each)?
+        /// It is a table of arrays. The properties hold for each of them.
         table: bool,
-        /// What is known about it.
+        /// The properties that code may rely on.
         facts: ArrayInfo,
     },
     /// A number of this type.
@@ -63,15 +63,15 @@ pub enum ArgSignature {
     Constant {
         /// Its type, without paths.
         ty: String,
-        /// Hash of what its `Hash` writes: by this it is compared.
+        /// Hash of the output of its `Hash`, by which it is compared.
         hash: [u8; 32],
-        /// The value, of types that are shown.
+        /// The text of the value; empty for types without one.
         text: String,
     },
 }
 
 impl ArgSignature {
-    /// The form of a constant.
+    /// Returns the signature of a constant.
     pub(crate) fn of_constant<X: Hash + 'static>(value: &X) -> ArgSignature {
         let mut stable = Stable(Sha256::new());
         value.hash(&mut stable);
@@ -82,8 +82,8 @@ impl ArgSignature {
         }
     }
 
-    /// May code that was made for `self` run with an argument of the form `given`? For everything that it relies on has
-    /// to hold.
+    /// Returns true if code for `self` is valid for an argument of signature `given`: every
+    /// property that the code relies on holds.
     ///
     /// ```
     /// use cutlet::kernel::LaunchArg;
@@ -109,15 +109,15 @@ impl ArgSignature {
         }
     }
 
-    /// Returns the number of properties that the code relies on. Of several entries that accept the arguments, the most
-    /// specific one is the fastest.
+    /// Returns the number of properties that the code relies on. Of several entries that accept the
+    /// arguments, the most specific one is the fastest.
     pub(crate) fn specificity(&self) -> u32 {
         let ArgSignature::Array { facts, .. } = self else { return 0 };
         let bits = facts.unit_stride.count_ones() + facts.extent_div16.count_ones() + facts.stride_div16.count_ones();
         bits + facts.base_align + 32 * u32::from(!facts.index64)
     }
 
-    /// Parameters of the entry that the argument takes.
+    /// Returns the number of entry parameters of the argument.
     pub(crate) fn words(&self) -> usize {
         match self {
             ArgSignature::Array { table: true, .. } => 3,
@@ -128,11 +128,12 @@ impl ArgSignature {
     }
 }
 
-/// Does everything that code relies on hold for an array? `table`: its numbers lie in memory, of one width for all.
+/// Returns true if every property that code relies on holds for an array. `table`: the extents and
+/// strides are in memory, all of one width.
 fn implied(own: ArrayInfo, facts: ArrayInfo, table: bool) -> bool {
     let within = |own: u32, given: u32| own & !given == 0;
     let ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = own;
-    // Wide indices serve small arrays, not the other way round.
+    // Code with wide indices is valid for small arrays; the converse is false.
     let width = index64 == facts.index64 || index64 && !table;
     width
         && (extent64 || !facts.extent64)
@@ -143,7 +144,7 @@ fn implied(own: ArrayInfo, facts: ArrayInfo, table: bool) -> bool {
         && within(stride_div16, facts.stride_div16)
 }
 
-/// A hash that is the same in every program.
+/// A hash that is equal in all programs.
 struct Stable(Sha256);
 
 impl Hasher for Stable {
@@ -156,11 +157,11 @@ impl Hasher for Stable {
     }
 }
 
-/// A type's name without the paths of what it is made of: those differ between the program that makes a bundle and the
-/// one that uses it.
+/// Returns the name of a type without the paths of its components. Paths differ between the program
+/// that makes a bundle and the program that uses it.
 fn without_paths(name: &str) -> String {
     let mut out = String::new();
-    // Where the identifier starts that was written last.
+    // Start of the last identifier in `out`.
     let mut start = 0;
     let mut rest = name;
     while let Some(c) = rest.chars().next() {
@@ -178,7 +179,7 @@ fn without_paths(name: &str) -> String {
     out
 }
 
-/// The text of a value of common types.
+/// Returns the text of a value of a common type.
 fn shown(value: &dyn Any) -> Option<String> {
     macro_rules! first {
         ($($ty:ty)+) => { None$(.or_else(|| value.downcast_ref::<$ty>().map(|value| format!("{value:?}"))))+ };
@@ -211,7 +212,7 @@ impl fmt::Display for ArgSignature {
     }
 }
 
-/// What is known about an array, for people.
+/// Returns the properties of an array as text.
 fn known(facts: ArrayInfo) -> Vec<String> {
     let mut all = Vec::new();
     if facts.base_align == 16 {

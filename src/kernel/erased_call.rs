@@ -1,5 +1,5 @@
-//! A kernel and its arguments without their types: so all that a launch does with them is compiled once, and not for every
-//! kernel of a program.
+//! A kernel and its arguments with erased types, so that the code of a launch is compiled once and
+//! not for every kernel.
 
 use std::any::TypeId;
 use std::panic::Location;
@@ -16,21 +16,21 @@ use crate::ir::Module;
 use crate::runtime::{Device, MemoryUse};
 use crate::tile::{Tracer, trace_into_module};
 
-/// What a launch asks of arguments of any types: the methods of [`LaunchArg`].
+/// The methods of [`LaunchArg`], for arguments of any types.
 pub trait AnyArgs {
-    /// Makes the arrays that the launch gives back.
+    /// Makes the arrays that the launch returns.
     fn make(&self, device: Option<Device>) -> Result<()>;
-    /// Appends what the code depends on.
+    /// Appends the properties that the code depends on.
     fn key(&self, key: &mut WordWriter);
     /// Appends the constants that the code depends on.
     fn store_constants(&self, out: &mut Vec<StoredConstant>);
-    /// Are its constants those that were stored?
+    /// Returns true if the constants are equal to the stored ones.
     fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool;
-    /// Appends what each parameter is.
+    /// Appends the signature of each argument.
     fn forms(&self, out: &mut Vec<ArgSignature>);
-    /// Shows the memory that the kernel uses.
+    /// Visits the memory that the kernel uses.
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>));
-    /// Gives the words of the parameters.
+    /// Passes the words of the parameters to `params`.
     fn pack(&self, params: &mut dyn FnMut(ParamWord));
 }
 
@@ -58,7 +58,9 @@ impl<A: LaunchArg> AnyArgs for A {
     }
 }
 
-/// A kernel with the arguments that it is traced with. The only source of a [`Call`]: a launch passes the words of the
+/// A kernel with the arguments that it is traced with.
+///
+/// Invariant: every [`Call`] is made by [`Bound::call`], so a launch passes the words of the
 /// arguments to code that was traced with the parameters of the same arguments.
 pub struct Bound<'a, K, A: IntoKernelArg<P>, P> {
     kernel: &'a K,
@@ -72,7 +74,7 @@ impl<'a, K: Kernel<P>, A: IntoKernelArg<P>, P> Bound<'a, K, A, P> {
         Bound { kernel, args }
     }
 
-    /// The same without types.
+    /// Returns the call with erased types.
     #[inline]
     pub fn call(&self) -> Call<'_> {
         let identity = (size_of::<K>() == 0).then(Arguments::<A, P>::identity::<K>);
@@ -80,9 +82,9 @@ impl<'a, K: Kernel<P>, A: IntoKernelArg<P>, P> Bound<'a, K, A, P> {
     }
 }
 
-/// The run of a [`Bound`] kernel.
+/// The execution of a [`Bound`] kernel.
 trait Body {
-    /// Calls the kernel with what its arguments arrive as.
+    /// Calls the kernel with its traced arguments.
     fn run(&self, tracer: &mut Tracer);
 }
 
@@ -92,33 +94,35 @@ impl<K: Kernel<P>, A: IntoKernelArg<P>, P> Body for Bound<'_, K, A, P> {
     }
 }
 
-/// A kernel and its arguments without their types, made by [`Bound::call`].
+/// A kernel and its arguments with erased types, made by [`Bound::call`].
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// The path of the kernel's type.
     path: &'static str,
-    /// Of a kernel without size, which its type identifies: that type, with those of the parameters.
+    /// The type of a kernel of size zero, together with the types of the parameters.
     identity: Option<TypeId>,
     args: &'a dyn AnyArgs,
-    /// Invariant: declares the parameters of `args`, in the order in which `args` packs their words.
+    /// Invariant: declares the parameters of `args`, in the order in which `args` packs their
+    /// words.
     body: &'a dyn Body,
 }
 
 impl<'a> Call<'a> {
-    /// What the launch handles.
+    /// Returns the arguments.
     #[inline]
     pub fn args(&self) -> &'a dyn AnyArgs {
         self.args
     }
 
-    /// What its compiled code is known by, beside words and constants of a key: a function item, or a closure that captures
-    /// nothing, has an identity. What a value holds is only known by its trace.
+    /// Returns the identity of the compiled code, apart from the words and constants of a key.
+    /// Function items and closures without captures have one. The contents of any other kernel
+    /// value are known only by its trace.
     #[inline]
     pub fn identity(&self) -> Option<TypeId> {
         self.identity
     }
 
-    /// The name of the kernel for messages, dumps and entries.
+    /// Returns the name of the kernel for messages, dumps and entries.
     pub fn name(&self) -> String {
         entry_name(self.path)
     }
@@ -126,7 +130,7 @@ impl<'a> Call<'a> {
     /// Runs the kernel once: see [`trace_kernel`](super::trace_kernel).
     ///
     /// # Errors
-    /// As that.
+    /// The errors of [`trace_kernel`](super::trace_kernel).
     #[track_caller]
     pub fn trace(&self, name: &str) -> Result<Module> {
         trace_into_module(name, Location::caller(), &|tracer| self.body.run(tracer))

@@ -21,8 +21,8 @@ use crate::tile::{Scalar, Tracer};
 /// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
 /// | a struct named in [`impl_kernel_args!`](crate::impl_kernel_args) | the same struct, with what its fields arrive as |
 ///
-/// The compiled code is kept by the types of the kernel, of what is given, and of the kernel's
-/// parameters, so `from_traced` has to be a pure function.
+/// Compiled code is cached by the types of the kernel, of the given arguments, and of the kernel's
+/// parameters. `from_traced` therefore has to be a pure function.
 #[diagnostic::on_unimplemented(
     message = "the launch gives `{Self}` where the kernel takes `{P}`: the one does not arrive as the other",
     label = "the kernel takes `{P}` here",
@@ -46,45 +46,48 @@ pub trait IntoKernelArg<P>: Sized {
     fn from_traced(traced: <Self::Arg as LaunchArg>::Traced) -> P;
 }
 
-/// What the parts of an argument trace to.
+/// The traced values of the parts of an argument.
 type Traced<A, P> = <<A as IntoKernelArg<P>>::Arg as LaunchArg>::Traced;
 
 /// Kind of the conversion of `A` into `P`.
 ///
-/// Compiled code is shared by all arguments that arrive in the common way, if their parts trace to the same types and
-/// arrive as the same `P`. A program cannot declare code of its own to be common: it can only make [`ArgConversion::own`], and
-/// [`ArgConversion::of_fields`], which replaces that code.
+/// Arguments with a common conversion share compiled code, if their parts have the same traced
+/// types and the same `P`. A program cannot declare a conversion as common. It can
+/// only make [`ArgConversion::own`], and [`ArgConversion::of_fields`], which replaces the
+/// conversion.
 pub struct ArgConversion<A: IntoKernelArg<P>, P>(Kind<fn(Traced<A, P>) -> P>);
 
 enum Kind<F> {
-    /// By [`IntoKernelArg::from_traced`] of `A`, which another type with the same parts need not
-    /// agree with.
+    /// By [`IntoKernelArg::from_traced`] of `A`. Another type with the same parts may convert
+    /// differently.
     Own,
-    /// By [`IntoKernelArg::from_traced`] of `A`, with which all types that have the same parts agree.
+    /// By [`IntoKernelArg::from_traced`] of `A`. All types with the same parts convert equally.
     Common,
-    /// By this function, with which all types that have the same parts agree.
+    /// By this function. All types with the same parts convert equally.
     Fields(F),
 }
 
 impl<A: IntoKernelArg<P>, P> ArgConversion<A, P> {
-    /// By [`IntoKernelArg::from_traced`], in a way that `A` alone determines.
+    /// Returns the conversion by [`IntoKernelArg::from_traced`], determined by `A` alone.
     #[must_use]
     pub const fn own() -> ArgConversion<A, P> {
         ArgConversion(Kind::Own)
     }
 
-    /// By [`IntoKernelArg::from_traced`], which is determined by the types of the traced parts and
-    /// of the parameter.
+    /// Returns the conversion by [`IntoKernelArg::from_traced`], determined by the types of the
+    /// traced parts and of the parameter.
     pub(crate) const fn common() -> ArgConversion<A, P> {
         ArgConversion(Kind::Common)
     }
 
-    /// [`ArgConversion::common`] if all elements of a list arrive in such a way, else [`ArgConversion::own`].
+    /// Returns [`ArgConversion::common`] if all elements of a list have a common conversion, else
+    /// [`ArgConversion::own`].
     const fn of_elements(all_common: bool) -> ArgConversion<A, P> {
         if all_common { ArgConversion::common() } else { ArgConversion::own() }
     }
 
-    /// As the tuple `F` of its fields, from which the kernel's struct is made.
+    /// Returns the conversion of the tuple `F` of the fields, from which the kernel's struct is
+    /// made.
     #[must_use]
     pub const fn of_fields<F>() -> ArgConversion<A, P>
     where
@@ -98,13 +101,14 @@ impl<A: IntoKernelArg<P>, P> ArgConversion<A, P> {
         }
     }
 
-    /// Returns true if all arguments with the same traced parts and the same parameter arrive in this way.
+    /// Returns true if all arguments with the same traced parts and the same parameter convert
+    /// equally.
     const fn is_common(&self) -> bool {
         !matches!(self.0, Kind::Own)
     }
 }
 
-/// A struct that is named in [`impl_kernel_args!`](crate::impl_kernel_args): it can be made of its
+/// A struct named in [`impl_kernel_args!`](crate::impl_kernel_args), which can be made from its
 /// fields.
 pub trait FromFields {
     /// The fields in their order.
@@ -114,7 +118,7 @@ pub trait FromFields {
     fn from_fields(fields: Self::Fields) -> Self;
 }
 
-/// The kernel's parameter of what the parts of an argument trace to.
+/// Returns the kernel's parameter for the traced parts of an argument.
 fn arrived<A: IntoKernelArg<P>, P>(traced: Traced<A, P>) -> P {
     match A::CONVERSION.0 {
         Kind::Fields(arrive) => arrive(traced),
@@ -131,37 +135,37 @@ where
     P::from_fields(arrived::<F, P::Fields>(traced))
 }
 
-/// The arguments of a launch, as it handles them.
+/// The arguments of a launch, decomposed into [`LaunchArg`]s.
 pub struct Arguments<A: IntoKernelArg<P>, P> {
     given: A::Arg,
 }
 
 impl<A: IntoKernelArg<P>, P> Arguments<A, P> {
-    /// Takes the arguments apart.
+    /// Decomposes the arguments.
     #[inline]
     pub fn of(args: A) -> Arguments<A, P> {
         Arguments { given: args.into_arg() }
     }
 
-    /// What the launch gives back.
+    /// Returns the outputs of the launch.
     #[inline]
     pub fn into_output(self) -> <A::Arg as LaunchArg>::Output {
         self.given.into_output()
     }
 
-    /// What the launch handles.
+    /// Returns the decomposed arguments.
     #[inline]
     pub fn given(&self) -> &A::Arg {
         &self.given
     }
 
-    /// Declares the parameters and gives what the kernel takes.
+    /// Declares the parameters and returns the kernel's parameters.
     pub(super) fn trace(&self, tracer: &mut Tracer) -> P {
         arrived::<A, P>(self.given.trace(tracer))
     }
 
-    /// What code for a kernel of type `K` depends on beside the words and constants of a key: the kernel, the declared
-    /// parameters, what it takes, and how the ones become the other.
+    /// Returns the identity of the code of kernel type `K`, apart from the words and constants of a
+    /// key: the kernel, the declared parameters, its parameters, and the conversion between these.
     #[inline]
     pub(crate) fn identity<K>() -> TypeId {
         if A::CONVERSION.is_common() {
@@ -172,7 +176,7 @@ impl<A: IntoKernelArg<P>, P> Arguments<A, P> {
     }
 }
 
-/// Arguments that were taken apart are as good as they were before.
+/// Decomposed arguments are arguments, too.
 #[diagnostic::do_not_recommend]
 impl<A: IntoKernelArg<P>, P> IntoKernelArg<P> for Arguments<A, P> {
     type Arg = A::Arg;
@@ -188,7 +192,7 @@ impl<A: IntoKernelArg<P>, P> IntoKernelArg<P> for Arguments<A, P> {
     }
 }
 
-/// Arguments that a launch handles as they are.
+/// Implements the identity conversion, for arguments that are [`LaunchArg`]s themselves.
 macro_rules! arrives_as_it_is {
     ($([$($generics:tt)*] $ty:ty => $traced:ty;)+) => {$(
         #[diagnostic::do_not_recommend]
@@ -214,7 +218,7 @@ macro_rules! numbers {
 }
 numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
-// Recommended, so that rustc says what `X` lacks.
+// Recommended, so that rustc reports the missing bound of `X`.
 impl<X: ConstantValue> IntoKernelArg<X> for Constant<X> {
     type Arg = Self;
     const CONVERSION: ArgConversion<Self, X> = ArgConversion::common();
@@ -263,8 +267,8 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
     }
 }
 
-/// An argument that may be left out, by `None::<A>`: whether it is there is known while the kernel is traced, so what is not
-/// there costs nothing.
+/// An optional argument, left out by `None::<A>`. Its presence is known during tracing, so an
+/// absent argument has no cost.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -332,13 +336,13 @@ macro_rules! tuples {
 }
 for_each_tuple!(tuples);
 
-/// Makes a struct whose fields have types of their own an argument of launches.
+/// Makes a struct with generic field types an argument of launches.
 ///
-/// The struct is generic over the types of its fields, one parameter a field and in their order.
-/// With what can be launched in its fields it is what the host gives, with what those arrive as it
-/// is what the kernel takes; so it may lie in tuples, lists and other such structs, and is as good
-/// for [`crate::ArraySpec`] as for arrays. Up to 16 fields; no bounds at the struct itself.
-/// (Structs that loops carry are named in [`impl_loop_state!`](crate::impl_loop_state).)
+/// The struct is generic over the types of its fields: one parameter per field, in their order, at
+/// most 16 fields, and no bounds at the struct itself. With launch arguments in its fields, it is
+/// the host's argument. With their traced values, it is the kernel's parameter. It can be nested in
+/// tuples, lists and other such structs, and accepts [`crate::ArraySpec`] as well as arrays. (For
+/// the state of loops, see [`impl_loop_state!`](crate::impl_loop_state).)
 ///
 /// ```
 /// use cutlet as ct;
@@ -370,7 +374,7 @@ macro_rules! impl_kernel_args {
     ($name:ident<$($param:ident),+ $(,)?> { $($field:ident),+ $(,)? }) => {
         $crate::impl_kernel_args!(@pair $name [] [$($param)+] [$($field)+] [Arriving0 Arriving1 Arriving2 Arriving3 Arriving4 Arriving5 Arriving6 Arriving7 Arriving8 Arriving9 Arriving10 Arriving11 Arriving12 Arriving13 Arriving14 Arriving15]);
     };
-    // Puts together what is given, what arrives, and the field.
+    // Combines given types, arrived types and fields.
     (@pair $name:ident [$($done:tt)*] [$given:ident $($givens:ident)*] [$field:ident $($fields:ident)*]
         [$param:ident $($params:ident)*]) => {
         $crate::impl_kernel_args!(@pair $name [$($done)* ($given $param $field)] [$($givens)*] [$($fields)*] [$($params)*]);

@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::ir::Module;
 use crate::tile::{self, trace_into_module};
 
-/// A function or closure with the parameters `Params`, a tuple of up to 16.
+/// A function or closure with the parameters `Params`, a tuple of at most 16 elements.
 ///
-/// `Params` follows from the function.
+/// `Params` is inferred from the function.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kernel",
     label = "a kernel is a function or closure (`Fn`) of at most 16 parameters that returns nothing",
@@ -36,7 +36,7 @@ macro_rules! functions {
 }
 for_each_tuple!(functions);
 
-/// Refuses to launch a kernel inside of another one.
+/// Rejects a launch inside of a kernel.
 ///
 /// # Errors
 /// [`crate::Error::Kernel`] at the caller's place.
@@ -46,13 +46,13 @@ pub(crate) fn refuse_nested(name: impl Fn() -> String) -> Result<()> {
     tile::refuse_nested(name, Location::caller())
 }
 
-/// The name of a kernel for messages, dumps and entries: the function's path without generics, as an
-/// identifier.
+/// Returns the name of a kernel for messages, dumps and entries: the last part of the function's
+/// path, without generics, as an identifier.
 pub(crate) fn name_of<K>() -> String {
     entry_name(std::any::type_name::<K>())
 }
 
-/// The last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`.
+/// Returns the last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`.
 pub(super) fn entry_name(path: &str) -> String {
     let plain = path.split('<').next().unwrap_or_default();
     let mut parts = plain.rsplit("::");
@@ -64,14 +64,14 @@ pub(super) fn entry_name(path: &str) -> String {
     if ident.starts_with(|c: char| c.is_ascii_alphabetic()) { ident } else { format!("kernel_{ident}") }
 }
 
-/// Runs a kernel once with what `args` arrive as and gives the module, with one entry `name`.
+/// Runs a kernel once with the traced values of `args` and returns a module with one entry `name`.
 ///
 /// # Errors
-/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, or when another kernel is
-/// being traced on this thread.
+/// [`crate::Error::Kernel`] with all problems of the kernel, or if another kernel is being traced
+/// on this thread.
 ///
 /// # Panics
-/// When the kernel does; nothing of the trace remains.
+/// If the kernel panics; the trace is discarded.
 #[track_caller]
 pub fn trace_kernel<K, A, P>(name: &str, kernel: &K, args: &Arguments<A, P>) -> Result<Module>
 where

@@ -1,4 +1,4 @@
-//! One argument of a launch: its key, its parameters, its traced value.
+//! Launch arguments: their keys, parameters and traced values.
 
 use std::any::Any;
 use std::hash::{Hash, Hasher};
@@ -16,16 +16,17 @@ use crate::tile::{Scalar, Tracer};
 pub type StoredConstant = Box<dyn Any + Send + Sync>;
 
 pub(crate) mod sealed {
-    /// What may be an argument of a launch. See the head of [`super`].
+    /// Marker of the types that may implement [`super::LaunchArg`]. See the head of [`super`].
     pub trait Sealed {}
 }
 
 use self::sealed::Sealed;
 
-/// An argument that a launch handles: an array or a view of one, a number, a [`Constant`], a tuple or list of arguments.
+/// An argument that a launch handles: an array or a view of one, a number, a [`Constant`], a tuple
+/// or list of arguments.
 ///
-/// Sealed: a launch trusts that the methods agree with each other. Other types are taken apart into such ones by
-/// [`IntoKernelArg`](super::IntoKernelArg).
+/// Sealed: a launch relies on the agreement of the methods. Other types are decomposed into such
+/// arguments by [`IntoKernelArg`](super::IntoKernelArg).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a launch",
     note = "arrays are passed by reference: `&array` arrives as `Array`, `&mut array` as `ArrayMut`",
@@ -34,7 +35,7 @@ use self::sealed::Sealed;
     note = "tuples, arrays and `Vec` of arguments are arguments; so are structs named in `ct::impl_kernel_args!`"
 )]
 pub trait LaunchArg: Sealed {
-    /// What the kernel function receives.
+    /// The value that the kernel function receives.
     type Traced;
 
     /// Output of [`launch_with_outputs`](crate::launch_with_outputs): an array for a
@@ -44,17 +45,19 @@ pub trait LaunchArg: Sealed {
     /// Returns the outputs of a launch that succeeded.
     fn into_output(self) -> Self::Output;
 
-    /// Makes the arrays that the launch owns, on its device; without one, an error if there are any.
+    /// Makes the arrays that the launch owns, on its device.
     ///
     /// # Errors
-    /// [`crate::Error::Argument`] and [`crate::Error::Driver`] where there is no memory for them.
+    /// [`crate::Error::Argument`] and [`crate::Error::Driver`] if their memory cannot be allocated;
+    /// an error if there are arrays to make and no device.
     #[doc(hidden)]
     #[inline]
     fn make(&self, _device: Option<Device>) -> Result<()> {
         Ok(())
     }
 
-    /// Writes everything that the compiled code depends on; constants write a hash. No allocation.
+    /// Writes all properties that the compiled code depends on; constants write a hash. Does not
+    /// allocate.
     #[doc(hidden)]
     fn key(&self, key: &mut WordWriter);
 
@@ -68,16 +71,17 @@ pub trait LaunchArg: Sealed {
         true
     }
 
-    /// Appends the forms of this argument, or of its parts: what another program may know it by.
+    /// Appends the signatures of this argument or of its parts, by which another program can select
+    /// an entry.
     #[doc(hidden)]
     fn forms(&self, out: &mut Vec<ArgSignature>);
 
-    /// Declares the entry parameters of this argument and gives the traced value.
+    /// Declares the entry parameters of this argument and returns the traced value.
     #[doc(hidden)]
     fn trace(&self, tracer: &mut crate::tile::Tracer) -> Self::Traced;
 
-    /// Visits the memory behind the arrays of this argument: what a launch checks for its device and orders
-    /// on its stream.
+    /// Visits the memory of the arrays of this argument. A launch checks its device and orders the
+    /// accesses on its stream.
     #[doc(hidden)]
     fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {}
 
@@ -116,7 +120,7 @@ macro_rules! scalar_argument {
 }
 scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
-/// What may be compiled in.
+/// A value that can be a constant of the compiled code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a `Constant`",
     note = "a constant is compared and hashed: `Hash + Eq + Clone + Send + Sync + 'static`",
@@ -130,8 +134,8 @@ impl<X: Hash + Eq + Clone + Send + Sync + 'static> ConstantValue for X {}
 
 /// A value that is compiled into the kernel: tile extents, a flag, an enum, a configuration.
 ///
-/// The kernel receives the value itself, an ordinary Rust value, and each different value is compiled
-/// once. Use it for everything that decides the shape of the code.
+/// The kernel receives the value itself, an ordinary Rust value. The kernel is compiled once per
+/// different value. Use it for all values that determine the structure of the code.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -184,7 +188,7 @@ impl<X: ConstantValue> LaunchArg for Constant<X> {
     fn pack(&self, _params: &mut dyn FnMut(ParamWord)) {}
 }
 
-/// What lists of arguments have in common.
+/// Implements the methods that all lists of arguments share.
 macro_rules! list_methods {
     () => {
         #[inline]
@@ -213,7 +217,7 @@ macro_rules! list_methods {
 
 impl<A: LaunchArg> Sealed for Vec<A> {}
 
-/// Its length is compiled in.
+/// A list of arguments. Its length is compiled in.
 impl<A: LaunchArg> LaunchArg for Vec<A> {
     type Traced = Vec<A::Traced>;
     type Output = Vec<A::Output>;
@@ -235,7 +239,7 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
 
 impl<A: LaunchArg> Sealed for Option<A> {}
 
-/// Whether it is there is compiled in.
+/// An optional argument. Its presence is compiled in.
 impl<A: LaunchArg> LaunchArg for Option<A> {
     type Traced = Option<A::Traced>;
     type Output = Option<A::Output>;

@@ -1,18 +1,21 @@
-//! What a kernel and its arguments have to be: the traits between `launch` and the front end.
+//! Kernels and their launch arguments: the traits between `launch` and the front end.
 //!
-//! [`IntoKernelArg`] relates what the host gives to what the kernel takes. It turns the arguments
-//! into those that a launch handles: [`LaunchArg`]s, which a launch asks three things: their part
-//! of the specialisation key, their parameter words, and (only when nothing compiled fits) their
-//! traced value. All three visit the entry's parameters in the same order. Arrays implement it in
-//! `runtime`; numbers, [`Constant`], tuples and lists here. [`Kernel`] is a function that takes the
-//! traced values, and [`trace_kernel`] runs it once.
+//! [`IntoKernelArg`] relates the arguments of the host to the parameters of the kernel. It converts
+//! each argument into [`LaunchArg`]s. A launch requests three things of them:
+//! * their part of the specialisation key;
+//! * their parameter words;
+//! * their traced value, only if no compiled code fits.
 //!
-//! A launch hands addresses to code that was compiled for what [`LaunchArg::key`] said, so
-//! `LaunchArg` is sealed: parameter words, declared parameters and memory of an argument agree
-//! because they are written here and in `runtime`. `IntoKernelArg` is open: whatever takes a value
-//! apart into such arguments, once for each launch, and makes another one of what they arrive as,
-//! needs no unsafe code and can do no harm. [`impl_kernel_args!`](crate::impl_kernel_args) writes
-//! it for structs.
+//! All three visit the entry's parameters in the same order. Arrays implement [`LaunchArg`] in
+//! `runtime`; numbers, [`Constant`], tuples and lists here. [`Kernel`] is a function of the traced
+//! values, and [`trace_kernel`] runs it once.
+//!
+//! A launch passes addresses to code that was compiled for the properties in [`LaunchArg::key`].
+//! `LaunchArg` is therefore sealed: parameter words, declared parameters and memory of an argument
+//! agree, because only this folder and `runtime` implement it. `IntoKernelArg` is open. An
+//! implementation decomposes a value into such arguments, once per launch, and composes the
+//! kernel's parameter from their traced values. It needs no unsafe code and cannot violate memory
+//! safety. [`impl_kernel_args!`](crate::impl_kernel_args) implements it for structs.
 
 mod arg_signature;
 mod erased_call;

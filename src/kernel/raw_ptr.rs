@@ -12,13 +12,17 @@ use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::tile::{Ptr, Tracer};
 
-/// An address in memory that no array of this crate stands for; arrives in the kernel as a [`Ptr<T>`].
+/// An address in memory outside of the arrays of this crate; arrives in the kernel as a [`Ptr<T>`].
 ///
-/// Making one is safe; what a kernel does with it is not: see [`pointer`](crate::pointer). A launch knows nothing of
-/// the memory behind it: it orders no streams for it, does not keep it alive, and does not tell from it on which device
-/// to run. That is the device of the arrays among the arguments, or of the stream, or else the default one. Launches
-/// are asynchronous on a GPU: the memory has to stay until the kernel has ended, and whoever uses it on another stream
-/// has to wait for that. On the cpu device it is memory of this process, and the launch returns when all is done.
+/// Making one is safe, its use in a kernel is unsafe: see [`pointer`](crate::pointer). A launch has
+/// no information about the memory:
+/// * The device of the launch is that of the arrays among the arguments, or of the stream, or else
+///   the default device.
+/// * No stream is ordered for the memory. Launches are asynchronous on a GPU, so a user on another
+///   stream has to wait for the end of the kernel.
+/// * The memory is not kept alive. It has to exist until the kernel has ended.
+/// * On the cpu device it is memory of this process, and the launch returns after the end of the
+///   kernel.
 ///
 /// ```
 /// use cutlet as ct;
@@ -43,13 +47,13 @@ pub struct RawPtr<T> {
 }
 
 impl<T> RawPtr<T> {
-    /// The element at this address of the device.
+    /// Makes a pointer to the element at this address of the device.
     #[must_use]
     pub const fn new(address: u64) -> RawPtr<T> {
         RawPtr { address, element: PhantomData }
     }
 
-    /// The address.
+    /// Returns the address.
     #[must_use]
     pub const fn address(self) -> u64 {
         self.address

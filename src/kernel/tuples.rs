@@ -1,6 +1,7 @@
-//! The tuples that kernels and launches have: of 0 to 16 elements.
+//! The tuples of kernels and launches: 0 to 16 elements.
 
-/// Hands a macro the tuples, as lists of two type names and an index an element: what is given, what arrives.
+/// Calls a macro with all tuples, as lists of two type names (given, arrived) and an index per
+/// element.
 macro_rules! for_each_tuple {
     ($then:ident) => {
         $then! {

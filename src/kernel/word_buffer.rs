@@ -3,16 +3,16 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// The most words of a specialisation key or of parameters that a launch handles without allocating.
+/// The maximum number of words of a specialisation key or of parameters without an allocation.
 pub const INLINE_WORDS: usize = 96;
 
 /// Words written one after another, without allocation up to [`INLINE_WORDS`].
 pub struct WordWriter {
-    /// The first `len` are written, unless `spill` is in use. Not zeroed beforehand: that would take
-    /// longer than the rest of a key.
+    /// The first `len` words are written, unless `spill` is in use. The buffer is not zeroed
+    /// beforehand: that would need more time than the rest of a key.
     inline: [MaybeUninit<u64>; INLINE_WORDS],
     len: usize,
-    /// All words, once there are more than fit inline.
+    /// All words, if they exceed the inline buffer.
     spill: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl WordWriter {
         self.spill.push(word);
     }
 
-    /// The words so far.
+    /// Returns the words written so far.
     #[inline]
     pub fn words(&self) -> &[u64] {
         if self.spill.is_empty() {

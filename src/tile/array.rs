@@ -1,10 +1,10 @@
-//! Arrays inside kernels: handles of a pointer with extents and strides that the launch passes in.
+//! Arrays inside kernels: handles of a pointer, extents and strides, which the launch passes.
 
 use std::marker::PhantomData;
 
-/// An array in device memory with elements of type `T` and `R` dimensions; read only.
+/// A read-only array in device memory with elements of type `T` and `R` dimensions.
 ///
-/// Made by the launch from a shared reference to a device array. `Copy`: a handle.
+/// The launch makes it from a shared reference to a device array. `Copy`: a handle.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -24,10 +24,10 @@ pub struct Array<T, const R: usize> {
     element: PhantomData<T>,
 }
 
-/// An array in device memory that this kernel may also write.
+/// A writable array in device memory with elements of type `T` and `R` dimensions.
 ///
-/// Made by the launch from a unique reference to a device array. `Copy`: a handle. Tile blocks run at
-/// the same time in any order: two of them must not write the same element.
+/// The launch makes it from a unique reference to a device array. `Copy`: a handle. Tile blocks are
+/// executed at the same time in any order: two of them must not write the same element.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -47,7 +47,7 @@ pub struct ArrayMut<T, const R: usize> {
     element: PhantomData<T>,
 }
 
-/// Position in the list of arrays of a trace.
+/// Index into the list of arrays of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayHandle {
     pub trace: u64,

@@ -33,7 +33,7 @@ impl Trace {
         TableHandle { words, first, count, facts }
     }
 
-    /// An array about which the launch knows these facts.
+    /// Declares an array with the properties that the launch has determined.
     pub fn array_with_facts(
         &mut self,
         dtype: DType,
@@ -72,14 +72,14 @@ impl Trace {
         self.assumed(value, Predicate::DivBy { divisor, every: None, along: None })
     }
 
-    /// The value with a promise about it.
+    /// Returns the value with an assumption about it.
     pub fn assumed(&mut self, value: Value, predicate: Predicate) -> Value {
         let ty = self.builder.module.ty_id(value);
         self.emit(Opcode::Assume, &[&[value]], vec![Attr::Predicate(predicate)], Vec::new(), &[ty])[0]
     }
 
-    /// An array with these extents and strides. Tile IR has no views without dimensions: an array without any is
-    /// seen as one with a dimension of extent 1.
+    /// Declares an array with these extents and strides. Tile IR has no views without dimensions:
+    /// an array of rank 0 becomes a view with one dimension of extent 1.
     pub fn make_array(
         &mut self,
         dtype: DType,
@@ -106,7 +106,7 @@ impl Trace {
         ArrayHandle { trace: self.id(), index: self.arrays.len() as u32 - 1 }
     }
 
-    /// An array that cannot be used, after a problem that has been reported.
+    /// Returns an unusable array, after a problem that has been reported.
     pub fn poison_array(&mut self, rank: usize) -> ArrayHandle {
         let nothing = self.splat(DType::I32, 0, &[]);
         self.taint(&[nothing]);

@@ -5,8 +5,10 @@ use std::marker::PhantomData;
 use super::trace::Raw;
 use crate::kernel::ArrayInfo;
 
-/// Arrays in device memory with elements of type `T` and `R` dimensions each, to be chosen from when the kernel runs;
-/// read only. Made by the launch from an [`ArrayTable`](crate::ArrayTable). `Copy`: a handle.
+/// Read-only arrays in device memory with elements of type `T` and `R` dimensions, one of which the
+/// kernel selects by index.
+///
+/// The launch makes it from an [`ArrayTable`](crate::ArrayTable). `Copy`: a handle.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -27,8 +29,9 @@ pub struct Arrays<T, const R: usize> {
     element: PhantomData<T>,
 }
 
-/// [`Arrays`] that this kernel may also write. Made by the launch from an [`ArrayTableMut`](crate::ArrayTableMut).
-/// `Copy`: a handle.
+/// Writable [`Arrays`].
+///
+/// The launch makes it from an [`ArrayTableMut`](crate::ArrayTableMut). `Copy`: a handle.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -47,16 +50,17 @@ pub struct ArraysMut<T, const R: usize> {
     element: PhantomData<T>,
 }
 
-/// What a table is in a trace.
+/// A table of arrays in a trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableHandle {
-    /// Where its words are: for each array the distance in bytes from the first one, extents, strides; as i64.
+    /// The address of the table. For each array it contains the distance in bytes from the first
+    /// one, then extents and strides, all as i64.
     pub words: Raw,
     /// The address of the first array.
     pub first: Raw,
     /// The number of arrays, as i32.
     pub count: Raw,
-    /// What the launch knows of all of them.
+    /// The properties that the launch has determined for all arrays.
     pub facts: ArrayInfo,
 }
 

@@ -1,13 +1,14 @@
-//! Operands of one operation brought to one shape: the broadcasting rule.
+//! Broadcasting of the operands of an elementwise operation to one shape.
 //!
-//! Literals and scalars go with any shape; tiles with fewer axes get axes of extent 1 in front; extents of 1 are stretched.
+//! Literals and scalars broadcast to any shape. Tiles with fewer axes receive leading axes of
+//! extent 1. Axes of extent 1 are repeated.
 
 use super::trace::{Place, Raw, Source, Trace};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type, Value};
 
-/// An operand of an elementwise operation with its element type.
+/// An operand of an elementwise operation and its element type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arg {
     pub source: Source,
@@ -16,12 +17,12 @@ pub(crate) struct Arg {
     pub elem: &'static str,
 }
 
-/// Puts the ops of an elementwise operation on values of one shape; gives the result.
+/// Emits the ops of an elementwise operation on values of one shape, and returns the result.
 pub(crate) type ElementwiseBody<'a> = dyn FnMut(&mut Trace, &[Value], &[i64]) -> Value + 'a;
 
 impl Trace {
-    /// Stretches a value to `shape`: axes of extent 1 are put in front, extents of 1 stretched.
-    /// The caller has checked that it fits.
+    /// Broadcasts a value to `shape`: adds leading axes of extent 1, then repeats axes of extent 1.
+    /// The caller has checked that the shapes are compatible.
     pub fn stretch(&mut self, value: Value, shape: &[i64]) -> Value {
         let dtype = self.builder.module.dtype(value);
         let from = self.builder.module.shape(value).to_vec();
@@ -40,7 +41,8 @@ impl Trace {
         self.put(Opcode::Broadcast, &[value], Vec::new(), dtype, shape)
     }
 
-    /// The shape that all operands broadcast to: literals and scalars to any, tiles by their last axes.
+    /// Returns the common shape of all operands: literals and scalars fit any, tiles are aligned at
+    /// their last axes.
     fn common_shape(&mut self, place: Place, name: &str, operands: &[Arg], rank: usize) -> Option<Vec<i64>> {
         let mut common = vec![1; rank];
         let mut legal = true;
@@ -69,11 +71,11 @@ impl Trace {
         Some(common)
     }
 
-    /// Records an elementwise operation: checks and broadcasts the operands, then lets `body` put ops on
-    /// values of one shape. `rank` is the rank of the result, `out` its element type.
+    /// Records an elementwise operation: checks and broadcasts the operands, then calls `body` to
+    /// emit ops on values of one shape. `rank` is the rank of the result, `out` its element type.
     ///
-    /// (`body` is called at most once. It is a `dyn` because every operation of every element type comes
-    /// through here: this function is compiled once, not for each of them.)
+    /// (`body` is called at most once. It is a `dyn`, so that this function is compiled once and
+    /// not for every operation and element type.)
     pub fn elementwise(
         &mut self,
         place: Place,

@@ -7,11 +7,12 @@ use crate::element::Element;
 
 use self::sealed::Handle;
 
-/// A tile: a block of `R` dimensions of elements of type `T`, held by one tile block.
+/// A block of `R` dimensions of elements of type `T`, held by one tile block.
 ///
-/// A tile is an immutable value, recorded while the kernel is traced; every operation gives a new one.
-/// Its extents are sums of one to three powers of two (8, 96, 160, 192, 576, but not 15), at most 2^24 elements in all, and
-/// known while tracing ([`Tile::shape`]). `Copy`: handing it on costs nothing.
+/// A tile is an immutable value, recorded during tracing; every operation returns a new one. Each
+/// extent is the sum of one to three powers of two (8, 96, 160, 192, 576, but not 15) and is known
+/// during tracing ([`Tile::shape`]). A tile has at most 2^24 elements. `Copy`: a copy records no
+/// operation.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -29,8 +30,8 @@ pub struct Tile<T, const R: usize> {
 
 /// A single value of type `T` inside a kernel: a block index, an extent, a loop counter.
 ///
-/// Works in arithmetic with scalars, tiles and host literals, and wherever a tile is wanted by
-/// broadcasting.
+/// Scalars combine with scalars, tiles and host literals, and broadcast to the shape of any tile
+/// operand.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -60,7 +61,7 @@ impl<T> Clone for Scalar<T> {
 }
 impl<T> Copy for Scalar<T> {}
 
-/// [`Tile`] or [`Scalar`]: what elementwise operations work on.
+/// [`Tile`] or [`Scalar`]: the operands of elementwise operations.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -78,7 +79,7 @@ pub trait TileLike: Copy + sealed::Handle {
     type Elem: Element;
     /// Number of dimensions; 0 for a scalar.
     const RANK: usize;
-    /// The same form with another element type.
+    /// The same handle type with another element type.
     type With<U: Element>: TileLike<Elem = U>;
 }
 
@@ -125,7 +126,7 @@ impl<T> Handle for Scalar<T> {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// The extents, in elements. Known while tracing: ordinary host numbers.
+    /// Returns the extents, in elements: host numbers, known during tracing.
     ///
     /// # Panics
     /// Outside of a kernel.
@@ -146,7 +147,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         std::array::from_fn(|d| shape[d] as usize)
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     ///
     /// # Panics
     /// Outside of a kernel.
@@ -165,7 +166,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         self.shape().iter().product()
     }
 
-    /// False: a tile has at least one element.
+    /// Returns false: a tile has at least one element.
     ///
     /// ```
     /// # use cutlet as ct;

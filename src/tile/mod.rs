@@ -1,7 +1,9 @@
-//! What a kernel author holds: [`Tile`], [`Scalar`], [`Array`], [`ArrayMut`], [`Ptr`], [`PtrTile`]; and the trace that they record into.
+//! Values of a kernel: [`Tile`], [`Scalar`], [`Array`], [`ArrayMut`], [`Ptr`], [`PtrTile`]; and the
+//! trace that records them.
 //!
-//! Each of them is a handle of a value in the trace of this thread, with its element type and rank as
-//! Rust types. What can be done with them is in [`crate::ops`]. Records into `ir`, knows no back end.
+//! Each type is a handle of a value in the trace of this thread. Element type and rank are Rust
+//! types. The operations are in [`crate::ops`]. This folder records into `ir` and does not depend
+//! on a back end.
 
 mod array;
 mod array_info;

@@ -7,7 +7,7 @@ use super::trace::Raw;
 
 /// The address of an element of type `T` in device memory. `Copy`: a handle.
 ///
-/// What can be done with it, and what for: [`pointer`](crate::pointer).
+/// The operations and their purpose are in [`pointer`](crate::pointer).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -31,7 +31,7 @@ pub struct Ptr<T> {
 
 /// A tile of addresses of elements of type `T`, with `N` axes. `Copy`: a handle.
 ///
-/// What can be done with it, and what for: [`pointer`](crate::pointer).
+/// The operations and their purpose are in [`pointer`](crate::pointer).
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,9 +1,9 @@
-//! The trace of this thread: what has been recorded, which regions are open, what was wrong.
+//! The trace of this thread: recorded ops, open regions and diagnostics.
 //!
-//! Everything here is untyped: a [`Raw`] is a recorded value, a [`Source`] an operand that may also be
-//! a host literal. An operation that cannot be recorded leaves a [`Diagnostic`] and gives a *poisoned*
-//! value of the type it would have had; what is computed from poison is poison too, silently, so that
-//! only causes are reported. Knows no op's meaning.
+//! The trace is untyped: a [`Raw`] is a recorded value, a [`Source`] an operand that may also be a
+//! host literal. An operation that cannot be recorded adds a [`Diagnostic`] and returns a
+//! *poisoned* value of its result type. Results of poisoned operands are poisoned without a further
+//! diagnostic, so that only causes are reported. The meaning of ops is not known here.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -22,15 +22,15 @@ use crate::ir::{
 };
 use crate::task::{Scoped, may_interrupt};
 
-/// The user's place, as `#[track_caller]` hands it down.
+/// The user's source place, as `#[track_caller]` passes it.
 pub(crate) type Place = &'static std::panic::Location<'static>;
 
 thread_local! {
-    /// What [`here`] gives within [`at_place`].
+    /// The place that [`here`] returns inside of [`at_place`].
     static FIXED: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
-/// The place of the nearest caller that is not `#[track_caller]`.
+/// Returns the place of the nearest caller that is not `#[track_caller]`.
 #[track_caller]
 pub(crate) fn here() -> Place {
     match FIXED.get() {
@@ -39,14 +39,14 @@ pub(crate) fn here() -> Place {
     }
 }
 
-/// Records what is put together of other operations at one place of the user's: closures do not know their callers.
-/// User code must not run inside of `work`.
+/// Runs `work`, whose operations are all recorded at `place`. Closures need this because
+/// `#[track_caller]` does not reach them. User code must not run inside of `work`.
 pub(crate) fn at_place<X>(place: Place, work: impl FnOnce() -> X) -> X {
     let _fixed = Scoped::set(&FIXED, Some(place));
     work()
 }
 
-/// Is this an operation of those that [`at_place`] puts together?
+/// Returns true inside of [`at_place`]: the operation is a part of a composed one.
 pub(crate) fn is_part() -> bool {
     FIXED.get().is_some()
 }
@@ -55,12 +55,12 @@ fn location(place: Place) -> Location {
     Location { file: place.file().into(), line: place.line(), column: place.column() }
 }
 
-/// A value of a trace. (Public because sealed traits mention it; it cannot be named outside.)
+/// A value of a trace. (Public because sealed traits mention it; other crates cannot name it.)
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
     value: Value,
-    /// Serial number of the trace, so that a value kept from another one is noticed. 64 bits: a process never uses a
-    /// number twice.
+    /// Serial number of the trace, which detects values that are kept from another trace. With 64
+    /// bits, a process never uses a number twice.
     trace: u64,
     pub(super) rank: u8,
 }
@@ -69,31 +69,31 @@ pub struct Raw {
 const _: () = assert!(size_of::<Raw>() == 16);
 
 impl Raw {
-    /// Is this the same value, not only an equal one?
+    /// Returns true if both are the same recorded value, and not only equal ones.
     pub fn is_same(self, other: Raw) -> bool {
         (self.trace, self.value) == (other.trace, other.value)
     }
 }
 
-/// An operand: recorded, or a host value that becomes a constant of whatever shape is wanted.
+/// An operand: a recorded value, or a host value that becomes a constant of the required shape.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// A recorded value.
     Value(Raw),
-    /// Bits of the operand's element type.
+    /// Bits of a constant of the operand's element type.
     Literal(u64),
     /// A host extent or offset, for an i32 operand.
     Extent(usize),
 }
 
-/// What an open block is the body of.
+/// Description of an open block: the call whose body it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
-    /// In the user's words: ``the body of `fold` ``.
+    /// The name in messages: ``the body of `fold` ``.
     pub what: &'static str,
-    /// The call that it belongs to.
+    /// The call that the body belongs to.
     pub place: Place,
-    /// Takes only operations on scalars without effects (bodies of `reduce` and `map`)?
+    /// Only operations on scalars without effects are allowed (bodies of `reduce` and `map`).
     pub scalar_only: bool,
 }
 
@@ -101,65 +101,68 @@ pub(crate) struct Region {
 #[derive(Debug)]
 struct Looping {
     place: Place,
-    /// The values that it carries, as they were given to it.
+    /// The initial values of its state.
     carried: Vec<Raw>,
-    /// Does its body leave it before its end?
+    /// The body leaves the loop early.
     leaves: bool,
 }
 
-/// The state of one kernel being traced.
+/// The state of one kernel during its tracing.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// Where ops go.
+    /// The builder to which ops are appended.
     pub builder: Builder,
-    /// Arrays declared or derived so far; [`super::Array`] holds a position.
+    /// Arrays declared or derived so far; [`super::Array`] holds an index into this list.
     pub arrays: Vec<ArrayData>,
-    /// The kernel, and the call that has it traced.
+    /// The name of the kernel, and the call that traces it.
     pub(super) launched: Option<(String, Place)>,
     id: u64,
-    /// The block that each value is defined in, by value index.
+    /// The block that defines each value, by value index.
     homes: Vec<BlockId>,
     poisoned: FxHashSet<Value>,
     regions: FxHashMap<BlockId, Region>,
-    /// The loops whose bodies are open, by the blocks of these.
+    /// The loops whose bodies are open, by body block.
     loops: FxHashMap<BlockId, Looping>,
-    /// How often bodies were asked for that are nested too deeply.
+    /// The number of bodies that exceeded the nesting limit.
     too_deep: u32,
-    /// Extents in i64 that are known to fit i32.
+    /// Extents in i64 whose values fit i32.
     pub short_extents: FxHashSet<Value>,
-    /// Extents in i64 of arrays of which some extent does not fit i32.
+    /// Extents in i64 of arrays with an extent that does not fit i32.
     pub long_extents: FxHashSet<Value>,
-    /// What each launch checks not to be above a number: see `ops/support/i32_count.rs`.
+    /// Values with an upper limit that each launch checks: see `ops/support/i32_count.rs`.
     pub limited: FxHashSet<(Value, i64)>,
-    /// Threads that the layouts of tiles are for, and the first of these.
+    /// The number of threads of the tile layouts, and the place of the first of these layouts.
     pub layout_threads: Option<(i64, Place)>,
-    /// Rounding and flush to zero for float ops that state none.
+    /// Rounding and flush to zero of float ops that state none.
     pub float_mode: Option<(Option<Rounding>, bool)>,
     diagnostics: Vec<Diagnostic>,
 }
 
 thread_local! {
-    /// Owned by a [`Session`]. Without a destructor, so that kernels can be launched as long as the thread lives.
+    /// Owned by a [`Session`]. It has no destructor, so that kernels can be launched until the
+    /// thread ends.
     static TRACE: Cell<Option<ManuallyDrop<Box<Trace>>>> = const { Cell::new(None) };
-    /// Traces under way on this thread: that of [`TRACE`], and those that it interrupts. Apart from them,
-    /// because every launch asks.
+    /// The number of open traces of this thread: that of [`TRACE`], and those that it interrupts.
+    /// Separate from [`TRACE`], because every launch reads it.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Most traces under way on one thread of a pool.
+/// The maximum number of open traces on one thread of a pool.
 const MOST_TRACES: u32 = 32;
 
 static NEXT_TRACE: AtomicU64 = AtomicU64::new(0);
 
-/// Is a kernel being traced on this thread?
+/// Returns true if a kernel is being traced on this thread.
 pub fn is_tracing() -> bool {
     DEPTH.get() > 0
 }
 
-/// Can a kernel be traced or launched here? Not inside of another kernel.
+/// Returns true if a kernel can be traced or launched here: outside of another kernel, or in an
+/// unrelated task.
 ///
-/// A thread of a rayon pool that waits for others (`rayon::join` in a kernel) runs tasks of the pool in the
-/// meantime, which have nothing to do with the kernel that waits: there a trace interrupts another one.
+/// While a thread of a rayon pool waits (`rayon::join` in a kernel), it executes other tasks of the
+/// pool. These are unrelated to the waiting kernel, so a trace in such a task interrupts the
+/// waiting one.
 pub(crate) fn can_launch() -> bool {
     match DEPTH.get() {
         0 => true,
@@ -167,7 +170,7 @@ pub(crate) fn can_launch() -> bool {
     }
 }
 
-/// The trace of this thread, taken from it while something is recorded.
+/// The trace of this thread, removed from [`TRACE`] during a recording.
 struct Recording(Option<ManuallyDrop<Box<Trace>>>);
 
 impl Recording {
@@ -192,20 +195,20 @@ impl Drop for Recording {
     }
 }
 
-/// Works on the trace of this thread. User code must not run inside of `work`. (Compiled for every operation and type in a
-/// program: what is not `work` stands apart.)
+/// Runs `work` on the trace of this thread. User code must not run inside of `work`. (Instantiated
+/// for every operation and type of a program, so the code apart from `work` is in [`Recording`].)
 ///
 /// # Panics
-/// When no kernel is being traced.
+/// If no kernel is being traced.
 #[track_caller]
 pub(crate) fn record<X>(work: impl FnOnce(&mut Trace) -> X) -> X {
     let mut recording = Recording::start();
     work(recording.trace())
 }
 
-/// Runs a closure of the user's, which records into the innermost open block. If it panics that block is closed
-/// again, so that a kernel which catches the panic goes on where the region began, and the launch says what
-/// happened.
+/// Runs a closure of the user, which records into the innermost open block. If the closure panics,
+/// that block is closed. A kernel that catches the panic continues before the region, and the
+/// launch reports the panic.
 pub(crate) fn in_region<X>(closure: impl FnOnce() -> X) -> X {
     let unfinished = Unfinished::innermost();
     let result = closure();
@@ -213,10 +216,10 @@ pub(crate) fn in_region<X>(closure: impl FnOnce() -> X) -> X {
     result
 }
 
-/// A region whose closure runs; dropped only by a panic in it.
+/// A region whose closure is running; dropped only by a panic in the closure.
 struct Unfinished {
     trace: u64,
-    /// Open blocks, with its own.
+    /// The number of open blocks, including the block of the region.
     depth: usize,
 }
 
@@ -236,16 +239,16 @@ impl Drop for Unfinished {
     }
 }
 
-/// The trace of this thread while it lasts; dropping it (also by a panic in the kernel) leaves the one that
-/// it interrupted, if any.
+/// The open trace of this thread. Dropping it, also by a panic in the kernel, restores the
+/// interrupted trace, if any.
 pub(crate) struct Session {
     interrupted: Option<Box<Trace>>,
-    /// Operations of this trace are no parts of an operation of the interrupted one.
+    /// Operations of this trace are not parts of an operation of the interrupted one.
     _own_places: Scoped<Option<Place>>,
 }
 
 impl Session {
-    /// Starts a trace; `None` inside of a kernel, see [`can_launch`].
+    /// Starts a trace; `None` if [`can_launch`] is false.
     pub fn start() -> Option<Session> {
         can_launch().then(|| {
             DEPTH.set(DEPTH.get() + 1);
@@ -292,28 +295,28 @@ impl Trace {
         }
     }
 
-    /// The serial number of this trace.
+    /// Returns the serial number of this trace.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Everything that was wrong, in order of discovery.
+    /// Removes and returns all diagnostics, in order of discovery.
     pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.diagnostics)
     }
 
-    /// Sets the place of the ops that follow.
+    /// Sets the place of the following ops.
     pub fn at(&mut self, place: Place) {
         self.builder.set_location(&location(place));
     }
 
-    /// Reports a problem, once for each place and text.
+    /// Reports a problem, once per place and text.
     pub fn report(&mut self, place: Place, message: impl Into<String>, notes: &[&str]) {
         let start = Diagnostic::new(message, Some(location(place)));
         self.push(notes.iter().fold(start, |d, note| d.note(*note)));
     }
 
-    /// Reports a problem together with other places.
+    /// Reports a problem together with other places and a remedy.
     pub fn report_with(&mut self, place: Place, message: String, others: &[(Place, &str)], way_out: &str) {
         let start = Diagnostic::new(message, Some(location(place)));
         let with = others.iter().fold(start, |d, (place, note)| d.note_at(*note, Some(location(place))));
@@ -321,7 +324,7 @@ impl Trace {
     }
 
     fn push(&mut self, diagnostic: Diagnostic) {
-        // Those that were reported have the calls that led to them besides.
+        // Stored diagnostics have the notes of their calls at the end.
         let is_known = |known: &Diagnostic| {
             let (a, b) = (known, &diagnostic);
             a.location == b.location && a.message == b.message && a.notes.starts_with(&b.notes)
@@ -332,8 +335,8 @@ impl Trace {
         }
     }
 
-    /// Adds the calls from the kernel to the function with the problem; where the stack does not tell them, the bodies
-    /// that it lies in.
+    /// Adds the calls from the kernel to the function with the problem, or the enclosing bodies if
+    /// the stack is unavailable.
     #[cold]
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let calls = calls_to(diagnostic.location.as_ref()).unwrap_or_else(|| {
@@ -352,13 +355,13 @@ impl Trace {
         diagnostic
     }
 
-    /// Reports a problem and gives a poisoned value of type `ty`.
+    /// Reports a problem and returns a poisoned value of type `ty`.
     pub fn fail(&mut self, place: Place, ty: Type, message: impl Into<String>, notes: &[&str]) -> Raw {
         self.report(place, message, notes);
         self.poison(ty)
     }
 
-    /// A poisoned value of type `ty`; never part of a finished module.
+    /// Returns a poisoned value of type `ty`, which is never part of a finished module.
     pub fn poison(&mut self, ty: Type) -> Raw {
         let id = self.builder.module.intern(ty);
         let block = self.builder.module.add_block(&[id]);
@@ -368,12 +371,13 @@ impl Trace {
         self.raw(value)
     }
 
-    /// Is this what a refused operation gave? Its shape may be one that the user has not written.
+    /// Returns true for the result of a rejected operation. Its shape may be one that the user has
+    /// not written.
     pub fn is_poisoned(&self, raw: Raw) -> bool {
         raw.trace == self.id && self.poisoned.contains(&raw.value)
     }
 
-    /// The tile type behind a handle; of a value of another trace, some tile of its rank.
+    /// Returns the tile type of a handle; for a value of another trace, some tile type of its rank.
     pub fn type_of(&self, raw: Raw) -> Type {
         match raw.trace == self.id {
             true => self.builder.module.ty(raw.value).clone(),
@@ -381,13 +385,13 @@ impl Trace {
         }
     }
 
-    /// The handle of a value of this trace.
+    /// Returns the handle of a value of this trace.
     pub fn raw(&self, value: Value) -> Raw {
         let rank = self.builder.module.ty(value).as_tile().map_or(0, |(_, shape)| shape.len());
         Raw { value, trace: self.id, rank: rank as u8 }
     }
 
-    /// The extents; all 1 for a value of another trace.
+    /// Returns the extents; all 1 for a value of another trace.
     pub fn shape(&self, raw: Raw) -> Vec<i64> {
         match raw.trace == self.id {
             true => self.builder.module.shape(raw.value).to_vec(),
@@ -395,8 +399,8 @@ impl Trace {
         }
     }
 
-    /// The value behind a handle if it can be used here. `None` is poison: there was a problem, and it
-    /// has been reported.
+    /// Returns the value of a handle if it is usable here. `None` is poison: the problem has been
+    /// reported.
     pub fn usable(&mut self, raw: Raw, place: Place) -> Option<Value> {
         if raw.trace != self.id {
             self.report(
@@ -452,7 +456,7 @@ impl Trace {
         }
     }
 
-    /// One more parameter of the entry.
+    /// Appends a parameter to the entry.
     pub fn param(&mut self, ty: Type) -> Value {
         let id = self.builder.module.intern(ty);
         let body = self.builder.open_blocks()[0];
@@ -461,17 +465,17 @@ impl Trace {
         value
     }
 
-    /// Is this value defined in the body of the entry, outside of all regions?
+    /// Returns true if this value is defined in the body of the entry, outside of all regions.
     pub fn is_outermost(&self, value: Value) -> bool {
         self.homes.get(value.index()) == self.builder.open_blocks().first()
     }
 
-    /// Does the innermost open block take only operations on scalars without effects?
+    /// Returns true if the innermost open block allows only operations on scalars without effects.
     pub fn is_scalar_only(&self) -> bool {
         self.regions.get(&self.builder.block()).is_some_and(|region| region.scalar_only)
     }
 
-    /// Opens the block of a region; gives its arguments.
+    /// Opens the block of a region and returns its arguments.
     pub fn open(&mut self, region: Region, arg_types: &[TypeId]) -> Vec<Value> {
         let block = self.builder.begin_block(arg_types);
         self.regions.insert(block, region);
@@ -485,41 +489,41 @@ impl Trace {
         self.builder.end_block()
     }
 
-    /// The innermost block is the body of a loop.
+    /// Registers the innermost block as the body of a loop.
     pub fn begin_loop(&mut self, block: BlockId, place: Place, carried: Vec<Raw>) {
         self.loops.insert(block, Looping { place, carried, leaves: false });
     }
 
-    /// The body of a loop is closed. Does it leave the loop early?
+    /// Removes a loop whose body is closed. Returns true if the body leaves the loop early.
     pub fn end_loop(&mut self, block: BlockId) -> bool {
         self.loops.remove(&block).is_some_and(|looping| looping.leaves)
     }
 
-    /// The innermost loop that is open: its block, its place, and what it carries.
+    /// Returns the innermost open loop: its block, place, and initial state.
     pub fn innermost_loop(&self) -> Option<(BlockId, Place, &[Raw])> {
         let open = self.builder.open_blocks().iter().rev();
         let mut loops = open.filter_map(|block| Some((*block, self.loops.get(block)?)));
         loops.next().map(|(block, looping)| (block, looping.place, looping.carried.as_slice()))
     }
 
-    /// Is this the body of a loop that is open?
+    /// Returns true if this is the body of an open loop.
     pub fn is_open_loop(&self, block: BlockId) -> bool {
         self.loops.contains_key(&block)
     }
 
-    /// Something in the body of this loop leaves it.
+    /// Records that an op in the body of this loop leaves it.
     pub fn leave_loop(&mut self, block: BlockId) {
         if let Some(looping) = self.loops.get_mut(&block) {
             looping.leaves = true;
         }
     }
 
-    /// Something leaves all loops that are open.
+    /// Records that an op leaves all open loops.
     pub fn leave_all_loops(&mut self) {
         self.loops.values_mut().for_each(|looping| looping.leaves = true);
     }
 
-    /// Counts how often a body is asked for inside of more than `most` others.
+    /// Counts the bodies that are nested inside of more than `most` others. Returns the count.
     pub fn nest_too_deeply(&mut self, most: usize) -> u32 {
         self.too_deep += u32::from(self.builder.open_blocks().len() > most);
         self.too_deep
@@ -530,7 +534,8 @@ impl Trace {
         self.poisoned.extend(values);
     }
 
-    /// Closes blocks until there are fewer than `depth`, because of a panic in the body of the last one of these.
+    /// Closes blocks until fewer than `depth` are open, because of a panic in the body of block
+    /// `depth`.
     fn abandon(&mut self, depth: usize) {
         while self.builder.open_blocks().len() >= depth {
             let block = self.close();
@@ -544,7 +549,7 @@ impl Trace {
         }
     }
 
-    /// Appends an op whose operands have been checked.
+    /// Appends an op whose operands have been checked, and returns its results.
     pub fn emit(
         &mut self,
         code: Opcode,
@@ -559,7 +564,7 @@ impl Trace {
         values
     }
 
-    /// The op of this value is one that the user wrote, which reads operands and result like this.
+    /// Records that the user wrote the op of this value, with these signs of operands and result.
     pub fn written(&mut self, value: Value, [from, to]: [Sign; 2]) {
         let module = &mut self.builder.module;
         if let Some(op) = module.defining_op(value).filter(|_| !is_part()) {
@@ -567,14 +572,14 @@ impl Trace {
         }
     }
 
-    /// The op that was recorded last is an assertion that each launch checks.
+    /// Marks the last recorded op as an assertion that each launch checks.
     pub fn require_last(&mut self) {
         let block = self.builder.block();
         let last = self.builder.module.block(block).ops.last().copied();
         self.builder.module.required.extend(last);
     }
 
-    /// Appends an op with one operand in each group and one tile as result.
+    /// Appends an op with one operand per group and one tile as result.
     pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
         let ty = self.builder.module.intern(Type::tile(dtype, shape));
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
@@ -600,7 +605,8 @@ impl Trace {
         self.splat(DType::I32, value as u32 as u64, shape)
     }
 
-    /// The value of an operand as a scalar, also that of a tile of one element; `None` after a problem.
+    /// Returns the value of an operand as a scalar, also of a tile of one element; `None` after a
+    /// problem.
     pub fn scalar(&mut self, place: Place, source: Source, dtype: DType) -> Option<Value> {
         match source {
             Source::Value(raw) => {
@@ -618,7 +624,8 @@ impl Trace {
         }
     }
 
-    /// Is an op with this effect and result rank allowed in the innermost region? Reports if not.
+    /// Returns true if the innermost region allows an op with this effect and result rank; reports
+    /// otherwise.
     pub fn admits(&mut self, place: Place, effect: Effect, rank: usize) -> bool {
         let Some(region) = self.regions.get(&self.builder.block()).copied() else { return true };
         if !region.scalar_only || (effect == Effect::Pure && rank == 0) {
@@ -638,7 +645,8 @@ impl Trace {
         false
     }
 
-    /// Is the extent of an axis a power of two? Reports if not: for what goes by the bits of a position.
+    /// Returns true if the extent of an axis is a power of two; reports otherwise. Required by
+    /// operations on the bits of a position.
     pub fn power_along(&mut self, place: Place, name: &str, shape: &[i64], axis: usize) -> bool {
         let power = shape[axis].count_ones() == 1;
         if !power {
@@ -652,7 +660,7 @@ impl Trace {
         power
     }
 
-    /// Is this a legal tile shape? Reports and gives false if not.
+    /// Returns true for a legal tile shape; reports otherwise.
     pub fn legal_shape(&mut self, place: Place, name: &str, shape: &[i64]) -> bool {
         if let Some(axis) = shape.iter().position(|&e| e <= 0 || e.count_ones() > MAX_EXTENT_PARTS) {
             let extent = shape[axis];
@@ -685,9 +693,9 @@ impl Trace {
     }
 }
 
-/// The smallest extent of a tile that is larger.
+/// Returns the smallest legal extent that is larger.
 fn next_extent(extent: i64) -> i64 {
-    // Beyond the first bits, any bit that is set rounds up.
+    // After the first bits, any bit that is set rounds up.
     let mut rest = extent;
     for _ in 1..MAX_EXTENT_PARTS {
         rest &= !(1 << rest.ilog2());
@@ -696,7 +704,7 @@ fn next_extent(extent: i64) -> i64 {
     (extent & !(2 * last - 1)) + 2 * last
 }
 
-/// The largest extent of a tile that is smaller.
+/// Returns the largest legal extent that is smaller.
 fn last_extent(extent: i64) -> i64 {
     let mut kept = 0;
     for _ in 0..MAX_EXTENT_PARTS {

@@ -1,4 +1,4 @@
-//! From a kernel and its arguments to a module: the entry around what the kernel records.
+//! Tracing of a kernel with its arguments into a module with one entry.
 
 use super::array::{Array, ArrayMut};
 use super::array_table::{Arrays, ArraysMut};
@@ -12,14 +12,15 @@ use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::{Module, Opcode, Type};
 use crate::kernel::ArrayInfo;
 
-/// Declares the parameters of the entry that is being traced; handed to [`crate::kernel::LaunchArg::trace`].
+/// Declares the parameters of the traced entry; an argument of [`crate::kernel::LaunchArg::trace`].
 ///
-/// Only the arguments of this crate use it: what is declared decides which memory a kernel may write.
+/// Only the arguments of this crate use it: the declared parameters decide which memory a kernel
+/// may write.
 #[derive(Debug)]
 pub struct Tracer(());
 
 impl Tracer {
-    /// One more entry parameter: a number.
+    /// Declares a number parameter.
     pub(crate) fn scalar<T: Element + ByteSized>(&mut self) -> Scalar<T> {
         record(|t| {
             let value = t.param(Type::scalar(T::DTYPE));
@@ -27,7 +28,7 @@ impl Tracer {
         })
     }
 
-    /// The parameter of an address: a number, so that nothing is taken for granted about where it leads.
+    /// Declares an address parameter. It is a number, so that no assumption about its target holds.
     pub(crate) fn pointer<T: Element + ByteSized>(&mut self) -> Ptr<T> {
         Ptr::from_raw(record(|t| {
             let address = t.param(Type::scalar(DType::I64));
@@ -37,28 +38,29 @@ impl Tracer {
         }))
     }
 
-    /// The parameters of a read-only array: base pointer, `R` extents, `R` strides.
+    /// Declares the parameters of a read-only array: base pointer, `R` extents, `R` strides.
     pub(crate) fn array<T: Element, const R: usize>(&mut self, facts: ArrayInfo) -> Array<T, R> {
         Array::from_handle(record(|t| t.declare_array(T::DTYPE, R, facts)))
     }
 
-    /// The parameters of a table of arrays to read: where its words are, the first array, the number of arrays.
+    /// Declares the parameters of a table of read-only arrays: the address of its words, the first
+    /// array, the number of arrays.
     pub(crate) fn arrays<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayInfo) -> Arrays<T, R> {
         Arrays::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 
-    /// The parameters of a table of writable arrays, as of others.
+    /// Declares the parameters of a table of writable arrays, as [`Tracer::arrays`] does.
     pub(crate) fn arrays_mut<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayInfo) -> ArraysMut<T, R> {
         ArraysMut::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 
-    /// The parameters of a writable array: base pointer, `R` extents, `R` strides.
+    /// Declares the parameters of a writable array: base pointer, `R` extents, `R` strides.
     pub(crate) fn array_mut<T: Element, const R: usize>(&mut self, facts: ArrayInfo) -> ArrayMut<T, R> {
         ArrayMut::from_handle(record(|t| t.declare_array(T::DTYPE, R, facts)))
     }
 }
 
-/// Refuses a launch inside of a kernel, also of a kernel that needs no trace any more.
+/// Rejects a launch inside of a kernel, also of a kernel that is already compiled.
 ///
 /// # Errors
 /// [`Error::Kernel`] at `place`.
@@ -75,9 +77,9 @@ fn nested(name: &str, place: Place) -> Error {
     Error::Kernel(vec![nested])
 }
 
-/// Runs `kernel` in a fresh trace; the module has one entry `name`.
+/// Runs `kernel` in a new trace and returns a module with one entry `name`.
 ///
-/// Reports look for this function on the stack, see `calls.rs`.
+/// `user_backtrace.rs` searches the stack for the name of this function.
 #[inline(never)]
 pub(crate) fn trace_into_module(name: &str, place: Place, kernel: &dyn Fn(&mut Tracer)) -> Result<Module> {
     let Some(session) = Session::start() else { return Err(nested(name, place)) };

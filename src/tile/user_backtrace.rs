@@ -1,19 +1,22 @@
-//! Which functions of the user's called each other on the way to a problem, read off the stack.
+//! Call chain of the user's functions that led to a problem, parsed from a captured backtrace.
 //!
-//! `#[track_caller]` gives one place; a helper function that several kernels call needs those of its callers, too. They
-//! are on the stack while the kernel is traced, and are looked at when a problem is reported, never for an operation that
-//! is in order. What the stack can tell depends on the build: places need line tables (Cargo's profile `dev` has them,
-//! `debug = "line-tables-only"` gives them to others), names need symbols. Knows nothing of traces.
+//! `#[track_caller]` provides one place. For a helper function that several kernels call, the
+//! places of its callers are needed as well. They are on the stack during tracing. The backtrace is
+//! captured only when a problem is reported.
+//!
+//! The content depends on the build: places need line tables (Cargo's profile `dev` has them,
+//! `debug = "line-tables-only"` adds them to other profiles), names need symbols. Independent of
+//! the trace.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 
 use crate::error::{Location, Note};
 
-/// The function that runs a kernel; what is further out does not belong to it.
+/// The function that runs a kernel. Frames outside of it do not belong to the kernel.
 const ROOT: &str = "::trace_into_module";
-/// Most calls that are told; of longer chains the innermost ones.
+/// The maximum number of reported calls: the innermost ones of a longer chain.
 const MOST_CALLS: usize = 12;
-/// Crates whose functions are nobody's kernel.
+/// Crates whose functions do not belong to the user's kernel.
 const LIBRARIES: [&str; 4] = ["cutlet", "core", "alloc", "std"];
 
 /// A function on the stack.
@@ -23,8 +26,8 @@ struct Frame {
     place: Option<Location>,
 }
 
-/// The calls that led to `location`, innermost first: each says what is called, at the place of the call. `None` where
-/// the stack cannot be read.
+/// Returns the calls that led to `location`, innermost first: the called function, at the place of
+/// the call. `None` if the stack is unavailable.
 pub(super) fn calls_to(location: Option<&Location>) -> Option<Vec<Note>> {
     let trace = Backtrace::force_capture();
     if trace.status() != BacktraceStatus::Captured {
@@ -33,8 +36,8 @@ pub(super) fn calls_to(location: Option<&Location>) -> Option<Vec<Note>> {
     Some(chain(users(frames(&trace.to_string()))?, location))
 }
 
-/// The frames in the text of a backtrace: lines of names, below each of them the place if it is known. What is inlined
-/// has no number.
+/// Parses the frames of a backtrace: lines of names, each followed by its place if that is known.
+/// Inlined frames have no number.
 fn frames(text: &str) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -51,7 +54,7 @@ fn frames(text: &str) -> Vec<Frame> {
     frames
 }
 
-/// `file:line:column`.
+/// Parses `file:line:column`.
 fn location_of(text: &str) -> Option<Location> {
     let mut parts = text.rsplitn(3, ':');
     let (column, line, file) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?);
@@ -59,7 +62,7 @@ fn location_of(text: &str) -> Option<Location> {
     Some(Location { file: file.into(), line, column })
 }
 
-/// The frames of the kernel that are the user's; `None` where the kernel does not begin on this stack.
+/// Returns the user's frames of the kernel; `None` if no kernel begins on this stack.
 fn users(frames: Vec<Frame>) -> Option<Vec<Frame>> {
     let root = frames.iter().position(|frame| frame.name.ends_with(ROOT))?;
     Some(frames.into_iter().take(root).filter(is_users).collect())
@@ -74,11 +77,12 @@ fn is_users(frame: &Frame) -> bool {
     if frame.place.as_ref().is_some_and(of_library) {
         return false;
     }
-    // Tables of lines alone have names without paths.
+    // With line tables alone, names have no paths.
     if !frame.name.split('<').next().is_some_and(|name| name.contains("::")) && !frame.name.starts_with('<') {
         return frame.place.is_some();
     }
-    // What calls closures and kernels is nobody's, whosever they are.
+    // The functions that call closures and kernels do not belong to the user, whatever their type
+    // parameters.
     if frame.name.contains("core::ops::function::") || frame.name.contains(" as cutlet::kernel::") {
         return false;
     }
@@ -88,22 +92,24 @@ fn is_users(frame: &Frame) -> bool {
     roots.flatten().any(|(root, _)| !LIBRARIES.contains(&root.split(['[', '<']).next().unwrap_or(root)))
 }
 
-/// Is this a file of this crate, as it is named when the crate itself is built?
+/// Returns true if this is a file of this crate, with the relative name of a build of the crate
+/// itself.
 fn is_own_relative(file: &str) -> bool {
     let own = file!().strip_suffix("tile/user_backtrace.rs").unwrap_or(file!());
     file.starts_with(own) && (own.starts_with('/') || file.starts_with("src/tile/") || file.starts_with("src/ops/"))
 }
 
-/// One note for each call from one function to another one.
+/// Returns one note for each call from one function to another.
 fn chain(frames: Vec<Frame>, location: Option<&Location>) -> Vec<Note> {
-    // Functions that hand their place down lie further in than the place that is reported.
+    // Frames of functions that forward their caller's place are inside of the reported place:
+    // skipped.
     let reported = location.and_then(|at| {
         let is_it = |place: &Location| place.line == at.line && place.file.ends_with(at.file.as_ref());
         frames.iter().position(|frame| frame.place.as_ref().is_some_and(is_it))
     });
     let mut frames = frames.into_iter().skip(reported.unwrap_or(0));
     let Some(first) = frames.next() else { return Vec::new() };
-    // Files as rustc names them, where the stack has whole paths.
+    // Prefix of the absolute paths of the stack. It is removed, since rustc reports relative paths.
     let folder = reported.and(first.place.as_ref().zip(location)).and_then(|(place, at)| {
         let folder = place.file.strip_suffix(at.file.as_ref()).filter(|folder| !folder.is_empty());
         folder.map(str::to_string)
@@ -129,16 +135,19 @@ fn chain(frames: Vec<Frame>, location: Option<&Location>) -> Vec<Note> {
     notes
 }
 
-/// Is this a closure of that function? Who reads the one place sees the other.
+/// Returns true if `callee` is a closure of the function `caller`: the place of one also shows the
+/// other.
 fn is_within(callee: &Frame, caller: &Frame) -> bool {
     match (function_of(&callee.name), &callee.place, &caller.place) {
-        // A closure that does not say of what; it lies behind the beginning of its function.
+        // A closure without the path of its function: its line is at or below the line of the
+        // function.
         ("", Some(inner), Some(outer)) => inner.file == outer.file && outer.line <= inner.line,
         (function, ..) => function == function_of(&caller.name),
     }
 }
 
-/// The path of a function, or of the one that a closure lies in; of a closure without a path nothing.
+/// Returns the path of a function, or of the function that contains a closure; "" for a closure
+/// without a path.
 fn function_of(name: &str) -> &str {
     if name.starts_with("{closure") || name.starts_with("{{closure") {
         return "";
@@ -147,7 +156,7 @@ fn function_of(name: &str) -> &str {
     &name[..end.unwrap_or(name.len())]
 }
 
-/// `norm`, `Layer::forward`, or that it is a closure.
+/// Returns the name for messages: `norm`, `Layer::forward`, or a closure of these.
 fn in_words(name: &str) -> String {
     let function = function_of(name);
     let mut parts: Vec<&str> = Vec::new();

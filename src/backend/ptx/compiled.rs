@@ -29,8 +29,8 @@ pub struct Compiled {
     pub entry: String,
     /// Threads of a tile block.
     pub threads: u32,
-    /// Tile blocks that must fit on one multiprocessor: the assembler limits the registers
-    /// accordingly.
+    /// The number of tile blocks that should fit on a multiprocessor, for which the assembler
+    /// limits registers.
     pub min_blocks: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
@@ -38,12 +38,12 @@ pub struct Compiled {
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,
-    /// Assertions of the kernel, indexed by their numbers in a note.
+    /// The assertions of the kernel, by their numbers in a note.
     pub assertions: Vec<Assertion>,
-    /// The register layouts as human-readable text.
+    /// The register layouts as text.
     pub layout: String,
-    /// The schedule as human-readable text, if the compile options request it.
+    /// The steps of the schedule as text, if requested.
     pub schedule: String,
-    /// Compilation remarks of the kernel.
+    /// The compilation remarks.
     pub remarks: CodeRemarks,
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use crate::dtype::DType;
 use crate::error::Location;
 
-/// An assertion of a kernel. On a failure, the kernel writes a note: the number of the assertion,
-/// the place and the values, in 32-bit words (see [`NoteField`]). The address of the note is the
-/// parameter [`ParamKind::Failure`](super::ParamKind::Failure).
+/// An assertion of a kernel.
+///
+/// On failure, the kernel writes the assertion's number, the place and the values to a note in
+/// 32-bit words (see [`NoteField`]). Its address is the parameter
+/// [`ParamKind::Failure`](super::ParamKind::Failure).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assertion {
     /// The format of the values, or plain text if there are none.
@@ -20,7 +22,7 @@ pub struct Assertion {
     pub shape: Vec<i64>,
 }
 
-/// A field of a note. The first word is its state: 0 free, 1 claimed, 2 complete.
+/// A field of a note. The first word is the state: 0 free, 1 claimed, 2 complete.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum NoteField {
@@ -36,7 +38,7 @@ pub enum NoteField {
 }
 
 impl NoteField {
-    /// The first word of the field.
+    /// Returns the index of the first word of the field.
     pub fn word(self) -> usize {
         match self {
             NoteField::State => 0,
@@ -48,7 +50,7 @@ impl NoteField {
     }
 }
 
-/// Words of a note that has room for each of these; 0 if there are none.
+/// Returns the words of a note with space for each of these assertions; 0 if there are none.
 pub fn note_words(assertions: &[Assertion]) -> usize {
     assertions.iter().map(|assertion| NoteField::Value(assertion.values.len()).word()).max().unwrap_or(0)
 }

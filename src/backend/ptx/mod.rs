@@ -11,7 +11,7 @@
 //! 6. `opt`: passes over instructions, and the register pressure;
 //! 7. `isa`: text of the instructions.
 //!
-//! The back end knows `ir`, `pass` and `layout`, and never the front end.
+//! The back end depends on `ir`, `pass` and `layout`, and never on the front end.
 
 mod compile;
 mod compiled;

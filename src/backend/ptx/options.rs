@@ -6,8 +6,8 @@
 pub struct CompileOptions {
     /// Warps of a tile block: a power of two from 1 to 32.
     pub num_warps: Option<u32>,
-    /// Tile blocks that should be resident on one multiprocessor; fewer if registers and warps do
-    /// not allow it.
+    /// The requested number of tile blocks per multiprocessor; fewer if registers and warps do not
+    /// allow it.
     pub occupancy: Option<u32>,
     /// Pipeline stages of a loop whose loads are operands of an MMA; 1: no pipelining.
     pub num_stages: Option<u32>,
@@ -22,7 +22,7 @@ pub struct CompileOptions {
     pub line_info: bool,
     /// The result contains the schedule as text.
     pub schedule: bool,
-    /// Scope of the search by which the cost model may select another plan than the default one.
+    /// Permission of the cost model to select another plan than the default one.
     pub plan_search: PlanSearch,
     /// Ping-pong schedules are allowed.
     pub pingpong: bool,
@@ -37,7 +37,7 @@ pub enum PlanSearch {
     /// Candidates that may be selected.
     #[default]
     Calibrated,
-    /// The same, and further plans are costed and reported.
+    /// As `Calibrated`; further plans are costed and reported.
     Report,
 }
 

@@ -69,9 +69,9 @@ pub struct Product {
     pub place: Option<Location>,
     /// Extents of the operands and the result.
     pub shapes: [Vec<i64>; 3],
-    /// The instruction.
+    /// The instruction, and how many of them a warp issues.
     pub instruction: String,
-    /// Number of these instructions that a warp issues.
+    /// Number of instructions per warp.
     pub count: u32,
 }
 
@@ -214,7 +214,7 @@ impl CodeRemarks {
         self.warps = warps;
         self.producer_warps = (function.threads / WARP_SIZE).saturating_sub(warps * self.groups());
         self.live_registers = super::opt::register_pressure::live_registers(function);
-        // Warps that compute beside a producer take registers that it gives up.
+        // Consumer warps acquire registers that the producer releases.
         let taken = function.lines.iter().filter_map(|line| match line {
             Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {
                 [Arg::One(Operand::Imm(count))] => u32::try_from(count).ok(),

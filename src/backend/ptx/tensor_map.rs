@@ -1,38 +1,38 @@
-//! Tensor maps: how the TMA unit of sm_90 addresses an array, as a form that each launch completes.
+//! Tensor maps: the description of an array for the TMA unit of sm_90, completed at each launch.
 //!
-//! A kernel that transfers boxes takes a map of 128 bytes as a parameter. [`TensorMap::resolve`]
+//! A kernel that transfers boxes has a map of 128 bytes as a parameter. [`TensorMap::resolve`]
 //! computes the arguments of the driver's encoder from the parameter words of the entry, or rejects
 //! values that the hardware cannot describe. Limits are those of `cuTensorMapEncodeTiled`. The file
-//! knows neither the driver nor ops.
+//! does not depend on the driver or on ops.
 
 use super::hardware::MAX_TMA_BOX;
 use crate::backend::ParamWord;
 
-/// Bytes of a map.
+/// Size of a map in bytes.
 pub const MAP_BYTES: u32 = 128;
 
 /// Alignment of a map in bytes.
 pub const MAP_ALIGN: u32 = 64;
 
-/// Most dimensions of a map.
+/// The maximum number of dimensions of a map.
 pub const MAX_RANK: usize = 5;
 
-/// Bytes that divide addresses, strides and rows of a box.
+/// Addresses, strides and rows of a box are multiples of this number of bytes.
 pub const GRAIN: u64 = 16;
 
-/// Largest extent of an array.
+/// The maximum extent of an array.
 ///
-/// Coordinates are 32 bits wide. Below this bound a tile that starts behind the end of the array
-/// still has a start that fits, and so has each element of it: tiles have at most 2^24 elements.
+/// Coordinates have 32 bits. Below this bound, the start of a tile after the end of the array is
+/// representable. So is each of its elements, since tiles have at most 2^24 elements.
 pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 
-/// Strides are below this many bytes.
+/// Exclusive upper limit of strides, in bytes.
 const MAX_STRIDE: u64 = 1 << 40;
 
 /// Source of a number at launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Number {
-    /// Compiled in.
+    /// A constant of the compiled code.
     Constant(i64),
     /// A parameter of the entry.
     Param {
@@ -44,7 +44,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The value at a launch with these parameter words.
+    /// Returns the value at a launch with these parameter words.
     fn value(self, words: &[ParamWord]) -> i64 {
         match self {
             Number::Constant(value) => value,
@@ -61,7 +61,7 @@ impl Number {
 pub struct Dim {
     /// Elements.
     pub extent: Number,
-    /// Elements from one to the next in memory; 1 for the first dimension.
+    /// Distance between consecutive elements in memory, in elements; 1 for the first dimension.
     pub stride: Number,
     /// Extent of the box.
     pub boxed: u32,
@@ -80,16 +80,16 @@ pub enum MapElement {
     U64,
     /// f32 in the array, rounded to tf32 when loaded.
     Tf32,
-    /// f32 that are added up.
+    /// f32 for additions.
     F32,
-    /// f16 that are added up.
+    /// f16 for additions.
     F16,
-    /// bf16 that are added up.
+    /// bf16 for additions.
     BF16,
 }
 
 impl MapElement {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> u32 {
         match self {
             MapElement::U8 => 1,
@@ -101,10 +101,10 @@ impl MapElement {
 }
 
 /// Order of the 16-byte chunks of a box in shared memory: chunk `c` of the row at byte address `a`
-/// is stored at chunk `c` XOR some bits of `a`, those from bit 7 up.
+/// is at chunk `c` XOR some bits of `a`, from bit 7 up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Swizzle {
-    /// Unchanged.
+    /// No swizzle.
     #[default]
     None,
     /// Rows of 32 bytes: 1 bit.
@@ -116,7 +116,8 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// Most bytes of a row of a box, and the alignment that eight rows need; `None`: any.
+    /// Returns the maximum bytes of a row of a box, which also determines the alignment of eight
+    /// rows; `None`: any.
     pub fn span(self) -> Option<u32> {
         match self {
             Swizzle::None => None,
@@ -126,16 +127,16 @@ impl Swizzle {
         }
     }
 
-    /// The swizzle whose rows have this many bytes.
+    /// Returns the swizzle whose rows have this number of bytes.
     pub fn of_span(bytes: u32) -> Option<Swizzle> {
         [Swizzle::B32, Swizzle::B64, Swizzle::B128].into_iter().find(|swizzle| swizzle.span() == Some(bytes))
     }
 }
 
-/// Bytes that one miss loads into the second-level cache.
+/// Bytes that an L2 miss fetches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum L2Promotion {
-    /// The requested bytes only.
+    /// The requested bytes.
     None,
     /// 64.
     B64,
@@ -146,7 +147,7 @@ pub enum L2Promotion {
     B256,
 }
 
-/// A tensor map, up to the numbers of one launch. Elements outside of the array are read as zeros
+/// A tensor map without the numbers of one launch. Elements outside of the array are read as zeros
 /// and never written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorMap {
@@ -154,18 +155,18 @@ pub struct TensorMap {
     pub base: u32,
     /// Dimensions, innermost first.
     pub dims: Vec<Dim>,
-    /// Elements.
+    /// Type of the elements.
     pub element: MapElement,
-    /// Order of the chunks of a box in shared memory.
+    /// Swizzle of a box in shared memory.
     pub swizzle: Swizzle,
-    /// Bytes that a miss of a load loads into the second-level cache.
+    /// L2 promotion of loads.
     pub promotion: L2Promotion,
 }
 
-/// The array of one launch as input of the driver's encoder.
+/// The array of one launch, as arguments of the driver's encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedMap {
-    /// Dimensions that count.
+    /// The number of dimensions in use.
     pub rank: usize,
     /// Address of the first element.
     pub address: u64,
@@ -178,12 +179,12 @@ pub struct ResolvedMap {
 }
 
 impl TensorMap {
-    /// Bytes of one box in shared memory.
+    /// Returns the bytes of one box in shared memory.
     pub fn box_bytes(&self) -> u32 {
         self.dims.iter().map(|dim| dim.boxed).product::<u32>() * self.element.bytes()
     }
 
-    /// Returns true if the hardware supports the box.
+    /// Returns true if the hardware supports this kind of box.
     pub fn is_possible(&self) -> bool {
         let row = self.dims.first().map_or(0, |dim| u64::from(dim.boxed * self.element.bytes()));
         (1..=MAX_RANK).contains(&self.dims.len())
@@ -192,8 +193,8 @@ impl TensorMap {
             && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
     }
 
-    /// Returns the numbers for a launch with these parameter words, or `None` for an array that no
-    /// map can describe: it is empty or unaligned, or an extent or stride exceeds the limits.
+    /// Returns the numbers for a launch with these parameter words. `None` for an array that no map
+    /// can describe: empty, with an extent or a stride beyond the limits, or not aligned.
     pub fn resolve(&self, words: &[ParamWord]) -> Option<ResolvedMap> {
         let mut map = ResolvedMap {
             rank: self.dims.len(),
@@ -225,7 +226,7 @@ impl TensorMap {
         Some(map)
     }
 
-    /// The parameters that the map depends on, each once for each time that it is needed.
+    /// Returns the parameters that the map depends on, once per use.
     pub fn parameters(&self) -> impl Iterator<Item = u32> {
         let index = |number: Number| match number {
             Number::Constant(_) => None,
@@ -240,7 +241,7 @@ impl TensorMap {
 mod tests {
     use super::*;
 
-    /// A matrix with pitch: parameters are address, rows, columns, row stride.
+    /// Returns the map of a matrix with pitch: parameters are address, rows, columns, row stride.
     fn matrix() -> TensorMap {
         let param = |index| Number::Param { index, bytes: 4 };
         TensorMap {
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn numbers_come_from_the_parameter_words() {
         let map = matrix();
-        // What is above the width of a parameter does not count.
+        // Bits above the width of a parameter are ignored.
         let resolved = map.resolve(&[0x7000, 100 | 1 << 40, 72, 80]).unwrap();
         assert_eq!((resolved.rank, resolved.address), (2, 0x7000));
         assert_eq!(resolved.extents, [72, 100, 1, 1, 1]);

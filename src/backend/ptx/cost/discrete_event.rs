@@ -13,7 +13,7 @@ use super::resource_use::{NUM_RESOURCES, Resource};
 use super::resources::{BlockState, ResourceSpan, Resources};
 use super::warp_walk::{IterationTiming, Progress, SimState, TraceSpan, WarpGroupState};
 
-/// Steps after which a simulation is given up.
+/// Maximum number of steps of a simulation.
 const MAX_STEPS: usize = 4_000_000;
 
 /// Result of a simulation of one multiprocessor.
@@ -107,7 +107,7 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     if count < 2 {
         return starts.first().map_or(0.0, |&(_, start)| end - start);
     }
-    // Teams go in turn: an even number of iterations, where there are that many.
+    // Ping-pong groups alternate: an even number of iterations, if there are enough.
     let span = match count - 1 {
         1 => 1,
         more => (more / 2).next_multiple_of(2).min(more),
@@ -139,7 +139,7 @@ pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopC
     }
     let mut costs = Vec::new();
     let mut extra_of_lists: HashMap<usize, f64> = HashMap::new();
-    // Loops stand in the list behind those within them.
+    // In the list, loops follow the loops inside of them.
     for (loop_index, plan) in programs.loops.iter().enumerate() {
         let Some((starts, end)) = starts.get(&loop_index) else { continue };
         let within = extra_of(programs, plan.body, &extra_of_lists);

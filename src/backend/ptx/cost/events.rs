@@ -198,7 +198,7 @@ impl EventPrograms {
                 _ => 1,
             };
             let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };
-            // Each data partition has tiles of its own.
+            // Each data partition has separate tiles.
             let bands = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
             let op_costs = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = EventBuilder {
@@ -320,7 +320,7 @@ impl EventBuilder<'_, '_> {
         }
     }
 
-    /// Returns true if groups take turns in a body, and threads do not meet there.
+    /// Returns true if a body has an exclusive order of its groups, and no barriers of threads.
     fn has_turns(&self, body: SeqId) -> bool {
         let steps = self.schedule.steps(body);
         let is_turn = |step: &Step| match step {
@@ -418,7 +418,7 @@ impl EventBuilder<'_, '_> {
         }
     }
 
-    /// An op of its own.
+    /// Adds the event of an op that is a step by itself.
     fn exec(&mut self, step: &Step, id: OpId, events: &mut Vec<Event>) {
         let context = self.op_costs.context;
         let cost = self.op_costs.op(id);
@@ -436,7 +436,7 @@ impl EventBuilder<'_, '_> {
         }
     }
 
-    /// A strip-mined sequence: the sum of its body, as one event.
+    /// Adds a strip-mined sequence: the sum of its body, as one event.
     fn strip_mine(&mut self, step: &Step, strip: &StripMine, events: &mut Vec<Event>) {
         let (mut usage, mut background) = (ResourceUse::default(), ResourceUse::default());
         let mut barriers = 0;
@@ -456,7 +456,7 @@ impl EventBuilder<'_, '_> {
         self.push(events, step, format!("strip_mine {first}"), what);
     }
 
-    /// A TMA store: what the threads write to shared memory, then the copy.
+    /// Adds a TMA store: the writes of the threads to shared memory, then the copy.
     fn tma_store(&mut self, step: &Step, id: OpId, events: &mut Vec<Event>) {
         let (cost, bytes) = self.op_costs.send(id);
         let (usage, background, barriers) = (cost.usage, cost.background, cost.barriers);
@@ -468,7 +468,7 @@ impl EventBuilder<'_, '_> {
         events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
     }
 
-    /// The label of an op, for people.
+    /// Returns the label of an op.
     fn label(&self, id: OpId) -> String {
         let name = self.op_costs.context.module.op(id).code.spec().name;
         format!("{} {}", name.trim_end_matches("_tko"), id.index())
@@ -557,7 +557,7 @@ impl EventBuilder<'_, '_> {
 
     fn for_loop(&mut self, step: &Step, plan: &For, events: &mut Vec<Event>) {
         if !plan.hoisted.is_empty() {
-            // Bounds and what comes in another layout.
+            // Bounds, and operands in another layout.
             let usage = ResourceUse::time(self.op_costs.weights.dependent_issue);
             self.push(events, step, "hoist".to_owned(), work(usage));
         } else {

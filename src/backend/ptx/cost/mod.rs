@@ -143,7 +143,7 @@ impl CostInput<'_, '_> {
             }
             let Some(&store) = stores.first() else { continue };
             let tiles = tiles_stored(module, self.body, store, self.launched);
-            // Each band stores its own.
+            // Each data partition stores separate tiles.
             let tiles = tiles.map(|tiles| tiles / f64::from(self.context.data_partitions));
             for timing in programs.loops.iter_mut().filter(|timing| timing.op == plan.op && !timing.known) {
                 if let Some(tiles) = tiles {

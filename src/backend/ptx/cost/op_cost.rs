@@ -108,7 +108,7 @@ impl OpCosts<'_, '_> {
         )
     }
 
-    /// An op that is no product, loop or branch.
+    /// Returns the cost of an op other than MMAs, loops and branches.
     pub fn op(&self, id: OpId) -> OpCost {
         let module = self.context.module;
         let op = module.op(id);
@@ -140,14 +140,14 @@ impl OpCosts<'_, '_> {
         }
     }
 
-    /// An elementwise op, with the conversions of its operands.
+    /// Returns the cost of an elementwise op, with the conversions of its operands.
     fn elements(&self, op: &Op, mix: InstructionMix) -> OpCost {
         let result = op.results[0];
         let slots = self.slots(result);
         let mut usage = self.instructions(slots, mix);
         usage.latency += self.weights.dependent_issue;
         if slots <= 1.0 && self.context.inference.num_elements(result) == 1 {
-            // Numbers that all threads have: divisions take their time.
+            // Uniform scalars: the latency of the instructions counts, for example of divisions.
             usage.latency += mix.all * self.weights.dependent_issue;
         }
         let mut cost = OpCost { usage, ..OpCost::default() };
@@ -161,8 +161,8 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state
-    /// its cost.
+    /// Returns the rule for the cost of an op. The match has no wildcard, so that a new op has to
+    /// state its cost.
     fn pricing(&self, op: &Op) -> CostRule {
         use Opcode::*;
         let bits = |value: Value| self.context.element_type(value).storage_bits();
@@ -193,7 +193,7 @@ impl OpCosts<'_, '_> {
             | OrI | Select | ShlI | ShrI | SubI | TruncI | XorI => each(1.0, 1.0, 0.0),
             Alloca | Assert | Break | Continue | For | GdcLaunchDependents | GdcWait | If | Loop | MemoryFenceAlias
             | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => CostRule::Dependent,
-            // Products have prices of their own.
+            // The cost of MMAs is computed by [`OpCosts::product`].
             MmaF | MmaFScaled | MmaI => CostRule::Nothing,
             Assume
             | Broadcast
@@ -217,7 +217,7 @@ impl OpCosts<'_, '_> {
         }
     }
 
-    /// A value on its way to another layout.
+    /// Returns the cost of the conversion of a value to another layout.
     fn moved(&self, value: Value, wanted: &Layout) -> OpCost {
         let inference = &self.context.inference;
         let (count, bytes) = extent(self.context.module, value);
@@ -232,7 +232,7 @@ impl OpCosts<'_, '_> {
         }
     }
 
-    /// All bytes of a tile are written to shared memory and read.
+    /// Returns the cost of a write of all bytes of a tile to shared memory, and of their read.
     fn through_shared(&self, bytes: f64, times: f64) -> OpCost {
         let bytes = bytes / self.groups;
         let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP_SIZE);
@@ -274,7 +274,7 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Bytes of one access of a thread.
+    /// Returns the bytes of one access of a thread.
     fn width(&self, id: OpId, view: Option<Value>) -> f64 {
         let inference = &self.context.inference;
         let Some(layout) = inference.accesses.get(&id) else { return VECTOR_BYTES };
@@ -284,7 +284,7 @@ impl OpCosts<'_, '_> {
         (run as f64 * f64::from(shape.elem.storage_bits()) / 8.0).min(VECTOR_BYTES)
     }
 
-    /// A store by the bulk copy engine: what threads do for it. Its bytes go on their own.
+    /// Returns the cost of a TMA store for the threads, and the bytes of the asynchronous copy.
     pub fn send(&self, id: OpId) -> (OpCost, f64) {
         let tile = stored(self.context.module.op(id));
         let bytes = extent(self.context.module, tile).1 as f64;
@@ -331,7 +331,7 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// A product; `fetched`: operands that are in shared memory already.
+    /// Returns the cost of an MMA; `fetched`: operands that are in shared memory already.
     pub fn product(&self, id: OpId, fetched: &dyn Fn(Value) -> bool) -> MmaCost {
         let module = self.context.module;
         let op = module.op(id);
@@ -357,24 +357,24 @@ impl OpCosts<'_, '_> {
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
             let effort = plan.effort();
-            // What instructions read of shared memory: the left operand for each of their columns,
+            // Shared memory that the instructions read: the left operand for each of their columns,
             // the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
             cost.mma_usage = cost.mma_usage.and(Resource::Shared, read / self.weights.shared);
             cost.before.usage += self.instructions(instructions * ISSUED, mix(1.0, 0.0, 0.0));
-            // Instructions of tensor cores take registers, too.
+            // Instructions of tensor cores also access registers.
             cost.mma_usage = cost.mma_usage.and(Resource::Issue, tensor * self.weights.registers);
             if effort.words > 0 {
-                // Each step of k waits for its part of the left operand, which is read, rounded and
-                // put in its place beside the step before.
+                // Each step of k waits for its part of the left operand, which is loaded, rounded
+                // and packed while the previous step is executed.
                 cost.min_cycles = depth * self.weights.gather;
                 cost.mma_usage += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             }
             cost.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
         } else {
-            // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for
-            // some of them.
+            // Fragments: each instruction of 16 rows and 8 columns reads its operands, some of
+            // which stay in registers.
             let [rows, columns] = [left[left.len() - 2] as f64, right[right.len() - 1] as f64];
             let instructions = mine * bits / 8.0 / (16.0 * 8.0 * STEP_BYTES);
             let read = (rows + columns) * depth * STEP_BYTES * 2.0;
@@ -386,14 +386,14 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Does an operand of a product come in registers?
+    /// Returns true if an operand of an MMA is in registers.
     fn is_held(&self, value: Value, product: OpId) -> bool {
         let Some(Ok(plan)) = self.context.inference.products.get(&product) else { return false };
         let left = self.context.module.op(product).operands[0] == value;
         left && plan.a.registers.is_some() && self.context.source_load(value).is_none()
     }
 
-    /// Bytes of a stage of copies that threads make.
+    /// Returns the resource use of the threads' copies of a stage.
     pub fn copies(&self, bytes: f64) -> ResourceUse {
         let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP_SIZE) / self.warps;
         self.instructions(accesses, mix(ACCESS, 1.0, 0.0))

@@ -15,7 +15,7 @@ use crate::dtype::DType;
 use crate::ir::{Module, OpId, Opcode};
 use crate::target::Target;
 
-/// A table in which nothing takes time.
+/// Returns a machine model in which nothing takes time.
 fn free() -> MachineModel {
     MachineModel {
         clock: 1.0,
@@ -65,7 +65,7 @@ fn product() -> Module {
     matmul(DType::F16, DType::F32, [128, 256, 64])
 }
 
-/// Programs of these agents, without a kernel.
+/// Returns the event programs of these partitions, without a kernel.
 fn programs(
     weights: MachineModel,
     partitions: Vec<PartitionEvents>,
@@ -85,7 +85,7 @@ fn partition(role: super::WarpRole, list: usize, groups: u32) -> PartitionEvents
     PartitionEvents { role, list, pingpong_groups: 1, groups, warps: 4, ordered_groups: groups }
 }
 
-/// A loop of so many iterations over a list.
+/// Returns a loop of `trip_count` iterations over a list.
 fn timing(body: usize, trip_count: u32) -> LoopTiming {
     LoopTiming {
         op: OpId(0),
@@ -107,16 +107,17 @@ fn those_who_want_the_same_unit_share_it() {
     let all = programs(free(), vec![partition(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
     let replay = Simulation::of(&all, 1, true).unwrap();
     assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
-    // They go on side by side: neither is done long before the other one.
+    // They proceed at the same time: neither ends long before the other one.
     assert!(replay.warp_groups.iter().all(|warp_group| warp_group.time >= 1280.0 - 64.0));
-    // Blocks of a multiprocessor do, too; other units are other queues.
+    // So do the blocks of a multiprocessor; other resources have other queues.
     assert_eq!(Simulation::of(&all, 2, false).unwrap().end, 2560.0);
     let apart = vec![work(ResourceUse::of(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
     let apart = programs(free(), vec![partition(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
     assert_eq!(Simulation::of(&apart, 1, false).unwrap().end, 100.0);
 }
 
-/// A loop that takes what another agent fills, in so many stages; cycles of an iteration.
+/// Returns the cycles of an iteration of a loop that consumes the stages of another partition, with
+/// this number of stages.
 fn pipeline(stages: usize) -> f64 {
     let event = |what| Event::new(what, String::new());
     let consumer = vec![event(EventKind::Loop(0))];
@@ -140,7 +141,7 @@ fn pipeline(stages: usize) -> f64 {
 
 #[test]
 fn stages_hide_the_way_of_copies() {
-    // A copy takes 100 cycles of the cache and 700 on its way, and what is done with it 10.
+    // A copy needs 100 cycles of the cache, 700 cycles of latency, and 10 cycles of computation.
     for (stages, wanted) in [(1, 810.0), (2, 405.0), (4, 202.5), (8, 101.25), (9, 100.0), (16, 100.0)] {
         let got = pipeline(stages);
         assert!((got / wanted - 1.0).abs() < 0.03, "{stages} stages: {got} instead of {wanted}");
@@ -165,8 +166,9 @@ fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     assert_eq!(replay.warp_groups.iter().map(|warp_group| warp_group.time).collect::<Vec<_>>(), [1065.0, 564.0]);
 }
 
-/// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take
-/// 100, and 50 cycles behind it. `turns`: the groups take turns at products.
+/// Returns the cycles of an iteration of two groups: an MMA of 300 cycles, of which the tensor
+/// cores need 100, and 50 cycles after it. `turns`: an order barrier separates the MMAs of the
+/// groups.
 fn multiplying(turns: bool) -> f64 {
     let event = |what| Event::new(what, String::new());
     let (mma_usage, releases) = (ResourceUse::of(Resource::Tensor, 100.0), Vec::new());
@@ -189,8 +191,8 @@ fn multiplying(turns: bool) -> f64 {
 #[test]
 fn products_in_turn_are_done_one_after_another() {
     let [free, ordered_groups] = [false, true].map(multiplying);
-    // Without turns both products run at the same time; a turn ends when the product is done, not
-    // when it is issued.
+    // Without an order, both MMAs are executed at the same time. An ordered section ends with the
+    // completion of the MMA, not with its issue.
     assert!((free - 350.0).abs() < 1.0 && (ordered_groups - 600.0).abs() < 1.0, "{free}, {ordered_groups} cycles");
 }
 
@@ -209,11 +211,12 @@ fn groups_wait_for_the_turn_before() {
         let all = programs(weights, partitions, vec![turn(100.0)], Vec::new());
         Simulation::of(&all, 1, false).unwrap().end
     };
-    // Three groups one after the other; of two bands of two groups each these go together.
+    // Three groups, one after another; two data partitions of two groups each are executed at the
+    // same time.
     assert_eq!((of(3, 3, free()), of(2, 4, free())), (300.0, 200.0));
-    // Each waits at a barrier, and arrives at the next one.
+    // Each waits at a barrier, and arrives on the next one.
     assert_eq!(of(3, 3, MachineModel { barrier: 30.0, dependent_issue: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
-    // A turn that never ends has no cost.
+    // A section without an end has no cost.
     let lists = vec![vec![event(EventKind::NamedOrderWait)]];
     assert!(
         Simulation::of(
@@ -282,7 +285,7 @@ fn more_stages_and_the_copy_engine_are_faster() {
 
 #[test]
 fn teams_hide_stores() {
-    // Memory that is fast enough not to be what all wait for.
+    // Memory that is fast enough not to be the bottleneck.
     let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
     let with = |pingpong| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { pingpong, ..TEAMS }, weights);
     let (pingpong_groups, alone) = (with(true), with(false));
@@ -290,7 +293,7 @@ fn teams_hide_stores() {
     let inner = |cost: &Cost| {
         cost.loops.iter().find(|timing| !timing.outer).map(|timing| timing.cycles * timing.trip_count).unwrap()
     };
-    // What an iteration of the tiles takes beside its products.
+    // Cycles of an iteration of the tiles in addition to its MMAs.
     let [hidden, seen] = [&pingpong_groups, &alone].map(|cost| outer(cost) - inner(cost));
     assert!(hidden < 0.5 * seen, "{hidden} of {seen} cycles beside products");
 }
@@ -303,16 +306,16 @@ fn loops_go_round_as_often_as_a_launch_says() {
     module.walk(body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
     assert_eq!(loops.len(), 2);
     assert!(trip_counts(&module, body, LaunchInfo::default()).is_empty());
-    // Tiles from the block's number along x to 64, 8 apart, and as many steps as the block's number
-    // along z says: 0, 4 and 8 of a sample.
+    // Tiles from the block's number along x to 64, 8 apart, with as many steps as the block's
+    // number along z: 0, 4 and 8 of a sample.
     let known = trip_counts(&module, body, LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);
 }
 
-/// The names of elements and the texts of an SVG file, if it is well formed: elements are closed in
-/// their order, attributes quoted, and nothing stands as it is that means something.
+/// Returns the names of elements and the texts of an SVG file, if it is well formed: elements are
+/// closed in their order, attributes are quoted, and markup characters are escaped.
 fn elements(text: &str) -> Option<(BTreeSet<String>, String)> {
     let (mut open, mut names, mut said): (Vec<&str>, BTreeSet<String>, String) =
         (Vec::new(), BTreeSet::new(), String::new());
@@ -400,6 +403,6 @@ fn a_schedule_is_costed_in_milliseconds() {
         worst = worst.max(start.elapsed().as_secs_f64());
     });
     println!("{:.1} ms at most", 1e3 * worst);
-    // Without optimisation, on a busy machine.
+    // Without optimization, on a busy machine.
     assert!(worst < 0.5, "{worst} s");
 }

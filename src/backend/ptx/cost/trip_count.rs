@@ -109,7 +109,7 @@ impl<'a> TripCountAnalysis<'a> {
         if let Some(&known) = self.values.get(&value) {
             return known;
         }
-        // What is carried from one iteration to the next is not followed.
+        // Loop-carried values are not followed.
         self.values.insert(value, None);
         let found = self.compute(value);
         self.values.insert(value, found);
@@ -173,7 +173,7 @@ impl<'a> TripCountAnalysis<'a> {
             return Some(a.filter(|a| a.0 >= 0 && a.1 <= most).unwrap_or((0, most)));
         }
         if op.code == MinI {
-            // Numbers that are not known may be as small as can be: none is below 0.
+            // The minimum of unknown numbers is 0.
             return match (a, b) {
                 (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.min(b.1))),
                 (Some(one), None) | (None, Some(one)) => Some((0, one.1)),

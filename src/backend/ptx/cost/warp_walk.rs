@@ -157,8 +157,8 @@ impl WarpGroupState {
             self.begun = true;
             self.came = self.time;
             self.wait_for_values(sim, event, place);
-            // Units serve in the order in which they are asked: what comes before the end of the
-            // wait goes first.
+            // Resources serve requests in the order of the calls. Requests before the end of the
+            // wait are served first.
             if self.time > self.came {
                 return Progress::Advanced;
             }

@@ -9,7 +9,7 @@ use super::inst::*;
 use super::loc_directives::SourceLines;
 use crate::target::Target;
 
-/// PTX ISA version that is written unless asked otherwise (CUDA 13.0).
+/// Default PTX ISA version of the text (CUDA 13.0).
 pub const PTX_VERSION: (u32, u32) = (9, 0);
 
 /// Type of an entry parameter.
@@ -26,8 +26,8 @@ pub enum Param {
     },
 }
 
-/// How a global of the module is called, by position: as no kernel is, whose names start with a
-/// letter.
+/// Returns the name of a global of the module, by position. Names of kernels start with a letter,
+/// so none is equal.
 pub fn global_symbol(index: usize) -> String {
     format!("_global{index}")
 }
@@ -50,7 +50,7 @@ pub struct Function {
     pub params: Vec<Param>,
     /// Threads of a block.
     pub threads: u32,
-    /// Blocks that shall fit on one multiprocessor.
+    /// Blocks that should fit on one multiprocessor.
     pub min_blocks: Option<u32>,
     /// Register limit per thread.
     pub max_registers: Option<u32>,
@@ -60,24 +60,24 @@ pub struct Function {
     pub registers: [u32; 4],
     /// Constant arrays that the body reads.
     pub tables: Vec<&'static Table>,
-    /// Formats of what is printed; [`Operand::Text`] names them by position.
+    /// Formats of printed text; [`Operand::Text`] names them by position.
     pub texts: Vec<String>,
     /// Bytes of a thread's frame in local memory, [`Operand::Frame`].
     pub frame_bytes: u32,
     /// The body.
     pub lines: Vec<Line>,
-    /// What the places of instructions are, if the text is to name them.
+    /// Source places of the instructions, if the text has `.loc` directives.
     pub source: Option<SourceLines>,
 }
 
 impl Function {
-    /// Numbers of the places that its instructions come from.
+    /// Returns the numbers of the places of all instructions.
     pub fn places(&self) -> impl Iterator<Item = u32> {
         self.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst.place) } else { None })
     }
 }
 
-/// A PTX module with these kernels.
+/// Returns a PTX module with these kernels.
 pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -> String {
     let mut out = String::new();
     let (major, minor) = PTX_VERSION;
@@ -89,7 +89,7 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
     for (index, global) in globals.iter().enumerate() {
         let (align, name, len) = (global.align, global_symbol(index), global.bytes.len());
         let _ = write!(out, ".visible .global .align {align} .b8 {name}[{len}]");
-        // Without a content it is zero.
+        // A global without an initializer is zero.
         if global.bytes.iter().any(|&byte| byte != 0) {
             let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
             let _ = write!(out, " = {{{}}}", bytes.join(","));
@@ -111,7 +111,7 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
         let _ = writeln!(out, ".extern .func (.param .b32 count) vprintf (.param .b64 text, .param .b64 values);");
     }
     for (index, text) in texts.into_iter().enumerate() {
-        // As numbers: a text may have any characters. It ends with a NUL.
+        // Numbers, because a text may have any characters. It ends with a NUL.
         let bytes: Vec<String> = text.bytes().chain([0]).map(|byte| byte.to_string()).collect();
         let _ = writeln!(out, ".global .align 1 .b8 text{index}[{}] = {{{}}};", bytes.len(), bytes.join(","));
     }
@@ -182,7 +182,7 @@ impl Display for Line {
 impl Display for Inst {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let (Opcode::Printf, [text, values]) = (self.op, &self.srcs[..]) {
-            // Parameters of a call are declared in a scope of their own.
+            // Parameters of a call are declared in a separate scope.
             write!(f, "{{ .param .b64 text; .param .b64 values; .param .b32 count; ")?;
             write!(f, "st.param.b64 [text], {text}; st.param.b64 [values], {values}; ")?;
             return write!(f, "call (count), vprintf, (text, values); }}");
@@ -202,8 +202,8 @@ impl Display for Inst {
 }
 
 impl Inst {
-    /// Instructions of the user's, in a scope of their own: they may declare registers. They have
-    /// no effects, so that no guard matters.
+    /// Writes inline PTX of the user in a separate scope, since it may declare registers. It has no
+    /// effects, so a guard is unnecessary.
     fn inline(&self, text: &str, f: &mut Formatter<'_>) -> fmt::Result {
         let mut parts = text.split('$');
         write!(f, "{{ {}", parts.next().unwrap_or_default())?;

@@ -4,17 +4,17 @@ use std::fmt::{self, Formatter, Write};
 
 use crate::ir::{Loc, Module};
 
-/// The user's places that a kernel comes from, by their numbers.
+/// The user's source places in a kernel, by their numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceLines {
-    /// Names of files as the user's compiler calls them; `.file` counts from 1.
+    /// Names of files as the user's compiler reports them; `.file` counts from 1.
     files: Vec<String>,
     /// File, line and column of a place.
     places: Vec<Option<(usize, u32, u32)>>,
 }
 
 impl SourceLines {
-    /// The places that instructions name, by their numbers.
+    /// Collects the places of instructions, by their numbers.
     pub fn of(module: &Module, numbers: impl Iterator<Item = u32>) -> SourceLines {
         let mut lines = SourceLines { files: Vec::new(), places: Vec::new() };
         for loc in numbers {
@@ -36,18 +36,18 @@ impl SourceLines {
         lines
     }
 
-    /// The directives that name the files.
+    /// Returns the `.file` directives.
     pub fn files(&self) -> String {
         let mut out = String::new();
         for (index, file) in self.files.iter().enumerate() {
-            // Strings of PTX know no escapes.
+            // Strings of PTX have no escapes.
             let name: String = file.chars().map(|c| if "\"\\\n\r".contains(c) { '/' } else { c }).collect();
             let _ = writeln!(out, ".file {} \"{name}\"", index + 1);
         }
         out
     }
 
-    /// Says that what follows comes from a place; nothing of one that is not known.
+    /// Writes the `.loc` directive of a place; nothing for an unknown place.
     pub fn write(&self, place: u32, f: &mut Formatter<'_>) -> fmt::Result {
         match self.places.get(place as usize) {
             Some(Some((file, line, column))) => writeln!(f, "    .loc {file} {line} {column}"),

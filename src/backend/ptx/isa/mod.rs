@@ -6,7 +6,7 @@
 //! 3. `emit`, `spelling`, `loc_directives`: text of a module, of an instruction, of the `.loc`
 //!    directives.
 //!
-//! The folder does not know tiles, layouts or schedules.
+//! The folder does not depend on tiles, layouts or schedules.
 
 pub mod builder;
 pub mod emit;

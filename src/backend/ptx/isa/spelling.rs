@@ -79,12 +79,12 @@ impl Display for MmaShape {
     }
 }
 
-/// A suffix that is written only when it applies.
+/// Returns a suffix that is written only if `condition` holds.
 fn when(condition: bool, text: &'static str) -> &'static str {
     if condition { text } else { "" }
 }
 
-/// `.sem.scope`; weak and volatile accesses have no scope.
+/// Returns `.sem.scope`; weak and volatile accesses have no scope.
 fn order(sem: Sem, scope: Scope) -> String {
     match sem {
         Sem::Weak | Sem::Volatile => sem.to_string(),
@@ -102,7 +102,7 @@ fn vector(count: u32) -> &'static str {
     }
 }
 
-/// Additions of halves in memory must say that they keep subnormals.
+/// Returns the suffix of additions of halves in memory, which must state that they keep subnormals.
 fn atom_add_noftz(op: AtomOp, ty: Ty) -> &'static str {
     when(op == AtomOp::Add && matches!(ty, Ty::F16 | Ty::F16x2 | Ty::BF16 | Ty::BF16x2), ".noftz")
 }
@@ -192,7 +192,7 @@ impl Display for Opcode {
 }
 
 impl Opcode {
-    /// What is written of an instruction that has no variants.
+    /// Returns the text of an instruction without variants.
     fn text(self) -> &'static str {
         match self {
             Opcode::Prmt => "prmt.b32",
@@ -242,7 +242,7 @@ fn write_load(f: &mut Formatter<'_>, space: Space, ty: Ty, vec: u32, mods: MemMo
     let (nc, hint) = (when(nc, ".nc"), when(hint, ".L2::cache_hint"));
     let order = order(sem, scope);
     match cache {
-        // An operator stands before `.nc`, a priority behind it.
+        // A cache operator precedes `.nc`, a priority follows it.
         CacheHint::Ca | CacheHint::Cg | CacheHint::Cs | CacheHint::Wb | CacheHint::Wt => {
             write!(f, "ld{order}{space}{cache}{nc}")?;
         }

@@ -14,12 +14,12 @@ pub(super) struct EmulatedBlock {
     pub shared: Vec<u8>,
     /// Wavefronts of loads beyond one for every 128 bytes.
     pub conflicts: usize,
-    /// Registers of matrix instructions that run on their own: closed groups, the open one last.
-    /// Results may only be added to, words only be read.
+    /// Registers of asynchronous matrix instructions: closed groups, the open one last. Only
+    /// additions to results and reads of words are allowed.
     in_flight: Vec<InFlight>,
 }
 
-/// Registers that a group of instructions works on.
+/// Registers that a group of instructions reads or writes.
 #[derive(Default)]
 struct InFlight {
     results: Vec<Reg>,
@@ -35,7 +35,7 @@ fn bank(class: RegClass) -> usize {
     }
 }
 
-/// One class for all registers of a width, which share their bits.
+/// Returns one class for all registers of a width, which share their bits.
 fn class_of(reg: Reg) -> RegClass {
     match reg.class.bits() {
         1 => RegClass::Pred,
@@ -45,7 +45,7 @@ fn class_of(reg: Reg) -> RegClass {
     }
 }
 
-/// The value of a code of a narrow float with `mantissa` bits (no infinities or NaN).
+/// Returns the value of a code of a narrow float with `mantissa` bits (no infinities or NaN).
 pub(super) fn decode_small(code: u8, mantissa: u32) -> f64 {
     let bias = if mantissa == 3 { 7 } else { 15 };
     let (exponent, fraction) = ((code & 0x7f) >> mantissa, code & ((1 << mantissa) - 1));
@@ -57,7 +57,7 @@ pub(super) fn decode_small(code: u8, mantissa: u32) -> f64 {
     if code & 0x80 != 0 { -magnitude } else { magnitude }
 }
 
-/// The number that the bits of an element stand for.
+/// Returns the number that the bits of an element represent.
 pub(super) fn decode(ty: Ty, bits: u64) -> f64 {
     match ty {
         Ty::F16 => half::f16::from_bits(bits as u16).to_f64(),
@@ -75,7 +75,7 @@ pub(super) fn decode(ty: Ty, bits: u64) -> f64 {
     }
 }
 
-/// The bits of a number that the type has exactly.
+/// Returns the bits of a number that the type represents exactly.
 pub(super) fn encode(ty: Ty, value: f64) -> u64 {
     match ty {
         Ty::F16 => half::f16::from_f64(value).to_bits().into(),
@@ -164,7 +164,7 @@ impl EmulatedBlock {
         }
     }
 
-    /// What runs on its own may not be disturbed.
+    /// Checks that an instruction does not interfere with asynchronous ones in flight.
     fn check_in_flight(&mut self, inst: &Inst) {
         let registers = |args: &[Arg]| -> Vec<Reg> {
             args.iter()
@@ -201,7 +201,7 @@ impl EmulatedBlock {
         (0..self.registers.len() / 32).for_each(|warp| body(self, warp * 32));
     }
 
-    /// Adds up the conflicts of the accesses of a warp, `at_once` lanes in each wavefront.
+    /// Adds the bank conflicts of the accesses of a warp, with `at_once` lanes per wavefront.
     fn count_conflicts(&mut self, warp: usize, address: &Arg, bytes: usize, at_once: usize) {
         for first in (warp..warp + 32).step_by(at_once) {
             let starts = (first..first + at_once).map(|thread| self.address(thread, address));
@@ -338,7 +338,7 @@ impl EmulatedBlock {
         }
     }
 
-    /// Element `e` of a fragment of a lane.
+    /// Returns element `e` of a fragment of a lane.
     fn element(&self, thread: usize, words: &[Reg], bits: u32, e: usize) -> u64 {
         if bits >= 32 {
             return self.get(thread, words[e]);
@@ -347,7 +347,7 @@ impl EmulatedBlock {
         self.get(thread, words[e / per_word]) >> (bits as usize * (e % per_word)) & ((1 << bits) - 1)
     }
 
-    /// One element of an operand that a descriptor names, `along` k and `other` (m or n) from its
+    /// Returns one element of an operand of a descriptor: `along` k and `other` (m or n) from its
     /// start.
     fn described(&self, descriptor: u64, trans: bool, bits: u32, along: usize, other: usize) -> u64 {
         let field = |first: u32| ((descriptor >> first & 0x3fff) << 4) as usize;
@@ -366,7 +366,7 @@ impl EmulatedBlock {
         self.read(plain ^ (plain >> 3 & mask), bytes)
     }
 
-    /// One instruction of the four warps from thread `first` on.
+    /// Executes one instruction of the four warps from thread `first` on.
     fn wgmma(&mut self, first: usize, inst: &Inst, [n, k]: [usize; 2], types: MmaTypes) {
         const M: usize = 64;
         let bits = types.a.bits();

@@ -11,16 +11,16 @@ use crate::layout::{Layout, SharedLayout};
 /// log2 of the longest vector of f32.
 const VECTOR: u32 = 2;
 
-/// One operand: its rows (or columns) as seen by a thread.
+/// One operand: its rows (or columns) in one thread.
 #[derive(Clone, Debug)]
 struct Side {
     /// Bits of m (or n) in registers.
     register: Vec<u32>,
-    /// Element images of the thread's bits.
+    /// Element index of each bit of the thread number.
     thread: Vec<u32>,
-    /// Flat index bit where k starts, and where m (or n) does.
+    /// Flat index bit of the start of k, and of the start of m (or n).
     first: [u32; 2],
-    /// Flat index bit where the batch starts.
+    /// Flat index bit of the start of the batch.
     batch: u32,
     k_contiguous: bool,
     /// log2 of the elements of one load.
@@ -28,7 +28,7 @@ struct Side {
     shared: SharedLayout,
 }
 
-/// A product by FMA.
+/// An MMA by FMA.
 #[derive(Clone, Debug)]
 pub(super) struct FmaPlan {
     left: Side,
@@ -39,7 +39,7 @@ pub(super) struct FmaPlan {
     depth: u32,
 }
 
-/// Which bits of one dimension registers, lanes and warps count, from low to high.
+/// Numbers of bits of one dimension that are in registers, lanes and warps, from low to high.
 #[derive(Clone, Debug, Default)]
 struct BitSplit {
     vector: u32,
@@ -49,7 +49,7 @@ struct BitSplit {
 }
 
 impl BitSplit {
-    /// Bit numbers: registers (vector first), lanes, warps.
+    /// Returns the bit numbers: registers (vector first), lanes, warps.
     fn bits(&self) -> [Vec<u32>; 3] {
         let lanes = self.vector..self.vector + self.lanes;
         let registers = lanes.end..lanes.end + self.registers - self.vector;
@@ -90,7 +90,7 @@ pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     let images = |bits: &[u32], first: Option<u32>| -> Vec<u32> {
         bits.iter().map(|bit| first.map_or(0, |first| 1 << (first + bit))).collect()
     };
-    // Images of all thread bits where m, n and the batch start at these flat index bits.
+    // Bases of all thread bits, if m, n and the batch start at these flat index bits.
     let threads = |m_at: Option<u32>, n_at: Option<u32>, batch_at: u32| -> (Vec<u32>, Vec<u32>) {
         let mut lane = [images(&column_bits[1], n_at), images(&row_bits[1], m_at)].concat();
         lane.resize(5, 0);
@@ -122,7 +122,7 @@ pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     Planned { a: left.1, b: right.1, acc, plan }
 }
 
-/// Where the axes of an operand are.
+/// The axes of an operand in its tile.
 struct OperandShape {
     shape: [i64; 3],
     k_first: u32,
@@ -171,7 +171,7 @@ fn side(
     (side, OperandPlan { dtype: DType::F32, shared, align: SWIZZLE_ROW_BYTES, registers, panels: None, rounds: false })
 }
 
-/// Number whose bit `bits[i]` is bit `i` of `number`.
+/// Returns the number whose bit `bits[i]` is bit `i` of `number`.
 fn spread(number: usize, bits: &[u32]) -> u32 {
     bits.iter().enumerate().map(|(i, bit)| (number as u32 >> i & 1) << bit).sum()
 }
@@ -190,12 +190,12 @@ impl Side {
         self.thread.iter().map(|&image| self.shared.offset(image)).collect()
     }
 
-    /// Byte offset of a bit of k.
+    /// Returns the byte offset of a bit of k.
     fn k_place(&self, bit: u32) -> u32 {
         self.shared.offset(1 << (self.first[0] + bit))
     }
 
-    /// Values of all rows at `count` steps from `k` on: `values[step][row]`.
+    /// Loads the values of all rows at `count` steps from `k` on: `values[step][row]`.
     fn load(&self, b: &mut Builder, cursor: &mut Cursor, batch: u32, k: u32, count: usize) -> Vec<Vec<Operand>> {
         let mut values = vec![vec![Operand::Imm(0); self.count()]; count];
         let vector = 1usize << self.vector;
@@ -214,7 +214,7 @@ impl Side {
     }
 }
 
-/// An operand while code is emitted.
+/// An operand during emission.
 enum FmaOperand<'a> {
     Shared(Cursor),
     Registers(&'a [Operand]),
@@ -241,7 +241,7 @@ impl FmaPlan {
             let body = (self.left.count() * self.right.count()) << slice;
             let (trips, bases) = match (left.address(), right.address()) {
                 (Some(a), Some(c)) => (KLoop::new(&bits, masks, body), [a, c]),
-                // Registers cannot be counted through at run time.
+                // Registers cannot be indexed at run time.
                 (Some(a), None) | (None, Some(a)) => (KLoop { trips: 0, strides: [0, 0] }, [a, a]),
                 (None, None) => (KLoop { trips: 0, strides: [0, 0] }, [Operand::Imm(0), Operand::Imm(0)]),
             };
@@ -262,7 +262,7 @@ impl FmaPlan {
         }
     }
 
-    /// `count` steps of k from `first` on.
+    /// Emits `count` steps of k from `first` on.
     fn slice(
         &self,
         b: &mut Builder,

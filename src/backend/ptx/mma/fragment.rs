@@ -6,16 +6,18 @@ use super::request::{OperandSource, of_rank};
 use super::smem_operand::{Cursor, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
-/// How fragments come from shared memory.
+/// Instructions that load fragments from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fetch {
-    /// `ldmatrix`; `trans` where elements along m, n are neighbours.
+    /// `ldmatrix`; `trans` if elements along m, n are contiguous.
     Matrix { trans: bool },
-    /// One load for each register word.
+    /// One load per register word.
     Words,
-    /// Words of four neighbours along m, n from four rows, transposed in registers: 8-bit elements.
+    /// Words of four adjacent elements along m, n from four rows, transposed in registers: 8-bit
+    /// elements.
     Transposed,
-    /// One load for each element: extents below the instruction's, or 8-bit elements not along k.
+    /// One load per element: extents below the instruction's, or 8-bit elements that are not
+    /// contiguous along k.
     Elements,
 }
 
@@ -35,9 +37,9 @@ pub(super) struct Fragments {
     /// Register and lane bits beyond the extent of k.
     surplus: (u32, u32),
     pub fetch: Fetch,
-    /// Element images of the rows of one 8 × 16-byte matrix.
+    /// Bases of the rows of one 8 × 16-byte matrix.
     rows: [u32; 3],
-    /// Images of the bits of k that count steps.
+    /// Bases of the bits of k that count steps.
     pub step_images: Vec<u32>,
     pub shared: SharedLayout,
     element: Ty,
@@ -98,7 +100,7 @@ impl Fragments {
         }
     }
 
-    /// First register of a fragment.
+    /// Returns the first register of a fragment.
     fn first(&self, batch: usize, repeat: usize, step: usize) -> usize {
         ((((batch << self.repeats) | repeat) << self.steps) | step) << (self.word + self.words)
     }
@@ -107,18 +109,18 @@ impl Fragments {
         self.shared.offset(self.layout.element(register, 0, 0))
     }
 
-    /// log2 of the fragments that one `ldmatrix` reads: it has room for four words.
+    /// Returns log2 of the fragments that one `ldmatrix` of at most four words reads.
     fn group(&self) -> u32 {
         (2 - self.words).min(self.repeats)
     }
 
-    /// Byte offsets of the bits of the thread number that reads.
+    /// Returns the byte offsets of the bits of the thread number for a load.
     pub fn thread_places(&self) -> Vec<u32> {
         let registers = self.layout.register_images();
         let warps = self.layout.warp_images().iter().copied();
         let lanes: Vec<u32> = match self.fetch {
             Fetch::Matrix { .. } => {
-                // Lane bits 3 and 4 tell the matrices apart: words, then repeats.
+                // Lane bits 3 and 4 select the matrix: words, then repeats.
                 let words = &registers[self.word as usize..][..self.words as usize];
                 let repeats = (self.word + self.words + self.steps) as usize;
                 let mut lanes = [&self.rows[..], words, &registers[repeats..][..self.group() as usize]].concat();
@@ -130,7 +132,7 @@ impl Fragments {
         lanes.into_iter().chain(warps).map(|image| self.shared.offset(image)).collect()
     }
 
-    /// Instructions that bring the fragments of one step, about.
+    /// Returns the approximate number of instructions that load the fragments of one step.
     pub fn step_cost(&self) -> usize {
         let words = 1 << (self.words + self.repeats);
         match self.fetch {
@@ -146,13 +148,13 @@ impl Fragments {
     }
 }
 
-/// An operand while code is emitted.
+/// An operand during emission.
 pub(super) struct FragmentOperand<'a> {
     fragments: &'a Fragments,
     from: From<'a>,
-    /// Words are f32 that become tf32.
+    /// Words are f32 that are converted to tf32.
     unrounded: bool,
-    /// True in lanes that are beyond the extent of k.
+    /// True in lanes beyond the extent of k.
     outside: Option<Reg>,
 }
 
@@ -183,13 +185,14 @@ impl<'a> FragmentOperand<'a> {
         FragmentOperand { fragments, from, unrounded: matches!(source, OperandSource::Unrounded(_)), outside }
     }
 
-    /// The words of all fragments of a step: `words[repeat][word]`.
+    /// Returns the words of all fragments of a step: `words[repeat][word]`.
     pub fn step(&mut self, b: &mut Builder, batch: usize, step: usize) -> Vec<Vec<Operand>> {
         let fragments = self.fragments;
         let shared = matches!(self.from, From::Shared(_));
         let group = match fragments.fetch {
             Fetch::Matrix { .. } if shared => 1 << fragments.group(),
-            // Four neighbours: the upper and lower rows of two left fragments, or four right ones.
+            // Four adjacent rows: the upper and lower rows of two left fragments, or four right
+            // ones.
             Fetch::Transposed if shared => 4 >> fragments.upper,
             _ => 1,
         };
@@ -215,7 +218,7 @@ impl<'a> FragmentOperand<'a> {
         round_to_tf32(b, number).into()
     }
 
-    /// The words of the fragments that hold four neighbours along m (or n).
+    /// Returns the words of the fragments with four adjacent rows along m (or n).
     fn transposed(&mut self, b: &mut Builder, first: usize) -> Vec<Operand> {
         let From::Shared(cursor) = &mut self.from else { unreachable!("rows are read from shared memory") };
         let fragments = self.fragments;
@@ -229,7 +232,8 @@ impl<'a> FragmentOperand<'a> {
                 b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
             });
             for (neighbour, word) in transpose_bytes(b, rows).into_iter().enumerate() {
-                // The lowest bits of a neighbour are the upper rows, then the repeats.
+                // The lowest bits of the number of an adjacent row select the upper rows, then the
+                // repeats.
                 let (high, repeat) = (neighbour & ((1 << upper) - 1), neighbour >> upper);
                 words[(repeat << fragments.words) + (chunk << upper) + high] = word;
             }
@@ -244,7 +248,7 @@ impl<'a> FragmentOperand<'a> {
         b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect()
     }
 
-    /// The register word whose first element is in `register`.
+    /// Returns the register word whose first element is in `register`.
     fn word(&mut self, b: &mut Builder, register: usize) -> Operand {
         let fragments = self.fragments;
         if let (Fetch::Words, From::Shared(cursor)) = (fragments.fetch, &mut self.from) {
@@ -260,7 +264,7 @@ impl<'a> FragmentOperand<'a> {
         }
     }
 
-    /// One element: 16-bit ones in B16, narrower ones in the low bits of B32.
+    /// Returns one element: 16-bit ones in B16, narrower ones in the low bits of B32.
     fn element(&mut self, b: &mut Builder, register: usize) -> Operand {
         let fragments = self.fragments;
         if register as u32 & fragments.surplus.0 != 0 {
@@ -282,13 +286,14 @@ impl<'a> FragmentOperand<'a> {
     }
 }
 
-/// Word `j` of the result has byte `j` of each row, in order.
+/// Transposes bytes: word `j` of the result has byte `j` of each row, in order.
 fn transpose_bytes(b: &mut Builder, rows: [Reg; 4]) -> [Operand; 4] {
     transpose_bytes_by(b, rows, [0x5410u32, 0x7632].map(Operand::from))
 }
 
-/// [`transpose_bytes`] with selectors that join the halves of even and of odd words: 0x5410 and
-/// 0x7632, or with 0x4444 flipped where the last two rows come first.
+/// Transposes bytes as [`transpose_bytes`], with selectors that combine the halves of even and of
+/// odd words: 0x5410 and 0x7632. XOR 0x4444 exchanges the halves, for threads whose last two rows
+/// are first.
 pub(super) fn transpose_bytes_by(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4], joins: [Operand; 2]) -> [Operand; 4] {
     let mut halves = |selector: u32| (b.prmt(r0, r1, selector), b.prmt(r2, r3, selector));
     let (low, high) = (halves(0x5140), halves(0x7362));
@@ -296,7 +301,7 @@ pub(super) fn transpose_bytes_by(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4], jo
         .map(|((first, second), join)| b.prmt(first, second, join))
 }
 
-/// Elements to one register word.
+/// Packs elements into one register word.
 fn pack(b: &mut Builder, element: Ty, elements: &[Operand]) -> Operand {
     match (element.bits(), elements) {
         (16, &[lo, hi]) => {

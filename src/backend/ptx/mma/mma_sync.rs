@@ -9,7 +9,7 @@ use super::smem_operand::KLoop;
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 
-/// A product on tensor cores.
+/// An MMA on tensor cores.
 #[derive(Clone, Debug)]
 pub(super) struct TensorPlan {
     tiling: Tiling,
@@ -20,7 +20,7 @@ pub(super) struct TensorPlan {
     acc: Layout,
 }
 
-/// Operand type of the instruction and the type that operands are staged in.
+/// Returns the operand type of the instruction and the type of the staged operands.
 fn operand_type(dtype: DType, signed: bool, request: &MmaRequest) -> Option<(Ty, DType)> {
     Some(match dtype {
         DType::F16 => (Ty::F16, dtype),
@@ -28,7 +28,7 @@ fn operand_type(dtype: DType, signed: bool, request: &MmaRequest) -> Option<(Ty,
         DType::TF32 => (Ty::TF32, dtype),
         DType::F64 => (Ty::F64, dtype),
         DType::I8 => (if signed { Ty::S8 } else { Ty::U8 }, dtype),
-        // Before sm_89 there are no instructions, and those of sm_89 keep few bits of the sums.
+        // Targets before sm_89 have no instructions, and those of sm_89 keep few bits of the sums.
         DType::F8E4M3FN | DType::F8E5M2 if request.target.arch < 89 + u32::from(!request.fast) => (Ty::F16, DType::F16),
         DType::F8E4M3FN => (Ty::E4M3, dtype),
         DType::F8E5M2 => (Ty::E5M2, dtype),
@@ -66,12 +66,12 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
     let (types, staged) =
         types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
     let bits = types.a.bits();
-    // 32 bytes of k, or half of that if there is no more.
+    // 32 bytes of k, or half of that for a k of at most 16 bytes.
     let full = if bits == 64 { 4 } else { 256 / i64::from(bits) };
     let k = if bits < 64 && request.extents[3] <= full / 2 { full / 2 } else { full };
     let instruction = Instruction { m: if bits == 64 { 8 } else { 16 }, n: 8, k, bits };
     let mut tiling = Tiling::new(instruction, request.extents, request.num_warps);
-    // Bytes that are not neighbours along k come four rows at a time.
+    // Bytes that are not contiguous along k are loaded in four rows at a time.
     let whole_bytes = bits == 8 && request.extents[3] >= k;
     tiling.interleave(whole_bytes && !a.k_contiguous, whole_bytes && !b.k_contiguous);
     let left = Fragments::new(&tiling, true, a.k_contiguous, types.a, request.rank);
@@ -94,8 +94,8 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
     })
 }
 
-/// The accumulator in the words of the instruction: registers read, and registers written (others
-/// than those read where a fragment holds an element twice).
+/// The accumulator in the words of the instruction: registers read and registers written. They
+/// differ if a fragment has an element twice.
 struct Accumulator {
     read: Vec<Reg>,
     written: Vec<Reg>,
@@ -136,7 +136,7 @@ impl TensorPlan {
         self.close(b, acc, &words);
     }
 
-    /// All instructions of one step along k.
+    /// Emits all instructions of one step along k.
     fn step(&self, b: &mut Builder, a: &[Vec<Operand>], c: &[Vec<Operand>], words: &Accumulator, batch: usize) {
         let Instruction { m, n, k, .. } = self.tiling.instruction;
         let shape = MmaShape { m: m as u32, n: n as u32, k: k as u32 };
@@ -150,7 +150,7 @@ impl TensorPlan {
         }
     }
 
-    /// Cuts the sum along k; operands in registers cannot be counted through at run time.
+    /// Splits the sum along k. Operands in registers cannot be indexed at run time.
     fn k_loop(&self, left: OperandSource<'_>, right: OperandSource<'_>, products: usize) -> (KLoop, [Operand; 2]) {
         let none = KLoop { trips: 0, strides: [0, 0] };
         match (left.address(), right.address()) {
@@ -168,7 +168,7 @@ impl TensorPlan {
         }
     }
 
-    /// Pairs f16 elements into words; other accumulators are used where they are.
+    /// Packs pairs of f16 elements into words; other accumulators are used in place.
     fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
         let mut words = Accumulator { read: Vec::new(), written: Vec::new() };
         let packed = self.types.d == Ty::F16;
@@ -193,7 +193,7 @@ impl TensorPlan {
         words
     }
 
-    /// May another register of the fragment hold the same element?
+    /// Returns true if another register of the fragment may have the same element.
     fn is_repeated(&self, register: usize) -> bool {
         let images = self.acc.register_images();
         images.iter().enumerate().any(|(bit, &image)| image == 0 && register >> bit & 1 == 0)

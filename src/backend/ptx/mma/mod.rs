@@ -9,7 +9,8 @@
 //!
 //! The caller provides the operands: in shared memory, written through
 //! [`crate::layout::SharedLayout::accesses`] of the plan's layout before a barrier, or in registers
-//! of the plan's layout. The folder knows layouts and the builder, and of the IR only the element
+//! of the plan's layout. The folder depends on layouts and the builder, and on the IR only for the
+//! element types.
 //! types.
 
 #[cfg(test)]
@@ -33,7 +34,7 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 use request::Planned;
 
-/// How a product is computed.
+/// The instruction and the operand layouts of an MMA.
 #[derive(Clone, Debug)]
 pub struct MmaPlan {
     /// The left operand.
@@ -53,10 +54,10 @@ enum InstructionKind {
 }
 
 impl MmaPlan {
-    /// Plans a product.
+    /// Plans an MMA.
     ///
     /// # Errors
-    /// A sentence that names the types, if there is no product of them.
+    /// A sentence that names the types, if no MMA supports them.
     pub fn new(request: &MmaRequest) -> Result<MmaPlan, String> {
         match (request.a.dtype, request.b.dtype, request.acc) {
             (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::of(fma::plan(request), InstructionKind::Fma)),
@@ -72,14 +73,15 @@ impl MmaPlan {
         MmaPlan { a, b, acc, kind: kind(Box::new(plan)) }
     }
 
-    /// Do the instructions run on their own? Then ordinary writes to shared memory need a proxy
-    /// fence before them, and [`MmaPlan::wait`] has to come before the accumulator is read or the
-    /// operands' shared memory is written again.
+    /// Returns true if the instructions are asynchronous. Ordinary writes to shared memory then
+    /// need a proxy fence before the instructions. [`MmaPlan::wait`] has to precede reads of the
+    /// accumulator and further writes to the operands' shared memory.
     pub fn is_asynchronous(&self) -> bool {
         matches!(self.kind, InstructionKind::Wgmma(_))
     }
 
-    /// Is the product complete when [`MmaPlan::lower`] is: has it waited for its instructions?
+    /// Returns true if [`MmaPlan::lower_together`] waits for its instructions, so that the MMA is
+    /// complete after it.
     pub fn is_complete(&self) -> bool {
         match &self.kind {
             InstructionKind::Tensor(_) | InstructionKind::Fma(_) => true,
@@ -87,7 +89,7 @@ impl MmaPlan {
         }
     }
 
-    /// What the threads of a product that runs on its own do for it.
+    /// Returns the instructions and operands of an asynchronous MMA, per thread.
     pub fn effort(&self) -> Effort {
         match &self.kind {
             InstructionKind::Wgmma(plan) => plan.effort(),
@@ -95,18 +97,18 @@ impl MmaPlan {
         }
     }
 
-    /// Waits for products that run on their own, but for the `younger` that were issued last.
+    /// Waits for all asynchronous MMA groups except for the last `younger` ones.
     pub fn wait(b: &mut Builder, younger: u32) {
         b.wgmma_wait(younger);
     }
 
-    /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`Part::accumulate`].
-    /// Asynchronous ones are one group, which one wait completes. `thread`: the linear number of
-    /// the thread in the block (B32). The accumulator of a part has one register for each register
-    /// of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64). `group`: the result of
-    /// [`MmaPlan::group`], if it is computed already.
+    /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`MmaPart::accumulate`].
+    /// Asynchronous ones are one group, which one wait completes.
     ///
-    /// All threads of the block execute it together.
+    /// `thread`: the linear number of the thread in the block (B32). `group`: the result of
+    /// [`MmaPlan::group`], if it is available. The accumulator of a part has one register for each
+    /// register of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64). All threads
+    /// of the block execute it together.
     pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[MmaPart<'_, MmaPlan>]) {
         let mut running = Vec::new();
         for part in parts {
@@ -131,15 +133,15 @@ impl MmaPlan {
         }
     }
 
-    /// The number of the thread's group of four warps, from its own number: the same in all lanes
-    /// of a warp, so that what is computed from it may live in uniform registers.
+    /// Emits the number of the thread's warp group, computed from the thread number. It is equal in
+    /// all lanes of a warp, so values derived from it can be in uniform registers.
     pub fn group(b: &mut Builder, thread: Operand) -> Operand {
         let group = b.shr(Ty::U32, thread, 7u32);
         b.shfl(ShflMode::Idx, group, 0u32)
     }
 
-    /// Bytes from the start of the right operand of this product to that of another one that may
-    /// widen it ([`Part::widens`]), in panels of so many rows; `None` if it may not.
+    /// Returns the bytes from the right operand of this MMA to that of another one that can widen
+    /// it ([`MmaPart::widens`]), in panels of `rows` rows; `None` if it cannot.
     pub fn widened_by(&self, other: &MmaPlan, rows: i64) -> Option<i64> {
         match (&self.kind, &other.kind) {
             (InstructionKind::Wgmma(plan), InstructionKind::Wgmma(other)) => plan.widened_by(other, rows),
@@ -147,7 +149,7 @@ impl MmaPlan {
         }
     }
 
-    /// One line for people: instruction and warps.
+    /// Returns the instruction and the warps as one line of text.
     pub fn describe(&self) -> String {
         match &self.kind {
             InstructionKind::Tensor(plan) => plan.describe(),

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 use crate::target::Target;
 
-/// What is to be multiplied.
+/// A requested MMA: extents, element types, warps and target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MmaRequest {
     /// Extents: batch (1 for rank 2), m, n, k.
@@ -18,11 +18,11 @@ pub struct MmaRequest {
     pub b: OperandSpec,
     /// Element type of the accumulator, a tile (m, n).
     pub acc: DType,
-    /// May 8-bit floats be summed with fewer bits than f32 has?
+    /// Sums of 8-bit floats may have fewer bits than f32.
     pub fast: bool,
-    /// Warps of the tile block.
+    /// The number of warps of the tile block.
     pub num_warps: usize,
-    /// What is built for.
+    /// The GPU architecture.
     pub target: Target,
 }
 
@@ -31,43 +31,42 @@ pub struct MmaRequest {
 pub struct OperandSpec {
     /// Element type.
     pub dtype: DType,
-    /// Integers: read as signed?
+    /// Integers are read as signed.
     pub signed: bool,
-    /// Are elements along k neighbours in shared memory (or those along m, n)? Best is what its
-    /// producer has in consecutive registers, so that it is stored in long vectors; 8-bit operands
-    /// like k better.
+    /// Elements along k are contiguous in shared memory, otherwise those along m or n. The best
+    /// axis is that of the consecutive registers of the operand's producer, so that stores are long
+    /// vectors. 8-bit operands favor k.
     pub k_contiguous: bool,
-    /// Most bytes of its rows in shared memory where k is not contiguous: 128, or fewer if they
-    /// shall divide those of its neighbours, too
+    /// The maximum bytes of a row in shared memory if k is not contiguous: 128, or fewer if a row
+    /// is also to divide the rows of adjacent operands
     /// ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
     pub most_span: i64,
 }
 
-/// How one operand has to be brought.
+/// The element type and the layouts that an MMA requires of one operand.
 #[derive(Clone, Debug)]
 pub struct OperandPlan {
-    /// Element type that it has to be converted to before (exact): that of the request, except for
-    /// 8-bit floats on targets without instructions for them (f16).
+    /// Element type to which the operand is converted before (exact): that of the request, except
+    /// for 8-bit floats on targets without instructions for them (f16).
     pub dtype: DType,
-    /// Its place in shared memory; shape of the rank of the tiles.
+    /// Its layout in shared memory, with a shape of the rank of the tiles.
     pub shared: SharedLayout,
-    /// Where its buffer has to start: at a multiple of so many bytes. Instructions that read shared
-    /// memory by descriptors swizzle by the address, so that a pattern has to start where the
-    /// swizzle does.
+    /// Alignment of its buffer in bytes. Instructions that read shared memory by descriptors
+    /// swizzle by the address, so a pattern has to start at a multiple of its size.
     pub align: u32,
-    /// Its register layout, for an operand that may come in registers: few threads hold replicas
-    /// only where the product has few rows or columns, so this costs registers.
+    /// Its register layout, for an operand that can be in registers. Few threads have replicas
+    /// unless the MMA has few rows or columns, so this layout needs registers.
     pub registers: Option<Layout>,
-    /// Its place once more, for a copy engine that fills whole panels; only where
-    /// [`OperandPlan::shared`] consists of such.
+    /// The same place in shared memory as panels, for a copy engine that writes whole panels; only
+    /// if [`OperandPlan::shared`] consists of panels.
     pub panels: Option<Panels>,
-    /// May its place in shared memory hold f32 that have still to be rounded to tf32
-    /// ([`OperandSource::Unrounded`])?
+    /// The operand in shared memory may be f32 that is not yet rounded to tf32
+    /// ([`OperandSource::Unrounded`]).
     pub rounds: bool,
 }
 
 impl OperandPlan {
-    /// Is an operand that was brought for the one plan there for the other one, too?
+    /// Returns true if an operand that satisfies one plan also satisfies the other one.
     pub fn is_same(&self, other: &OperandPlan) -> bool {
         let registers = match (&self.registers, &other.registers) {
             (Some(here), Some(there)) => here.is_same(there),
@@ -83,9 +82,9 @@ impl OperandPlan {
 /// the contiguous axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panels {
-    /// Contiguous along k (else along m or n)?
+    /// Contiguous along k, otherwise along m or n.
     pub along_k: bool,
-    /// Bytes of a row, and the swizzle's span: 32, 64 or 128.
+    /// Bytes of a row, and of the swizzle span: 32, 64 or 128.
     pub span: i64,
     /// Rows of a panel.
     pub rows: i64,
@@ -93,42 +92,42 @@ pub struct Panels {
     pub count: i64,
 }
 
-/// Where an operand is.
+/// Location of an operand.
 #[derive(Clone, Copy, Debug)]
 pub enum OperandSource<'a> {
-    /// At this address in shared memory (B32), in the place that [`OperandPlan::shared`] says.
+    /// At this address in shared memory (B32), in the layout [`OperandPlan::shared`].
     Shared(Operand),
-    /// As [`OperandSource::Shared`], as part of an array whose [`OperandPlan::panels`] have so many rows:
-    /// the operand's begin at this address. Only for what instructions read where it is (not where
-    /// [`OperandPlan::rounds`]).
+    /// As [`OperandSource::Shared`], as a part of an array whose [`OperandPlan::panels`] have this
+    /// number of rows. The rows of the operand begin at this address. Only for operands that
+    /// instructions read in place (not with [`OperandPlan::rounds`]).
     Panels(Operand, i64),
-    /// As [`OperandSource::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only
-    /// where [`OperandPlan::rounds`].
+    /// As [`OperandSource::Shared`], with f32 that the threads round to tf32, to nearest even; only
+    /// with [`OperandPlan::rounds`].
     Unrounded(Operand),
     /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits,
     /// 8-bit types in the low bits of B32, f64 in F64.
     Registers(&'a [Operand]),
 }
 
-/// One of the products that are issued together.
+/// One MMA of a group that is issued together.
 #[derive(Debug)]
 pub struct MmaPart<'a, P> {
-    /// How it is computed.
+    /// Its plan.
     pub plan: &'a P,
     /// The operands.
     pub left: OperandSource<'a>,
     pub right: OperandSource<'a>,
     /// The registers of its accumulator.
     pub acc: &'a [Reg],
-    /// Without this the accumulator counts as zero, and nothing has written it.
+    /// False: the accumulator counts as zero and is uninitialized.
     pub accumulate: bool,
-    /// Its columns go on where those of the part before end: the left operand is that one's, and
-    /// the right one stands as far behind that one's as [`super::MmaPlan::widened_by`] says.
+    /// Its columns continue those of the previous part. The left operand is the same. The right
+    /// operand is [`super::MmaPlan::widened_by`] bytes after the previous one.
     pub widens: bool,
 }
 
 impl OperandSource<'_> {
-    /// The address of an operand in shared memory.
+    /// Returns the address of an operand in shared memory.
     pub(super) fn address(&self) -> Option<Operand> {
         match self {
             OperandSource::Shared(address) | OperandSource::Panels(address, _) | OperandSource::Unrounded(address) => {
@@ -139,18 +138,18 @@ impl OperandSource<'_> {
     }
 }
 
-/// What a product that runs on its own is made of, for each thread.
+/// Instructions and operands of an asynchronous MMA, per thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Columns of an instruction.
     pub columns: i64,
-    /// 32-bit words of the left operand that the thread fetches itself.
+    /// 32-bit words of the left operand that the thread loads.
     pub words: i64,
-    /// Sums that it adds to the accumulator itself.
+    /// Sums that the thread adds to the accumulator.
     pub additions: i64,
 }
 
-/// A product as one of the instructions does it.
+/// The operand layouts and the plan of one kind of instruction.
 pub(super) struct Planned<P> {
     pub a: OperandPlan,
     pub b: OperandPlan,
@@ -159,7 +158,7 @@ pub(super) struct Planned<P> {
     pub plan: P,
 }
 
-/// A shape (batch, rows, columns) as a tile of this rank.
+/// Returns a shape (batch, rows, columns) as a tile shape of this rank.
 pub(super) fn of_rank(shape: [i64; 3], rank: usize) -> Vec<i64> {
     shape[3 - rank..].to_vec()
 }

@@ -12,21 +12,21 @@ use crate::layout::SharedLayout;
 /// Bytes of k of one instruction.
 pub(super) const STEP_BYTES: i64 = MMA_K_BYTES as i64;
 
-/// How one matrix stands in shared memory.
+/// Layout of one matrix in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SmemMatrix {
-    /// Contiguous along k (else along m or n)?
+    /// Contiguous along k, otherwise along m or n.
     pub along_k: bool,
     /// Bytes of a swizzled row.
     pub span: i64,
-    /// Rows of a panel: m or n along k, else k.
+    /// Rows of a panel: the extent of m or n if contiguous along k, else of k.
     pub rows: i64,
     /// Bytes of an element.
     pub size: i64,
 }
 
 impl SmemMatrix {
-    /// `other`: extent of m or n.
+    /// Returns the layout of an operand; `other`: extent of m or n.
     pub fn new(spec: &OperandSpec, along_k: bool, other: i64, k: i64) -> Option<SmemMatrix> {
         let size = i64::from(spec.dtype.storage_bits() / 8);
         let (row, rows) = if along_k { (k, other) } else { (other, k) };
@@ -34,17 +34,18 @@ impl SmemMatrix {
         (span >= 32 && rows >= 8).then_some(SmemMatrix { along_k, span, rows, size })
     }
 
-    /// Can instructions read it where it is? Only 16-bit elements need not be contiguous along k.
+    /// Returns true if instructions can read it in place. Only 16-bit elements need not be
+    /// contiguous along k.
     pub fn is_direct(&self) -> bool {
         self.along_k || self.size == 2
     }
 
-    /// Bytes of a whole swizzle pattern: eight rows, which start at a multiple of as many.
+    /// Returns the bytes of a swizzle pattern: eight rows, aligned to their size.
     pub fn pattern_bytes(&self) -> u32 {
         8 * self.span as u32
     }
 
-    /// The constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
+    /// Returns the constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
     fn constants(&self) -> (u32, u32) {
         let leading = if self.along_k { 1 } else { (self.rows * self.span) as u32 >> 4 };
         let swizzle = match self.span {
@@ -55,7 +56,7 @@ impl SmemMatrix {
         (leading << 16, (self.pattern_bytes() >> 4) | (swizzle << 30))
     }
 
-    /// Bytes from the start of the matrix to step `step` of k.
+    /// Returns the bytes from the start of the matrix to step `step` of k.
     pub fn step(&self, step: i64) -> i64 {
         if self.along_k {
             let in_row = self.span / STEP_BYTES;
@@ -65,24 +66,24 @@ impl SmemMatrix {
         }
     }
 
-    /// Bytes from the start of the matrix to row or column `index` (a multiple of what a panel
-    /// holds, where it is contiguous).
+    /// Returns the bytes from the start of the matrix to row or column `index` (a multiple of the
+    /// panel width if that axis is contiguous).
     pub fn other(&self, index: i64) -> i64 {
         if self.along_k { index * self.span } else { index * self.size / self.span * self.rows * self.span }
     }
 
-    /// Can rows or columns be taken `count` at a time?
+    /// Returns true if the rows or columns can be divided into parts of `count`.
     pub fn divides(&self, count: i64) -> bool {
         self.along_k || count * self.size % self.span == 0
     }
 
-    /// What a copy engine has to fill; `other`: extent of m or n.
+    /// Returns the panels that a copy engine has to write; `other`: extent of m or n.
     pub fn panels(&self, other: i64, k: i64) -> Panels {
         let row = if self.along_k { k } else { other };
         Panels { along_k: self.along_k, span: self.span, rows: self.rows, count: row * self.size / self.span }
     }
 
-    /// The place of each element. `k_last`: k is the last dimension of the tile.
+    /// Returns the place of each element. `k_last`: k is the last dimension of the tile.
     pub fn layout(&self, shape: &[i64], k_last: bool) -> SharedLayout {
         let last = shape.len() - 1;
         let contiguous = if self.along_k == k_last { last } else { last - 1 };
@@ -95,7 +96,7 @@ impl SmemMatrix {
         if self.span == 128 || shape[contiguous] == row {
             return SharedLayout::swizzled(shape, &order, self.size as usize, 16, &lanes);
         }
-        // Rows that are shorter than they might be: an axis of panels of its own.
+        // Rows narrower than the extent: the panels are a separate axis.
         let mut parted = shape.to_vec();
         parted.splice(contiguous..=contiguous, [shape[contiguous] / row, row]);
         let behind = |axis: usize| if axis > contiguous { axis + 1 } else { axis };
@@ -105,8 +106,8 @@ impl SmemMatrix {
         SharedLayout { shape: shape.to_vec(), ..parted }
     }
 
-    /// The low word of the descriptor of part `part` of a matrix at `base`; parts have `count` rows
-    /// or columns.
+    /// Emits the low word of the descriptor of part `part` of a matrix at `base`; parts have
+    /// `count` rows or columns.
     pub fn base(&self, b: &mut Builder, base: Operand, part: Operand, count: i64) -> Operand {
         let part = b.mul(Ty::U32, part, self.other(count));
         let start = b.add(Ty::U32, base, part);
@@ -115,7 +116,7 @@ impl SmemMatrix {
         b.or(Ty::B32, field, self.constants().0)
     }
 
-    /// The descriptor at `bytes` behind one with this low word.
+    /// Emits the descriptor that is `bytes` after the one with this low word.
     pub fn descriptor(&self, b: &mut Builder, low: Operand, bytes: i64) -> Reg {
         let low = b.add(Ty::U32, low, (bytes >> 4) as u32);
         let low = b.reg(low, RegClass::B32);

@@ -7,11 +7,11 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
 
-/// Fused multiply-adds that are emitted without a loop along k; a matrix instruction counts as
-/// four.
+/// The maximum number of fused multiply-adds emitted without a loop along k; a matrix instruction
+/// counts as four.
 pub(super) const UNROLL_LIMIT: usize = 2048;
 
-/// Reads an operand in shared memory, element by element index.
+/// Reader of an operand in shared memory, by element index.
 pub(super) struct Cursor {
     base: Reg,
     thread: Operand,
@@ -20,14 +20,14 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// `images`: byte offsets of the thread's bits.
+    /// Makes a cursor; `images`: byte offsets of the thread's bits.
     pub fn new(b: &mut Builder, base: Operand, thread: Reg, images: &[u32]) -> Cursor {
         let part = thread_part(b, thread, images);
         let base = b.reg(base, RegClass::B32);
         Cursor { base, thread: part, in_thread: images.iter().fold(0, |all, image| all | image), bases: Vec::new() }
     }
 
-    /// The address of the thread's part XOR `place`.
+    /// Returns the address of the thread's part XOR `place`.
     pub fn at(&mut self, b: &mut Builder, place: u32) -> Addr {
         let xor = place & self.in_thread;
         let offset = i64::from(place & !self.in_thread);
@@ -42,9 +42,9 @@ impl Cursor {
     }
 }
 
-/// The XOR of the images of the set bits of a thread's number.
+/// Emits the XOR of the bases of the set bits of a thread number.
 pub(super) fn thread_part(b: &mut Builder, thread: Reg, images: &[u32]) -> Operand {
-    // Bits that move by the same distance move together.
+    // Bits with the same shift distance are shifted together.
     let mut moves: Vec<(i32, u32)> = Vec::new();
     for (from, &image) in images.iter().enumerate() {
         for to in (0..32).filter(|to| image >> to & 1 == 1) {
@@ -67,22 +67,25 @@ pub(super) fn thread_part(b: &mut Builder, thread: Reg, images: &[u32]) -> Opera
     sum
 }
 
-/// How a sum along k is cut into a run-time loop and an unrolled body, by bits of k.
+/// Division of a sum along k into a run-time loop and an unrolled body, by bits of k.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KLoop {
-    /// log2 of the trips.
+    /// log2 of the number of iterations.
     pub trips: u32,
-    /// Bytes that the left and right operand advance on each trip.
+    /// Bytes by which the left and right operand advance per iteration.
     pub strides: [u32; 2],
 }
 
 impl KLoop {
-    /// `bits`: for each bit of k that may be looped over, from low to high, its byte offset in both
-    /// operands (0 for an operand in registers); `in_thread`: the bits that threads decide; `body`:
-    /// instructions of one step without a loop.
+    /// Selects the bits of k for the loop.
+    ///
+    /// * `bits`: for each bit of k that the loop may count, from low to high, its byte offset in
+    ///   both operands (0 for an operand in registers).
+    /// * `in_thread`: the address bits that depend on the thread.
+    /// * `body`: instructions of one step without a loop.
     pub fn new(bits: &[[u32; 2]], in_thread: [u32; 2], body: usize) -> KLoop {
         let wanted = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
-        // The looped bits have to be a plain counter in both operands.
+        // The loop bits have to be a plain counter in both operands.
         let counts = |first: usize| {
             let [a, c] = bits[first];
             bits[first..].iter().enumerate().all(|(i, next)| *next == [a << i, c << i])
@@ -97,7 +100,7 @@ impl KLoop {
         }
     }
 
-    /// Emits `body` as often as the loop says, with the two base addresses of the trip.
+    /// Emits `body` in the loop, with the two base addresses of the iteration.
     pub fn emit(self, b: &mut Builder, bases: [Operand; 2], mut body: impl FnMut(&mut Builder, [Operand; 2])) {
         if self.trips == 0 {
             return body(b, bases);
@@ -118,7 +121,7 @@ impl KLoop {
     }
 }
 
-/// An f32 as the word of a tf32, rounded to nearest even.
+/// Rounds an f32 to the word of a tf32, to nearest even.
 pub(super) fn round_to_tf32(b: &mut Builder, value: Operand) -> Reg {
     if b.target.arch >= 90 {
         return b.cvt(Ty::TF32, Ty::F32, CvtRound::Rn, value).reg();

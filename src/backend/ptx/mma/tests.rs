@@ -24,7 +24,7 @@ fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [
     }
 }
 
-/// Type that an element is read as.
+/// Returns the type by which an element is read.
 fn number_type(dtype: DType, signed: bool) -> Ty {
     match dtype {
         DType::F16 => Ty::F16,
@@ -40,7 +40,7 @@ fn number_type(dtype: DType, signed: bool) -> Ty {
     }
 }
 
-/// Class of the register of one element.
+/// Returns the class of the register of one element.
 fn element_class(dtype: DType) -> RegClass {
     match dtype {
         DType::F16 | DType::BF16 => RegClass::B16,
@@ -50,23 +50,23 @@ fn element_class(dtype: DType) -> RegClass {
     }
 }
 
-/// The same for a target with `wgmma`.
+/// Returns the same request for a target with `wgmma`.
 fn accelerated(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     MmaRequest { target: Target::SM_90A, ..request(types, extents, num_warps, contiguous) }
 }
 
-/// A product in the model: operands from shared memory, or one from registers.
+/// An MMA in the emulator: operands from shared memory, or one from registers.
 struct EmulatedProduct {
     plan: MmaPlan,
     request: MmaRequest,
     function: emit::Function,
     acc: Vec<Reg>,
-    /// The operand in registers, if there is one: the right one?
+    /// The operand in registers, if there is one; true for the right one.
     in_registers: Option<bool>,
     slots: Vec<Reg>,
-    /// The product adds to nothing.
+    /// The accumulator starts at zero.
     from_zero: bool,
-    /// Operands are f32 that have to be rounded, where that is possible.
+    /// Operands are f32 that have to be rounded, if the plan supports that.
     unrounded: bool,
 }
 
@@ -111,7 +111,7 @@ impl EmulatedProduct {
         EmulatedProduct { function: b.finish(), plan, request, acc, in_registers, slots, from_zero, unrounded }
     }
 
-    /// Compares with the sums of products; returns the bank conflicts of the loads.
+    /// Compares with the sums of products and returns the bank conflicts of the loads.
     fn check(&self) -> usize {
         let [batch, m, n, k] = self.request.extents.map(|extent| extent as usize);
         let value = |seed: usize, i: usize| {
@@ -123,7 +123,7 @@ impl EmulatedProduct {
         let left: Vec<f64> = (0..batch * m * k).map(|i| value(!is_unsigned(self.request.a) as usize, i)).collect();
         let right: Vec<f64> = (0..batch * k * n).map(|i| value(2 * !is_unsigned(self.request.b) as usize, i)).collect();
         let start: Vec<f64> = (0..batch * m * n).map(|i| value(5, i)).collect();
-        // What rounding takes away again.
+        // Bits that rounding removes.
         let excess = |operand: &OperandPlan, i: usize| match self.unrounded && operand.rounds {
             true => 1 + (i % 0xfff) as u64,
             false => 0,
@@ -176,7 +176,7 @@ impl EmulatedProduct {
     }
 }
 
-/// Products of one left operand with neighbours of these columns in shared memory, as one.
+/// Checks MMAs of one left operand with adjacent right operands of these columns, as one MMA.
 fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
     let (m, n) = (128, widths.iter().sum::<i64>());
     let size = i64::from(types[1].storage_bits() / 8);
@@ -219,7 +219,7 @@ fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
         put(plans[0].a.shared.offset(i as u32) as usize, encode(number_type(types[0], true), value(0, i)));
     }
     for i in 0..n * k {
-        // Panels of swizzled rows, one panel behind the other.
+        // Panels of swizzled rows, one after another.
         let (column, along) = (i / k, i % k);
         let (row, place) = if along_k { (column, along * size) } else { (along, column * size) };
         let plain = place / span * rows * span + row * span + place % span;
@@ -258,7 +258,7 @@ fn neighbours_are_one_wide_product() {
         check_wide([F16, F16, F32], widths, false, 32);
         check_wide([BF16, BF16, F32], widths, false, 128);
     }
-    // What is no neighbour, or would be wider than an instruction.
+    // Right operands that are not adjacent, or exceed the width of an instruction.
     let plan = |n, along_k| MmaPlan::new(&accelerated([F16, F16, F32], [1, 128, n, 64], 8, [true, along_k])).unwrap();
     assert!(plan(256, true).widened_by(&plan(64, true), 320).is_none());
     assert!(plan(64, true).widened_by(&plan(64, false), 64).is_none());
@@ -282,7 +282,7 @@ const TYPES: [[DType; 3]; 9] = {
 
 const ORDERS: [[bool; 2]; 4] = [[true, false], [true, true], [false, false], [false, true]];
 
-/// Every one of both, the second one running faster.
+/// Returns all pairs of both lists; the second index is the faster one.
 fn pairs<A: Clone, B: Clone>(a: &[A], b: &[B]) -> Vec<(A, B)> {
     a.iter().flat_map(|a| b.iter().map(move |b| (a.clone(), b.clone()))).collect()
 }
@@ -343,8 +343,7 @@ fn wgmma_rounds_f32_on_its_way() {
 
 #[test]
 fn wgmma_keeps_the_outputs_rows_together() {
-    // A row-major right operand of 32 bits: the transposed product, whose threads have four
-    // columns.
+    // A row-major right operand of 32 bits: the transposed MMA, whose threads have four columns.
     let types = [DType::TF32, DType::TF32, DType::F32];
     for (extents, columns) in [([1, 128, 256, 32], 4), ([1, 256, 128, 32], 2)] {
         let plan = MmaPlan::new(&accelerated(types, extents, 8, [true, false])).unwrap();
@@ -366,7 +365,7 @@ fn sums_of_small_floats_are_cut() {
             .lines
             .iter()
             .filter(|line| matches!(line, Line::Inst(inst) if matches!(inst.op, Opcode::Float(FloatOp::Add, ..))));
-        // Two runs of 128, 32 sums of each thread.
+        // Two chunks of 128, 32 sums per thread.
         assert_eq!(adds.count(), if fast { 0 } else { 2 * 32 });
         run.check();
     }
@@ -427,7 +426,8 @@ fn operands_without_product() {
     }
 }
 
-/// Fragments are read without bank conflicts, and coalesced registers are stored without.
+/// Fragments are read without bank conflicts, and coalesced registers are stored without bank
+/// conflicts.
 #[test]
 fn shared_memory_without_conflicts() {
     for (types, order) in pairs(&TYPES, &ORDERS).into_iter().step_by(one_in(3)) {

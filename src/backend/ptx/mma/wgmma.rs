@@ -26,37 +26,37 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 
 const MAX_COLUMNS: i64 = MAX_WGMMA_COLUMNS as i64;
-/// Accumulator registers of a thread up to which the instructions need not be serialised.
+/// The maximum number of accumulator registers per thread without serialised instructions.
 const MOST_ACCUMULATORS: i64 = 160;
-/// Most of k that is summed with fewer bits than f32 has.
+/// The maximum extent of k that is summed with fewer bits than f32 has.
 pub(super) const APART: i64 = 128;
-/// Columns that are summed apart at a time; fewer where the left operand takes registers, too.
+/// Columns that are summed separately at a time; fewer if the left operand also needs registers.
 const APART_COLUMNS: [i64; 2] = [128, 64];
 
-/// A product by `wgmma`. Left, right, rows and columns are those of the instruction.
+/// An MMA by `wgmma`. Left, right, rows and columns are those of the instruction.
 #[derive(Clone, Debug)]
 pub(super) struct WgmmaPlan {
     types: MmaTypes,
     /// Element type of the left operand.
     dtype: DType,
-    /// The instruction's rows are the accumulator's columns, its left operand the product's right
-    /// one.
+    /// The transposed MMA: the instruction's rows are the accumulator's columns, its left operand
+    /// is the right one of the MMA.
     swapped: bool,
     left: Left,
     staged: [SmemMatrix; 2],
     /// Bytes of one matrix of the batch.
     matrix_bytes: [i64; 2],
-    /// Warpgroups along rows and columns.
+    /// Warp groups along rows and columns.
     groups: [i64; 2],
     batch: i64,
-    /// Instructions of a warpgroup along rows, columns and k.
+    /// Instructions of a warp group along rows, columns and k.
     counts: [i64; 3],
     /// Columns of one instruction.
     columns: i64,
-    /// Columns that are summed apart at a time.
+    /// Columns that are summed separately at a time.
     apart: Option<i64>,
-    /// The bit of the instructions' results (elements of one, then columns, rows, batch) that each
-    /// register bit of the accumulator is.
+    /// For each register bit of the accumulator, the bit of the instructions' results (elements of
+    /// one, then columns, rows, batch).
     order: Vec<usize>,
 }
 
@@ -88,7 +88,7 @@ fn is_small(ty: Ty) -> bool {
     matches!(ty, Ty::E4M3 | Ty::E5M2)
 }
 
-/// The plan of a product that `wgmma` can do; `None` for any other.
+/// Returns the plan of an MMA that `wgmma` supports, otherwise `None`.
 pub(super) fn plan(request: &MmaRequest) -> Option<Planned<WgmmaPlan>> {
     let target = request.target;
     if target.arch != 90 || !target.accelerated || !request.num_warps.is_multiple_of(4) {
@@ -98,7 +98,7 @@ pub(super) fn plan(request: &MmaRequest) -> Option<Planned<WgmmaPlan>> {
     let direct = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() == 16;
     let swapped = direct(&request.a) && !direct(&request.b);
     let gathered = swapped || !direct(&request.a);
-    // The last resort has operands of other than 16 bits brought along k.
+    // Fallback: operands with elements of other than 16 bits are required to be contiguous along k.
     attempt(request, types, swapped, gathered).or_else(|| attempt(request, types, false, false))
 }
 
@@ -178,7 +178,8 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
 }
 
 impl WgmmaPlan {
-    /// The accumulator's layout, of shape (batch, m, n); sets the order of its registers.
+    /// Returns the accumulator's layout, of shape (batch, m, n), and sets the order of its
+    /// registers.
     fn arrange(&mut self, rows: &Rows, [m, n]: [i64; 2]) -> Layout {
         let (row, column) = if self.swapped { (1, n as u32) } else { (n as u32, 1) };
         let doubling = |first: i64, count: i64| (0..count.ilog2()).map(move |bit| (first as u32) << bit);
@@ -190,7 +191,7 @@ impl WgmmaPlan {
         images.extend(doubling(m * n, self.batch));
         self.order = (0..images.len()).collect();
         if self.swapped {
-            // Neighbours along n first.
+            // Adjacent elements along n first.
             let neighbours: Vec<usize> = (0..images.len()).filter(|&bit| matches!(images[bit], 1 | 2)).collect();
             debug_assert!(neighbours.iter().all(|&bit| bit == 1 || bit == blocks));
             self.order.retain(|bit| !neighbours.contains(bit));
@@ -204,7 +205,7 @@ impl WgmmaPlan {
         Layout::new(vec![self.batch, m, n], register, lane, warp)
     }
 
-    /// The registers of `width` columns from `first` on of an instruction's result.
+    /// Returns the registers of `width` columns from `first` on of an instruction's result.
     fn results(&self, acc: &[Reg], [batch, i, j]: [i64; 3], first: i64, width: i64) -> Vec<Reg> {
         let each = self.columns / 2;
         let start = ((batch * self.counts[0] + i) * self.counts[1] + j) * each + first / 2;
@@ -214,7 +215,7 @@ impl WgmmaPlan {
         (start..start + width / 2).map(|index| acc[place(index)]).collect()
     }
 
-    /// Does [`lower_together`] wait for its instructions?
+    /// Returns true if [`lower_together`] waits for its instructions.
     pub fn is_complete(&self) -> bool {
         self.apart.is_some()
     }
@@ -222,14 +223,14 @@ impl WgmmaPlan {
     /// See [`super::MmaPlan::effort`].
     pub fn effort(&self) -> Effort {
         let [rows, columns, steps] = self.counts;
-        // Four words a thread are the 64 rows of an instruction.
+        // Four words per thread are the 64 rows of an instruction.
         let words = if self.left.gathered { 4 * self.batch * rows * steps } else { 0 };
         let parts = (steps * STEP_BYTES + APART - 1) / APART;
         let additions = self.apart.map_or(0, |_| self.batch * rows * columns * self.columns / 2 * parts);
         Effort { columns: self.columns, words, additions }
     }
 
-    /// Batches and steps in order.
+    /// Returns batches and steps in order.
     fn order(&self) -> Vec<(i64, i64)> {
         (0..self.batch).flat_map(|batch| (0..self.counts[2]).map(move |step| (batch, step))).collect()
     }
@@ -254,7 +255,7 @@ impl WgmmaPlan {
         part: &MmaPart<'a, WgmmaPlan>,
     ) -> WgmmaIssue<'a> {
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
-        // ptxas does not know how many groups there are.
+        // ptxas cannot fold this shift: the number of groups is unknown to it.
         let along_columns = match self.groups[1] {
             1 => Operand::Imm(0),
             _ => b.shr(Ty::U32, group, self.groups[0].ilog2()),
@@ -280,7 +281,7 @@ impl WgmmaPlan {
         WgmmaIssue { plan: self, staged, feed, right, accs: vec![(self, part.acc)], accumulate: part.accumulate }
     }
 
-    /// One line for people.
+    /// Returns one line of text.
     pub fn describe(&self) -> String {
         let [rows, columns, k] = self.counts;
         let types = self.types;
@@ -299,8 +300,7 @@ impl WgmmaPlan {
     }
 }
 
-/// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited
-/// for.
+/// Issues MMAs; see [`super::MmaPlan::lower_together`]. Commits their groups without a wait.
 pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[MmaPart<'a, WgmmaPlan>]) {
     let mut runs: Vec<WgmmaIssue<'a>> = Vec::new();
     for part in parts {
@@ -320,8 +320,8 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
         }
         return;
     }
-    // What comes in registers is packed before the first instruction, since nothing may write such
-    // registers between them.
+    // Operands in registers are packed before the first instruction, since these registers must not
+    // be written between the instructions.
     let words: Vec<Vec<_>> = runs.iter_mut().map(|run| run.packed(b)).collect();
     b.wgmma_fence();
     for (run, words) in runs.iter_mut().zip(words) {
@@ -334,7 +334,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
     b.wgmma_commit();
 }
 
-/// Where the left operand comes from.
+/// Source of the left operand.
 enum LeftOperand<'a> {
     /// Low word of the descriptor.
     Descriptor(Operand),
@@ -342,22 +342,22 @@ enum LeftOperand<'a> {
     Slots(&'a [Operand]),
 }
 
-/// A product while it is emitted.
+/// An MMA during emission.
 struct WgmmaIssue<'a> {
     plan: &'a WgmmaPlan,
-    /// How the operands stand.
+    /// The layouts of the operands in shared memory.
     staged: [SmemMatrix; 2],
     feed: LeftOperand<'a>,
     /// Low word of the right operand's descriptor.
     right: Operand,
-    /// The accumulators, one beside the other: that of the plan, and those of products that widen
-    /// it.
+    /// The accumulators in the order of their columns: that of the plan, and those of the MMAs that
+    /// widen it.
     accs: Vec<(&'a WgmmaPlan, &'a [Reg])>,
     accumulate: bool,
 }
 
 impl WgmmaIssue<'_> {
-    /// The left operand of each instruction along the rows: a descriptor or four words.
+    /// Returns the left operand of each instruction along the rows: a descriptor or four words.
     fn left(&mut self, b: &mut Builder, batch: i64, step: i64) -> Vec<Vec<Reg>> {
         let plan = self.plan;
         let staged = self.staged[0];
@@ -377,7 +377,7 @@ impl WgmmaIssue<'_> {
         }
     }
 
-    /// One instruction of a batch and step: `d` has the columns from `first` on.
+    /// Emits one instruction of a batch and step: `d` has the columns from `first` on.
     fn issue(&self, b: &mut Builder, left: &[Reg], (batch, step): (i64, i64), first: i64, d: &[Reg], add: bool) {
         let plan = self.plan;
         let staged = self.staged[1];
@@ -387,12 +387,13 @@ impl WgmmaIssue<'_> {
         b.wgmma(2 * d.len() as u32, plan.types, d, left, right, Operand::from(add), trans);
     }
 
-    /// Does it wait for instructions itself?
+    /// Returns true if the emission contains its own waits, and therefore is not combined with
+    /// others.
     fn is_alone(&self) -> bool {
         self.plan.apart.is_some() || matches!(self.feed, LeftOperand::Gather(_))
     }
 
-    /// The left operands of all steps, where they come in registers.
+    /// Returns the left operands of all steps, if they are in registers.
     fn packed(&mut self, b: &mut Builder) -> Vec<Vec<Vec<Reg>>> {
         match self.feed {
             LeftOperand::Slots(_) => {
@@ -402,7 +403,7 @@ impl WgmmaIssue<'_> {
         }
     }
 
-    /// The instructions of a batch and step, straight into the accumulator.
+    /// Emits the instructions of a batch and step, which add directly to the accumulator.
     fn issue_step(&self, b: &mut Builder, left: &[Vec<Reg>], (batch, step): (i64, i64)) {
         let plan = self.plan;
         for i in 0..plan.counts[0] {
@@ -415,8 +416,8 @@ impl WgmmaIssue<'_> {
         }
     }
 
-    /// Straight into the accumulator, by words that threads read from shared memory: those of a
-    /// step arrive while the step before runs.
+    /// Emits instructions that add directly to the accumulator, with words that the threads load
+    /// from shared memory. The loads of a step overlap with the MMAs of the previous step.
     fn through(&mut self, b: &mut Builder) {
         let order = self.plan.order();
         let mut ready = Some(self.left(b, order[0].0, order[0].1));
@@ -427,13 +428,13 @@ impl WgmmaIssue<'_> {
             b.wgmma_commit();
             if let Some(&(batch, step)) = order.get(position + 1) {
                 ready = Some(self.left(b, batch, step));
-                // The words of the step before that are free to be written.
+                // Afterwards the words of the previous step can be overwritten.
                 b.wgmma_wait(1);
             }
         }
     }
 
-    /// Runs of k apart from the accumulator, `width` columns at a time.
+    /// Emits sums over chunks of k separate from the accumulator, `width` columns at a time.
     fn apart(&mut self, b: &mut Builder, width: i64) {
         let plan = self.plan;
         let [blocks, across, steps] = plan.counts;
@@ -447,7 +448,7 @@ impl WgmmaIssue<'_> {
                     for column in (0..across * plan.columns).step_by(width as usize) {
                         let at = [batch, i, column / plan.columns];
                         let acc = plan.results(acc, at, column % plan.columns, width);
-                        // The first run of a product from zero is its accumulator.
+                        // The first chunk of an MMA from zero is written to the accumulator.
                         let fresh = !self.accumulate && first == 0;
                         let d = if fresh { &acc } else { &sums };
                         b.wgmma_fence();

@@ -1,9 +1,9 @@
 //! Left operand of `wgmma` in registers: the rows of each thread, and its loads from shared memory.
 //!
 //! `wgmma` reads shared memory along k only, unless elements have 16 bits. Another operand that is
-//! contiguous along its rows passes through registers: a thread loads as many adjacent rows of one
-//! k as it will hold (*gathered*). This permutes the rows of the hardware relative to the operand.
-//! The accumulator has the same permutation, so a thread has adjacent rows of it.
+//! contiguous along its rows passes through registers: a thread loads the adjacent rows of one k
+//! that its fragment has (*gathered*). This permutes the rows of the hardware relative to the
+//! operand. The accumulator has the same permutation, so a thread has adjacent rows of it.
 
 use super::super::hardware::WGMMA_ROWS;
 use super::super::isa::builder::Builder;
@@ -17,16 +17,16 @@ use crate::layout::{Layout, SharedLayout};
 /// Rows of one instruction.
 pub(super) const ROWS: i64 = WGMMA_ROWS as i64;
 
-/// The row of the operand that each hardware bit stands for.
+/// The row of the operand for each bit of the hardware row.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
-    /// Upper eight rows of a warp's sixteen.
+    /// Upper eight of the sixteen rows of a warp.
     pub half: u32,
     /// Bits 2 to 4 of the lane.
     pub lane: [u32; 3],
-    /// Warps of a warpgroup.
+    /// Warps of a warp group.
     pub warp: [u32; 2],
-    /// Warpgroups, and instructions of one warpgroup.
+    /// Warp groups, and instructions of one warp group.
     pub group: Vec<u32>,
     pub block: Vec<u32>,
 }
@@ -36,7 +36,7 @@ fn doubling(first: i64, count: i64) -> Vec<u32> {
 }
 
 impl Rows {
-    /// In the hardware's order.
+    /// Returns the rows in the order of the hardware.
     pub fn plain(groups: i64, blocks: i64) -> Rows {
         Rows {
             half: 8,
@@ -47,9 +47,9 @@ impl Rows {
         }
     }
 
-    /// A thread holds neighbours, which it reads at once from rows of 128 bytes, elements of `size`
-    /// bytes: four of two instructions, or two of one. The lanes that read at the same time meet
-    /// different banks.
+    /// Returns rows of which each thread has adjacent ones, loaded together from rows of 128 bytes
+    /// with elements of `size` bytes: four of two instructions, or two of one. Lanes that load at
+    /// the same time access different banks.
     pub fn gathered(size: i64, groups: i64, blocks: i64) -> Option<Rows> {
         let lane = match (size, blocks) {
             (4, 1) => {
@@ -66,8 +66,8 @@ impl Rows {
     }
 }
 
-/// Where an operand of the instruction stands in its tile: elements between neighbouring rows,
-/// neighbours along k, and matrices of a batch.
+/// Strides of an operand of the instruction in its tile: elements between adjacent rows, between
+/// adjacent k, and between matrices of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strides {
     pub row: u32,
@@ -75,26 +75,26 @@ pub(super) struct Strides {
     pub batch: u32,
 }
 
-/// How one thread's words of the left operand come about.
+/// The words of the left operand in one thread: registers and loads.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
-    /// Which element is in which register: elements of a word, upper rows, upper half of the step's
-    /// k, steps, instructions, batch.
+    /// The element of each register: elements of a word, upper rows, upper half of the step's k,
+    /// steps, instructions, batch.
     pub layout: Layout,
     shared: SharedLayout,
     /// Bytes of an element.
     size: i64,
     steps: usize,
     blocks: usize,
-    /// Elements that are k neighbours apart, by flat index.
+    /// Distance of elements that are adjacent along k, by flat index.
     k: u32,
-    /// Threads read neighbouring rows from shared memory (else the instruction reads it by itself).
+    /// Threads load adjacent rows from shared memory; otherwise the instruction reads them.
     pub gathered: bool,
 }
 
 impl Left {
-    /// `columns`: warpgroups along the accumulator's columns; `counts`: batch, instructions, steps
-    /// along k.
+    /// Plans the words; `columns`: warp groups along the accumulator's columns; `counts`: batch,
+    /// instructions, steps along k.
     pub fn new(
         staged: &SmemMatrix,
         rows: &Rows,
@@ -126,7 +126,7 @@ impl Left {
         }
     }
 
-    /// The first register of a word: 4 words an instruction.
+    /// Returns the first register of a word: 4 words per instruction.
     fn register(&self, [batch, block, step, word]: [usize; 4]) -> usize {
         let words = ((batch * self.blocks + block) * self.steps + step) * 4 + word;
         words * (4 / self.size as usize)
@@ -136,7 +136,7 @@ impl Left {
         self.shared.offset(self.layout.element(register, 0, 0))
     }
 
-    /// Slots of the operand packed into words, four for each instruction.
+    /// Packs registers of the operand into words, four per instruction.
     pub fn pack(&self, b: &mut Builder, dtype: DType, slots: &[Operand], at: [usize; 3]) -> [Reg; 4] {
         let [batch, block, step] = at;
         let each = 4 / self.size as usize;
@@ -149,24 +149,24 @@ impl Left {
     }
 }
 
-/// A gathered operand while code is emitted.
+/// A gathered operand during emission.
 pub(super) struct Gather<'a> {
     left: &'a Left,
     cursor: Cursor,
     unrounded: bool,
-    /// How bytes of two pairs of rows are joined, which differs between threads.
+    /// Selectors that combine the bytes of two pairs of rows; different between threads.
     joins: [Operand; 2],
 }
 
 impl<'a> Gather<'a> {
-    /// `unrounded`: numbers are f32 and have to become tf32.
+    /// Makes the operand; `unrounded`: elements are f32 and are rounded to tf32.
     pub fn new(b: &mut Builder, left: &'a Left, base: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
         let images = [left.layout.lane_images(), left.layout.warp_images()].concat();
         let mut places: Vec<u32> = images.into_iter().map(|image| left.shared.offset(image)).collect();
         let mut joins = [0x5410u32, 0x7632].map(Operand::from);
         if left.size == 1 {
-            // Rows that are 8 apart have one swizzle: half of the lanes read their four rows in
-            // another order.
+            // Rows at a distance of 8 have the same swizzle, so half of the lanes load their four
+            // rows in another order.
             places[1] ^= left.shared.offset(2 * left.k);
             let second = b.bfe(Ty::U32, thread, 1u32, 1u32);
             let swapped = b.mul(Ty::U32, second, 0x4444u32);
@@ -175,7 +175,7 @@ impl<'a> Gather<'a> {
         Gather { left, cursor: Cursor::new(b, base, thread, &places), unrounded, joins }
     }
 
-    /// The words of all instructions of a step.
+    /// Returns the words of all instructions of a step.
     pub fn step(&mut self, b: &mut Builder, batch: usize, step: usize) -> Vec<[Reg; 4]> {
         let left = self.left;
         let mut words = vec![[None; 4]; left.blocks];
@@ -195,7 +195,7 @@ impl<'a> Gather<'a> {
         words.into_iter().map(|words| words.map(|word| word.expect("each word is read"))).collect()
     }
 
-    /// One k of `count` neighbouring rows.
+    /// Loads `count` adjacent rows of one k.
     fn numbers(&mut self, b: &mut Builder, register: usize, count: usize) -> Vec<Reg> {
         let addr = self.cursor.at(b, self.left.place(register));
         if self.unrounded {
@@ -205,7 +205,7 @@ impl<'a> Gather<'a> {
         b.ld_vec(Space::Shared, Ty::B32, count, &addr, MemMods::default())
     }
 
-    /// Four neighbours along k of four neighbouring rows.
+    /// Loads four adjacent k of four adjacent rows.
     fn bytes(&mut self, b: &mut Builder, register: usize) -> Vec<Reg> {
         let rows = [0, 1, 2, 3].map(|k| {
             let addr = self.cursor.at(b, self.left.place(register + k));

@@ -3,7 +3,7 @@
 //! Input: a function of `isa`. Output: the function with better instructions, and the number of
 //! registers it needs. Order: `mul_wide`, then `register_pressure`.
 //!
-//! The folder does not know tiles, layouts or schedules.
+//! The folder does not depend on tiles, layouts or schedules.
 
 pub mod mul_wide;
 pub mod register_pressure;

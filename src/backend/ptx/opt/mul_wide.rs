@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use super::super::isa::emit::Function;
 use super::super::isa::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
 
-/// The second half may be asked for so many lines after the first one: until then it takes a
-/// register. Where the second half is the last that a factor is read for, that factor's register
-/// becomes free instead, and it may be anywhere.
+/// Maximum distance in lines of the second half from the first one: until then it needs a register.
+/// If the second half is the last read of a factor, the factor's register becomes free instead, and
+/// any distance is allowed.
 const REACH: usize = 64;
 
-/// The operands of a product, in either order.
+/// The factors of a multiplication, in either order.
 #[derive(PartialEq, Eq, Hash)]
 struct Factors([Factor; 2]);
 
@@ -24,15 +24,15 @@ enum Factor {
     Number(i64),
 }
 
-/// One half of a product.
+/// One half of a multiplication.
 struct Half {
     factors: Factors,
-    /// The type of a high half. Low halves are the same for all.
+    /// The type of a high half. Low halves are independent of the type.
     high: Option<Ty>,
     result: Reg,
 }
 
-/// Merges the two halves of products.
+/// Merges the two halves of multiplications.
 pub fn merge(function: &mut Function) {
     let mut writes = vec![0u8; function.registers[2] as usize];
     for line in &function.lines {
@@ -67,8 +67,8 @@ pub fn merge(function: &mut Function) {
         };
         function.lines[second] = Line::Inst(apart);
     }
-    // The halves are taken apart at once: the first of them may be read before the second one was
-    // asked for.
+    // The merged multiplication provides both halves at once: the first half may be read before the
+    // line of the second one.
     let mut moved: HashMap<usize, usize> = pairs.into_iter().collect();
     let mut lines: Vec<Option<Line>> = std::mem::take(&mut function.lines).into_iter().map(Some).collect();
     for index in 0..lines.len() {
@@ -79,7 +79,7 @@ pub fn merge(function: &mut Function) {
     }
 }
 
-/// The last lines that write and that read 32-bit registers.
+/// The last lines that write and that read each 32-bit register.
 struct Lives {
     written: Vec<usize>,
     read: Vec<usize>,
@@ -100,8 +100,8 @@ impl Lives {
         lives
     }
 
-    /// Is a factor written from line `start` on, behind which no jump leads, and read by line
-    /// `last` for the last time?
+    /// Returns true if a factor is written in the straight-line code from line `start` on, and line
+    /// `last` is its last read.
     fn end(&self, factors: &Factors, start: usize, last: usize) -> bool {
         factors.0.iter().any(|factor| match *factor {
             Factor::Register(id) => self.written[id as usize] >= start && self.read[id as usize] == last,
@@ -110,12 +110,12 @@ impl Lives {
     }
 }
 
-/// The lines of the first and the second half of products, where both run without a jump between
+/// Returns the lines of the first and the second half of multiplications without a jump between
 /// them.
 fn pairs(lines: &[Line], writes: &[u8], lives: &Lives) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let mut open: HashMap<Factors, (usize, bool)> = HashMap::new();
-    // Where the lines that run one after the other begin.
+    // Start of the straight-line code.
     let mut start = 0;
     for (index, line) in lines.iter().enumerate() {
         let leaves = |inst: &Inst| matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret | Opcode::Trap);
@@ -145,7 +145,7 @@ fn pairs(lines: &[Line], writes: &[u8], lives: &Lives) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Half a product of numbers that are written once, into a register that is.
+/// Returns half a multiplication whose factors and result register are written once.
 fn half(line: &Line, writes: &[u8]) -> Option<Half> {
     let Line::Inst(Inst { guard: None, op: Opcode::Int(op, ty), dsts, srcs, .. }) = line else { return None };
     let high = match (op, ty) {
@@ -172,7 +172,8 @@ mod tests {
     use crate::backend::ptx::isa::inst::Special;
     use crate::target::Target;
 
-    /// How many low halves, high halves and whole products remain of what this makes of a number.
+    /// Returns the number of low halves, high halves and wide multiplications in the code of
+    /// `make`.
     fn kinds(make: impl FnOnce(&mut Builder, Operand)) -> [usize; 3] {
         let mut b = Builder::new(Target::SM_90A, "k", 128);
         let thread = b.special(Special::TidX);
@@ -233,7 +234,7 @@ mod tests {
             b.mul(Ty::S32, factor, 3);
         };
         assert_eq!(kinds(freed), [0, 0, 1]);
-        // In a loop, where the next round reads it again.
+        // In a loop whose next iteration reads it again.
         let of_the_round_before = |b: &mut Builder, x: Operand| {
             let factor = b.add(Ty::U32, x, 1);
             let label = b.new_label();

@@ -15,17 +15,17 @@ use super::super::isa::inst::{
 };
 use crate::target::Target;
 
-/// A run of instructions that is entered at the top only.
+/// A sequence of instructions with one entry, at the top.
 struct BasicBlock {
     /// Positions of its instructions.
     lines: std::ops::Range<usize>,
-    /// Blocks that may follow.
+    /// Blocks that may be executed next.
     next: Vec<usize>,
     /// Registers that are live after the last instruction.
     exit: Vec<usize>,
 }
 
-/// Numbers for virtual registers, and their widths in 32-bit registers.
+/// Numbers of the virtual registers, and their widths in 32-bit registers.
 struct Numbers {
     /// The first number of registers of 1, 16, 32 and 64 bits.
     starts: [usize; 4],
@@ -33,7 +33,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Predicates have a file of their own: they get numbers, but no width.
+    /// Numbers the registers. Predicates have a separate register file: numbers, but no width.
     fn of(function: &Function) -> Numbers {
         let (mut starts, mut widths) = ([0; 4], Vec::new());
         for (bank, width) in [0, 1, 1, 2].into_iter().enumerate() {
@@ -53,7 +53,7 @@ impl Numbers {
         self.starts[bank] + reg.id as usize
     }
 
-    /// Gives no width to what is computed from parameters, block numbers and constants in integers.
+    /// Removes the width of integer values computed from parameters, block numbers and constants.
     fn leave_out_shared(&mut self, function: &Function) {
         let mut own = vec![false; self.widths.len()];
         let mut changed = true;
@@ -78,7 +78,8 @@ impl Numbers {
     }
 }
 
-/// Integer arithmetic and parameters, which the unit for a warp's shared numbers has too.
+/// Returns true for integer arithmetic and parameters, which the uniform datapath of a warp also
+/// supports.
 fn may_be_shared(op: Opcode) -> bool {
     match op {
         Opcode::Mov(_)
@@ -97,8 +98,8 @@ fn is_shared(special: Special) -> bool {
     matches!(special, CtaIdX | CtaIdY | CtaIdZ | NCtaIdX | NCtaIdY | NCtaIdZ | NTidX)
 }
 
-/// 32-bit registers that hold values at the fullest point of a kernel. Numbers that all threads
-/// share are left out: they have registers of their own, one for a warp.
+/// Returns the maximum number of live 32-bit registers of a kernel. Values that all threads share
+/// are excluded: they are in uniform registers, one per warp.
 pub fn live_registers(function: &Function) -> u32 {
     let mut numbers = Numbers::of(function);
     numbers.leave_out_shared(function);
@@ -121,17 +122,17 @@ pub fn live_registers(function: &Function) -> u32 {
 }
 
 /// Registers of ptxas's routine for the rare cases of a division or root that is correctly rounded:
-/// its operands, where it returns to, and what it computes with.
+/// operands, return address and temporaries.
 const CALL_REGISTERS: u32 = 8;
 
-/// Does ptxas call a routine of its own here?
+/// Returns true if ptxas calls a routine for this line.
 fn calls(line: &Line) -> bool {
     let Line::Inst(inst) = line else { return false };
     let rounded = |mods: FloatMods| !matches!(mods.round, FloatRound::None | FloatRound::Approx | FloatRound::Full);
     matches!(inst.op, Opcode::Float(FloatOp::Div | FloatOp::Sqrt | FloatOp::Rcp, _, mods) if rounded(mods))
 }
 
-/// Registers that are live, and how many 32-bit registers they take.
+/// The live registers, and their number in 32-bit registers.
 struct Live {
     member: Vec<bool>,
     weight: u32,
@@ -145,7 +146,7 @@ impl Live {
         }
     }
 
-    /// Nothing is live, of what these lines or the end of their block mention.
+    /// Marks all registers of these lines and of the end of their block as dead.
     fn clear(&mut self, lines: &[Line], exit: &[usize], numbers: &Numbers) {
         exit.iter().for_each(|&number| self.member[number] = false);
         for line in lines {
@@ -157,14 +158,15 @@ impl Live {
     }
 }
 
-/// Finds what is live after each block: every register that a block reads before it writes it is
-/// live from the writes before, and so goes back from block to block until one that writes it.
+/// Computes the registers that are live after each block. A register that a block reads before it
+/// writes it is live on all paths from the preceding writes. It is propagated to the predecessors,
+/// up to the blocks that write it.
 fn follow(function: &Function, blocks: &mut [BasicBlock], numbers: &Numbers) {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
     for (index, block) in blocks.iter().enumerate() {
         block.next.iter().for_each(|&next| before[next].push(index));
     }
-    // The blocks that read a register before they write it, and those that write it in any case.
+    // Blocks that read a register before they write it, and blocks that always write it.
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); numbers.widths.len()];
     let mut writers: Vec<Vec<usize>> = vec![Vec::new(); numbers.widths.len()];
     for (index, block) in blocks.iter().enumerate() {
@@ -185,7 +187,7 @@ fn follow(function: &Function, blocks: &mut [BasicBlock], numbers: &Numbers) {
             });
         }
     }
-    // The last register that was found to be live before, and after, a block.
+    // The last register found live before, and after, a block.
     let (mut entered, mut left) = (vec![usize::MAX; blocks.len()], vec![usize::MAX; blocks.len()]);
     for (number, readers) in readers.iter_mut().enumerate() {
         let pending = readers;
@@ -209,14 +211,14 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
     function.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst) } else { None })
 }
 
-/// Tile blocks that a multiprocessor could hold if ptxas spent so many registers more than the
-/// kernel needs.
+/// Returns the number of tile blocks that a multiprocessor can hold if ptxas uses `spare` registers
+/// more than the kernel needs.
 pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
     let warps = function.threads / WARP_SIZE;
     target.multiprocessor().fitting_blocks(warps, live_registers(function) + spare, shared_bytes).max(1)
 }
 
-/// Cuts the body at labels and jumps.
+/// Splits the body at labels and jumps.
 fn blocks(function: &Function) -> Vec<BasicBlock> {
     let mut blocks: Vec<BasicBlock> = Vec::new();
     let mut labels: HashMap<Label, usize> = HashMap::new();
@@ -265,10 +267,10 @@ fn target(inst: &Inst) -> Option<Label> {
     inst.srcs.iter().find_map(|arg| if let Arg::Label(label) = arg { Some(*label) } else { None })
 }
 
-/// From what is live after a line to what is live before it.
+/// Updates the live registers from after a line to before it.
 fn step(line: &Line, numbers: &Numbers, live: &mut Live) {
     let Line::Inst(inst) = line else { return };
-    // A guarded instruction may leave its result as it was.
+    // A guarded instruction may keep the previous value of its result.
     let kills = inst.guard.is_none();
     for read in [false, true] {
         inst.registers(&mut |reg, written| {
@@ -305,14 +307,14 @@ mod tests {
         let sum = b.add(Ty::F32, sum, other);
         b.st_vec(Space::Global, Ty::F32, &base.into(), &[sum], MemMods::default());
         b.ret();
-        // The address takes two registers all the time.
+        // The address needs two registers throughout.
         assert_eq!(live_registers(&b.finish()), 2 + 4);
     }
 
     #[test]
     fn what_is_live_where_ptxas_calls_a_routine_leaves_room_for_it() {
-        // While the routine runs, the quotient and the two others live; without one, most live
-        // before.
+        // During the routine, the quotient and the two others are live; without one, the maximum is
+        // before it.
         for (mods, most) in [(FloatMods::RN, 3 + CALL_REGISTERS), (FloatMods::APPROX, 4)] {
             let (mut b, base) = kernel();
             let loaded = b.fresh_vec(RegClass::F32, 4);
@@ -351,7 +353,7 @@ mod tests {
         b.bra_if(again, false, top, true);
         b.st_vec(Space::Global, Ty::F32, &base.into(), &[carried.into()], MemMods::default());
         b.ret();
-        // The counter is the same in all threads.
+        // The counter is equal in all threads.
         assert_eq!(live_registers(&b.finish()), 2 + 1 + 8);
     }
 }

@@ -1,8 +1,8 @@
 //! Conversions between element types.
 //!
-//! Everything but f64 widens to f32 exactly; narrower floats round once from there. An f64 or a
-//! wide integer that has to be rounded again goes through f32 *rounded to odd* (truncated, with the
-//! lowest bit set when anything was lost), from which every shorter format rounds as if directly.
+//! All types but f64 widen to f32 exactly; narrower floats round once from there. An f64 or a wide
+//! integer that requires a second rounding passes through f32 *rounded to odd*: truncated, with the
+//! lowest bit set if the result is inexact. From there each shorter format rounds as if directly.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -38,7 +38,7 @@ fn bitcast(b: &mut Builder, from: DType, to: DType, x: Operand) -> Operand {
     }
 }
 
-/// An integer of at most 32 bits as a 32-bit number by its sign.
+/// Returns an integer of at most 32 bits as a 32-bit number, extended by its sign.
 pub(super) fn as_int32(b: &mut Builder, dtype: DType, signed: bool, x: Operand) -> Operand {
     match (dtype, signed) {
         (DType::I1, true) => b.select(RegClass::B32, x, -1i64, 0i64),
@@ -78,7 +78,7 @@ fn truncate(b: &mut Builder, from: DType, to: DType, x: Operand) -> Operand {
     }
 }
 
-/// A float of at most 32 bits as f32, exactly.
+/// Converts a float of at most 32 bits to f32, exactly.
 pub(super) fn widen(b: &mut Builder, from: DType, x: Operand) -> Operand {
     match from {
         DType::F32 | DType::TF32 => x,
@@ -88,7 +88,7 @@ pub(super) fn widen(b: &mut Builder, from: DType, x: Operand) -> Operand {
     }
 }
 
-/// f32 to f16 or bf16. Approximate roundings count as nearest even.
+/// Converts f32 to f16 or bf16. Approximate roundings count as nearest even.
 pub(super) fn narrow(b: &mut Builder, to: DType, rounding: Rounding, x: Operand) -> Operand {
     let round = match rounding {
         Rounding::Zero | Rounding::IntToZero => CvtRound::Rz,
@@ -104,10 +104,10 @@ pub(super) fn narrow(b: &mut Builder, to: DType, rounding: Rounding, x: Operand)
     }
 }
 
-/// f32 to bf16 upwards or downwards, which PTX lacks.
+/// Converts f32 to bf16 upwards or downwards, which PTX lacks.
 fn bf16_directed(b: &mut Builder, up: bool, x: Operand) -> Operand {
     let bits = b.bitcast(x, RegClass::B32);
-    // Magnitudes on the side that the rounding leads away from zero on grow when anything is lost.
+    // For the sign whose rounding is away from zero, an inexact magnitude is increased.
     let grows = b.setp(if up { Cmp::Ge } else { Cmp::Lt }, Ty::S32, bits, 0i64);
     let step = b.select(RegClass::B32, grows, 0xffffi64, 0i64);
     let rounded = b.add(Ty::U32, bits, step);
@@ -116,7 +116,7 @@ fn bf16_directed(b: &mut Builder, up: bool, x: Operand) -> Operand {
     b.unpack(rounded).1
 }
 
-/// f64 to f32, rounded to odd.
+/// Converts f64 to f32, rounded to odd.
 fn f64_to_odd(b: &mut Builder, x: Operand) -> Operand {
     let short = b.cvt(Ty::F32, Ty::F64, CvtRound::Rz, x);
     let back = b.cvt(Ty::F64, Ty::F32, CvtRound::None, short);
@@ -124,7 +124,7 @@ fn f64_to_odd(b: &mut Builder, x: Operand) -> Operand {
     set_lowest_bit(b, lost, short)
 }
 
-/// A 32- or 64-bit integer to f32, rounded to odd.
+/// Converts a 32- or 64-bit integer to f32, rounded to odd.
 fn int_to_odd(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
     let short = b.cvt(Ty::F32, ty, CvtRound::Rz, x);
     let back = b.cvt(ty, Ty::F32, CvtRound::Rzi, short);
@@ -139,7 +139,7 @@ fn set_lowest_bit(b: &mut Builder, when: Reg, x: Operand) -> Operand {
     b.bitcast(bits, RegClass::F32)
 }
 
-/// Nearest even; `None` for f8E8M0FNU.
+/// Converts an integer to a float, to nearest even; `None` for f8E8M0FNU.
 fn int_to_float(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operand) -> Option<Operand> {
     let (x, ty) = match from {
         DType::I64 => (x, if signed { Ty::S64 } else { Ty::U64 }),
@@ -159,7 +159,7 @@ fn int_to_float(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operan
     })
 }
 
-/// Truncates; saturates what is out of range; NaN gives 0.
+/// Converts a float to an integer by truncation. Values out of range saturate; NaN results in 0.
 fn float_to_int(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operand) -> Operand {
     let (x, source) = if from == DType::F64 { (x, Ty::F64) } else { (widen(b, from, x), Ty::F32) };
     let ty = match (to, signed) {
@@ -170,7 +170,7 @@ fn float_to_int(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operan
     };
     let mut value = b.cvt(ty, source, CvtRound::Rzi, x);
     if source == Ty::F64 || to == DType::I64 {
-        // PTX gives 2^(w-1) for a NaN of these types, 0 for the others.
+        // For NaN, PTX returns 2^(w-1) for these types, 0 for the others.
         let nan = b.setp(Cmp::Nan, source, x, x);
         value = b.select(ty.class(), nan, 0i64, value);
     }
@@ -188,7 +188,7 @@ fn float_to_int(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operan
     repr::truncate(b, to, value)
 }
 
-/// `None` where the rounding mode is not defined for the pair of types.
+/// Converts a float; `None` if the rounding mode is not defined for the pair of types.
 pub(super) fn float_to_float(
     b: &mut Builder,
     from: DType,
@@ -272,7 +272,8 @@ fn directed(rounding: Rounding) -> Option<CvtRound> {
     }
 }
 
-/// f32 to 10 mantissa bits, on the bits: only Hopper has the instruction for all modes.
+/// Rounds f32 to 10 mantissa bits by integer instructions: only Hopper has the instruction for all
+/// modes.
 pub(super) fn round_to_tf32(b: &mut Builder, rounding: Rounding, x: Operand) -> Option<Operand> {
     let bits = b.bitcast(x, RegClass::B32);
     let moved = match rounding {

@@ -6,7 +6,7 @@ use super::{Unsupported, cast, repr};
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Op, Sign};
 
-/// `cmpf`: false on NaN when ordered, true when unordered.
+/// Lowers `cmpf`: false on NaN when ordered, true when unordered.
 pub(super) fn cmpf(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand, Unsupported> {
     let ty = match dtype {
         DType::F32 => Ty::F32,
@@ -37,7 +37,7 @@ pub(super) fn cmpf(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Res
     Ok(b.setp(cmp, ty, x[0], x[1]).into())
 }
 
-/// `cmpi` of any width.
+/// Lowers `cmpi` of any width.
 pub(super) fn cmpi(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand, Unsupported> {
     if !dtype.is_int() {
         return Err(Unsupported::new(op, dtype));
@@ -68,7 +68,7 @@ pub(super) fn cmpi(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Res
     Ok(b.setp(cmp, ty, p, q).into())
 }
 
-/// Truth tables; read as signed, true is -1 and so the smaller one.
+/// Compares by truth tables; read as signed, true is -1 and therefore the smaller value.
 fn compare_bools(b: &mut Builder, pred: CmpPred, signed: bool, p: Operand, q: Operand) -> Operand {
     let (p, q) = if signed { (q, p) } else { (p, q) };
     let not = |b: &mut Builder, x: Operand| b.not(Ty::Pred, x);

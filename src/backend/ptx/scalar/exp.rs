@@ -1,8 +1,8 @@
 //! Exponentials.
 //!
-//! f32: the argument in units of ln 2 is split into an integer, which goes into the exponent field,
-//! and a rest for the hardware `ex2`; the clamped split leaves overflow and gradual underflow to
-//! the last product. f64: Cody–Waite reduction and a polynomial.
+//! f32: the argument in units of ln 2 is split into an integer, which is added to the exponent
+//! field, and a rest for the hardware `ex2`. The split is clamped, so overflow and gradual
+//! underflow occur in the last product. f64: Cody–Waite reduction and a polynomial.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -13,8 +13,8 @@ pub(super) const LOG2E: [f32; 2] = [f32::from_bits(0x3fb8_aa3b), f32::from_bits(
 pub(super) const LN2: [f64; 2] = [std::f64::consts::LN_2, 2.3190468138462996e-17];
 /// log2 e as a sum of two f64.
 pub(super) const LOG2E_F64: [f64; 2] = [std::f64::consts::LOG2_E, 2.0355273740931033e-17];
-/// Summand that rounds an f64 of magnitude below 2^51 to an integer. The low bits of the sum are
-/// the integer.
+/// The sum with this number rounds an f64 of magnitude below 2^51 to an integer, in the low bits of
+/// the sum.
 pub(super) const MAGIC: f64 = 6755399441055744.0;
 
 /// (e^r - 1 - r) / r² on |r| ≤ ln 2 / 2.
@@ -32,24 +32,24 @@ const EXP: [f64; 11] = [
     2.0914707069612355e-09,
 ];
 
-/// A polynomial by Horner's rule, lowest power first.
+/// Evaluates a polynomial by Horner's rule, lowest power first.
 pub(super) fn horner<C: Copy + Into<Operand>>(b: &mut Builder, ty: Ty, x: Operand, coefficients: &[C]) -> Operand {
     let (last, rest) = coefficients.split_last().expect("a coefficient");
     rest.iter().rev().fold((*last).into(), |sum, &c| b.fma(ty, sum, x, c))
 }
 
-/// exp2(x · log2 e) with the hardware's accuracy.
+/// Returns exp2(x · log2 e) with the hardware's accuracy.
 pub(super) fn approx_single(b: &mut Builder, x: Operand) -> Operand {
     let scaled = b.fmul(Ty::F32, x, LOG2E[0]);
     b.float(FloatOp::Ex2, Ty::F32, FloatMods::APPROX_FTZ, &[scaled])
 }
 
-/// e^x.
+/// Returns e^x.
 pub(super) fn single(b: &mut Builder, x: Operand) -> Operand {
     scaled_single(b, x, 0)
 }
 
-/// e^x · 2^scale for scale 0 or -1 (the latter for x ≥ 0).
+/// Returns e^x · 2^scale for scale 0 or -1 (the latter for x ≥ 0).
 pub(super) fn scaled_single(b: &mut Builder, x: Operand, scale: i32) -> Operand {
     // n = rint(x log2 e) clamped to ±126, found as 252 t with t clamped to [0, 1].
     let sat = FloatMods { sat: true, ..FloatMods::RN };
@@ -68,7 +68,7 @@ pub(super) fn scaled_single(b: &mut Builder, x: Operand, scale: i32) -> Operand 
     b.fmul(Ty::F32, value, power)
 }
 
-/// e^x = 2^n (1 + m): n (B32) and m, for |x| < 2^20.
+/// Reduces e^x = 2^n (1 + m): returns n (B32) and m, for |x| < 2^20.
 pub(super) fn reduced_double(b: &mut Builder, x: Operand) -> (Operand, Operand) {
     let shifted = b.fma(Ty::F64, x, LOG2E_F64[0], MAGIC);
     let (n, _) = b.unpack(shifted);
@@ -78,14 +78,14 @@ pub(super) fn reduced_double(b: &mut Builder, x: Operand) -> (Operand, Operand) 
     (n, expm1_core(b, rest))
 }
 
-/// e^r - 1 for |r| ≤ 0.35.
+/// Returns e^r - 1 for |r| ≤ 0.35.
 pub(super) fn expm1_core(b: &mut Builder, r: Operand) -> Operand {
     let square = b.fmul(Ty::F64, r, r);
     let tail = horner(b, Ty::F64, r, &EXP);
     b.fma(Ty::F64, tail, square, r)
 }
 
-/// 2^n as f64, for n of a normal number.
+/// Returns 2^n as f64, for n of a normal number.
 pub(super) fn power_of_two_double(b: &mut Builder, n: Operand) -> Operand {
     let field = b.add(Ty::S32, n, 1023i64);
     let high = b.shl(Ty::B32, field, 20i64);
@@ -93,7 +93,7 @@ pub(super) fn power_of_two_double(b: &mut Builder, n: Operand) -> Operand {
     b.bitcast(bits, RegClass::F64)
 }
 
-/// value · 2^n with one rounding, for value in [1/2, 2] and |n| < 1100.
+/// Returns value · 2^n with one rounding, for value in [1/2, 2] and |n| < 1100.
 pub(super) fn ldexp_double(b: &mut Builder, value: Operand, n: Operand) -> Operand {
     let first = b.shr(Ty::S32, n, 1i64);
     let second = b.sub(Ty::S32, n, first);
@@ -102,7 +102,7 @@ pub(super) fn ldexp_double(b: &mut Builder, value: Operand, n: Operand) -> Opera
     b.fmul(Ty::F64, value, second)
 }
 
-/// `value`, or infinity above `high` and zero below `low`; a NaN `x` keeps `value`.
+/// Returns `value`, or infinity above `high` and zero below `low`; a NaN `x` keeps `value`.
 pub(super) fn bounded_double(b: &mut Builder, x: Operand, value: Operand, low: f64, high: f64) -> Operand {
     let over = b.setp(Cmp::Gt, Ty::F64, x, high);
     let value = b.select(RegClass::F64, over, f64::INFINITY, value);
@@ -110,7 +110,7 @@ pub(super) fn bounded_double(b: &mut Builder, x: Operand, value: Operand, low: f
     b.select(RegClass::F64, under, 0f64, value)
 }
 
-/// e^x · 2^scale.
+/// Returns e^x · 2^scale.
 pub(super) fn scaled_double(b: &mut Builder, x: Operand, scale: i32) -> Operand {
     let (n, m) = reduced_double(b, x);
     let n = b.add(Ty::S32, n, scale);
@@ -119,12 +119,12 @@ pub(super) fn scaled_double(b: &mut Builder, x: Operand, scale: i32) -> Operand 
     bounded_double(b, x, value, -746.0, 711.0)
 }
 
-/// e^x.
+/// Returns e^x.
 pub(super) fn double(b: &mut Builder, x: Operand) -> Operand {
     scaled_double(b, x, 0)
 }
 
-/// 2^(x + low), with `low` a small correction.
+/// Returns 2^(x + low), with `low` a small correction.
 pub(super) fn exp2_sum_double(b: &mut Builder, x: Operand, low: Option<Operand>) -> Operand {
     let shifted = b.fadd(Ty::F64, x, MAGIC);
     let (n, _) = b.unpack(shifted);
@@ -147,12 +147,12 @@ pub(super) fn exp2_sum_double(b: &mut Builder, x: Operand, low: Option<Operand>)
     bounded_double(b, x, value, -1076.0, 1024.5)
 }
 
-/// 2^x.
+/// Returns 2^x.
 pub(super) fn exp2_double(b: &mut Builder, x: Operand) -> Operand {
     exp2_sum_double(b, x, None)
 }
 
-/// e^x - 1 for x from 0 to 50.
+/// Returns e^x - 1 for x from 0 to 50.
 pub(super) fn expm1_double(b: &mut Builder, x: Operand) -> Operand {
     let (n, m) = reduced_double(b, x);
     let power = power_of_two_double(b, n);

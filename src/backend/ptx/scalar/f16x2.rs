@@ -14,9 +14,9 @@ pub fn exists(op: &Op, dtype: DType) -> bool {
         && matches!(op.code, AddF | SubF | MulF | Fma | MaxF | MinF | AbsF | NegF)
 }
 
-/// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences,
-/// products, multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the
-/// elements.
+/// Returns the packed form of `op` on pairs of f16 or bf16: sums, differences, products,
+/// multiply-adds, minima, maxima, signs, all rounded to nearest. `None` for other ops, whose
+/// elements are lowered separately.
 pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Operand> {
     let ty = match dtype {
         DType::F16 => Ty::F16x2,
@@ -41,7 +41,7 @@ pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Op
     })
 }
 
-/// As [`super::float::native_half`]: bf16 has only `fma` before sm_90.
+/// Emits arithmetic as [`super::float::native_half`]: bf16 has only `fma` before sm_90.
 fn arithmetic(b: &mut Builder, op: FloatOp, ty: Ty, x: &[Operand]) -> Operand {
     if ty == Ty::F16x2 || b.target.arch >= 90 {
         return b.float(op, ty, FloatMods::RN, &x[..2]);
@@ -56,7 +56,7 @@ fn arithmetic(b: &mut Builder, op: FloatOp, ty: Ty, x: &[Operand]) -> Operand {
     }
 }
 
-/// Two f32 as a pair of halves, rounded to nearest even: one instruction.
+/// Rounds two f32 to a pair of halves, to nearest even, by one instruction.
 pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<Operand> {
     match dtype {
         DType::F16 => Some(b.cvt_pack(Ty::F16x2, CvtRound::Rn, low, high)),
@@ -65,7 +65,7 @@ pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Opt
     }
 }
 
-/// Two f32 as codes of an 8-bit float, where the target has an instruction for it.
+/// Converts two f32 to codes of an 8-bit float, if the target has an instruction for it.
 pub fn narrow_bytes(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
     super::small_float::encode_pair(b, dtype, low, high)
 }

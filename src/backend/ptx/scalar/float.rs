@@ -22,7 +22,7 @@ pub(super) fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, x: &[Opera
     }
 }
 
-/// The PTX type of a base float.
+/// Returns the PTX type of a base float.
 pub(super) const fn ty(dtype: DType) -> Ty {
     match dtype {
         DType::F16 => Ty::F16,
@@ -32,7 +32,7 @@ pub(super) const fn ty(dtype: DType) -> Ty {
     }
 }
 
-/// `None` for the modes that float arithmetic does not know.
+/// Returns the PTX rounding; `None` for modes that float arithmetic does not support.
 fn round(rounding: Rounding) -> Option<FloatRound> {
     match rounding {
         Rounding::NearestEven => Some(FloatRound::Rn),
@@ -45,7 +45,7 @@ fn round(rounding: Rounding) -> Option<FloatRound> {
     }
 }
 
-/// Add, subtract, multiply, multiply-add, divide and root of f32 and f64.
+/// Emits addition, subtraction, multiplication, multiply-add, division and root of f32 and f64.
 fn arithmetic(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand, Unsupported> {
     let rounding = round(op.rounding());
     let ieee = |r: &FloatRound| matches!(r, FloatRound::Rn | FloatRound::Rz | FloatRound::Rm | FloatRound::Rp);
@@ -158,7 +158,7 @@ fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand
     }
     let wide: Vec<Operand> = x.iter().map(|&x| cast::widen(b, dtype, x)).collect();
     let result = single(b, op, &wide).map_err(|_| Unsupported::new(op, dtype))?;
-    // Directed roundings compose; only arithmetic carries one.
+    // Directed roundings compose; only arithmetic has one.
     let rounding = match op.rounding() {
         Rounding::Approx | Rounding::Full => Rounding::NearestEven,
         other => other,
@@ -166,14 +166,14 @@ fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand
     Ok(cast::narrow(b, dtype, rounding, result))
 }
 
-/// One half or two (B16, B32) with the signs flipped, as integers: where ptxas finds `neg` of a
-/// choice between 1 and 0, it makes that one between -1 and +0.
+/// Flips the signs of one half or two (B16, B32) by integer instructions. ptxas compiles `neg` of a
+/// selection between 1 and 0 to a selection between -1 and +0.
 pub(super) fn negate_halves(b: &mut Builder, bits: Ty, x: Operand) -> Operand {
     b.xor(bits, x, if bits == Ty::B16 { 0x8000 } else { 0x8000_8000u32 })
 }
 
-/// Sum, difference or product, rounded to nearest. Before sm_90 bf16 has only `fma`, with which the
-/// three are exact cases: a·1 + b, b·(-1) + a, a·b + (-0).
+/// Emits a sum, difference or product, rounded to nearest. Before sm_90 bf16 has only `fma`, of
+/// which the three are exact cases: a·1 + b, b·(-1) + a, a·b + (-0).
 pub(super) fn native_half(b: &mut Builder, op: FloatOp, dtype: DType, x: &[Operand]) -> Operand {
     let ty = ty(dtype);
     if dtype == DType::F16 || b.target.arch >= 90 {
@@ -189,9 +189,9 @@ pub(super) fn native_half(b: &mut Builder, op: FloatOp, dtype: DType, x: &[Opera
     }
 }
 
-/// f16 quotient. A quotient of 11-bit numbers is never closer than 2^-23 (relative) to the middle
-/// of two 11-bit numbers without being it, so a reciprocal and one correction step round as the
-/// exact one.
+/// Emits an f16 quotient. A quotient of 11-bit numbers is either the midpoint of two 11-bit numbers
+/// or at a relative distance of at least 2^-23 from it. A reciprocal and one correction step
+/// therefore round as the exact quotient.
 fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
     let (x, y) = (cast::widen(b, DType::F16, x), cast::widen(b, DType::F16, y));
     let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[y]);
@@ -199,14 +199,15 @@ fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
     let negated = b.fneg(Ty::F32, quotient);
     let rest = b.fma(Ty::F32, negated, y, x);
     let corrected = b.fma(Ty::F32, rest, inverse, quotient);
-    // Zero, infinite and NaN operands: the correction is NaN or loses the sign of zero, the plain
-    // quotient is right.
+    // Zero, infinite and NaN operands: the correction is NaN or loses the sign of zero, whereas the
+    // uncorrected quotient is right.
     let special = b.setp(Cmp::Equ, Ty::F32, corrected, 0f32);
     let result = b.select(RegClass::F32, special, quotient, corrected);
     cast::narrow(b, DType::F16, Rounding::NearestEven, result)
 }
 
-/// IEEE minimumNumber and maximumNumber, or with `propagate_nan` minimum and maximum; +0 > -0.
+/// Emits IEEE minimumNumber and maximumNumber, or with `propagate_nan` minimum and maximum; +0 >
+/// -0.
 fn min_max(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Operand {
     let code = if op.code == Opcode::MaxF { FloatOp::Max } else { FloatOp::Min };
     let nan = op.flag(Flag::PropagateNan);

@@ -29,7 +29,7 @@ const TANH: [f32; 4] = [
     f32::from_bits(0x3c80_2067),
 ];
 
-/// x + x·(x²·p(x²)); the sum with +0 keeps the sign of a zero x.
+/// Returns x + x·(x²·p(x²)); the sum with +0 keeps the sign of a zero x.
 fn odd_polynomial<C: Copy + Into<Operand>>(b: &mut Builder, ty: Ty, x: Operand, coefficients: &[C]) -> Operand {
     let z = b.fmul(ty, x, x);
     let series = horner(b, ty, z, coefficients);
@@ -42,7 +42,7 @@ fn with_sign_of(b: &mut Builder, ty: Ty, x: Operand, magnitude: Operand) -> Oper
     b.float(FloatOp::CopySign, ty, FloatMods::NONE, &[x, magnitude])
 }
 
-/// e^|x| / 2 and e^-|x| / 2.
+/// Returns e^|x| / 2 and e^-|x| / 2.
 fn halves_single(b: &mut Builder, magnitude: Operand) -> (Operand, Operand) {
     let grown = scaled_single(b, magnitude, -1);
     let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[grown]);
@@ -67,7 +67,7 @@ pub(super) fn cosh_single(b: &mut Builder, x: Operand) -> Operand {
 
 pub(super) fn tanh_single(b: &mut Builder, x: Operand) -> Operand {
     let magnitude = b.fabs(Ty::F32, x);
-    // 1 - 2 / (e^2|x| + 1); a large power gives 1.
+    // 1 - 2 / (e^2|x| + 1); 1 for a large power.
     let scaled = b.fmul(Ty::F32, magnitude, 2.0 * std::f32::consts::LOG2_E);
     let power = b.float(FloatOp::Ex2, Ty::F32, FloatMods::APPROX_FTZ, &[scaled]);
     let sum = b.fadd(Ty::F32, power, 1f32);

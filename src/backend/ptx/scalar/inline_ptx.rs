@@ -1,4 +1,4 @@
-//! Inline PTX of the user, once for each element.
+//! Inline PTX of the user, emitted per element.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +11,8 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Op};
 use crate::process::PerProcess;
 
-/// The result of the text on the operands, of which the last one, the meaning, is none of the
-/// text's.
+/// Returns the result of the text on the operands, without the last operand: the meaning of the
+/// text.
 pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Operand]) -> Result<Operand, Unsupported> {
     let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err(Unsupported("no text".to_string())) };
     let registers: Vec<Reg> = operands[..3]
@@ -21,7 +21,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         .map(|(&operand, &dtype)| in_register(b, operand, repr::class(dtype)))
         .collect();
     let result = b.inline(kept(text), repr::class(types.result), registers).into();
-    // Registers are wider than these.
+    // Registers are wider than these types.
     Ok(match types.result {
         DType::I8 | DType::I16 => b.bfe(crate::backend::ptx::isa::inst::Ty::U32, result, 0, types.result.bits()),
         _ => result,
@@ -31,7 +31,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
 fn in_register(b: &mut Builder, operand: Operand, class: RegClass) -> Reg {
     match (operand, class) {
         (Operand::Reg(reg), _) => reg,
-        // There is no move of numbers to predicates.
+        // PTX has no move of numbers to predicates.
         (Operand::Imm(value), RegClass::Pred) => {
             let word = b.reg(value, RegClass::B32);
             b.setp(crate::backend::ptx::isa::inst::Cmp::Ne, crate::backend::ptx::isa::inst::Ty::B32, word, 0i64)
@@ -40,8 +40,8 @@ fn in_register(b: &mut Builder, operand: Operand, class: RegClass) -> Reg {
     }
 }
 
-/// The text for as long as the process lives: instructions are copied as numbers are. Each text is
-/// kept once.
+/// Returns a copy of the text with static lifetime, because instructions are `Copy`. Each text is
+/// stored once per process.
 fn kept(text: &str) -> &'static str {
     static TEXTS: PerProcess<Mutex<BTreeSet<&'static str>>> = PerProcess::new();
     let mut texts = TEXTS.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

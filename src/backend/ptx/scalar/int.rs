@@ -1,7 +1,7 @@
 //! Integer and bitwise operations.
 //!
-//! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. Nothing
-//! traps: what an instruction makes of a zero divisor is unspecified, and replaced.
+//! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. No
+//! operation traps. The result of an instruction for a zero divisor is unspecified, and replaced.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -9,7 +9,7 @@ use super::{Unsupported, repr};
 use crate::dtype::DType;
 use crate::ir::{Op, Opcode, Rounding, Sign};
 
-/// The register types that an integer of this width is computed with, unsigned and signed.
+/// Returns the register types for an integer of this width, unsigned and signed.
 fn types(dtype: DType) -> (Ty, Ty) {
     if dtype == DType::I64 { (Ty::U64, Ty::S64) } else { (Ty::U32, Ty::S32) }
 }
@@ -79,8 +79,9 @@ pub(super) fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Re
     Ok(repr::truncate(b, dtype, wide))
 }
 
-/// The absolute value of an element; that of the smallest one is itself. ptxas takes what `abs`
-/// gives as not negative, which holds of narrower types alone: the others add and flip by the sign.
+/// Returns the absolute value of an element; that of the minimum is the minimum. ptxas assumes that
+/// the result of `abs` is not negative, which is true only of elements narrower than the register.
+/// For the others, the code is `(x ^ sign) - sign`.
 fn magnitude(b: &mut Builder, dtype: DType, ty: Ty, x: Operand) -> Operand {
     if dtype.bits() < ty.bits() {
         let value = repr::sign_extended(b, dtype, x);
@@ -95,8 +96,8 @@ fn both_signed(b: &mut Builder, dtype: DType, x: &[Operand]) -> [Operand; 2] {
     [repr::sign_extended(b, dtype, x[0]), repr::sign_extended(b, dtype, x[1])]
 }
 
-/// The amount as the 32-bit number that PTX wants; it clamps what is beyond the register width, and
-/// truncation or sign extension does the rest for sub-word values.
+/// Returns the amount as a 32-bit number, as PTX requires. PTX clamps amounts beyond the register
+/// width; truncation or sign extension completes sub-word values.
 fn shift_amount(b: &mut Builder, dtype: DType, amount: Operand) -> Operand {
     if dtype != DType::I64 {
         return amount;
@@ -108,7 +109,7 @@ fn shift_amount(b: &mut Builder, dtype: DType, amount: Operand) -> Operand {
     }
 }
 
-/// Returns `value`, or `otherwise` if the divisor is zero.
+/// Returns `value`, or its replacement `otherwise` for a zero divisor.
 fn unless_zero(b: &mut Builder, ty: Ty, divisor: Operand, value: Operand, otherwise: Operand) -> Operand {
     match divisor.as_imm() {
         Some(0) => otherwise,
@@ -131,13 +132,13 @@ fn unsigned_div(b: &mut Builder, ty: Ty, rounding: Rounding, p: Operand, q: Oper
     b.select(ty.class(), inexact, up, quotient)
 }
 
-/// log2 of a positive constant power of two.
+/// Returns log2 of a positive constant power of two.
 fn log2(value: Operand) -> Option<u32> {
     let value = value.as_imm()?;
     (value > 0 && value & (value - 1) == 0).then(|| value.trailing_zeros())
 }
 
-/// `p` plus what makes an arithmetic shift by `log` round to zero.
+/// Adds the bias to `p` by which an arithmetic shift by `log` rounds to zero.
 fn biased(b: &mut Builder, ty: Ty, p: Operand, log: u32) -> Operand {
     let unsigned = if ty == Ty::S64 { Ty::U64 } else { Ty::U32 };
     let sign = b.shr(ty, p, ty.bits() - 1);
@@ -173,7 +174,7 @@ fn signed_div(b: &mut Builder, ty: Ty, op: &Op, p: Operand, q: Operand) -> Opera
     let product = b.mul(ty, quotient, q);
     let rest = b.sub(ty, p, product);
     let inexact = b.setp(Cmp::Ne, ty, rest, 0i64);
-    // The exact quotient is negative where remainder and divisor differ in sign.
+    // The exact quotient is negative if remainder and divisor differ in sign.
     let signs = b.xor(if ty == Ty::S64 { Ty::B64 } else { Ty::B32 }, rest, q);
     let wanted = b.setp(if step < 0 { Cmp::Lt } else { Cmp::Ge }, ty, signs, 0i64);
     let adjust = b.and(Ty::Pred, inexact, wanted);
@@ -193,7 +194,7 @@ fn signed_rem(b: &mut Builder, ty: Ty, p: Operand, q: Operand) -> Operand {
     }
 }
 
-/// i1: arithmetic modulo 2; read as signed, true is -1.
+/// Lowers i1 arithmetic modulo 2; read as signed, true is -1.
 fn lower_bool(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupported> {
     let signed = op.sign() == Sign::Signed;
     Ok(match op.code {

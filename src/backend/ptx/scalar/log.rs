@@ -28,10 +28,11 @@ const LOG: [f64; 7] = [
     0.14619343453512615,
 ];
 
-/// ln 2 as a sum of two f64, the first with 11 trailing zero bits and more: n times it is exact.
+/// ln 2 as a sum of two f64. The first has at least 11 trailing zero bits, so its product with n is
+/// exact.
 const LN2_SPLIT: [f64; 2] = [0.6931471805598903, 5.497923018708371e-14];
 
-/// x = 2^n (1 + f) for positive finite x: n as f32 or f64, and f.
+/// The decomposition x = 2^n (1 + f) of a positive finite x: n as f32 or f64, and f.
 pub(super) struct Split {
     /// n, as a float.
     pub exponent: Operand,
@@ -39,7 +40,7 @@ pub(super) struct Split {
     pub fraction: Operand,
 }
 
-/// Splits x such that m = 1 + f is in [2/3, 4/3).
+/// Decomposes x with m = 1 + f in [2/3, 4/3).
 pub(super) fn split_single(b: &mut Builder, x: Operand) -> Split {
     let small = b.setp(Cmp::Lt, Ty::F32, x, f32::MIN_POSITIVE);
     let grown = b.fmul(Ty::F32, x, 8_388_608f32);
@@ -56,7 +57,7 @@ pub(super) fn split_single(b: &mut Builder, x: Operand) -> Split {
     Split { exponent, fraction }
 }
 
-/// `low` is the high word of the lower end of m's interval [low, 2 low).
+/// Decomposes x; `low` is the high word of the lower end of m's interval [low, 2 low).
 pub(super) fn split_double(b: &mut Builder, x: Operand, low: i64) -> Split {
     let small = b.setp(Cmp::Lt, Ty::F64, x, f64::MIN_POSITIVE);
     let grown = b.fmul(Ty::F64, x, 18014398509481984.0);
@@ -75,7 +76,7 @@ pub(super) fn split_double(b: &mut Builder, x: Operand, low: i64) -> Split {
     Split { exponent, fraction }
 }
 
-/// `value` for positive finite x; -∞ at zero, NaN below, x itself for ∞ and NaN.
+/// Returns `value` for positive finite x; -∞ at zero, NaN below, x itself for ∞ and NaN.
 fn with_specials(b: &mut Builder, ty: Ty, x: Operand, value: Operand) -> Operand {
     let (nan, low, infinity): (Operand, Operand, Operand) = match ty {
         Ty::F32 => (f32::NAN.into(), f32::NEG_INFINITY.into(), f32::INFINITY.into()),
@@ -91,7 +92,7 @@ fn with_specials(b: &mut Builder, ty: Ty, x: Operand, value: Operand) -> Operand
     b.select(class, is_zero, low, value)
 }
 
-/// log(1 + f) - f.
+/// Returns log(1 + f) - f.
 fn correction_single(b: &mut Builder, f: Operand) -> Operand {
     let tail = horner(b, Ty::F32, f, &LOG1P);
     let tail = b.fma(Ty::F32, tail, f, -0.5f32);
@@ -99,13 +100,13 @@ fn correction_single(b: &mut Builder, f: Operand) -> Operand {
     b.fmul(Ty::F32, tail, square)
 }
 
-/// Natural logarithm, by the hardware's logarithm to base 2.
+/// Returns the natural logarithm, by the hardware's logarithm to base 2.
 pub(super) fn approx_single(b: &mut Builder, x: Operand) -> Operand {
     let log2 = b.float(FloatOp::Lg2, Ty::F32, FloatMods::APPROX_FTZ, &[x]);
     b.fmul(Ty::F32, log2, std::f32::consts::LN_2)
 }
 
-/// Natural logarithm.
+/// Returns the natural logarithm.
 pub(super) fn single(b: &mut Builder, x: Operand) -> Operand {
     let Split { exponent, fraction } = split_single(b, x);
     let tail = horner(b, Ty::F32, fraction, &LOG1P);
@@ -116,7 +117,7 @@ pub(super) fn single(b: &mut Builder, x: Operand) -> Operand {
     with_specials(b, Ty::F32, x, value)
 }
 
-/// Logarithm to base 2.
+/// Returns the logarithm to base 2.
 pub(super) fn log2_single(b: &mut Builder, x: Operand) -> Operand {
     let Split { exponent, fraction } = split_single(b, x);
     let correction = correction_single(b, fraction);
@@ -130,7 +131,7 @@ pub(super) fn log2_single(b: &mut Builder, x: Operand) -> Operand {
 /// High word of √½.
 const SQRT_HALF: i64 = 0x3fe6_a09e;
 
-/// log(1 + f) - f for 1 + f in [√½, √2).
+/// Returns log(1 + f) - f for 1 + f in [√½, √2).
 fn correction_double(b: &mut Builder, f: Operand) -> Operand {
     let sum = b.fadd(Ty::F64, f, 2f64);
     let s = b.float(FloatOp::Div, Ty::F64, FloatMods::RN, &[f, sum]);
@@ -143,13 +144,13 @@ fn correction_double(b: &mut Builder, f: Operand) -> Operand {
     b.fma(Ty::F64, s, series, negated)
 }
 
-/// Natural logarithm.
+/// Returns the natural logarithm.
 pub(super) fn double(b: &mut Builder, x: Operand) -> Operand {
     let Split { exponent, fraction } = split_double(b, x, SQRT_HALF);
     let correction = correction_double(b, fraction);
     let low = b.fma(Ty::F64, exponent, LN2_SPLIT[1], correction);
     let high = b.fma(Ty::F64, exponent, LN2_SPLIT[0], fraction);
-    // high is rounded where n ≠ 0; what it lost goes to the low part.
+    // high is rounded if n ≠ 0; its rounding error is added to the low part.
     let negated = b.fneg(Ty::F64, high);
     let lost = b.fma(Ty::F64, exponent, LN2_SPLIT[0], negated);
     let lost = b.fadd(Ty::F64, lost, fraction);
@@ -158,7 +159,7 @@ pub(super) fn double(b: &mut Builder, x: Operand) -> Operand {
     with_specials(b, Ty::F64, x, value)
 }
 
-/// Logarithm to base 2.
+/// Returns the logarithm to base 2.
 pub(super) fn log2_double(b: &mut Builder, x: Operand) -> Operand {
     let Split { exponent, fraction } = split_double(b, x, SQRT_HALF);
     let correction = correction_double(b, fraction);

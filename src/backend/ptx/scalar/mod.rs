@@ -1,11 +1,10 @@
 //! Scalar lowering: one element of each elementwise operation as PTX.
 //!
 //! Input: an op, its element types and operands. Output: the result. [`lower`] is the interface,
-//! [`repr`] the form of elements in registers, [`f16x2`] the form of two halves at once. Sequences
-//! have no branches except rare slow paths, and sequences of several elements may follow one
-//! another.
+//! [`repr`] the form of elements in registers, [`f16x2`] the form of packed halves. Sequences have
+//! no branches except rare slow paths, and sequences of several elements may follow one another.
 //!
-//! The folder does not know layouts, tiles or memory.
+//! The folder does not depend on layouts, tiles or memory.
 
 mod cast;
 mod compare;
@@ -31,18 +30,18 @@ use super::isa::builder::Builder;
 use super::isa::inst::Operand;
 use crate::ir::{Op, Opcode, Rounding};
 
-/// An f32 as tf32, rounded to nearest even.
+/// Rounds an f32 to tf32, to nearest even.
 pub fn round_to_tf32(b: &mut Builder, x: Operand) -> Operand {
     cast::round_to_tf32(b, Rounding::NearestEven, x).expect("f32 becomes tf32 by this rounding")
 }
 
-/// One element of an elementwise operation, of `select`, `fpowi`, or of a cast.
+/// Lowers one element of an elementwise operation, of `select`, `fpowi`, or of a cast.
 ///
 /// Operands and result are in the form of [`repr`]. The result may be a constant or one of the
 /// operands.
 ///
 /// # Errors
-/// When `op` is not elementwise or not defined for these types.
+/// If `op` is not elementwise or not defined for these types.
 pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Operand]) -> Result<Operand, Unsupported> {
     use Opcode::*;
     match op.code {

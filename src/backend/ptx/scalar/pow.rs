@@ -35,28 +35,28 @@ fn constant(ty: Ty, value: f64) -> Operand {
     if ty == Ty::F32 { Operand::F32(value as f32) } else { Operand::F64(value) }
 }
 
-/// high + low, high being the rounded sum.
+/// The unevaluated sum high + low, where high is the rounded sum.
 #[derive(Clone, Copy)]
 struct Sum {
     high: Operand,
     low: Operand,
 }
 
-/// a·b as a sum.
+/// Returns a·b as a sum.
 fn product(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> Sum {
     let high = b.fmul(ty, x, y);
     let negated = b.fneg(ty, high);
     Sum { high, low: b.fma(ty, x, y, negated) }
 }
 
-/// x + y as a sum, for |x| ≥ |y| or x = 0.
+/// Returns x + y as a sum, for |x| ≥ |y| or x = 0.
 fn quick_sum(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> Sum {
     let high = b.fadd(ty, x, y);
     let lost = b.fsub(ty, x, high);
     Sum { high, low: b.fadd(ty, lost, y) }
 }
 
-/// log2 of a positive finite number, to nearly twice the precision of its type.
+/// Returns log2 of a positive finite number, to nearly twice the precision of its type.
 fn log2_sum(b: &mut Builder, ty: Ty, x: Operand) -> Sum {
     let Split { exponent, fraction: f } =
         if ty == Ty::F32 { split_single(b, x) } else { split_double(b, x, TWO_THIRDS) };
@@ -106,7 +106,7 @@ fn log2_sum(b: &mut Builder, ty: Ty, x: Operand) -> Sum {
     result
 }
 
-/// 2^(x + low).
+/// Returns 2^(x + low).
 fn exp2_sum(b: &mut Builder, ty: Ty, Sum { high: x, low }: Sum) -> Operand {
     if ty == Ty::F64 {
         return exp2_sum_double(b, x, Some(low));
@@ -116,7 +116,7 @@ fn exp2_sum(b: &mut Builder, ty: Ty, Sum { high: x, low }: Sum) -> Operand {
     let rest = b.fsub(ty, x, count);
     let rest = b.fadd(ty, rest, low);
     let value = b.float(FloatOp::Ex2, ty, FloatMods::APPROX_FTZ, &[rest]);
-    // Two steps, for results beyond the normal range. The magic sum carries n in its low 23 bits.
+    // Two steps, for results beyond the normal range. The low 23 bits of the magic sum are n.
     let bits = b.bitcast(shifted, RegClass::B32);
     let n = b.sub(Ty::S32, bits, 0x4b40_0000i64);
     let first = b.shr(Ty::S32, n, 1i64);
@@ -137,15 +137,15 @@ fn exp2_sum(b: &mut Builder, ty: Ty, Sum { high: x, low }: Sum) -> Operand {
 /// The exponent of a power.
 struct Exponent {
     value: Operand,
-    /// Rounding error of `value`.
+    /// The rounding error of `value`.
     low: Option<Operand>,
-    /// True if the exponent is an odd integer.
+    /// True for an odd integer.
     odd: Operand,
-    /// True if the exponent is an integer.
+    /// True for an integer.
     integer: Operand,
 }
 
-/// x^y as C defines it.
+/// Returns x^y as defined by C.
 pub(super) fn pow(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> Operand {
     let whole = b.cvt(ty, ty, CvtRound::Rzi, y);
     let integer: Operand = b.setp(Cmp::Eq, ty, whole, y).into();
@@ -178,7 +178,8 @@ fn power(b: &mut Builder, ty: Ty, x: Operand, y: Exponent) -> Operand {
     let value = b.select(class, special, extreme, value);
     let unit = b.setp(Cmp::Eq, ty, magnitude, one);
     let value = b.select(class, unit, one, value);
-    // Negative bases: the parity of an integer exponent gives the sign, others have no power.
+    // Negative bases: the parity of an integer exponent determines the sign; other powers are
+    // undefined.
     let (bits, signed) = if ty == Ty::F32 { (RegClass::B32, Ty::S32) } else { (RegClass::B64, Ty::S64) };
     let word = b.bitcast(x, bits);
     let negative = b.setp(Cmp::Lt, signed, word, 0i64);
@@ -198,7 +199,7 @@ fn power(b: &mut Builder, ty: Ty, x: Operand, y: Exponent) -> Operand {
     b.select(class, trivial, one, value)
 }
 
-/// `fpowi`: an integer exponent, read as signed.
+/// Lowers `fpowi`: an integer exponent, read as signed.
 pub(super) fn powi(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, x: &[Operand]) -> Result<Operand, Unsupported> {
     let (base, exponent) = (types.operands[0], types.operands[1]);
     if !base.is_base_float() || !matches!(exponent, DType::I1 | DType::I8 | DType::I16 | DType::I32) {

@@ -1,12 +1,12 @@
 //! `remf`: the exact remainder of a truncating division.
 //!
-//! On the integers behind the floats: (m_x · 2^d) mod m_y, a few bits of d at a time. The loop runs
-//! once for every 8 (f32) or 11 (f64) powers of two between the operands.
+//! Computed on the integer mantissas: (m_x · 2^d) mod m_y, a few bits of d at a time. The loop has
+//! one iteration per 8 (f32) or 11 (f64) powers of two between the operands.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 
-/// Parameters that differ between f32 and f64.
+/// Parameters of f32 or f64.
 struct Shape {
     float: Ty,
     uint: Ty,
@@ -35,7 +35,7 @@ fn remainder(b: &mut Builder, s: &Shape, x: Operand, y: Operand) -> Operand {
         b.bitcast(v, class)
     };
     let (ax, ay) = (magnitude(b, x), magnitude(b, y));
-    // x where |x| < |y|; NaN for infinite x, zero y and NaNs; else the loop replaces it.
+    // x if |x| < |y|; NaN for infinite x, zero y and NaNs; otherwise the loop replaces it.
     let infinity = s.exponent_mask << s.mantissa_bits;
     let result = b.fresh(float);
     let zero = b.fsub(s.float, x, x);
@@ -76,7 +76,7 @@ fn remainder(b: &mut Builder, s: &Shape, x: Operand, y: Operand) -> Operand {
     result.into()
 }
 
-/// Integer mantissa and exponent field (at least 1) of a finite magnitude.
+/// Returns the integer mantissa and the exponent field (at least 1) of a finite magnitude.
 fn split(b: &mut Builder, s: &Shape, magnitude: Operand) -> (Operand, Operand) {
     let field = b.shr(s.uint, magnitude, s.mantissa_bits);
     let hidden = 1i64 << s.mantissa_bits;
@@ -92,7 +92,8 @@ fn split(b: &mut Builder, s: &Shape, magnitude: Operand) -> (Operand, Operand) {
     (mantissa, exponent)
 }
 
-/// `value · 2^exponent` in two exact steps: the result is representable, 2^exponent may not be.
+/// Returns `value · 2^exponent` in two exact steps: the result is representable, 2^exponent may not
+/// be.
 fn scale(b: &mut Builder, s: &Shape, value: Operand, exponent: Operand) -> Operand {
     let first = b.shr(Ty::S32, exponent, 1i64);
     let second = b.sub(Ty::S32, exponent, first);

@@ -1,4 +1,4 @@
-//! Representation of one element in registers. No other file defines it.
+//! Representation of an element in registers, defined here only.
 //!
 //! | element type | class | form |
 //! |---|---|---|
@@ -24,13 +24,13 @@ use crate::ir::Op;
 /// Element types of the operands and the result of an operation; pointers count as i64.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalarTypes<'a> {
-    /// One for each operand.
+    /// One type per operand.
     pub operands: &'a [DType],
-    /// The result.
+    /// Type of the result.
     pub result: DType,
 }
 
-/// Reason why an operation has no lowering, as text for the user. The caller adds target and place.
+/// Reason why an operation has no lowering, as text for the user; the caller adds target and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub String);
 
@@ -40,7 +40,7 @@ impl Unsupported {
     }
 }
 
-/// The register class of an element.
+/// Returns the register class of an element.
 pub const fn class(dtype: DType) -> RegClass {
     match dtype {
         DType::I1 => RegClass::Pred,
@@ -53,7 +53,7 @@ pub const fn class(dtype: DType) -> RegClass {
     }
 }
 
-/// The constant with this bit pattern (in the low bits, as in [`crate::ir::ConstData`]).
+/// Returns the constant with this bit pattern (in the low bits, as in [`crate::ir::ConstData`]).
 pub fn constant(dtype: DType, bits: u64) -> Operand {
     match dtype {
         DType::F32 | DType::TF32 => Operand::F32(f32::from_bits(bits as u32)),
@@ -64,8 +64,8 @@ pub fn constant(dtype: DType, bits: u64) -> Operand {
     }
 }
 
-/// The type with which one element is loaded or stored alone (4-bit elements cannot be). The
-/// register has the class of the element, but for i1: a byte in B32.
+/// Returns the type of the load or store of one element (unavailable for 4-bit elements). The
+/// register has the class of the element, except for i1: a byte in B32.
 pub const fn memory_ty(dtype: DType) -> Ty {
     match dtype.storage_bits() {
         64 if matches!(dtype, DType::F64) => Ty::F64,
@@ -78,7 +78,8 @@ pub const fn memory_ty(dtype: DType) -> Ty {
     }
 }
 
-/// The low storage bits of an element in a B32 word, the rest zero (storage of at most 32 bits).
+/// Returns the low storage bits of an element in a B32 word, the rest zero (storage of at most 32
+/// bits).
 pub fn to_word(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
     match class(dtype) {
         RegClass::Pred => b.pred_to_int(value),
@@ -92,8 +93,8 @@ pub fn to_word(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
     }
 }
 
-/// The element in the storage bits of `word` that start at bit `lane * storage_bits`; the inverse
-/// of [`to_word`] for lane 0.
+/// Returns the element in the storage bits of `word` that start at bit `lane * storage_bits`; the
+/// inverse of [`to_word`] for lane 0.
 pub fn from_word(b: &mut Builder, dtype: DType, word: Operand, lane: u32) -> Operand {
     let bits = dtype.storage_bits();
     let field = |b: &mut Builder| match bits {
@@ -125,7 +126,7 @@ pub fn from_word(b: &mut Builder, dtype: DType, word: Operand, lane: u32) -> Ope
     }
 }
 
-/// 32 bits' worth of neighbouring elements as one word, the first in the low bits.
+/// Packs adjacent elements of 32 bits in total into one word, the first in the low bits.
 pub fn pack_word(b: &mut Builder, dtype: DType, values: &[Operand]) -> Operand {
     let bits = dtype.storage_bits();
     debug_assert_eq!(values.len() as u32 * bits, 32, "a word of {dtype}");
@@ -156,7 +157,7 @@ pub fn pack_word(b: &mut Builder, dtype: DType, values: &[Operand]) -> Operand {
     }
 }
 
-/// The elements of a word; the inverse of [`pack_word`].
+/// Returns the elements of a word; the inverse of [`pack_word`].
 pub fn unpack_word(b: &mut Builder, dtype: DType, word: Operand) -> Vec<Operand> {
     if class(dtype) == RegClass::B16 && matches!(word, Operand::Reg(_)) {
         let (lo, hi) = b.unpack(word);
@@ -165,7 +166,8 @@ pub fn unpack_word(b: &mut Builder, dtype: DType, word: Operand) -> Vec<Operand>
     (0..32 / dtype.storage_bits()).map(|lane| from_word(b, dtype, word, lane)).collect()
 }
 
-/// A sub-word integer in canonical form after an operation that may have set bits above its width.
+/// Restores the canonical form of a sub-word integer after an operation that may set bits above its
+/// width.
 pub fn truncate(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
     match dtype {
         DType::I4 => b.and(Ty::B32, value, 0xfi64),
@@ -175,7 +177,7 @@ pub fn truncate(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
     }
 }
 
-/// An i4 to i32 element as a signed 32-bit number, an i64 as it is.
+/// Returns an i4 to i32 element as a signed 32-bit number, an i64 unchanged.
 pub fn sign_extended(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
     match dtype {
         DType::I4 | DType::I8 | DType::I16 => b.bfe(Ty::S32, value, 0i64, i64::from(dtype.bits())),

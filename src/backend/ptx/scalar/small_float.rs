@@ -12,11 +12,11 @@ struct Format {
     mantissa_bits: u32,
     bias: i32,
     signed: bool,
-    /// Largest finite code without sign.
+    /// Maximum finite code without sign.
     max: i64,
-    /// The code without sign that is the only NaN, and what a NaN converts to.
+    /// The only NaN code without sign; NaNs are converted to it.
     nan: i64,
-    /// True if the format has a NaN with that code.
+    /// The format has a NaN with that code.
     has_nan: bool,
     /// Bits without sign.
     magnitude_bits: u32,
@@ -40,7 +40,7 @@ fn format(dtype: DType) -> Format {
     }
 }
 
-/// The PTX type of a pair, where the target has instructions for it.
+/// Returns the PTX type of a pair, if the target has instructions for it.
 fn native(b: &Builder, dtype: DType) -> Option<Ty> {
     match dtype {
         _ if b.target.arch < 89 => None,
@@ -54,7 +54,7 @@ fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// A code to f32, exactly.
+/// Converts a code to f32, exactly.
 pub(super) fn decode(b: &mut Builder, dtype: DType, code: Operand) -> Operand {
     if dtype == DType::F8E8M0FNU {
         return decode_e8m0(b, code);
@@ -77,7 +77,7 @@ pub(super) fn decode(b: &mut Builder, dtype: DType, code: Operand) -> Operand {
     let Format { mantissa_bits, bias, signed, nan, has_nan, magnitude_bits, .. } = format(dtype);
     let mask = (1i64 << magnitude_bits) - 1;
     let magnitude = if signed { b.and(Ty::B32, code, mask) } else { code };
-    // Fields in place but with the small bias; the product repairs it, subnormals included.
+    // Fields in place but with the small bias; the multiplication corrects it, also for subnormals.
     let fields = b.shl(Ty::B32, magnitude, 23 - mantissa_bits);
     let fields = b.bitcast(fields, RegClass::F32);
     let mut value = b.fmul(Ty::F32, fields, power_of_two(127 - bias));
@@ -106,7 +106,7 @@ fn decode_e8m0(b: &mut Builder, code: Operand) -> Operand {
     b.bitcast(bits, RegClass::F32)
 }
 
-/// Two f32 to their codes, where the target has an instruction for it.
+/// Converts two f32 to their codes, if the target has an instruction for it.
 pub(super) fn encode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
     let pair = native(b, dtype)?;
     let mods = CvtMods { round: CvtRound::Rn, satfinite: true, ..CvtMods::default() };
@@ -117,7 +117,7 @@ pub(super) fn encode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Ope
     Some(codes)
 }
 
-/// f32 to a code, rounded to nearest even.
+/// Converts f32 to a code, rounded to nearest even.
 pub(super) fn encode(b: &mut Builder, dtype: DType, x: Operand) -> Operand {
     if let Some(pair) = native(b, dtype) {
         let mods = CvtMods { round: CvtRound::Rn, satfinite: true, ..CvtMods::default() };
@@ -128,7 +128,7 @@ pub(super) fn encode(b: &mut Builder, dtype: DType, x: Operand) -> Operand {
     let bits = b.bitcast(x, RegClass::B32);
     let magnitude = b.and(Ty::B32, bits, 0x7fff_ffffi64);
     let dropped = 23 - mantissa_bits;
-    // Normal results: round the fields in place, then move the exponent to the small bias.
+    // Normal results: round the fields in place, then convert the exponent to the small bias.
     let odd = b.bfe(Ty::U32, magnitude, dropped, 1i64);
     let rounded = b.add(Ty::U32, magnitude, (1i64 << (dropped - 1)) - 1);
     let rounded = b.add(Ty::U32, rounded, odd);
@@ -154,12 +154,12 @@ pub(super) fn encode(b: &mut Builder, dtype: DType, x: Operand) -> Operand {
     b.select(RegClass::B32, is_nan, nan, code)
 }
 
-/// The power of two next to the magnitude of an f32, downwards or upwards.
+/// Returns the nearest power of two below or above the magnitude of an f32.
 pub(super) fn encode_e8m0(b: &mut Builder, up: bool, x: Operand) -> Operand {
     let bits = b.bitcast(x, RegClass::B32);
     let magnitude = b.and(Ty::B32, bits, 0x7fff_ffffi64);
-    // Below 2^-126 f32 is subnormal: 2^-127 has the mantissa 0x400000, what is above rounds up to
-    // code 1.
+    // Below 2^-126 f32 is subnormal: 2^-127 has the mantissa 0x400000, and larger values round up
+    // to code 1.
     let carry = if up { 0x7f_ffffi64 } else { 0 };
     let rounded = b.add(Ty::U32, magnitude, carry);
     let mut code = b.shr(Ty::U32, rounded, 23i64);

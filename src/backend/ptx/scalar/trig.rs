@@ -1,8 +1,8 @@
 //! Sine, cosine, tangent, and the angle of a point.
 //!
-//! x = j·π/2 + r with |r| ≤ π/4 and a little: Cody–Waite with three parts of π/2 for moderate x,
-//! and behind a branch the product with the right window of the bits of 2/π (Payne–Hanek) for the
-//! rest.
+//! x = j·π/2 + r with |r| slightly above π/4 at most. For moderate x: Cody–Waite reduction with
+//! three parts of π/2. Otherwise, in a branch: the product with a window of the bits of 2/π
+//! (Payne–Hanek).
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -67,7 +67,7 @@ const ATAN_F64: [f64; 20] = [
     1.806195461861215e-05,
 ];
 
-/// The binary digits of 2/π, behind a word of zeros.
+/// The binary digits of 2/π, preceded by a word of zeros.
 static TWO_OVER_PI: Table = Table {
     name: "cutlet_two_over_pi",
     words: &[
@@ -94,11 +94,11 @@ static TWO_OVER_PI: Table = Table {
     ],
 };
 
-/// Above it j no longer fits the magic sum, and three parts of π/2 no longer suffice.
+/// Above this bound j does not fit the magic sum, and three parts of π/2 are insufficient.
 const FAST_SINGLE: f32 = 131072.0;
 const FAST_DOUBLE: f64 = 1073741824.0;
 
-/// Quadrant (its two low bits count), angle and what the angle was rounded by (f64 only).
+/// Quadrant (modulo 4), angle, and the rounding error of the angle (f64 only).
 struct Reduced {
     quadrant: Operand,
     angle: Operand,
@@ -126,7 +126,7 @@ fn reduce_single(b: &mut Builder, x: Operand) -> Reduced {
     Reduced { quadrant: quadrant.into(), angle: angle.into(), low: None }
 }
 
-/// Bits `position` to `position + 64·count` of the table, as words from the top.
+/// Returns the bits `position` to `position + 64·count` of the table, as words from the top.
 fn window(b: &mut Builder, position: Operand, count: i64) -> Vec<Operand> {
     let table = b.table(&TWO_OVER_PI);
     let index = b.shr(Ty::U32, position, 6i64);
@@ -144,8 +144,8 @@ fn window(b: &mut Builder, position: Operand, count: i64) -> Vec<Operand> {
     result
 }
 
-/// x = M·2^e. The window holds the fraction of 2/π·2^(e-2), so M times it has the quadrant in its
-/// top two bits and the fraction of π/2 behind them.
+/// Payne–Hanek reduction of x = M·2^e. The window contains the fraction of 2/π·2^(e-2), so the
+/// product with M has the quadrant in its top two bits, followed by the fraction of π/2.
 fn payne_hanek_single(b: &mut Builder, x: Operand, magnitude: Operand) -> (Operand, Operand) {
     let bits = b.bitcast(magnitude, RegClass::B32);
     let field = b.shr(Ty::U32, bits, 23i64);
@@ -169,7 +169,8 @@ fn payne_hanek_single(b: &mut Builder, x: Operand, magnitude: Operand) -> (Opera
     (b.select(RegClass::B32, negative, minus_quadrant, quadrant), b.select(RegClass::F32, negative, minus_angle, angle))
 }
 
-/// The nearest quadrant (B32) of a turn of 2^64, and the signed rest, of which a quadrant has 2^64.
+/// Returns the nearest quadrant (B32) of a turn of 2^64, and the signed rest in units of 2^-64
+/// quadrants.
 fn nearest_quadrant(b: &mut Builder, turn: Operand) -> (Operand, Operand) {
     let rounded = b.add(Ty::U64, turn, 1i64 << 61);
     let quadrant = b.shr(Ty::U64, rounded, 62i64);
@@ -201,15 +202,15 @@ fn reduce_double(b: &mut Builder, x: Operand) -> Reduced {
     Reduced { quadrant: quadrant.into(), angle: angle.into(), low: Some(low.into()) }
 }
 
-/// As for f32 with three words: 190 bits of fraction less the 53 of the factor leave the angle 70
-/// good bits in the worst case.
+/// Payne–Hanek reduction as for f32, with three words: 190 bits of fraction less the 53 of the
+/// factor provide at least 70 correct bits of the angle.
 fn payne_hanek_double(b: &mut Builder, x: Operand, magnitude: Operand) -> Reduced {
     let bits = b.bitcast(magnitude, RegClass::B64);
     let field = b.shr(Ty::U64, bits, 52i64);
     let field = b.cvt(Ty::U32, Ty::U64, CvtRound::None, field);
     let mantissa = b.and(Ty::B64, bits, (1i64 << 52) - 1);
     let mantissa = b.or(Ty::B64, mantissa, 1i64 << 52);
-    // The exponent field of infinity would lead behind the table.
+    // The exponent field of infinity would exceed the table.
     let field = b.min(Ty::U32, field, 0x7fei64);
     let position = b.add(Ty::S32, field, 64 - 2 - 1075);
     let digits = window(b, position, 3);
@@ -231,7 +232,7 @@ fn payne_hanek_double(b: &mut Builder, x: Operand, magnitude: Operand) -> Reduce
     let sign = b.shr(Ty::S64, high, 63i64);
     let high = b.xor(Ty::B64, high, sign);
     let low = b.xor(Ty::B64, low, sign);
-    // Normalised, so that the first 53 and the next 53 bits become two exact floats.
+    // Normalized, so that the first 53 and the next 53 bits are two exact floats.
     let zeros = b.clz(Ty::B64, high);
     let back = b.sub(Ty::U32, 64i64, zeros);
     let upper = b.shl(Ty::B64, high, zeros);
@@ -269,7 +270,7 @@ fn payne_hanek_double(b: &mut Builder, x: Operand, magnitude: Operand) -> Reduce
     Reduced { quadrant, angle, low: Some(rest) }
 }
 
-/// Sine and cosine of the reduced angle.
+/// Returns sine and cosine of the reduced angle.
 fn kernels(b: &mut Builder, reduced: &Reduced) -> (Operand, Operand) {
     let r = reduced.angle;
     let Some(low) = reduced.low else {
@@ -302,7 +303,7 @@ fn kernels(b: &mut Builder, reduced: &Reduced) -> (Operand, Operand) {
     (sin, b.fadd(Ty::F64, main, lost))
 }
 
-/// The sine of the angle plus `quarters` quarter turns.
+/// Returns the sine of the angle plus `quarters` quarter turns.
 fn turned(b: &mut Builder, ty: Ty, reduced: Reduced, quarters: i64) -> Operand {
     let (sin, cos) = kernels(b, &reduced);
     let quadrant = b.add(Ty::S32, reduced.quadrant, quarters);
@@ -335,7 +336,7 @@ pub(super) fn cos_double(b: &mut Builder, x: Operand) -> Operand {
     turned(b, Ty::F64, reduced, 1)
 }
 
-/// sin / cos in even quadrants, -cos / sin in odd ones.
+/// Returns sin / cos in even quadrants, -cos / sin in odd ones.
 fn tangent(b: &mut Builder, ty: Ty, reduced: Reduced) -> Operand {
     let (sin, cos) = kernels(b, &reduced);
     let odd = b.and(Ty::B32, reduced.quadrant, 1i64);
@@ -356,12 +357,12 @@ pub(super) fn tan_double(b: &mut Builder, x: Operand) -> Operand {
     tangent(b, Ty::F64, reduced)
 }
 
-/// A float constant of either type from an f64.
+/// Returns a float constant of either type from an f64.
 fn constant(ty: Ty, value: f64) -> Operand {
     if ty == Ty::F32 { Operand::F32(value as f32) } else { Operand::F64(value) }
 }
 
-/// The angle of the point (x, y) from the x axis.
+/// Returns the angle of the point (x, y) from the x axis.
 pub(super) fn atan2(b: &mut Builder, ty: Ty, y: Operand, x: Operand) -> Operand {
     let class = ty.class();
     let (ax, ay) = (b.fabs(ty, x), b.fabs(ty, y));

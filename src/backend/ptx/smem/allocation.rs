@@ -6,24 +6,24 @@
 //! barrier before it. The back edge of a loop counts as an access to all bytes.
 //!
 //! A TMA store reads its buffer asynchronously. A write to that buffer requires a barrier, and that
-//! barrier a wait ([`SharedMemory::bulk_wait_wanted`]): the thread that issued the stores waits,
-//! then the barrier follows.
+//! barrier requires a wait ([`SharedMemory::bulk_wait_wanted`]) of the thread that issued the
+//! stores. The wait precedes the barrier.
 
 use super::super::hardware::{SWIZZLE_ATOM_BYTES, SWIZZLE_ROW_BYTES};
 use crate::dtype::DType;
 
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = SWIZZLE_ROW_BYTES;
-/// Alignment of a buffer that may hold eight such rows: those form a whole pattern of the swizzles
-/// that matrix instructions and the copy engine know, and they go by the address.
+/// Alignment of a buffer of at least eight such rows. They form a whole swizzle pattern of matrix
+/// instructions and of the copy engine, and these patterns depend on the address.
 const PATTERN: u32 = SWIZZLE_ATOM_BYTES;
 
-/// Bytes of a run of `count` elements.
+/// Returns the bytes of `count` adjacent elements.
 pub fn run_bytes(dtype: DType, count: usize) -> u32 {
     dtype.bytes_of(count).expect("a few elements") as u32
 }
 
-/// The type as which elements stand in shared memory: 4-bit elements take a byte there.
+/// Returns the type of elements in shared memory: 4-bit elements have a byte each.
 pub fn shared_type(dtype: DType) -> DType {
     if dtype.storage_bits() < 8 { DType::I8 } else { dtype }
 }
@@ -31,42 +31,42 @@ pub fn shared_type(dtype: DType) -> DType {
 /// A range of bytes of the tile block's shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u32,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u32,
 }
 
 impl Buffer {
-    /// Have they bytes in common?
+    /// Returns true if the buffers have bytes in common.
     pub fn overlaps(self, other: Buffer) -> bool {
         self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
     }
 }
 
-/// Allocation and hazards.
+/// Allocator of shared memory with hazard analysis.
 #[derive(Clone, Debug, Default)]
 pub struct SharedMemory {
     budget: u32,
-    /// Below this, buffers are reserved.
+    /// Reserved buffers are below this offset.
     start: u32,
     next: u32,
     high: u32,
     reads: Vec<Buffer>,
     writes: Vec<Buffer>,
-    /// Buffers of trips that no later buffer lies over.
+    /// Buffers of iterations that no later buffer overlaps.
     trips: Vec<Buffer>,
-    /// Buffers that bulk stores may still be reading.
+    /// Buffers that TMA stores may still be reading.
     bulk: Vec<Buffer>,
-    /// The next barrier has to come after a wait for them.
+    /// The next barrier has to follow a wait for the TMA stores.
     wait_for_bulk: bool,
-    /// Buffers that have to stay as they are for now, and whether one did not.
+    /// Buffers that must not be overlapped for now, and whether one was.
     held: Vec<Buffer>,
     overlaid: bool,
 }
 
 impl SharedMemory {
-    /// Shared memory of at most this many bytes.
+    /// Makes an allocator of at most `budget` bytes.
     pub fn new(budget: u32) -> SharedMemory {
         SharedMemory {
             budget,
@@ -83,23 +83,23 @@ impl SharedMemory {
         }
     }
 
-    /// Below this, buffers are reserved.
+    /// Returns the offset below which buffers are reserved.
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// The most bytes one buffer may have.
+    /// Returns the maximum bytes of one buffer.
     pub fn budget(&self) -> u32 {
         self.budget
     }
 
-    /// Bytes that the kernel needs.
+    /// Returns the bytes that the kernel needs.
     pub fn used(&self) -> u32 {
         self.high
     }
 
-    /// A buffer of this length, at a multiple of `align` bytes at least; `None` if it exceeds the
-    /// budget.
+    /// Allocates a buffer of this length at a multiple of at least `align` bytes; `None` if it
+    /// exceeds the budget.
     pub fn allocate(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(ALIGN);
         let align = align.max(if bytes >= PATTERN { PATTERN } else { ALIGN });
@@ -113,29 +113,29 @@ impl SharedMemory {
         Some(buffer)
     }
 
-    /// What was written to a buffer is read later: none that comes before [`SharedMemory::let_go`]
-    /// should lie over it.
+    /// Marks a buffer whose contents are read later. Allocations before [`SharedMemory::let_go`]
+    /// should not overlap it.
     pub fn hold(&mut self, buffer: Buffer) {
         self.held.push(buffer);
     }
 
-    /// Ends that for all of them; false if another buffer does lie over one.
+    /// Ends all [`SharedMemory::hold`]s; returns false if another buffer overlaps a held one.
     pub fn let_go(&mut self) -> bool {
         self.held.clear();
         !std::mem::take(&mut self.overlaid)
     }
 
-    /// Makes the next buffers, of so many bytes in all, follow each other, if that is possible:
-    /// then none of them lies over another one.
+    /// Prepares consecutive places for the next buffers, of `bytes` bytes in all. If there is
+    /// space, none of them overlaps another one.
     pub fn begin_run(&mut self, bytes: u32) {
         if self.next.next_multiple_of(PATTERN) + bytes > self.budget {
             self.next = self.start;
         }
     }
 
-    /// A buffer that is written next and dead once it has been read: one of those of earlier trips
-    /// that nobody has touched since the last barrier, if there is one. Many trips in a row take
-    /// turns with two buffers.
+    /// Allocates a buffer that is written next and unused after it has been read. A buffer of an
+    /// earlier iteration is reused if it has not been accessed since the last barrier. Consecutive
+    /// iterations alternate between two buffers.
     pub fn allocate_for_trip(&mut self, bytes: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(PATTERN);
         let is_free = |trip: &&Buffer| {
@@ -150,17 +150,17 @@ impl SharedMemory {
         Some(buffer)
     }
 
-    /// Bytes from the last reservation to the end of what the kernel needs already.
+    /// Returns the bytes from the last reservation to the end of the used memory.
     pub fn reusable(&self) -> u32 {
         self.high.saturating_sub(self.start)
     }
 
-    /// Bytes that could be reserved.
+    /// Returns the bytes that can be reserved.
     pub fn free(&self) -> u32 {
         self.budget.saturating_sub(self.start.next_multiple_of(PATTERN))
     }
 
-    /// What one of so many has of what is not reserved.
+    /// Returns the share number `index` of `count` of the unreserved memory.
     pub fn share(&self, index: u32, count: u32) -> SharedMemory {
         let start = self.start.next_multiple_of(PATTERN);
         let each = (self.budget.saturating_sub(start) / count) / PATTERN * PATTERN;
@@ -168,7 +168,7 @@ impl SharedMemory {
         SharedMemory { start, next: start, budget: start + each, ..self.clone() }
     }
 
-    /// A buffer that no later one overlaps until it is released.
+    /// Reserves a buffer that no later one overlaps until its release.
     pub fn reserve(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
         let offset = self.start.next_multiple_of(align);
         let end = offset + bytes.next_multiple_of(ALIGN);
@@ -183,14 +183,14 @@ impl SharedMemory {
         Some(buffer)
     }
 
-    /// Ends the reservation made last.
+    /// Ends the latest reservation.
     pub fn release(&mut self, buffer: Buffer) {
         debug_assert_eq!(self.start, buffer.offset + buffer.bytes, "reservations nest");
         self.start = buffer.offset;
         self.next = buffer.offset;
     }
 
-    /// Notes a write; true if a barrier has to come first.
+    /// Records a write; returns true if a barrier is required before it.
     pub fn write(&mut self, buffer: Buffer) -> bool {
         if self.bulk.iter().any(|b| b.overlaps(buffer)) {
             self.bulk.clear();
@@ -205,7 +205,7 @@ impl SharedMemory {
         hazard
     }
 
-    /// Notes a read; true if a barrier has to come first.
+    /// Records a read; returns true if a barrier is required before it.
     pub fn read(&mut self, buffer: Buffer) -> bool {
         let hazard = self.writes.iter().any(|b| b.overlaps(buffer));
         if hazard {
@@ -215,45 +215,46 @@ impl SharedMemory {
         hazard
     }
 
-    /// A bulk store of this buffer was issued, after a barrier.
+    /// Records a TMA store of this buffer, issued after a barrier.
     pub fn bulk_read(&mut self, buffer: Buffer) {
         self.bulk.push(buffer);
     }
 
-    /// The thread that issues bulk stores has waited for them: the other threads know it after a
-    /// barrier.
+    /// Records the wait of the thread that issues TMA stores. The other threads are ordered after
+    /// it by the next barrier.
     pub fn bulk_waited(&mut self) {
         self.reads.append(&mut self.bulk);
     }
 
-    /// May bulk stores be reading?
+    /// Returns true if TMA stores may be reading.
     pub fn is_bulk_reading(&self) -> bool {
         !self.bulk.is_empty()
     }
 
-    /// What they may be reading.
+    /// Returns the buffers that TMA stores may be reading.
     pub fn bulk(&self) -> Vec<Buffer> {
         self.bulk.clone()
     }
 
-    /// They may still be reading this, too: code that would have waited for them was perhaps
-    /// skipped.
+    /// Adds buffers that TMA stores may still be reading, because a branch may have skipped the
+    /// wait for them.
     pub fn still_reading(&mut self, bulk: &[Buffer]) {
         self.bulk.extend(bulk);
     }
 
-    /// Has the barrier that comes now to come after a wait for bulk stores?
+    /// Returns true if the next barrier has to follow a wait for TMA stores.
     pub fn bulk_wait_wanted(&mut self) -> bool {
         std::mem::take(&mut self.wait_for_bulk)
     }
 
-    /// A barrier was emitted: all threads have done what they did before it.
+    /// Records a barrier: all earlier accesses of all threads are complete.
     pub fn barrier(&mut self) {
         self.reads.clear();
         self.writes.clear();
     }
 
-    /// Goes back to the accesses of `before` for the other branch, and gives those of this one.
+    /// Restores the accesses of `before` for the other branch, and returns the accesses of this
+    /// one.
     pub fn enter_branch(&mut self, before: &SharedMemory) -> SharedMemory {
         let taken = self.clone();
         self.reads.clone_from(&before.reads);
@@ -262,15 +263,15 @@ impl SharedMemory {
         taken
     }
 
-    /// Where two branches meet: the accesses of either may have happened.
+    /// Merges the accesses of two branches at their join: either may have been executed.
     pub fn join(&mut self, other: &SharedMemory) {
         self.reads.extend_from_slice(&other.reads);
         self.writes.extend_from_slice(&other.writes);
         self.bulk.extend_from_slice(&other.bulk);
     }
 
-    /// Entering or leaving code that may come from elsewhere: everything may have been touched, and
-    /// where that code has `sends`, bulk stores may be reading anything.
+    /// Enters or leaves code with several predecessors: all bytes may have been accessed. If that
+    /// code has `sends`, TMA stores may be reading all bytes.
     pub fn unknown(&mut self, sends: bool) {
         let all = Buffer { offset: 0, bytes: self.budget };
         self.reads = vec![all];
@@ -295,7 +296,7 @@ mod tests {
             places.push(buffer.offset);
         }
         assert_eq!(places, [0, 5120, 0, 5120, 0, 5120]);
-        // What a later buffer lies over is no trip's any more.
+        // A buffer that overlaps the buffer of an iteration invalidates it for reuse.
         let reserved = shared.reserve(5120, 1024).unwrap();
         let [first, second] = [0; 2].map(|_| {
             let buffer = shared.allocate_for_trip(5000).unwrap();

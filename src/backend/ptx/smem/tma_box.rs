@@ -5,33 +5,33 @@
 //! layout is that of an MMA accumulator with 16-bit elements, in either orientation, else vector
 //! stores.
 //!
-//! The file knows layouts and offsets, but no ops and no instructions.
+//! The file depends on layouts and offsets, not on ops or instructions.
 
 use super::super::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::tensor_map::Swizzle;
 use crate::layout::{Access, Layout, SharedLayout, Side};
 
 const ROW_BYTES: usize = SWIZZLE_ROW_BYTES as usize;
-/// Shortest row: the narrowest one.
+/// Minimum bytes of a row: the smallest swizzle span.
 const LEAST_ROW_BYTES: usize = 32;
 
-/// A tile as boxes.
+/// The layout of a tile as boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TmaBoxLayout {
-    /// Where each element stands.
+    /// The place of each element.
     pub shared: SharedLayout,
     /// Extents of a box, in the order of the tile's dimensions.
     pub boxes: Vec<i64>,
     /// Order of the 16-byte chunks of a box.
     pub swizzle: Swizzle,
-    /// Top bits of a place that registers decide and no thread does: the tile can be written in
-    /// 2^n parts, one after another, each by all threads.
+    /// The number of top bits of a place that depend on registers and on no thread: the tile can be
+    /// written in 2^n consecutive parts, each by all threads.
     pub split_bits: u32,
-    /// The bit of an element's index at each bit of its place before the swizzle.
+    /// For each bit of a place before the swizzle, the bit of the element's index.
     pub order: Vec<u32>,
 }
 
-/// How the threads write a tile.
+/// The writes of a tile by the threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmemWrites {
     /// Byte offset of each thread bit (lane bits, then warp bits), by XOR.
@@ -40,18 +40,17 @@ pub struct SmemWrites {
     pub kind: WriteKind,
     /// All writes of a thread in ascending order of their parts.
     pub list: Vec<SmemWrite>,
-    /// What half of the threads do in another order.
+    /// The exchange of writes by half of the threads.
     pub swap: Option<BankConflictSwap>,
 }
 
-/// Threads of a half, those with this bit, write what they have at a register for another one, and
-/// the other way round: where all wrote the same register at once, they would come to the same
-/// banks.
+/// An exchange of the writes of two registers, in the threads with one bit set. Without it, the
+/// lanes of a warp would write the same register at once and access the same banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BankConflictSwap {
-    /// The bit of a thread.
+    /// The number of the thread bit.
     pub thread: usize,
-    /// The bit of a register in which the two differ.
+    /// The number of the register bit in which the two registers differ.
     pub register: usize,
 }
 
@@ -60,38 +59,37 @@ pub struct BankConflictSwap {
 pub enum WriteKind {
     /// `st.shared` of the registers as a vector.
     Vector,
-    /// `stmatrix`: a matrix for each pair of registers; `trans`: the pair is in two rows of it.
+    /// `stmatrix`: a matrix per pair of registers; with `trans` the pair is in two of its rows.
     Matrices {
         /// Transposes each matrix.
         trans: bool,
     },
 }
 
-/// One write of every thread.
+/// One write of each thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmemWrite {
-    /// The address is the thread's part XOR this.
+    /// The address is the thread's part XOR this offset.
     pub place: u32,
     /// Registers in order.
     pub registers: Vec<usize>,
 }
 
-/// The bits of the flat row-major index along an axis.
+/// Returns the bits of the flat row-major index along an axis.
 fn axis_bits(shape: &[i64], axis: usize) -> impl Iterator<Item = u32> {
     let inner: i64 = shape[axis + 1..].iter().product();
     (0..shape[axis].trailing_zeros()).map(move |bit| (inner as u32) << bit)
 }
 
 impl TmaBoxLayout {
-    /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost
-    /// first. `None` where rows or boxes would be too short.
+    /// Returns the tile of this layout as boxes. `axes`: its dimensions in the order of a box,
+    /// innermost first. `None` if rows or boxes would be too short.
     pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
         TmaBoxLayout::apart(layout, axes, element_bytes, &[])
     }
 
-    /// The part of the tile that each warp holds, as boxes of its own, all warps' parts arranged
-    /// alike. `None` also where what tells the warps apart is not a bit of the element's index
-    /// each.
+    /// Returns the part of the tile of each warp as separate boxes, with the same arrangement for
+    /// all warps. `None` also unless each bit of the warp number is one bit of the element's index.
     pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
         let warps = layout.warp_images();
         warps
@@ -100,7 +98,7 @@ impl TmaBoxLayout {
             .then(|| TmaBoxLayout::apart(layout, axes, element_bytes, warps))?
     }
 
-    /// The tile without the bits `warps` of the element's index, which are warps'.
+    /// Returns the tile without the bits `warps` of the element's index, which select the warp.
     fn apart(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<TmaBoxLayout> {
         let shape = layout.shape();
         let (&fastest, rest) = axes.split_first()?;
@@ -129,8 +127,8 @@ impl TmaBoxLayout {
         (tile.box_bytes() as usize >= SWIZZLE_ATOM_ROWS as usize * row_bytes).then_some(tile)
     }
 
-    /// The tile of this shape in boxes of these extents, with these bits of an element's index at
-    /// the bits of its place. `None` where there is no swizzle for rows of a box.
+    /// Returns the tile of this shape in boxes of these extents, with `order` as the bits of an
+    /// element's index at the bits of its place. `None` if rows of this size have no swizzle.
     pub fn standing(
         shape: &[i64],
         element_bytes: usize,
@@ -149,12 +147,13 @@ impl TmaBoxLayout {
         Some(TmaBoxLayout { shared, boxes, swizzle, split_bits, order })
     }
 
-    /// Do these bits of an element's index, and nothing else, tell warps apart?
+    /// Returns true if exactly these bits of an element's index select the warp.
     pub fn is_apart(&self, layout: &Layout, warps: &[u32]) -> bool {
         warps.iter().all(|&image| is_of_warps(layout, image))
     }
 
-    /// Is what stands first a box? `axes`: the dimensions in the order of a box, innermost first.
+    /// Returns true if the lowest places are one box. `axes`: the dimensions in the order of a box,
+    /// innermost first.
     pub fn begins_with_boxes(&self, axes: &[usize]) -> bool {
         let shape = &self.shared.shape;
         let mut extents = self.boxes.iter().zip(shape);
@@ -168,34 +167,34 @@ impl TmaBoxLayout {
         self.order.starts_with(&inside)
     }
 
-    /// Are the parts whole boxes, each with registers of every thread?
+    /// Returns true if the parts are whole boxes, each with registers of every thread.
     pub fn is_cut_by_registers(&self, layout: &Layout) -> bool {
         let whole = self.order.len().saturating_sub(self.split_bits as usize);
         self.box_bytes() <= (self.shared.element_bytes as u32) << whole
             && self.order[whole..].iter().all(|&bit| is_of_registers(layout, bit))
     }
 
-    /// Bytes of the tile, or of a warp's part of it.
+    /// Returns the bytes of the tile, or of a warp's part of it.
     pub fn bytes(&self) -> u32 {
         (self.shared.element_bytes as u32) << self.order.len()
     }
 
-    /// Bytes of a part, where `bits` of the part bits are used.
+    /// Returns the bytes of a part if `bits` of the part bits are used.
     pub fn part_bytes(&self, bits: u32) -> u32 {
         self.bytes() >> bits
     }
 
-    /// Bytes of a row of a box.
+    /// Returns the bytes of a row of a box.
     pub fn row_bytes(&self) -> usize {
         self.swizzle.span().map_or(0, |span| span as usize)
     }
 
-    /// Bytes of one box.
+    /// Returns the bytes of one box.
     pub fn box_bytes(&self) -> u32 {
         self.boxes.iter().product::<i64>() as u32 * self.shared.element_bytes as u32
     }
 
-    /// The coordinates in the tile of the box that starts at this place.
+    /// Returns the coordinates in the tile of the box that starts at this place.
     pub fn origin(&self, place: u32) -> Vec<i64> {
         let bits = place / self.shared.element_bytes as u32;
         let element = (0..self.order.len()).filter(|i| bits >> i & 1 == 1).fold(0, |all, i| all | self.order[i]);
@@ -215,8 +214,8 @@ impl TmaBoxLayout {
         coordinates
     }
 
-    /// How the threads of the layout that this was made for write the tile; `None` where that takes
-    /// more than four times as long as the bytes alone.
+    /// Returns the writes of the tile by the threads of its layout. `None` if they would need more
+    /// than four times the minimum for their bytes.
     pub fn writes(&self, layout: &Layout) -> Option<SmemWrites> {
         if layout.replication() > 1 {
             return None;
@@ -239,11 +238,11 @@ impl TmaBoxLayout {
         Some(writes.sorted(self.part_bytes(self.split_bits)))
     }
 
-    /// Has half of the threads write other registers first where the others' banks are free then:
-    /// an accumulator's lanes have two neighbours of a row each, and two rows are at the same
+    /// Exchanges registers in half of the threads if that reduces bank conflicts. Example: each
+    /// lane of an accumulator has two adjacent elements of a row, and two rows are at the same
     /// banks.
     fn swapped(&self, layout: &Layout, side: &mut Side) -> Option<BankConflictSwap> {
-        // What one write of a warp costs, all others cost: they are at its addresses XOR a
+        // All writes of a warp have the same cost: their addresses are those of the first one XOR a
         // constant.
         let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
         let (all, vector) = (Side { accesses: Vec::new(), ..side.clone() }, &first.registers);
@@ -276,8 +275,9 @@ impl TmaBoxLayout {
         Some(swap)
     }
 
-    /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16
-    /// bytes of a row of a matrix (or four lanes pairs of rows, and eight lanes their 16 bytes).
+    /// Returns the writes by `stmatrix`. Each lane has two adjacent elements of 16 bits, and four
+    /// lanes the 16 bytes of a row of a matrix. Alternatively, four lanes have pairs of rows, and
+    /// eight lanes their 16 bytes.
     fn matrices(&self, layout: &Layout) -> Option<SmemWrites> {
         if self.shared.element_bytes != 2 {
             return None;
@@ -288,7 +288,7 @@ impl TmaBoxLayout {
         let (trans, pair, rows) = if lanes[..2] == [4, 8] {
             (false, pair_at(2)?, lanes[2..].to_vec())
         } else if lanes[2..] == [2, 4, 8] {
-            // Two rows of a matrix: any register bit that brings them to different banks.
+            // Two rows of a matrix: any register bit that selects different banks.
             let pair = (0..places.len()).find(|&bit| on_different_banks(&[places[bit], lanes[0], lanes[1]]))?;
             (true, pair, vec![places[pair], lanes[0], lanes[1]])
         } else {
@@ -301,7 +301,7 @@ impl TmaBoxLayout {
         if !on_different_banks(&rows) || rows.iter().any(|row| row & 15 != 0) {
             return None;
         }
-        // Lane i gives the address of row i mod 8 of matrix i / 8.
+        // Lane i provides the address of row i mod 8 of matrix i / 8.
         let mut thread = rows;
         thread.extend((0..2).map(|i| others.get(i).map_or(0, |&bit| places[bit])));
         thread.extend(layout.warp_images().iter().map(|&image| self.shared.offset(image)));
@@ -327,7 +327,7 @@ impl SmemWrites {
 }
 
 impl Swizzle {
-    /// Where the byte at this place of a plain arrangement stands.
+    /// Returns the swizzled place of a byte.
     pub fn apply(self, place: u32) -> u32 {
         let chunks = match self {
             Swizzle::None => 0,
@@ -339,18 +339,18 @@ impl Swizzle {
     }
 }
 
-/// Does one register bit decide this bit of the element's index, and nothing else?
+/// Returns true if exactly one register bit determines this bit of the element's index.
 fn is_of_registers(layout: &Layout, bit: u32) -> bool {
     let others = layout.images().into_iter().filter(|image| image & bit != 0);
     layout.register_images().contains(&bit) && others.count() == 1
 }
 
-/// Is this bit of the element's index one that a bit of the warp's number decides alone?
+/// Returns true if exactly one bit of the warp number determines this bit of the element's index.
 fn is_of_warps(layout: &Layout, bit: u32) -> bool {
     bit.is_power_of_two() && layout.images().into_iter().filter(|image| image & bit != 0).count() == 1
 }
 
-/// Do eight rows of 16 bytes at the XORs of these places lie on different banks?
+/// Returns true if eight rows of 16 bytes at the XORs of these places are on different banks.
 fn on_different_banks(rows: &[u32]) -> bool {
     let mut chunks: Vec<u32> = (0..8u32)
         .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)

@@ -37,9 +37,9 @@ impl Builder {
         div = Div;
         /// Remainder with the sign of the dividend; unspecified for a zero divisor.
         rem = Rem;
-        /// Smaller one.
+        /// Minimum.
         min = Min;
-        /// Larger one.
+        /// Maximum.
         max = Max;
         /// Bitwise and; also of predicates.
         and = And;
@@ -47,10 +47,10 @@ impl Builder {
         or = Or;
         /// Bitwise exclusive or; also of predicates.
         xor = Xor;
-        /// Left shift by a 32-bit amount; amounts of the width and above give 0.
+        /// Left shift by a 32-bit amount; amounts of at least the width result in 0.
         shl = Shl;
-        /// Right shift by a 32-bit amount, arithmetic when `ty` is signed; amounts are clamped to
-        /// the width.
+        /// Right shift by a 32-bit amount, arithmetic if `ty` is signed; amounts are clamped to the
+        /// width.
         shr = Shr;
     }
 
@@ -65,7 +65,7 @@ impl Builder {
         clz = Clz;
     }
 
-    /// An integer operation of two operands, folded where constants allow it.
+    /// Emits an integer operation of two operands, or folds it.
     pub fn int(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
         let (a, b) = (a.into(), b.into());
         if op == IntOp::Sub && ty == Ty::S32 && a == Operand::Imm(0) && b.as_imm().is_none() {
@@ -82,7 +82,7 @@ impl Builder {
         if let Some(cheaper) = self.strength_reduced(op, ty, a, b) {
             return cheaper;
         }
-        // Of two constants the assembler joins none into one `lop3`.
+        // The assembler does not merge two operations with constants into one `lop3`.
         if ty.class() == RegClass::B32
             && let (Some((word, mask)), Some(_)) = (self.masked.of(a), b.as_imm())
             && let Some(table) = fold::after_mask(op)
@@ -98,11 +98,11 @@ impl Builder {
         dst.into()
     }
 
-    /// Multiplications and unsigned divisions by powers of two as shifts and masks.
+    /// Emits multiplications and unsigned divisions by powers of two as shifts and masks.
     ///
-    /// Complements and negations are spelled as such: ptxas (13.0) takes 2³¹ - 1 that a loop
-    /// complements by `xor` with -1, or negates by `mul` with it or by `neg`, for a number that the
-    /// loop leaves alone.
+    /// Complements and negations are emitted as such. Otherwise ptxas (13.0) treats 2³¹ - 1 as
+    /// loop-invariant if a loop complements it by `xor` with -1, or negates it by `mul` with -1 or
+    /// by `neg`.
     fn strength_reduced(&mut self, op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
         let unsigned = !ty.is_signed();
         let (first, second) = (fold::is_ones(a, ty), fold::is_ones(b, ty));
@@ -126,7 +126,7 @@ impl Builder {
         })
     }
 
-    /// [`Builder::int`] into an existing register.
+    /// Emits [`Builder::int`] into an existing register.
     pub fn int_to(&mut self, dst: Reg, op: IntOp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
         let (mut a, mut b) = (a.into(), b.into());
         let commutes = matches!(
@@ -151,14 +151,14 @@ impl Builder {
         self.push(Opcode::Int(op, ty), vec![dst.into()], vec![a.into(), b.into()]);
     }
 
-    /// `-a` of 32 bits as `!a + 1`: ptxas (13.0) loses the sign of some negated operands when it
-    /// merges minima or maxima of them into one instruction of three operands on sm_90.
+    /// Emits `-a` of 32 bits as `!a + 1`. ptxas (13.0) loses the sign of some negated operands of
+    /// minima or maxima that it merges into one instruction of three operands on sm_90.
     fn negated(&mut self, a: Operand) -> Operand {
         let complement = self.int1(IntOp::Not, Ty::B32, a);
         self.int(IntOp::Add, Ty::S32, complement, 1)
     }
 
-    /// An integer operation of one operand.
+    /// Emits an integer operation of one operand.
     pub fn int1(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>) -> Operand {
         let a = a.into();
         if let Some(value) = a.as_imm().and_then(|x| fold::constant(op, ty, x, 0)) {
@@ -210,7 +210,7 @@ impl Builder {
         dst.into()
     }
 
-    /// `len` bits from bit `pos`, extended as `ty` (u32, s32, u64, s64) says.
+    /// Extracts `len` bits from bit `pos`, extended according to `ty` (u32, s32, u64, s64).
     pub fn bfe(&mut self, ty: Ty, a: impl Into<Operand>, pos: impl Into<Operand>, len: impl Into<Operand>) -> Operand {
         let (a, pos, len) = (a.into(), pos.into(), len.into());
         if let (Some(value), Some(pos), Some(len)) = (a.as_imm(), pos.as_imm(), len.as_imm())
@@ -225,7 +225,7 @@ impl Builder {
         dst.into()
     }
 
-    /// `base` with `len` bits from bit `pos` replaced by the low bits of `field`.
+    /// Replaces `len` bits of `base` from bit `pos` by the low bits of `field`.
     pub fn bfi(&mut self, ty: Ty, field: impl Into<Operand>, base: impl Into<Operand>, pos: u32, len: u32) -> Operand {
         let (field, base) = (self.reg(field, ty.class()), self.source(base, ty));
         let dst = self.fresh(ty.class());
@@ -234,7 +234,7 @@ impl Builder {
         dst.into()
     }
 
-    /// Four bytes chosen by the nibbles of `selector` from `{b, a}` (a: bytes 0 to 3).
+    /// Selects four bytes of `{b, a}` by the nibbles of `selector` (a: bytes 0 to 3).
     pub fn prmt(&mut self, a: impl Into<Operand>, b: impl Into<Operand>, selector: impl Into<Operand>) -> Operand {
         let a = self.source(a, Ty::B32);
         let (b, selector) = (self.source(b, Ty::B32), self.source(selector, Ty::B32));
@@ -243,7 +243,7 @@ impl Builder {
         dst.into()
     }
 
-    /// Any bitwise function of three words; bit `4a + 2b + c` of `table` is its value.
+    /// Emits a bitwise function of three words; bit `4a + 2b + c` of `table` is its value.
     pub fn lop3(&mut self, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>, table: u8) -> Operand {
         let (a, b, c) = (self.source(a, Ty::B32), self.source(b, Ty::B32), self.source(c, Ty::B32));
         let dst = self.fresh(RegClass::B32);
@@ -254,14 +254,14 @@ impl Builder {
 
     // Floats.
 
-    /// A float operation of one to three operands. Halves are B16, packed halves B32.
+    /// Emits a float operation of one to three operands. Halves are B16, packed halves B32.
     pub fn float(&mut self, op: FloatOp, ty: Ty, mods: FloatMods, operands: &[Operand]) -> Operand {
         let dst = self.fresh(ty.class());
         self.float_to(dst, op, ty, mods, operands);
         dst.into()
     }
 
-    /// [`Builder::float`] into an existing register.
+    /// Emits [`Builder::float`] into an existing register.
     pub fn float_to(&mut self, dst: Reg, op: FloatOp, ty: Ty, mods: FloatMods, operands: &[Operand]) {
         assert_eq!(dst.class, ty.class(), "result of {op}{ty}");
         let srcs = operands.iter().map(|&x| self.source(x, ty).into()).collect();
@@ -298,18 +298,20 @@ impl Builder {
         self.float(FloatOp::Neg, ty, FloatMods::NONE, &[a.into()])
     }
 
-    // Comparison and choice.
+    // Comparison and selection.
 
-    /// `cmp(a, b)` as a predicate.
+    /// Emits `cmp(a, b)` as a predicate.
     pub fn setp(&mut self, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
         let dst = self.fresh(RegClass::Pred);
         self.setp_to(dst, cmp, ty, a, b);
         dst
     }
 
-    /// [`Builder::setp`] into an existing predicate. Of f32 `a < b` is spelled as not (`a >= b` or
-    /// unordered), which costs no instruction: ptxas knows that squares, magnitudes and powers are
-    /// not negative, forgets that they may be NaN, and takes `a >= 0` of them as true.
+    /// Emits [`Builder::setp`] into an existing predicate.
+    ///
+    /// For f32, `a < b` is emitted as not (`a >= b` or unordered), without a further instruction.
+    /// Reason: ptxas derives that squares, magnitudes and powers are not negative, ignores NaN, and
+    /// folds `a >= 0` of them to true.
     pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
         let opposite = match cmp {
             Cmp::Lt => Cmp::Geu,
@@ -333,7 +335,7 @@ impl Builder {
         self.push(Opcode::Setp { cmp, ty, ftz: false }, vec![dst.into()], vec![a.into(), b.into()]);
     }
 
-    /// `cond ? a : b`; for predicates by logic.
+    /// Emits `cond ? a : b`; for predicates by logic.
     pub fn select(
         &mut self,
         class: RegClass,
@@ -353,7 +355,7 @@ impl Builder {
         dst.into()
     }
 
-    /// [`Builder::select`] into an existing register.
+    /// Emits [`Builder::select`] into an existing register.
     pub fn select_to(&mut self, dst: Reg, cond: Reg, a: impl Into<Operand>, b: impl Into<Operand>) {
         let (a, b) = (a.into(), b.into());
         let ty = match dst.class {
@@ -374,14 +376,14 @@ impl Builder {
         self.push(Opcode::Selp(ty), vec![dst.into()], vec![a.into(), b.into(), cond.into()]);
     }
 
-    /// A predicate as 0 or 1 in B32.
+    /// Converts a predicate to 0 or 1 in B32.
     pub fn pred_to_int(&mut self, pred: impl Into<Operand>) -> Operand {
         self.select(RegClass::B32, pred, 1i64, 0i64)
     }
 
     // Conversion.
 
-    /// `cvt`: register classes follow from the types; 8-bit integers are in B32.
+    /// Emits `cvt`. Register classes follow from the types; 8-bit integers are in B32.
     pub fn cvt(&mut self, dst_ty: Ty, src_ty: Ty, mods: impl Into<CvtMods>, a: impl Into<Operand>) -> Operand {
         let (mods, a) = (mods.into(), a.into());
         if mods == CvtMods::default()
@@ -394,14 +396,14 @@ impl Builder {
         dst.into()
     }
 
-    /// [`Builder::cvt`] into an existing register.
+    /// Emits [`Builder::cvt`] into an existing register.
     pub fn cvt_to(&mut self, dst: Reg, dst_ty: Ty, src_ty: Ty, mods: impl Into<CvtMods>, a: impl Into<Operand>) {
         let a = self.reg(a, src_ty.class());
         let op = Opcode::Cvt { dst: dst_ty, src: src_ty, mods: mods.into() };
         self.push(op, vec![dst.into()], vec![a.into()]);
     }
 
-    /// Two f32 into one packed pair (`F16x2`, `BF16x2` as B32; `E4M3x2`, `E5M2x2` as B16).
+    /// Converts two f32 into one packed pair (`F16x2`, `BF16x2` as B32; `E4M3x2`, `E5M2x2` as B16).
     pub fn cvt_pack(
         &mut self,
         dst_ty: Ty,
@@ -417,7 +419,7 @@ impl Builder {
     }
 }
 
-/// The untyped form of an integer type.
+/// Returns the untyped form of an integer type.
 fn untyped(ty: Ty) -> Ty {
     match ty.class() {
         RegClass::Pred => Ty::Pred,

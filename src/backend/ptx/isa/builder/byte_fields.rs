@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::inst::*;
 
-/// Words of 32 bits that hold one byte of another one or of a half, and no more.
+/// Words of 32 bits with one byte of another word or half, and zeros.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     known: HashMap<Reg, (Reg, u32)>,
@@ -12,7 +12,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// What these destinations held is no more.
+    /// Removes the entries of these destinations.
     pub fn forget_written(&mut self, dsts: &[Arg]) {
         if self.known.is_empty() {
             return;
@@ -36,7 +36,7 @@ impl Fields {
         }
     }
 
-    /// `byte` is the one with this number of `word`, or of a half, from here on.
+    /// Records that `byte` is byte `number` of `word` or of a half.
     pub fn note(&mut self, byte: Operand, word: Operand, number: u32) {
         if let (Operand::Reg(byte), Operand::Reg(word)) = (byte, word)
             && byte.class == RegClass::B32
@@ -48,7 +48,7 @@ impl Fields {
         }
     }
 
-    /// The word that a byte was taken out of, and its number there.
+    /// Returns the word from which a byte was extracted, and the number of the byte.
     pub fn of(&self, byte: Operand) -> Option<(Reg, u32)> {
         let Operand::Reg(reg) = byte else { return None };
         self.known.get(&reg).copied()

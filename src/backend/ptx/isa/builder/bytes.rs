@@ -4,7 +4,7 @@ use super::super::inst::*;
 use super::Builder;
 
 impl Builder {
-    /// A word whose low half is that of `word`; the upper one may be another.
+    /// Returns a word with the low half of `word`; the upper half is unspecified.
     pub fn low_half_of(&self, word: Operand) -> Operand {
         match self.masked.of(word) {
             Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
@@ -12,14 +12,14 @@ impl Builder {
         }
     }
 
-    /// Notes that a word is a byte of another one or of a half, with this number.
+    /// Records that a word is byte `number` of another word or of a half.
     pub fn note_byte(&mut self, byte: Operand, word: Operand, number: u32) {
         if self.guard.is_none() {
             self.fields.note(byte, word, number);
         }
     }
 
-    /// Four words that are bytes as one word: of bytes of two words or halves at most by one instruction.
+    /// Joins four bytes into one word. Bytes of at most two words or halves need one instruction.
     pub fn join_bytes(&mut self, bytes: [Operand; 4]) -> Operand {
         let fields = bytes.map(|byte| self.fields.of(byte));
         let first = fields[0].map(|(word, _)| word);

@@ -2,13 +2,13 @@
 
 use super::super::inst::*;
 
-/// `value` as the signed number that its low `bits` bits stand for.
+/// Returns `value` as the signed number of its low `bits` bits.
 pub(in crate::backend::ptx) fn wrap(value: i128, bits: u32) -> i64 {
     let shift = 128 - bits.min(64);
     ((value << shift) >> shift) as i64
 }
 
-/// `value`, sign-extended from `bits`, as `ty` reads it.
+/// Returns `value`, sign-extended from `bits`, as a value of type `ty`.
 fn read(value: i64, ty: Ty) -> i128 {
     let bits = ty.bits();
     if ty.is_signed() {
@@ -18,7 +18,7 @@ fn read(value: i64, ty: Ty) -> i128 {
     }
 }
 
-/// The result of an integer operation on constants, where it is defined.
+/// Returns the result of an integer operation on constants, if it is defined.
 pub(in crate::backend::ptx) fn constant(op: IntOp, ty: Ty, a: i64, b: i64) -> Option<i64> {
     let (x, y, bits) = (read(a, ty), read(b, ty), ty.bits());
     let amount = read(b, Ty::U32);
@@ -49,12 +49,12 @@ pub(in crate::backend::ptx) fn constant(op: IntOp, ty: Ty, a: i64, b: i64) -> Op
     Some(wrap(value, if op == IntOp::MulWide { 64 } else { bits }))
 }
 
-/// Is this a constant all of whose bits are set?
+/// Returns true for a constant whose bits are all set.
 pub(in crate::backend::ptx) fn is_ones(x: Operand, ty: Ty) -> bool {
     x.as_imm().is_some_and(|v| wrap(v.into(), ty.bits()) == -1)
 }
 
-/// What `op(a, b)` is equal to, when one side is a constant that makes the operation trivial.
+/// Returns the value of `op(a, b)` if one operand is a constant that makes the operation trivial.
 pub(in crate::backend::ptx) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
     let ones = |x: Operand| is_ones(x, ty);
     let is = |x: Operand, value: i64| x.as_imm() == Some(value);
@@ -74,8 +74,7 @@ pub(in crate::backend::ptx) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operan
     }
 }
 
-/// Returns what the extremum of a number and a constant is, where the constant is an end of the
-/// type.
+/// Returns the extremum of a number and a constant, if the constant is a bound of the type.
 fn extremum(op: IntOp, ty: Ty, x: Operand, end: Operand) -> Option<Operand> {
     let value = read(end.as_imm()?, ty);
     let (least, greatest) = match ty.is_signed() {
@@ -90,8 +89,8 @@ fn extremum(op: IntOp, ty: Ty, x: Operand, end: Operand) -> Option<Operand> {
     }
 }
 
-/// Returns `len` bits of a constant from bit `pos`, extended as the type says, where they lie in
-/// its width.
+/// Returns `len` bits of a constant from bit `pos`, extended according to the type, if they are
+/// inside its width.
 pub(in crate::backend::ptx) fn field(ty: Ty, value: i64, pos: i64, len: i64) -> Option<i64> {
     let bits = i64::from(ty.bits());
     if !(1..=bits).contains(&len) || !(0..=bits - len).contains(&pos) {
@@ -127,18 +126,18 @@ pub(in crate::backend::ptx) fn comparison(cmp: Cmp, ty: Ty, a: i64, b: i64) -> O
     })
 }
 
-/// Returns the conversion of an integer constant between types whose values fill registers.
+/// Returns the conversion of an integer constant between types of full registers.
 pub(in crate::backend::ptx) fn conversion(dst: Ty, src: Ty, value: i64) -> Option<i64> {
     (dst.is_int() && src.is_int() && dst.bits() >= 16 && src.bits() >= 8).then(|| wrap(read(value, src), dst.bits()))
 }
 
-/// log2 of a constant that is a power of two at this width.
+/// Returns log2 of a constant that is a power of two at this width.
 pub(in crate::backend::ptx) fn log2(operand: Operand, ty: Ty) -> Option<u32> {
     let value = operand.as_imm()? as u64 & (u64::MAX >> (64 - ty.bits()));
     value.is_power_of_two().then(|| value.trailing_zeros())
 }
 
-/// The table of `lop3` for `op` after an `and`: (a & b) op c.
+/// Returns the `lop3` table of `op` after an `and`: (a & b) op c.
 pub(in crate::backend::ptx) fn after_mask(op: IntOp) -> Option<u8> {
     match op {
         IntOp::Xor => Some(0x6a),

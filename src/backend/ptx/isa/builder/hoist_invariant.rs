@@ -8,25 +8,25 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::super::inst::*;
 use super::Builder;
 
-/// So many instructions are worth a register for their result: of less, ptxas computes the last
-/// ones again, and better so.
+/// Minimum number of instructions that justify a register for their result. ptxas recomputes
+/// shorter chains, which is faster.
 const LONG: usize = 3;
 
-/// What is moved of a loop.
+/// The instructions that are hoisted out of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steady {
-    /// All that gives the same in each round.
+    /// All loop-invariant ones.
     All,
-    /// Of that, chains of instructions that begin with the number of the thread, if they are long.
+    /// Loop-invariant chains of at least three instructions that begin with the thread number.
     OfThreads,
-    /// The same, where the number of a thread is a part of another one, with instructions that do
-    /// not count.
+    /// The same, if a thread number is derived from another one: the derivation does not count as
+    /// part of the chain.
     OfThreadsIn(u32),
 }
 
 impl Builder {
-    /// Moves instructions of the loop whose lines begin at `head`, and end with the last one so
-    /// far, in front of it: those that give the same in each round.
+    /// Hoists loop-invariant instructions of a loop to the place before it. The loop begins at line
+    /// `head` and ends with the last line so far.
     pub fn hoist_steady(&mut self, head: usize, what: Steady) {
         let lines = self.function.lines.split_off(head);
         let mut chains = Chains::new(what, &self.function.lines, &lines);
@@ -40,24 +40,23 @@ impl Builder {
         self.function.lines.extend(before.into_iter().chain(rest).map(|(line, _)| line));
     }
 
-    /// Are there products of warpgroups among the lines from this one on?
+    /// Returns true if there are MMAs of warp groups from line `head` on.
     pub fn multiplies_since(&self, head: usize) -> bool {
         let is_product = |line: &Line| matches!(line, Line::Inst(inst) if matches!(inst.op, Opcode::Wgmma { .. }));
         self.function.lines[head..].iter().any(is_product)
     }
 }
 
-/// What steady values of a loop are made of.
+/// Dependence chains of the loop-invariant values.
 struct Chains {
     what: Steady,
-    /// How often each register is written before the loop, and in it.
+    /// Number of writes of each register before the loop, and in it.
     writes: HashMap<Key, [u32; 2]>,
-    /// Registers that depend on the number of the thread.
+    /// Registers that depend on the thread number.
     of_threads: HashSet<Key>,
-    /// For each steady value of the loop the instructions that it takes and that are not moved:
-    /// their places.
+    /// For each loop-invariant value, the positions of its instructions that are not hoisted.
     open: HashMap<Key, BTreeSet<usize>>,
-    /// Registers with the number of the thread as it is, and where a part of it is taken.
+    /// Registers with the unmodified thread number, and the positions that extract a part of it.
     numbers: HashSet<Key>,
     parts: HashSet<usize>,
 }
@@ -82,7 +81,8 @@ impl Chains {
         chains
     }
 
-    /// The next line, at this place of the loop. Gives the places of what moves with it.
+    /// Processes the next line, at this position of the loop. Returns the positions that are
+    /// hoisted with it.
     fn take(&mut self, at: usize, line: &Line) -> BTreeSet<usize> {
         self.note_threads(line);
         self.note_part(at, line);
@@ -101,7 +101,7 @@ impl Chains {
         });
         let worth = match self.what {
             Steady::All => true,
-            // Addresses take two registers.
+            // Addresses need two registers.
             Steady::OfThreads | Steady::OfThreadsIn(_) => narrow && of_threads,
         };
         if !steady || !worth {
@@ -114,7 +114,8 @@ impl Chains {
         moving
     }
 
-    /// Notes where the number of a thread in its group is taken from that in the block.
+    /// Records an instruction that computes the number of a thread in its group from that in the
+    /// block.
     fn note_part(&mut self, at: usize, line: &Line) {
         let (Line::Inst(inst), Steady::OfThreadsIn(threads)) = (line, self.what) else { return };
         match (inst.op, &inst.srcs[..]) {
@@ -147,7 +148,7 @@ impl Chains {
     }
 }
 
-/// A register, under whatever class it is read: registers of as many bits and this number are one.
+/// A register independent of its class: width in bits, and number.
 type Key = (u32, u32);
 
 fn registers(line: &Line, found: &mut impl FnMut(Key, bool)) {
@@ -159,8 +160,8 @@ fn registers(line: &Line, found: &mut impl FnMut(Key, bool)) {
     }
 }
 
-/// Integer arithmetic whose result depends on nothing but operands that do not change while a
-/// kernel runs.
+/// Returns true for integer arithmetic whose result depends only on operands that are constant
+/// during a kernel.
 fn is_pure(line: &Line) -> bool {
     let Line::Inst(inst) = line else { return false };
     let changes = |arg: &Arg| matches!(arg, Arg::One(Operand::Special(Special::Clock64 | Special::GlobalTimer)));

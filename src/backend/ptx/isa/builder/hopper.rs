@@ -3,7 +3,7 @@
 use super::super::inst::*;
 use super::Builder;
 
-/// Where a bulk load goes and how the cache treats it.
+/// Destination and cache policy of a bulk load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadRoute {
     /// The destination is a cluster address.
@@ -15,23 +15,23 @@ pub struct LoadRoute {
 }
 
 impl Builder {
-    /// Initialises an mbarrier for `count` arrivals a phase.
+    /// Initializes an mbarrier for `count` arrivals per phase.
     pub fn mbarrier_init(&mut self, bar: &Addr, count: impl Into<Operand>) {
         let count = self.source(count, Ty::U32);
         self.push(Opcode::MbarrierInit, vec![], vec![Arg::Mem(bar.clone()), count.into()]);
     }
 
-    /// Makes initialised mbarriers visible to the cluster and to bulk copies.
+    /// Makes initialized mbarriers visible to the cluster and to bulk copies.
     pub fn fence_mbarrier_init(&mut self) {
         self.push(Opcode::FenceMbarrierInit, vec![], vec![]);
     }
 
-    /// Arrives; `remote` when the address is one of the cluster.
+    /// Arrives; `remote` if the address is a cluster address.
     pub fn mbarrier_arrive(&mut self, bar: &Addr, remote: bool) {
         self.push(Opcode::MbarrierArrive { remote }, vec![Arg::Sink], vec![Arg::Mem(bar.clone())]);
     }
 
-    /// Arrives and expects `bytes` more of bulk copies in this phase.
+    /// Arrives and increases the expected bytes of bulk copies in this phase.
     pub fn mbarrier_expect_tx(&mut self, bar: &Addr, bytes: impl Into<Operand>) {
         let bytes = self.source(bytes, Ty::U32);
         self.push(Opcode::MbarrierExpectTx, vec![Arg::Sink], vec![Arg::Mem(bar.clone()), bytes.into()]);
@@ -46,7 +46,7 @@ impl Builder {
         self.bra_if(done, true, again, false);
     }
 
-    /// [`Builder::mbarrier_wait`], unless this holds.
+    /// Emits [`Builder::mbarrier_wait`], skipped if `seen` is true.
     pub fn mbarrier_wait_unless(&mut self, seen: Reg, bar: &Addr, parity: impl Into<Operand>) {
         let done = self.new_label();
         self.bra_if(seen, false, done, false);
@@ -54,13 +54,13 @@ impl Builder {
         self.place(done);
     }
 
-    /// Does `seen` hold from now on: is the phase with this parity complete? Does not wait.
+    /// Sets `seen` to true if the phase with this parity is complete. Does not wait.
     pub fn mbarrier_test(&mut self, seen: Reg, bar: &Addr, parity: impl Into<Operand>) {
         let parity = self.source(parity, Ty::U32);
         self.push(Opcode::MbarrierTestWaitParity, vec![seen.into()], vec![Arg::Mem(bar.clone()), parity.into()]);
     }
 
-    /// Address of the same place in the shared memory of another block of the cluster.
+    /// Returns the address of the same place in the shared memory of another block of the cluster.
     pub fn mapa(&mut self, addr: impl Into<Operand>, rank: impl Into<Operand>) -> Operand {
         let (addr, rank) = (self.reg(addr, RegClass::B32), self.source(rank, Ty::U32));
         let dst = self.fresh(RegClass::B32);
@@ -68,13 +68,15 @@ impl Builder {
         dst.into()
     }
 
-    /// Waits for all threads of the cluster; orders no more memory than fences before it did.
+    /// Waits for all threads of the cluster; orders only the memory that earlier fences have
+    /// ordered.
     pub fn cluster_meet(&mut self) {
         self.push(Opcode::ClusterArrive { release: false }, vec![], vec![]);
         self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
     }
 
-    /// A box of a tensor map to shared memory, completing on `bar`; coordinates innermost first.
+    /// Loads a box of a tensor map into shared memory, with completion on `bar`; coordinates
+    /// innermost first.
     pub fn tma_load(&mut self, dst: &Addr, map: Reg, coords: &[Operand], bar: &Addr, route: LoadRoute) {
         let source = self.tensor_place(map, coords);
         let rank = coords.len() as u32;
@@ -91,14 +93,14 @@ impl Builder {
         self.push(op(copy), vec![], std::mem::take(srcs));
     }
 
-    /// Shared memory to a box of a tensor map, in the current bulk group.
+    /// Stores shared memory to a box of a tensor map, in the current bulk group.
     pub fn tma_store(&mut self, map: Reg, coords: &[Operand], src: &Addr) {
         let place = self.tensor_place(map, coords);
         let op = Opcode::BulkTensor { rank: coords.len() as u32, copy: BulkCopy::Store { hint: false } };
         self.push(op, vec![], vec![place, Arg::Mem(src.clone())]);
     }
 
-    /// Combines shared memory into a box of a tensor map, in the current bulk group.
+    /// Reduces shared memory into a box of a tensor map, in the current bulk group.
     pub fn tma_reduce(&mut self, op: ReduxOp, map: Reg, coords: &[Operand], src: &Addr) {
         let place = self.tensor_place(map, coords);
         let copy = BulkCopy::Reduce { op, ty: None };
@@ -110,17 +112,17 @@ impl Builder {
         Arg::Mem(Addr::tensor(map, &coords))
     }
 
-    /// Fetches the descriptor behind a tensor map address.
+    /// Prefetches the descriptor of a tensor map.
     pub fn prefetch_tensormap(&mut self, map: Reg) {
         self.push(Opcode::PrefetchTensormap, vec![], vec![Arg::Mem(map.into())]);
     }
 
-    /// Closes the current bulk group.
+    /// Commits the current bulk group.
     pub fn bulk_commit(&mut self) {
         self.push(Opcode::BulkCommit, vec![], vec![]);
     }
 
-    /// Waits until at most `pending` bulk groups are under way; `read`: until they have read their
+    /// Waits until at most `pending` bulk groups are in flight; `read`: until they have read their
     /// source.
     pub fn bulk_wait(&mut self, pending: u32, read: bool) {
         self.push(Opcode::BulkWait { read }, vec![], vec![Operand::from(pending).into()]);
@@ -131,19 +133,19 @@ impl Builder {
         self.push(Opcode::WgmmaFence, vec![], vec![]);
     }
 
-    /// Closes the current wgmma group.
+    /// Commits the current `wgmma` group.
     pub fn wgmma_commit(&mut self) {
         self.push(Opcode::WgmmaCommit, vec![], vec![]);
     }
 
-    /// Waits until at most `pending` wgmma groups are under way.
+    /// Waits until at most `pending` `wgmma` groups are in flight.
     pub fn wgmma_wait(&mut self, pending: u32) {
         self.push(Opcode::WgmmaWait, vec![], vec![Operand::from(pending).into()]);
     }
 
-    /// `d = a × b + (accumulate ? d : 0)` for 64 rows. `a`: a descriptor (one B64) or four B32
-    /// registers; `b`: a descriptor; `accumulate`: a predicate or 0/1. `trans` (16-bit operands in
-    /// shared memory only): a and b are stored with m, n contiguous.
+    /// Emits `d = a × b + (accumulate ? d : 0)` for 64 rows. `a`: a descriptor (one B64) or four
+    /// B32 registers; `b`: a descriptor; `accumulate`: a predicate or 0/1. `trans` (16-bit operands
+    /// in shared memory only): a and b are stored with m, n contiguous.
     #[allow(clippy::too_many_arguments)] // one for each field of the instruction
     pub fn wgmma(
         &mut self,
@@ -172,7 +174,7 @@ impl Builder {
         self.push(Opcode::Wgmma { n, k, d: types.d, a: types.a, b: types.b }, vec![list(d)], srcs);
     }
 
-    /// Gives back or takes registers so that each thread of the warpgroup has `count`.
+    /// Releases or acquires registers so that each thread of the warp group has `count`.
     pub fn set_max_registers(&mut self, inc: bool, count: u32) {
         self.push(Opcode::SetMaxNReg { inc }, vec![], vec![Operand::from(count).into()]);
     }
@@ -182,7 +184,7 @@ impl Builder {
         self.push(Opcode::GridDepWait, vec![], vec![]);
     }
 
-    /// Lets dependent grids start.
+    /// Allows dependent grids to start.
     pub fn grid_dependency_launch(&mut self) {
         self.push(Opcode::GridDepLaunch, vec![], vec![]);
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::inst::*;
 
-/// Registers that hold `and`s of a register with a constant. None of the registers has been written
+/// Registers with the `and` of a register and a constant. None of the registers has been written
 /// since.
 #[derive(Debug, Default)]
 pub(super) struct Masked {
@@ -14,7 +14,7 @@ pub(super) struct Masked {
 }
 
 impl Masked {
-    /// What these destinations held is no more.
+    /// Removes the entries of these destinations.
     pub fn forget_written(&mut self, dsts: &[Arg]) {
         if self.known.is_empty() {
             return;
@@ -36,7 +36,7 @@ impl Masked {
         }
     }
 
-    /// `result` is `source & mask` from here on.
+    /// Records that `result` is `source & mask`.
     pub fn note(&mut self, result: Reg, source: Operand, mask: i64) {
         if let Operand::Reg(source) = source
             && source.class == RegClass::B32
@@ -47,7 +47,7 @@ impl Masked {
         }
     }
 
-    /// The word and the mask that this word is the `and` of, if that is known.
+    /// Returns the word and the mask whose `and` is this word, if known.
     pub fn of(&self, word: Operand) -> Option<(Reg, i64)> {
         let Operand::Reg(reg) = word else { return None };
         self.known.get(&reg.id).copied().filter(|_| reg.class == RegClass::B32)

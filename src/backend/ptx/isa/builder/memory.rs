@@ -11,7 +11,7 @@ impl Builder {
         self.ld(Space::Param, ty, &place.into(), MemMods::default()).into()
     }
 
-    /// `base + offset` in bytes as an address: constants go into the instruction.
+    /// Returns `base + offset` in bytes as an address: constants become part of the instruction.
     pub fn address(&mut self, base: impl Into<Operand>, offset: impl Into<Operand>) -> Addr {
         let (base, offset) = (base.into(), offset.into());
         match (base, offset.as_imm()) {
@@ -25,7 +25,7 @@ impl Builder {
         }
     }
 
-    /// The generic address of a place in shared memory, both of 64 bits.
+    /// Returns the generic address of a place in shared memory, both of 64 bits.
     pub fn generic_of_shared(&mut self, place: Operand) -> Reg {
         let place = self.reg(place, RegClass::B64);
         let dst = self.fresh(RegClass::B64);
@@ -33,12 +33,12 @@ impl Builder {
         dst
     }
 
-    /// Loads one value. Integers of 8 and 16 bits arrive extended in B32, as `ty` says.
+    /// Loads one value. Integers of 8 and 16 bits are extended to B32 according to `ty`.
     pub fn ld(&mut self, space: Space, ty: Ty, addr: &Addr, mods: MemMods) -> Reg {
         self.ld_vec(space, ty, 1, addr, mods)[0]
     }
 
-    /// Loads `count` (1, 2 or 4) neighbours in one instruction.
+    /// Loads `count` (1, 2 or 4) adjacent values by one instruction.
     pub fn ld_vec(&mut self, space: Space, ty: Ty, count: usize, addr: &Addr, mods: MemMods) -> Vec<Reg> {
         let dsts = self.fresh_vec(memory_class(ty), count);
         self.ld_to(&dsts, space, ty, addr, mods, None);
@@ -59,7 +59,7 @@ impl Builder {
         self.st_vec(space, ty, addr, &[value.into()], mods);
     }
 
-    /// Stores 1, 2 or 4 neighbours in one instruction.
+    /// Stores 1, 2 or 4 adjacent values by one instruction.
     pub fn st_vec(&mut self, space: Space, ty: Ty, addr: &Addr, values: &[Operand], mods: MemMods) {
         let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, memory_class(ty)).into()).collect();
         let place = Arg::Mem(addr.clone());
@@ -67,7 +67,7 @@ impl Builder {
         self.push(op, vec![], vec![place, vector(values)]);
     }
 
-    /// The generic address of a parameter (of a tensor map).
+    /// Returns the generic address of a parameter (of a tensor map).
     pub fn param_address(&mut self, param: Operand) -> Reg {
         let raw = self.copy(param, RegClass::B64);
         let dst = self.fresh(RegClass::B64);
@@ -75,7 +75,8 @@ impl Builder {
         dst
     }
 
-    /// An atomic with the old value as result; `Cas` takes the expected value, then the new one.
+    /// Emits an atomic that returns the old value; operands of `Cas` are the expected and the new
+    /// value.
     pub fn atom(
         &mut self,
         op: AtomOp,
@@ -90,7 +91,7 @@ impl Builder {
         dst
     }
 
-    /// [`Builder::atom`] into an existing register.
+    /// Emits [`Builder::atom`] into an existing register.
     #[allow(clippy::too_many_arguments)]
     pub fn atom_to(
         &mut self,
@@ -109,7 +110,7 @@ impl Builder {
         self.push(Opcode::Atom { op, ty, space, sem: order.0, scope: order.1 }, vec![dst.into()], srcs);
     }
 
-    /// An atomic without result, of 1, 2, 4 or 8 neighbours.
+    /// Emits an atomic without result, of 1, 2, 4 or 8 adjacent values.
     pub fn red(&mut self, op: AtomOp, ty: Ty, space: Space, order: (Sem, Scope), addr: &Addr, values: &[Operand]) {
         let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect();
         let place = Arg::Mem(addr.clone());
@@ -121,7 +122,7 @@ impl Builder {
         );
     }
 
-    /// `fence`: `AcqRel`, anything else is sequentially consistent.
+    /// Emits `fence`: acquire-release for `AcqRel`, sequentially consistent otherwise.
     pub fn fence(&mut self, sem: Sem, scope: Scope) {
         self.push(Opcode::Fence(sem, scope), vec![], vec![]);
     }
@@ -141,32 +142,32 @@ impl Builder {
         self.push(Opcode::CpAsync { bypass_l1: bytes == 16, prefetch }, vec![], srcs);
     }
 
-    /// Closes the current group of asynchronous copies.
+    /// Commits the current group of asynchronous copies.
     pub fn cp_async_commit(&mut self) {
         self.push(Opcode::CpAsyncCommit, vec![], vec![]);
     }
 
-    /// Waits until at most `pending` groups are under way.
+    /// Waits until at most `pending` groups are in flight.
     pub fn cp_async_wait(&mut self, pending: u32) {
         self.push(Opcode::CpAsyncWait, vec![], vec![Operand::from(pending).into()]);
     }
 }
 
 impl Addr {
-    /// A run-time offset from the start of shared memory.
+    /// Returns the address of a run-time offset from the start of shared memory.
     fn relative_to_smem(self, b: &mut Builder) -> Addr {
         let base = b.reg(Operand::Smem, RegClass::B32);
         Addr::new(b.add(Ty::S32, base, self.base), self.offset)
     }
 }
 
-/// The class of a register that is loaded or stored: memory instructions take wider ones, and
-/// integers below 32 bits live there.
+/// Returns the class of a register that is loaded or stored. Memory instructions accept wider
+/// registers, and integers below 32 bits are in B32.
 fn memory_class(ty: Ty) -> RegClass {
     if matches!(ty, Ty::U16 | Ty::S16) { RegClass::B32 } else { ty.class() }
 }
 
-/// One operand plain, several in braces.
+/// Returns one operand plain, several in braces.
 pub(super) fn vector(list: Vec<Operand>) -> Arg {
     match list[..] {
         [one] => Arg::One(one),

@@ -5,7 +5,7 @@
 //! loop-carried values require. A constant stays an [`Operand`] until an instruction needs it in a
 //! register. [`Builder::bitcast`] to a class of the same width is free.
 //!
-//! The builder does not know ops, tiles or layouts.
+//! The builder does not depend on ops, tiles or layouts.
 
 mod arith;
 mod byte_fields;
@@ -28,24 +28,24 @@ use crate::target::Target;
 pub use hoist_invariant::Steady;
 pub use hopper::LoadRoute;
 
-/// Builds one kernel.
+/// Builder of one kernel.
 #[derive(Debug)]
 pub struct Builder {
-    /// What is built for.
+    /// The GPU architecture.
     pub target: Target,
     function: Function,
     guard: Option<(Reg, bool)>,
     labels: u32,
-    /// The user's place that instructions come from now.
+    /// The user's source place of the next instructions.
     place: u32,
     masked: known_bits::Masked,
     fields: byte_fields::Fields,
-    /// Threads of a team, of which the number of a thread is one, or 0: a power of two.
+    /// Threads of a consumer group, relative to which thread numbers are: a power of two, or 0.
     pub threads_of_team: u32,
 }
 
 impl Builder {
-    /// An empty kernel of this name with `threads` threads a block.
+    /// Makes an empty kernel of this name with `threads` threads per block.
     pub fn new(target: Target, name: &str, threads: u32) -> Builder {
         let function = Function {
             name: name.into(),
@@ -73,23 +73,23 @@ impl Builder {
         }
     }
 
-    /// The directives and the body so far.
+    /// Returns the directives and the body so far.
     pub fn function(&mut self) -> &mut Function {
         &mut self.function
     }
 
-    /// The finished kernel, to be put into a module by [`super::emit::module`].
+    /// Returns the finished kernel, for [`super::emit::module`].
     pub fn finish(self) -> Function {
         self.function
     }
 
-    /// Adds an entry parameter; the operand names it in parameter space.
+    /// Adds an entry parameter and returns its address in parameter space.
     pub fn param(&mut self, param: Param) -> Operand {
         self.function.params.push(param);
         Operand::Param(self.function.params.len() as u32 - 1)
     }
 
-    /// A register that nothing has written yet.
+    /// Returns a register that has not been written.
     pub fn fresh(&mut self, class: RegClass) -> Reg {
         let bank = match class.bits() {
             1 => 0,
@@ -102,35 +102,35 @@ impl Builder {
         Reg { class, id }
     }
 
-    /// `count` fresh registers.
+    /// Returns `count` fresh registers.
     pub fn fresh_vec(&mut self, class: RegClass, count: usize) -> Vec<Reg> {
         (0..count).map(|_| self.fresh(class)).collect()
     }
 
-    /// Number of instructions and other lines so far.
+    /// Returns the number of instructions and other lines so far.
     pub fn num_lines(&self) -> usize {
         self.function.lines.len()
     }
 
-    /// The lines since there were `start`.
+    /// Returns the lines from number `start` on.
     pub fn lines_from(&self, start: usize) -> &[Line] {
         &self.function.lines[start..]
     }
 
-    /// `.pragma "text";`
+    /// Emits `.pragma "text";`.
     pub fn pragma(&mut self, text: &'static str) {
         self.function.lines.push(Line::Pragma(text));
     }
 
-    /// Appends an instruction as it is (with the current guard).
+    /// Appends an instruction unchanged (with the current guard).
     pub fn push(&mut self, op: Opcode, dsts: Vec<Arg>, srcs: Vec<Arg>) {
         self.masked.forget_written(&dsts);
         self.fields.forget_written(&dsts);
         self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
     }
 
-    /// Instructions come from this place of the user's from now on, by its number; gives the one
-    /// before. The number 0, no place, changes nothing.
+    /// Sets the number of the source place of the next instructions, and returns the previous one.
+    /// The number 0, an unknown place, has no effect.
     pub fn come_from(&mut self, place: u32) -> u32 {
         let before = self.place;
         if place != 0 {
@@ -139,8 +139,8 @@ impl Builder {
         before
     }
 
-    /// Runs `body` with every instruction guarded by `pred` (negated: by its absence). Guards do
-    /// not nest. Registers written under a guard keep their old value where it does not hold.
+    /// Calls `body` with every instruction guarded by `pred` (or its negation). Guards do not nest.
+    /// Registers written under a guard keep their previous value if the guard is false.
     pub fn guarded<T>(&mut self, pred: Reg, negated: bool, body: impl FnOnce(&mut Builder) -> T) -> T {
         assert_eq!(pred.class, RegClass::Pred, "guard");
         assert!(self.guard.is_none(), "guards do not nest");
@@ -150,7 +150,7 @@ impl Builder {
         result
     }
 
-    /// [`Builder::guarded`] where there is a guard.
+    /// Calls [`Builder::guarded`] if there is a guard.
     pub fn guarded_if<T>(&mut self, pred: Option<Reg>, body: impl FnOnce(&mut Builder) -> T) -> T {
         match pred {
             Some(pred) => self.guarded(pred, false, body),
@@ -158,15 +158,15 @@ impl Builder {
         }
     }
 
-    /// Is an instruction pushed now guarded?
+    /// Returns true if the next instruction is guarded.
     pub fn is_guarded(&self) -> bool {
         self.guard.is_some()
     }
 
     // Operands.
 
-    /// `operand` as an instruction of type `ty` may take it: constants as they are where PTX allows
-    /// them, everything else in a register of the right class.
+    /// Returns `operand` in a form that an instruction of type `ty` accepts: a constant if PTX
+    /// allows it, otherwise a register of the right class.
     pub(crate) fn source(&mut self, operand: impl Into<Operand>, ty: Ty) -> Operand {
         let operand = recast(operand.into(), ty);
         match operand {
@@ -180,7 +180,8 @@ impl Builder {
         }
     }
 
-    /// `operand` in a register of this class; a `mov` when it is a constant or special register.
+    /// Returns `operand` in a register of this class; emits a `mov` for a constant or special
+    /// register.
     pub fn reg(&mut self, operand: impl Into<Operand>, class: RegClass) -> Reg {
         let operand = operand.into();
         if let Operand::Reg(reg) = operand {
@@ -192,7 +193,7 @@ impl Builder {
         dst
     }
 
-    /// Instructions of the user's on registers; see [`Opcode::Inline`].
+    /// Emits inline PTX of the user on registers; see [`Opcode::Inline`].
     pub fn inline(&mut self, text: &'static str, class: RegClass, operands: Vec<Reg>) -> Reg {
         let dst = self.fresh(class);
         let srcs = operands.into_iter().map(|reg| Arg::One(reg.into())).collect();
@@ -200,12 +201,12 @@ impl Builder {
         dst
     }
 
-    /// All operands in registers of this class.
+    /// Returns all operands in registers of this class.
     pub fn regs(&mut self, operands: &[Operand], class: RegClass) -> Vec<Reg> {
         operands.iter().map(|&x| self.reg(x, class)).collect()
     }
 
-    /// The same bits read as another class of the same width; no instruction.
+    /// Returns the same bits as another class of the same width, without an instruction.
     pub fn bitcast(&mut self, operand: impl Into<Operand>, class: RegClass) -> Operand {
         match operand.into() {
             Operand::Reg(reg) => reg.as_class(class).into(),
@@ -219,15 +220,15 @@ impl Builder {
 
     // Moves.
 
-    /// `dst = src`, into a register that may have been written before.
+    /// Emits `dst = src`, into a register that may have been written before.
     pub fn mov_to(&mut self, dst: Reg, src: impl Into<Operand>) {
         let src = self.bitcast_constant(src.into(), dst.class);
         if src == Operand::Reg(dst) {
             return;
         }
         match (dst.class, src) {
-            // A predicate constant needs a comparison or setp; `mov.pred` takes 0 and 1 only as a
-            // predicate of an integer test, so it is spelled as one.
+            // `mov.pred` of a constant is emitted as an integer test, since PTX has no predicate
+            // constants.
             (RegClass::Pred, Operand::Imm(value)) => {
                 let op = Opcode::Setp { cmp: if value & 1 == 1 { Cmp::Eq } else { Cmp::Ne }, ty: Ty::U32, ftz: false };
                 self.push(op, vec![dst.into()], vec![Operand::Imm(0).into(), Operand::Imm(0).into()]);
@@ -250,14 +251,14 @@ impl Builder {
         }
     }
 
-    /// A copy in a fresh register.
+    /// Copies an operand into a fresh register.
     pub fn copy(&mut self, src: impl Into<Operand>, class: RegClass) -> Reg {
         let dst = self.fresh(class);
         self.mov_to(dst, src);
         dst
     }
 
-    /// Integer constants as floats of the same bits and back, as the class asks.
+    /// Converts integer constants to floats of the same bits and back, according to the class.
     fn bitcast_constant(&mut self, operand: Operand, class: RegClass) -> Operand {
         match operand {
             Operand::Imm(_) | Operand::F32(_) | Operand::F64(_) => self.bitcast(operand, class),
@@ -265,7 +266,7 @@ impl Builder {
         }
     }
 
-    /// The address of a constant array (B64, constant space), which the module will contain.
+    /// Adds a constant array to the module and returns its address (B64, constant space).
     pub fn table(&mut self, table: &'static Table) -> Reg {
         if !self.function.tables.contains(&table) {
             self.function.tables.push(table);
@@ -273,7 +274,8 @@ impl Builder {
         self.copy(Operand::Table(table), RegClass::B64)
     }
 
-    /// `{lo, hi}` of narrower registers into one of twice the width: 16 + 16 → B32, 32 + 32 → B64.
+    /// Packs `{lo, hi}` of narrower registers into one of twice the width: 16 + 16 → B32, 32 + 32 →
+    /// B64.
     pub fn pack(&mut self, lo: impl Into<Operand>, hi: impl Into<Operand>) -> Operand {
         let (lo, hi) = (lo.into(), hi.into());
         let half = class_of_either(lo, hi).unwrap_or(RegClass::B32);
@@ -287,7 +289,7 @@ impl Builder {
         dst.into()
     }
 
-    /// The low and high half of a B32 (as B16) or B64/F64 (as B32).
+    /// Returns the low and high half of a B32 (as B16) or B64/F64 (as B32).
     pub fn unpack(&mut self, whole: impl Into<Operand>) -> (Operand, Operand) {
         let whole = whole.into();
         let (ty, half, reg) = match whole {
@@ -305,29 +307,29 @@ impl Builder {
 
     // Control flow.
 
-    /// A label to be placed later.
+    /// Returns a label to be placed later.
     pub fn new_label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels - 1)
     }
 
-    /// The label stands here.
+    /// Places the label at the current line.
     pub fn place(&mut self, label: Label) {
         self.masked = known_bits::Masked::default();
         self.function.lines.push(Line::Label(label));
     }
 
-    /// Jumps; `uniform` promises that all threads of the warp go the same way.
+    /// Jumps; `uniform` asserts that all threads of the warp take the same branch.
     pub fn bra(&mut self, label: Label, uniform: bool) {
         self.push(Opcode::Bra { uniform }, vec![], vec![Arg::Label(label)]);
     }
 
-    /// Jumps where `pred` holds (negated: where it does not).
+    /// Jumps if `pred` is true (negated: false).
     pub fn bra_if(&mut self, pred: Reg, negated: bool, label: Label, uniform: bool) {
         self.guarded(pred, negated, |b| b.bra(label, uniform));
     }
 
-    /// Runs `body` unless `pred` (negated: `!pred`) holds for this thread.
+    /// Executes `body` unless `pred` (negated: `!pred`) is true for this thread.
     pub fn skip_if(&mut self, pred: Reg, negated: bool, body: impl FnOnce(&mut Builder)) {
         let end = self.new_label();
         self.bra_if(pred, negated, end, false);
@@ -335,12 +337,12 @@ impl Builder {
         self.place(end);
     }
 
-    /// `ret`
+    /// Emits `ret`.
     pub fn ret(&mut self) {
         self.push(Opcode::Ret, vec![], vec![]);
     }
 
-    /// `trap`
+    /// Emits `trap`.
     pub fn trap(&mut self) {
         self.push(Opcode::Trap, vec![], vec![]);
     }
@@ -357,7 +359,7 @@ fn class_of_either(lo: Operand, hi: Operand) -> Option<RegClass> {
     }
 }
 
-/// Constants as bit patterns or floats, as an instruction of type `ty` wants them.
+/// Converts constants to bit patterns or floats, as an instruction of type `ty` requires.
 fn recast(operand: Operand, ty: Ty) -> Operand {
     match (operand, ty.class()) {
         (Operand::Imm(bits), RegClass::F32) => Operand::F32(f32::from_bits(bits as u32)),

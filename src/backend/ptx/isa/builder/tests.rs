@@ -13,7 +13,7 @@ fn check(target: Target, b: Builder) -> String {
     text
 }
 
-/// c[i] = a[i] + b[i] for the threads below n.
+/// Returns c[i] = a[i] + b[i] for the threads below n.
 fn vector_add(target: Target) -> Builder {
     let mut b = Builder::new(target, "vector_add", 128);
     let arrays: Vec<Operand> = (0..3).map(|_| b.param_value(Ty::U64)).collect();
@@ -76,15 +76,15 @@ fn masks_go_into_what_follows_while_their_source_lasts() {
     assert_eq!(b.low_half_of(masked), masked);
     let whole = b.and(Ty::B32, x, 0x3_ffffi64);
     assert_eq!(b.low_half_of(whole), x.into());
-    // The source is another number now.
+    // The source has another value now.
     b.mov_to(x, y);
     assert!(!joined(&mut b, masked));
-    // Others may come here, too.
+    // Other jumps may reach this line.
     let masked = b.and(Ty::B32, x, 15i64);
     let label = b.new_label();
     b.place(label);
     assert!(!joined(&mut b, masked));
-    // Where the condition does not hold nothing is masked.
+    // Nothing is masked if the condition is false.
     let condition = b.setp(Cmp::Lt, Ty::S32, x, 4i64);
     let masked = b.guarded(condition, false, |b| b.and(Ty::B32, x, 15i64));
     assert!(!joined(&mut b, masked));
@@ -114,7 +114,7 @@ fn bytes_that_stand_together_stay_together() {
     assert_eq!(permutes(&mut b), 1);
     let Some(Line::Inst(Inst { srcs, .. })) = b.function().lines.last() else { panic!("an instruction") };
     assert!(matches!(srcs[2], Arg::One(Operand::Imm(0x7632))), "{srcs:?}");
-    // Bytes of three words, and of one that is another by now.
+    // Bytes of three words, and of one whose value has changed.
     let _ = b.join_bytes([first[0], second[0], third[0], first[1]]);
     assert_eq!(permutes(&mut b), 4);
     b.mov_to(x, z);
@@ -130,7 +130,7 @@ fn classes_are_checked() {
     b.fadd(Ty::F32, x, 1f32);
 }
 
-/// Integer and memory instructions of all targets; stores keep what is computed alive.
+/// Emits integer and memory instructions of all targets; stores keep the results live.
 fn general(b: &mut Builder) {
     let base = b.param_value(Ty::U64);
     let tid = b.special(Special::TidX);
@@ -202,7 +202,7 @@ fn memory(b: &mut Builder, base: Operand, tid: Operand, words: &[Reg]) {
     b.bar_warp_sync();
 }
 
-/// Matrix instructions; accumulators are fixed registers.
+/// Emits matrix instructions; accumulators are fixed registers.
 fn matrices(b: &mut Builder) {
     let row = b.address(Operand::Smem, 0i64);
     let a = b.ldmatrix(4, false, &row);
@@ -344,7 +344,7 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
     let (before, inside) = text.split_once("$L0:\n").unwrap();
     let inside = &inside[..inside.find("bra").unwrap()];
     assert!(before.contains("%tid.x") && before.contains("shl.b32"), "{text}");
-    // The clock runs on; the counter moves, and so does what is added to it; `last` is written
+    // The clock and the counter change, and so does the sum with the counter; `last` is written
     // twice.
     assert!(inside.contains("%clock64") && inside.matches("add.u32").count() == 4, "{text}");
     assert_eq!(inside.matches("mov.b32").count(), 3, "{text}");
@@ -381,8 +381,8 @@ fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
     for moved in ["%tid.x", ", 7;", ", 3;"] {
         assert!(before.contains(moved) && !inside.contains(moved), "{moved}: {text}");
     }
-    // Two instructions behind a value that is there are no reason to move, nor is what depends on
-    // the block alone.
+    // Two instructions after an available value do not justify hoisting, nor do values that depend
+    // on the block alone.
     for stays in [", 16;", ", 48;", ", 2;", ", 5;", ", 31;"] {
         assert!(!before.contains(stays) && inside.contains(stays), "{stays}: {text}");
     }

@@ -4,7 +4,7 @@ use super::super::inst::*;
 use super::Builder;
 
 impl Builder {
-    /// The generic address of a format, which the module will contain.
+    /// Adds a format to the module and returns its generic address.
     pub fn text(&mut self, text: &str) -> Reg {
         let texts = &mut self.function().texts;
         let index = texts.iter().position(|known| known == text).unwrap_or_else(|| {
@@ -17,11 +17,11 @@ impl Builder {
         dst
     }
 
-    /// Prints values (B32, B64, F64) in a format (a generic address). They lie one after another,
-    /// each at a multiple of its size.
+    /// Prints values (B32, B64, F64) in a format (a generic address). The values are consecutive in
+    /// memory, each at a multiple of its size.
     ///
     /// # Panics
-    /// Under a guard: a call has none here.
+    /// Under a guard, which a call cannot have.
     pub fn printf(&mut self, text: Reg, values: &[Operand]) {
         assert!(!self.is_guarded(), "a call stands behind a branch");
         let mut end = 0;

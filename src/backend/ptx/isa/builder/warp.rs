@@ -7,7 +7,7 @@ use super::Builder;
 const FULL_MASK: Operand = Operand::Imm(-1);
 
 impl Builder {
-    /// A special register, read afresh.
+    /// Reads a special register by a new instruction.
     pub fn special(&mut self, special: Special) -> Operand {
         let value = self.copy(Operand::Special(special), special.ty().class());
         match special {
@@ -16,13 +16,14 @@ impl Builder {
         }
     }
 
-    /// Value of another lane (any 32-bit class). `lane`: xor mask, distance or lane by `mode`.
+    /// Returns the value of another lane (any 32-bit class). `lane`: xor mask, distance or lane by
+    /// `mode`.
     pub fn shfl(&mut self, mode: ShflMode, value: impl Into<Operand>, lane: impl Into<Operand>) -> Operand {
         let clamp = if mode == ShflMode::Up { 0 } else { 31 };
         self.shfl_clamped(mode, value, lane, clamp)
     }
 
-    /// [`Builder::shfl`] with an explicit clamp and segment word.
+    /// Emits [`Builder::shfl`] with an explicit clamp and segment word.
     pub fn shfl_clamped(
         &mut self,
         mode: ShflMode,
@@ -42,14 +43,14 @@ impl Builder {
         dst.into()
     }
 
-    /// A combination over all lanes of the warp; `ty` is u32, s32 or b32.
+    /// Emits a reduction over all lanes of the warp; `ty` is u32, s32 or b32.
     pub fn redux(&mut self, op: ReduxOp, ty: Ty, value: impl Into<Operand>) -> Operand {
         let (value, dst) = (self.reg(value, RegClass::B32), self.fresh(RegClass::B32));
         self.push(Opcode::Redux(op, ty), vec![dst.into()], vec![value.into(), FULL_MASK.into()]);
         dst.into()
     }
 
-    /// `vote`: a predicate, or for `Ballot` a mask in B32.
+    /// Emits `vote`: a predicate, or for `Ballot` a mask in B32.
     pub fn vote(&mut self, mode: VoteMode, pred: impl Into<Operand>) -> Operand {
         let pred = self.reg(pred, RegClass::Pred);
         let dst = self.fresh(if mode == VoteMode::Ballot { RegClass::B32 } else { RegClass::Pred });
@@ -57,7 +58,7 @@ impl Builder {
         dst.into()
     }
 
-    /// True in one lane of the warp (sm_90 and later).
+    /// Returns a predicate that is true in one lane of the warp (sm_90 and later).
     pub fn elect(&mut self) -> Reg {
         let dst = self.fresh(RegClass::Pred);
         self.push(Opcode::Elect, vec![Arg::WithPred(None, dst)], vec![FULL_MASK.into()]);
@@ -70,7 +71,7 @@ impl Builder {
         self.push(Opcode::BarSync, vec![], srcs);
     }
 
-    /// Arrives at barrier `id` of `threads` threads without waiting.
+    /// Arrives on barrier `id` of `threads` threads without a wait.
     pub fn bar_arrive(&mut self, id: impl Into<Operand>, threads: u32) {
         self.push(Opcode::BarArrive, vec![], vec![id.into().into(), Operand::from(threads).into()]);
     }
@@ -80,20 +81,21 @@ impl Builder {
         self.push(Opcode::BarWarpSync, vec![], vec![FULL_MASK.into()]);
     }
 
-    /// 1, 2 or 4 matrices of 8 rows of 16 bytes from shared memory; each lane gives a row address.
+    /// Loads 1, 2 or 4 matrices of 8 rows of 16 bytes from shared memory; each lane provides a row
+    /// address.
     pub fn ldmatrix(&mut self, num: u32, trans: bool, addr: &Addr) -> Vec<Reg> {
         let dsts = self.fresh_vec(RegClass::B32, num as usize);
         self.ldmatrix_to(&dsts, trans, addr);
         dsts
     }
 
-    /// [`Builder::ldmatrix`] into existing registers.
+    /// Emits [`Builder::ldmatrix`] into existing registers.
     pub fn ldmatrix_to(&mut self, dsts: &[Reg], trans: bool, addr: &Addr) {
         let list = Arg::Vector(dsts.iter().map(|&d| d.into()).collect());
         self.push(Opcode::LdMatrix { num: dsts.len() as u32, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
     }
 
-    /// The inverse of [`Builder::ldmatrix`] (sm_90 and later).
+    /// Stores matrices, as the inverse of [`Builder::ldmatrix`] (sm_90 and later).
     pub fn stmatrix(&mut self, trans: bool, addr: &Addr, values: &[Operand]) {
         let regs = self.regs(values, RegClass::B32);
         let list = Arg::Vector(regs.into_iter().map(Operand::Reg).collect());
@@ -101,7 +103,8 @@ impl Builder {
         self.push(Opcode::StMatrix { num, trans }, vec![], vec![Arg::Mem(addr.clone()), list]);
     }
 
-    /// `d = a × b + c`; `d` may be the registers of `c`. Fragments by the tables of the ISA.
+    /// Emits `d = a × b + c`; `d` may be the registers of `c`. The fragments are those of the PTX
+    /// ISA.
     pub fn mma(&mut self, shape: MmaShape, types: MmaTypes, d: &[Reg], a: &[Operand], b: &[Operand], c: &[Operand]) {
         let input = |ty: Ty| if ty == Ty::F64 { RegClass::F64 } else { RegClass::B32 };
         let output = |ty: Ty| match ty {

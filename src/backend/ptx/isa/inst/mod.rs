@@ -174,37 +174,36 @@ pub enum Opcode {
     },
     Ret,
     Trap,
-    /// Instructions of the user's, in which `$0` stands for the result and `$1` and so on for the
-    /// operands.
+    /// Inline PTX of the user: `$0` is the result, `$1` and so on are the operands.
     Inline(&'static str),
 }
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inst {
-    /// Runs only where this predicate is true (or false, when the flag is set).
+    /// Executes only if this predicate is true (or false, if the flag is set).
     pub guard: Option<(Reg, bool)>,
-    /// What it does.
+    /// The operation.
     pub op: Opcode,
     /// Results.
     pub dsts: Vec<Arg>,
     /// Sources.
     pub srcs: Vec<Arg>,
-    /// Number of the user's place that it comes from; 0: none is known.
+    /// Number of the user's source place; 0: unknown.
     pub place: u32,
 }
 
 impl Inst {
-    /// Every register of the instruction, and whether it is written.
+    /// Visits every register of the instruction; the flag is true for a written one.
     pub fn registers(&self, found: &mut impl FnMut(Reg, bool)) {
-        // A product of a warpgroup adds to what its result holds.
+        // An MMA of a warp group adds to its result registers.
         let sums: &[Arg] = if matches!(self.op, Opcode::Wgmma { .. }) { &self.dsts } else { &[] };
         for (args, written) in [(&self.dsts[..], true), (sums, false), (&self.srcs, false)] {
             for arg in args {
                 match arg {
                     Arg::One(operand) => registers_of(std::slice::from_ref(operand), written, found),
                     Arg::Vector(list) => registers_of(list, written, found),
-                    // An address is read, also where it stands in the place of a result.
+                    // An address is read, also as the destination of a store.
                     Arg::Mem(Addr { base, coords, .. }) => {
                         registers_of(std::slice::from_ref(base), false, found);
                         registers_of(coords, false, found);

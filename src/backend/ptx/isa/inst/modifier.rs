@@ -75,7 +75,7 @@ pub struct FloatMods {
     pub round: FloatRound,
     /// Subnormals count as zero.
     pub ftz: bool,
-    /// `min`, `max`: a NaN operand gives NaN.
+    /// `min`, `max`: NaN if an operand is NaN.
     pub nan: bool,
     /// `fma` of halves: clamp at zero.
     pub relu: bool,
@@ -95,12 +95,12 @@ impl FloatMods {
     pub const APPROX_FTZ: FloatMods =
         FloatMods { round: FloatRound::Approx, ftz: true, nan: false, relu: false, sat: false };
 
-    /// The same with this rounding.
+    /// Returns the modifiers with this rounding.
     pub const fn round(self, round: FloatRound) -> FloatMods {
         FloatMods { round, ..self }
     }
 
-    /// The same with `.ftz` where asked for.
+    /// Returns the modifiers with `.ftz` as given.
     pub const fn ftz(self, ftz: bool) -> FloatMods {
         FloatMods { ftz, ..self }
     }
@@ -169,9 +169,9 @@ pub enum Cmp {
 #[allow(missing_docs)]
 pub enum Space {
     Global,
-    /// Whichever the address is in.
+    /// The space follows from the address.
     Generic,
-    /// Shared memory of the own block.
+    /// Shared memory of the block itself.
     Shared,
     /// Shared memory of the cluster.
     SharedCluster,
@@ -225,7 +225,7 @@ pub enum CacheHint {
     EvictLast,
 }
 
-/// Bytes that a load asks the second-level cache to fetch.
+/// Bytes that a load requests the L2 cache to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum Prefetch {
@@ -241,7 +241,7 @@ pub enum Prefetch {
 pub struct MemMods {
     /// Ordering.
     pub sem: Sem,
-    /// Scope; means nothing for weak and volatile accesses.
+    /// Scope; unused for weak and volatile accesses.
     pub scope: Scope,
     /// `.nc`: nothing writes this memory while the kernel runs.
     pub nc: bool,
@@ -316,7 +316,7 @@ pub struct MmaTypes {
     pub c: Ty,
 }
 
-/// Which writes a proxy fence makes visible to the asynchronous proxy, or under which addresses.
+/// The writes that a proxy fence makes visible to the asynchronous proxy, or the aliased addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ProxyFence {
@@ -336,23 +336,23 @@ pub enum BulkCopy {
     /// Global to shared, completing on an mbarrier. `.shared::cta` unless the block is in a
     /// cluster.
     Load {
-        /// The destination is given as a cluster address.
+        /// The destination is a cluster address.
         cluster: bool,
-        /// A mask of blocks of the cluster follows.
+        /// A mask of blocks of the cluster is the next operand.
         multicast: bool,
-        /// A cache policy follows.
+        /// A cache policy is the next operand.
         hint: bool,
     },
     /// Shared to global, in a bulk group.
     Store {
-        /// A cache policy follows.
+        /// A cache policy is the next operand.
         hint: bool,
     },
     /// Shared to global with a reduction, in a bulk group.
     Reduce {
         /// The reduction.
         op: ReduxOp,
-        /// Element type of a copy without tensor map; `None` with one.
+        /// Element type of a copy without tensor map; `None` for one with a tensor map.
         ty: Option<Ty>,
     },
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// What a register is used as. Classes of one width share a register: see [`Reg::as_class`].
+/// The class of a register. Classes of one width share a register: see [`Reg::as_class`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum RegClass {
@@ -33,18 +33,18 @@ impl RegClass {
 /// A virtual register. The id is unique among the registers of its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reg {
-    /// What it holds.
+    /// Its class.
     pub class: RegClass,
     /// Its number within its width.
     pub id: u32,
 }
 
 impl Reg {
-    /// The same register read as another class of the same width: a bit cast without an
+    /// Returns the same register as another class of the same width: a bit cast without an
     /// instruction.
     ///
     /// # Panics
-    /// When the widths differ.
+    /// If the widths differ.
     pub fn as_class(self, class: RegClass) -> Reg {
         assert_eq!(self.class.bits(), class.bits(), "bit cast of {self:?} to {class:?}");
         Reg { class, id: self.id }
@@ -77,7 +77,7 @@ pub enum Special {
 }
 
 impl Special {
-    /// The type it is read with.
+    /// Returns the type by which it is read.
     pub const fn ty(self) -> Ty {
         match self {
             Special::Clock64 | Special::GlobalTimer => Ty::U64,
@@ -86,7 +86,7 @@ impl Special {
     }
 }
 
-/// An array in constant memory that instruction sequences read.
+/// A constant array in constant memory, read by instruction sequences.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Table {
     /// Name in the module.
@@ -100,8 +100,7 @@ pub struct Table {
 pub enum Operand {
     /// A register.
     Reg(Reg),
-    /// An integer or bit pattern, sign-extended from the width that it is used at; 0 or 1 as a
-    /// predicate.
+    /// An integer or bit pattern, sign-extended from the width of its use; 0 or 1 as a predicate.
     Imm(i64),
     /// An f32 constant.
     F32(f32),
@@ -139,7 +138,7 @@ impl From<i32> for Operand {
     }
 }
 impl From<u32> for Operand {
-    /// The bit pattern, as a signed 32-bit number.
+    /// Converts a bit pattern, as a signed 32-bit number.
     fn from(value: u32) -> Operand {
         Operand::Imm(i64::from(value as i32))
     }
@@ -161,10 +160,10 @@ impl From<f64> for Operand {
 }
 
 impl Operand {
-    /// The register.
+    /// Returns the register.
     ///
     /// # Panics
-    /// When it is not one.
+    /// If the operand is not a register.
     pub fn reg(self) -> Reg {
         match self {
             Operand::Reg(reg) => reg,
@@ -172,7 +171,7 @@ impl Operand {
         }
     }
 
-    /// The integer constant, if it is one.
+    /// Returns the integer constant, if it is one.
     pub fn as_imm(self) -> Option<i64> {
         match self {
             Operand::Imm(value) => Some(value),
@@ -197,17 +196,17 @@ pub struct Addr {
 }
 
 impl Addr {
-    /// `[base + offset]`; `offset` in bytes.
+    /// Returns `[base + offset]`; `offset` in bytes.
     pub fn new(base: impl Into<Operand>, offset: i64) -> Addr {
         Addr { base: base.into(), offset, coords: Vec::new() }
     }
 
-    /// `[map, {coords}]`: a box of a tensor map.
+    /// Returns `[map, {coords}]`: a box of a tensor map.
     pub fn tensor(map: impl Into<Operand>, coords: &[Operand]) -> Addr {
         Addr { base: map.into(), offset: 0, coords: coords.to_vec() }
     }
 
-    /// The same address `bytes` further on.
+    /// Returns the address increased by `bytes`.
     pub fn plus(&self, bytes: i64) -> Addr {
         Addr { offset: self.offset + bytes, ..self.clone() }
     }
@@ -224,7 +223,7 @@ impl From<Operand> for Addr {
     }
 }
 
-/// One argument of an instruction as it is written.
+/// One argument of an instruction as written in PTX.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arg {
     /// A plain operand.
@@ -237,7 +236,7 @@ pub enum Arg {
     WithPred(Option<Reg>, Reg),
     /// `!pred`.
     Not(Reg),
-    /// `_`: the result is not wanted.
+    /// `_`: the result is discarded.
     Sink,
     /// A jump target.
     Label(Label),
@@ -282,8 +281,8 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// The register class of an operand of this type; 8-bit integers of loads and stores live in
-    /// B32 (PTX lets the register be wider), pairs of 8-bit floats in B16.
+    /// Returns the register class of an operand of this type. 8-bit integers of loads and stores
+    /// are in B32 (PTX allows a wider register), pairs of 8-bit floats in B16.
     pub const fn class(self) -> RegClass {
         match self {
             Ty::Pred => RegClass::Pred,
@@ -296,7 +295,7 @@ impl Ty {
         }
     }
 
-    /// Width in bits.
+    /// Returns the width in bits.
     pub const fn bits(self) -> u32 {
         match self {
             Ty::Pred => 1,
@@ -306,12 +305,12 @@ impl Ty {
         }
     }
 
-    /// Is it a signed integer type?
+    /// Returns true for a signed integer type.
     pub const fn is_signed(self) -> bool {
         matches!(self, Ty::S4 | Ty::S8 | Ty::S16 | Ty::S32 | Ty::S64)
     }
 
-    /// Is it an integer or untyped?
+    /// Returns true for an integer or untyped type.
     pub const fn is_int(self) -> bool {
         matches!(
             self,

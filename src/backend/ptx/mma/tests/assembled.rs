@@ -55,7 +55,7 @@ fn ptxas() -> Option<std::path::PathBuf> {
     named.into_iter().chain([local]).chain(on_path).find(|file: &std::path::PathBuf| file.is_file())
 }
 
-/// What ptxas says about a text.
+/// Returns the output of ptxas for a text.
 fn assemble(ptxas: &std::path::Path, target: Target, text: &str, name: &str) -> String {
     let folder = std::env::temp_dir();
     let stem = folder.join(format!("cutlet-mma-{}-{name}", std::process::id()));

@@ -6,7 +6,8 @@ use crate::ir::{Attr, Op, Opcode, Rounding};
 use crate::sample::one_in;
 use crate::target::Target;
 
-/// Error of `ours` in ulps of the type at `expected`; subnormal results count in the smallest ulp.
+/// Returns the error of `ours` in ulps of the type at `expected`; subnormal results count in the
+/// smallest ulp.
 fn error32(ours: f32, expected: f64) -> f64 {
     let rounded = expected as f32;
     if ours.is_nan() || expected.is_nan() || ours.is_infinite() || rounded.is_infinite() {
@@ -39,7 +40,8 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// The largest error over random arguments of [low, high] (uniform) and over all magnitudes.
+    /// Returns the maximum error over random arguments of [low, high] (uniform) and over all
+    /// magnitudes.
     fn run(&self, op: &Op, low: f64, high: f64, reference: &dyn Fn(f64, f64) -> f64) -> f64 {
         let operands = op.code.spec().operands.len();
         let lowered = Lowered::new(Target::SM_90A, op, &vec![self.dtype; operands], self.dtype);
@@ -118,7 +120,7 @@ fn double_precision() {
     }
 }
 
-/// Arguments next to multiples of π/2, where the reduction cancels most.
+/// Arguments next to multiples of π/2, with the most cancellation in the reduction.
 #[test]
 fn angles_near_quadrants() {
     let lowered = Lowered::new(Target::SM_90A, &op(Opcode::Sin, &[]), &[DType::F32], DType::F32);

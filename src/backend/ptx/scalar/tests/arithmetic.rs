@@ -10,7 +10,7 @@ use crate::target::Target;
 const BASE: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
-/// Specials, neighbours of 1, and random patterns.
+/// Returns specials, neighbours of 1, and random patterns.
 fn samples(dtype: DType) -> Vec<u64> {
     let mut state = 17;
     let values = [0.0, 1.0, 1.5, 2.0, 3.0, 7.25, 1e-3, 1000.0, f64::INFINITY, f64::NAN, 1e-40, 65504.0, 6e-8];

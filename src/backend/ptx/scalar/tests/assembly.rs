@@ -12,7 +12,7 @@ use crate::target::Target;
 const BASE: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
 const INTS: [DType; 5] = [DType::I1, DType::I8, DType::I16, DType::I32, DType::I64];
 
-/// The result, stored by a kernel that loads the operands. Elements are 8 bytes apart.
+/// Returns a kernel that loads the operands and stores the result. Elements are 8 bytes apart.
 fn kernel(target: Target, name: &str, op: &Op, operands: &[DType], result: DType) -> Option<Function> {
     let mut b = Builder::new(target, name, 32);
     let base = b.param_value(Ty::U64);
@@ -33,7 +33,7 @@ fn kernel(target: Target, name: &str, op: &Op, operands: &[DType], result: DType
     Some(b.finish())
 }
 
-/// Ops with the attribute sets that the verifier lets through, operand and result types.
+/// Returns ops with the attribute sets that the verifier accepts, operand and result types.
 fn cases() -> Vec<(Op, Vec<DType>, DType)> {
     let mut list = Vec::new();
     let mut add =
@@ -133,7 +133,7 @@ fn every_op_assembles() {
             let name = format!("{}_{i}", op.code.spec().name);
             match kernel(target, &name, op, operands, *result) {
                 Some(function) => functions.push(function),
-                // Roundings of conversions that are not defined, and integers to scales.
+                // Undefined roundings of conversions, and integers to scales.
                 None => {
                     assert!(matches!(op.code, Opcode::FToF | Opcode::IToF), "{:?} {operands:?}", op.code);
                     refused += 1;
@@ -145,9 +145,8 @@ fn every_op_assembles() {
     }
 }
 
-/// Instructions from which ptxas derives facts that some operands violate are not emitted. The
-/// facts: `abs` is not negative, comparisons of magnitudes hold for NaN, a zero of a negated select
-/// has no sign.
+/// Wrong derivations of ptxas, which hold for all operands but some: `abs` is not negative,
+/// comparisons of magnitudes hold for NaN, negated selections have no signed zero.
 #[test]
 fn nothing_is_emitted_that_ptxas_misreads() {
     for target in [Target::SM_80, Target::SM_90A] {

@@ -22,8 +22,8 @@ const FLOATS: [DType; 10] = [
 const INTS: [DType; 6] = [DType::I1, DType::I4, DType::I8, DType::I16, DType::I32, DType::I64];
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
-/// All codes of small types; of wide ones edges, neighbourhoods of every narrower value, random
-/// bits.
+/// Returns all codes of small types. For wide types: edges, neighbourhoods of every narrower value,
+/// random bits.
 fn samples(dtype: DType) -> Vec<u64> {
     if dtype.bits() <= 8 {
         return (0..1 << dtype.bits()).collect();
@@ -66,7 +66,7 @@ fn supported(from: DType, to: DType, rounding: Rounding) -> bool {
     lowered.expect("no panic")
 }
 
-/// Modes that the verifier lets through and that are not trivially exact.
+/// Returns the modes that the verifier accepts and that are not trivially exact.
 fn required(from: DType, to: DType) -> Vec<Rounding> {
     use Rounding::*;
     match (from, to) {

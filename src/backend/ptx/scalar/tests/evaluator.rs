@@ -1,6 +1,6 @@
 //! Evaluator of an instruction list for one thread, on the host: the reference of the tests.
 //!
-//! Hardware approximations are exact results moved by a selectable number of ulps.
+//! Results of hardware approximations are exact results changed by a selectable number of ulps.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ fn signed(value: u64, bits: u32) -> i128 {
     i128::from(((value << (64 - bits)) as i64) >> (64 - bits))
 }
 
-/// The element type whose codec reads a PTX float type.
+/// Returns the element type whose codec reads a PTX float type.
 fn format(ty: Ty) -> DType {
     match ty {
         Ty::F16 => DType::F16,
@@ -62,7 +62,7 @@ impl<'a> Thread<'a> {
         self.banks[bank(reg.class)][reg.id as usize] = value & mask(reg.class.bits());
     }
 
-    /// The bits of an operand, `bits` wide.
+    /// Returns the bits of an operand, `bits` wide.
     pub fn get(&self, operand: Operand, bits: u32) -> u64 {
         match operand {
             Operand::Reg(reg) => self.banks[bank(reg.class)][reg.id as usize],
@@ -177,7 +177,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Constant arrays of the function; anything else is a wild address.
+    /// Loads from constant arrays of the function; any other address is invalid.
     fn load(&self, inst: &Inst) -> u64 {
         let Arg::Mem(addr) = &inst.srcs[0] else { panic!("a load without address") };
         let address = self.get(addr.base, 64).wrapping_add(addr.offset as u64);
@@ -200,7 +200,7 @@ fn int(op: IntOp, ty: Ty, s: impl Fn(usize, u32) -> u64) -> u64 {
         IntOp::Sub => read(0) - read(1),
         IntOp::MulLo | IntOp::MulWide => read(0).wrapping_mul(read(1)),
         IntOp::MulHi => ((read(0) as u128).wrapping_mul(read(1) as u128) >> bits) as i128,
-        // What a zero divisor gives is unspecified.
+        // The result for a zero divisor is unspecified.
         IntOp::Div => read(0).checked_div(read(1)).unwrap_or(-1),
         IntOp::Rem => read(0).checked_rem(read(1)).unwrap_or(-1),
         IntOp::Min => read(0).min(read(1)),
@@ -251,7 +251,7 @@ fn flush(x: f64, ftz: bool) -> f64 {
     if ftz && x.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(x) } else { x }
 }
 
-/// `value` as f32, moved by some ulps unless it is a power of two, zero or infinite.
+/// Returns `value` as f32, changed by some ulps unless it is a power of two, zero or infinite.
 fn nudged(value: f64, ulps: i32) -> f64 {
     let single = value as f32;
     let exact = single == 0.0 || !single.is_finite() || single.to_bits() << 9 == 0;
@@ -353,7 +353,7 @@ fn convert(dst: Ty, src: Ty, mods: CvtMods, bits: u64) -> u64 {
     }
 }
 
-/// As PTX defines it, the odd values for NaN included.
+/// Converts as defined by PTX, including its values for NaN.
 fn float_to_int(dst: Ty, src: Ty, x: f64) -> u64 {
     let bits = dst.bits();
     if x.is_nan() {

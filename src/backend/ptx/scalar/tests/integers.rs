@@ -16,7 +16,7 @@ fn read(dtype: DType, sign: Sign, bits: u64) -> i128 {
     if sign == Sign::Signed { i128::from(((bits << shift) as i64) >> shift) } else { i128::from(bits & mask(dtype)) }
 }
 
-/// Edge patterns and random ones, some of them small.
+/// Returns edge patterns and random ones, some of them small.
 fn samples(dtype: DType) -> Vec<u64> {
     let mask = mask(dtype);
     let mut state = 5;
@@ -27,7 +27,7 @@ fn samples(dtype: DType) -> Vec<u64> {
     list.iter().map(|x| x & mask).collect()
 }
 
-/// The result, where it is defined.
+/// Returns the result, if it is defined.
 fn reference(code: Opcode, dtype: DType, sign: Sign, rounding: Rounding, a: u64, b: u64) -> Option<i128> {
     let (x, y) = (read(dtype, sign, a), read(dtype, sign, b));
     let (ux, uy) = (read(dtype, Sign::Unsigned, a), read(dtype, Sign::Unsigned, b));
@@ -69,7 +69,7 @@ fn check(code: Opcode, dtype: DType, sign: Sign, rounding: Rounding) {
     let lowered = Lowered::new(Target::SM_80, &op, &types, dtype);
     let mut thread = lowered.thread();
     for &b in &list {
-        // The same with the second operand known, which takes cheaper ways.
+        // The same with a constant second operand, for which cheaper code exists.
         let known = (!unary).then(|| Lowered::with_constant(Target::SM_80, &op, &types, dtype, Some(b)));
         let mut known_thread = known.as_ref().map(Lowered::thread);
         for &a in &list {

@@ -1,5 +1,5 @@
-//! Tests of the lowerings: an evaluator of instructions on the host compares them with exact
-//! references, and ptxas assembles all of them.
+//! Lowerings evaluated on the host by an evaluator of instructions, against exact references; and
+//! all of them assembled by ptxas.
 
 mod accuracy;
 mod arithmetic;
@@ -17,7 +17,7 @@ use crate::ir::{Attr, Loc, Op, Opcode};
 use crate::target::Target;
 use evaluator::Thread;
 
-/// An op with attributes and nothing else: all that a scalar lowering reads.
+/// Returns an op with attributes only, which are all that a scalar lowering reads.
 fn op(code: Opcode, attrs: &[Attr]) -> Op {
     Op {
         code,
@@ -43,7 +43,7 @@ impl Lowered {
         Lowered::with_constant(target, op, operands, result, None)
     }
 
-    /// The last operand is this constant, where one is given.
+    /// Lowers an op whose last operand is this constant, if one is given.
     fn with_constant(target: Target, op: &Op, operands: &[DType], result: DType, last: Option<u64>) -> Lowered {
         let mut b = Builder::new(target, "scalar", 32);
         let in_registers = operands.len() - usize::from(last.is_some());

@@ -2,7 +2,7 @@
 
 use super::super::tma_box::*;
 
-/// The accumulator of a product of `m` by `n`: `groups` warpgroups, along m first.
+/// Returns the accumulator layout of an MMA of `m` by `n`: `groups` warp groups, along m first.
 fn accumulator(m: i64, n: i64, groups: i64) -> Layout {
     let row = n as u32;
     let along_m = groups.min(m / 64);
@@ -17,7 +17,7 @@ fn accumulator(m: i64, n: i64, groups: i64) -> Layout {
     Layout::new(vec![m, n], register, vec![2, 4, row, 2 * row, 4 * row], warp)
 }
 
-/// What is in memory after all writes of these warps: element + 1 at the byte where it starts.
+/// Returns the memory after all writes of these warps: element + 1 at its first byte.
 fn written(tile: &TmaBoxLayout, writes: &SmemWrites, layout: &Layout, warps: std::ops::Range<usize>) -> Vec<u32> {
     let size = tile.shared.element_bytes;
     let mut memory = vec![0; tile.bytes() as usize];
@@ -61,7 +61,7 @@ fn written(tile: &TmaBoxLayout, writes: &SmemWrites, layout: &Layout, warps: std
     memory
 }
 
-/// Checks that the boxes, one after another, hold what a copy of the box would put there.
+/// Checks that the sequence of boxes has the contents of a copy by the TMA.
 fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (TmaBoxLayout, SmemWrites) {
     let tile = TmaBoxLayout::new(layout, axes, element_bytes).unwrap();
     let writes = tile.writes(layout).unwrap();
@@ -72,7 +72,7 @@ fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (TmaBoxLayout
     (tile, writes)
 }
 
-/// The same for what each warp writes in boxes of its own.
+/// As [`check`], for warps that write separate boxes.
 fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> TmaBoxLayout {
     let tile = TmaBoxLayout::of_warps(layout, axes, element_bytes).unwrap();
     let writes = tile.writes(layout).unwrap();
@@ -84,7 +84,7 @@ fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> TmaB
     tile
 }
 
-/// Do the boxes hold their elements, those of the tile's first one at element `first`?
+/// Checks the elements of all boxes; the first element of the tile has index `first`.
 fn check_boxes(tile: &TmaBoxLayout, layout: &Layout, axes: &[usize], memory: &[u32], first: u32) {
     let shape = layout.shape();
     let element_bytes = tile.shared.element_bytes;
@@ -100,7 +100,7 @@ fn check_boxes(tile: &TmaBoxLayout, layout: &Layout, axes: &[usize], memory: &[u
             }
             let element = at.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32 ^ first;
             let plain = start as usize + index * element_bytes;
-            // The chunk of a row, exchanged by the number of the row as the engine does.
+            // The chunk of a row, with the swizzle by the number of the row as in the TMA.
             let row = plain / row_bytes;
             let pattern = match row_bytes {
                 128 => row % 8,
@@ -132,8 +132,8 @@ fn other_sizes_go_in_vectors() {
         let (_, writes) = check(&layout, &[1, 0], element_bytes);
         assert_eq!(writes.kind, WriteKind::Vector);
         assert_eq!(writes.list[0].registers.len(), 2);
-        // Two rows of 128 bytes are at the same banks, unless one of them has its turn with other
-        // columns.
+        // Two rows of 128 bytes are at the same banks, unless one of them writes its columns in
+        // another order.
         assert_eq!(writes.swap.is_some(), element_bytes > 1);
     }
     let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
@@ -145,7 +145,7 @@ fn columns_of_one_warpgroup_are_parts() {
     let (tile, _) = check(&accumulator(128, 256, 2), &[1, 0], 2);
     assert_eq!((tile.split_bits, tile.part_bytes(2)), (2, 128 * 128));
     assert_eq!(tile.origin(128 * 128), [0, 64]);
-    // Here the two halves belong to two warpgroups: they are in every part.
+    // Both halves belong to two warp groups: they are in every part.
     let (tile, _) = check(&accumulator(64, 256, 2), &[1, 0], 2);
     assert_eq!(tile.split_bits, 1);
     assert_eq!([tile.origin(64 * 128), tile.origin(2 * 64 * 128)], [[0, 128], [0, 64]]);
@@ -169,10 +169,10 @@ fn warps_have_boxes_of_their_own() {
             assert_eq!(i64::from(tile.bytes()), m * n * element_bytes as i64 / (4 * groups));
         }
     }
-    // The rows of a warp are apart: two boxes each.
+    // The rows of a warp are not adjacent: two boxes each.
     let tile = check_by_warps(&accumulator(256, 32, 2), &[1, 0], 2);
     assert_eq!((tile.boxes.as_slice(), tile.bytes()), (&[16, 32][..], 2 * 16 * 64));
-    // Of a column a warp holds too few neighbours.
+    // A warp has too few adjacent elements of a column.
     assert!(TmaBoxLayout::of_warps(&accumulator(128, 64, 2), &[0, 1], 1).is_none());
 }
 
