@@ -342,8 +342,7 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
 }
 
 /// The description of a packed array without memory: an argument of [`inspect`](crate::inspect())
-/// and
-/// [`export`](crate::export).
+/// and [`export`](crate::export).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSpec<F, const R: usize> {
     shape: [usize; R],
@@ -355,7 +354,7 @@ pub struct PackedSpec<F, const R: usize> {
 pub struct PackedSpecMut<F, const R: usize>(PackedSpec<F, R>);
 
 impl<F: Narrow, const R: usize> PackedSpec<F, R> {
-    /// A packed array of this shape.
+    /// Makes the description of an array of this shape.
     ///
     /// ```
     /// use cutlet as ct;
