@@ -1,7 +1,7 @@
 //! The runtime: devices, streams, memory and arrays.
 //!
-//! The only room that talks to the CUDA driver ([`driver`]), and the one that knows where bytes
-//! live. Knows element types and shapes, no operation and no back end.
+//! Only this folder calls the CUDA driver ([`driver`]) and manages memory. It depends on element
+//! types and shapes, but not on operations or back ends.
 
 mod args;
 mod array;

@@ -1,7 +1,8 @@
 //! Arrays and descriptions of arrays as arguments of a launch.
 //!
-//! The seam to the front end: an array becomes the traced `Array` or `ArrayMut`, its facts a word of
-//! the specialisation key, and its address, extents and strides parameter words, in this order.
+//! Interface to the front end: an array becomes a traced `Array` or `ArrayMut`. Its facts become a
+//! word of the specialization key. Its address, extents and strides become parameter words, in this
+//! order.
 
 use std::marker::PhantomData;
 
@@ -18,13 +19,13 @@ use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::tile::{Array, ArrayMut, Tracer};
 
-/// Alignment of addresses that the compiled code can profit from, in bytes.
+/// The alignment of addresses that the code generator uses, in bytes.
 const WIDE_ALIGNMENT: u32 = 16;
 
-/// Largest extent whose indices are 32-bit numbers: those of a tile that sticks out are, too.
+/// The maximum extent with 32-bit indices, including those of a tile that extends beyond the array.
 const LARGEST_EXTENT: usize = i32::MAX as usize - MAX_TILE_ELEMENTS as usize;
 
-/// What the launch knows about an array of this form.
+/// Returns the facts of an array of this form for a launch.
 #[inline]
 fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> ArrayInfo {
     const { assert!(R <= 16, "an array of a kernel has at most 16 dimensions") };
@@ -52,8 +53,8 @@ thread_local! {
     static FORCED_INDEX64: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Runs `body` with 64-bit indices for the arrays of all launches of this thread, whatever their sizes: small arrays
-/// then cover the code of arrays beyond 2^31 elements.
+/// Runs `body` with 64-bit indices for the arrays of all launches of this thread, regardless of
+/// their sizes. Small arrays then test the code of arrays beyond 2^31 elements.
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn with_index64<T>(body: impl FnOnce() -> T) -> T {
@@ -77,7 +78,7 @@ const fn index64_is_forced() -> bool {
     false
 }
 
-/// An array as a table of arrays describes it.
+/// The description of an array in a table of arrays.
 #[derive(Clone, Copy)]
 pub(crate) struct Form<const R: usize> {
     pub address: u64,
@@ -85,33 +86,33 @@ pub(crate) struct Form<const R: usize> {
     pub facts: ArrayInfo,
 }
 
-/// The form of the part of an allocation that a view shows.
+/// Returns the form of the part of an allocation that a view shows.
 pub(crate) fn form<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Form<R> {
     let address = address_of::<T, R>(memory, layout);
     Form { address, layout: *layout, facts: facts::<T, R>(address, layout) }
 }
 
-/// What a launch knows about an array that it makes itself.
+/// Returns the facts of an array that the launch allocates.
 pub(crate) fn facts_of_new<T: Element, const R: usize>(shape: [usize; R]) -> ArrayInfo {
     ArraySpec::<T, R>::new(shape).facts()
 }
 
-/// The parameter words of a whole array.
+/// Passes the parameter words of a whole array.
 pub(crate) fn pack_array<T: Element, const R: usize>(array: &DeviceArray<T, R>, params: &mut dyn FnMut(ParamWord)) {
     pack(address_of::<T, R>(&array.memory, &array.layout), &array.layout, params);
 }
 
-/// The parameter words of a row-major array that is not there yet.
+/// Passes the parameter words of a row-major array that is not allocated yet.
 pub(crate) fn pack_new<T: Element, const R: usize>(shape: [usize; R], params: &mut dyn FnMut(ParamWord)) {
     ArraySpec::<T, R>::new(shape).pack(params);
 }
 
-/// The form of an array that a kernel reads, or `writes`.
+/// Returns the form of an array that a kernel reads, or `writes`.
 pub(crate) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayInfo) -> ArgSignature {
     ArgSignature::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }
 }
 
-/// The facts in one word: 2 bits of widths, 8 bits alignment, 3 * 16 bits of dimensions.
+/// Returns the facts in one word: 2 bits of widths, 8 bits of alignment, 3 * 16 bits of dimensions.
 #[inline]
 pub(crate) fn facts_word(facts: ArrayInfo) -> u64 {
     let ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
@@ -129,7 +130,7 @@ fn pack<const R: usize>(address: u64, layout: &Strided<R>, params: &mut dyn FnMu
     layout.shape.iter().chain(&layout.strides).for_each(|&n| params(n as ParamWord));
 }
 
-/// The address of the first element.
+/// Returns the address of the first element.
 #[inline]
 pub(super) fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> u64 {
     memory.address() + pack_host::byte_offset::<T>(layout.offset) as u64
@@ -183,10 +184,10 @@ array_argument! {
     DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
 }
 
-/// An array that does not exist: an argument of [`inspect`](crate::inspect()) and
+/// The description of an array without memory: an argument of [`inspect`](crate::inspect()) and
 /// [`export`](crate::export).
 ///
-/// Row-major and aligned, unless said otherwise. Launching with it is an error.
+/// The array is row-major and aligned by default. A launch with it is an error.
 ///
 /// ```
 /// use cutlet as ct;
@@ -216,7 +217,7 @@ pub struct ArraySpec<T, const R: usize> {
 pub struct ArraySpecMut<T, const R: usize>(ArraySpec<T, R>);
 
 impl<T: Element, const R: usize> ArraySpec<T, R> {
-    /// A row-major array of this shape, whose address is a multiple of 16.
+    /// Describes a row-major array of this shape, whose address is a multiple of 16.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -227,18 +228,18 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn new(shape: [usize; R]) -> ArraySpec<T, R> {
-        // An array too large to exist gets the extents and strides of the largest one: all that matters is
-        // that its indices are 64-bit numbers.
+        // An array that is too large to exist has the extents and strides of the largest one. Only
+        // its 64-bit indices matter.
         let shape = shape.map(|extent| extent.min(i64::MAX as usize));
         let layout =
             Strided::contiguous(shape).unwrap_or(Strided { offset: 0, shape, strides: [i64::MAX as usize; R] });
         ArraySpec { layout, address: 0, element: PhantomData }
     }
 
-    /// With these strides, in elements.
+    /// Sets the strides, in elements.
     ///
     /// # Errors
-    /// [`Error::Argument`] when a stride is 0, or does not fit in i64.
+    /// [`Error::Argument`] if a stride is 0, or exceeds i64.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -257,7 +258,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
         Ok(self)
     }
 
-    /// With an address that is a multiple of the element size only.
+    /// Sets the alignment of the address to the element size.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -271,7 +272,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
         self
     }
 
-    /// As an array that the kernel may write.
+    /// Returns the description of an array that the kernel may write.
     ///
     /// ```
     /// # use cutlet as ct;

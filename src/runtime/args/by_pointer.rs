@@ -1,4 +1,4 @@
-//! Arrays as arguments that arrive as their addresses alone.
+//! Arrays as arguments whose kernel parameter is only the address.
 
 use super::array_arg::address_of;
 use crate::backend::ParamWord;
@@ -10,12 +10,12 @@ use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::tile::{Ptr, Tracer};
 
-/// An array of which the kernel gets the address of the first element: `ByPointer(&x)`, `ByPointer(&mut x)` and those of
-/// views arrive as [`Ptr<T>`].
+/// An array argument that passes only the address of its first element. `ByPointer(&x)`,
+/// `ByPointer(&mut x)` and those of views are a [`Ptr<T>`] in the kernel.
 ///
-/// As with an array, the launch finds its device, is put in order with other work on it, and keeps it alive. What the
-/// kernel does with the address is as unsafe as with a [`RawPtr`](crate::RawPtr): it may write what is given as
-/// `&mut`.
+/// As for an array, the launch determines its device from the argument, is ordered with other work
+/// on it, and keeps it alive. Accesses by the address are as unsafe as those of a
+/// [`RawPtr`](crate::RawPtr). The kernel may write an argument that is passed as `&mut`.
 ///
 /// ```
 /// use cutlet as ct;

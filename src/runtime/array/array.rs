@@ -1,6 +1,6 @@
-//! Arrays on a device, owned: creation, upload and download.
+//! Owned arrays on a device: creation, upload and download.
 //!
-//! Relies on [`super::memory`] for bytes and ordering and on [`super::strided`] for addressing.
+//! [`super::memory`] provides bytes and ordering, [`super::strided`] the addressing.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,12 +18,15 @@ use crate::runtime::graph::recorder;
 
 /// An array of rank `R` with elements of type `T` in the memory of one device.
 ///
-/// Made by a [`Device`], row-major; or over memory of another library, with any strides ([`crate::foreign`]). As an argument of a launch, `&DeviceArray` arrives in the kernel
-/// as `Array` (loads only) and `&mut DeviceArray` as `ArrayMut`. Work on it is asynchronous on a GPU;
-/// downloads wait for the work, and dropping it while work is in flight is fine.
+/// A [`Device`] makes row-major arrays. Arrays over memory of another library have any strides
+/// ([`crate::foreign`]). As an argument of a launch, `&DeviceArray` is an `Array` in the kernel
+/// (loads only), and `&mut DeviceArray` an `ArrayMut`.
 ///
-/// Views ([`DeviceArray::view`], [`DeviceArray::slice`], [`DeviceArray::permute`], …) share its memory
-/// without a copy and go wherever the array goes.
+/// Work on an array is asynchronous on a GPU. Downloads wait for the work. An array may be dropped
+/// while work on it is in progress.
+///
+/// Views ([`DeviceArray::view`], [`DeviceArray::slice`], [`DeviceArray::permute`], …) share its
+/// memory without a copy and are accepted in place of the array.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();
@@ -51,7 +54,7 @@ impl<'a, T: Element, const R: usize> From<&'a mut DeviceArray<T, R>> for DeviceV
 }
 
 impl Device {
-    /// An array with these elements, in row-major order.
+    /// Makes an array with these elements, in row-major order.
     ///
     /// ```
     /// let host = vec![1.0f32, 2.0, 3.0, 4.0];
@@ -61,7 +64,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] when the shape has another number of elements, [`Error::Driver`] when the
+    /// [`Error::Argument`] if the shape has another number of elements, [`Error::Driver`] if the
     /// device has not enough memory or earlier work on it failed.
     #[track_caller]
     pub fn array<T: Element, const R: usize>(&self, host: &[T], shape: [usize; R]) -> Result<DeviceArray<T, R>> {
@@ -70,7 +73,7 @@ impl Device {
         Ok(array)
     }
 
-    /// An array whose elements are all 0 (false for bool; 2^-127 for `f8e8m0fnu`, which has no 0).
+    /// Makes an array of zeros (false for bool; 2^-127 for `f8e8m0fnu`, which has no 0).
     ///
     /// # Errors
     /// As [`Device::array`].
@@ -88,7 +91,7 @@ impl Device {
         Ok(array)
     }
 
-    /// An array whose elements are all `value`. The host holds no copy of it.
+    /// Makes an array whose elements are all `value`, without a copy of it on the host.
     ///
     /// # Errors
     /// As [`Device::array`].
@@ -106,8 +109,8 @@ impl Device {
         Ok(array)
     }
 
-    /// An array whose element at each index is what `value` gives for it, asked in row-major order. The host holds at most
-    /// 16 MiB of the elements at a time.
+    /// Makes an array from a function of the index, which is called in row-major order. The host
+    /// holds at most 16 MiB of the elements at a time.
     ///
     /// ```
     /// let a = cutlet::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?;
@@ -131,7 +134,7 @@ impl Device {
             }
             value(index)
         };
-        // A multiple of the two elements that may share a byte.
+        // A multiple of two, the number of elements that may share a byte.
         let most = pack_host::CHUNK_BYTES / size_of::<T>();
         let mut values = pack_host::reserved(most.min(array.len()))?;
         for first in (0..array.len()).step_by(most) {
@@ -142,7 +145,7 @@ impl Device {
         Ok(array)
     }
 
-    /// An array for what writes all of it.
+    /// Makes an array for a caller that writes all of it.
     #[track_caller]
     pub(crate) fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         recorder::refuse("making an array", "make it before, and let the graph hold it as a part of its state")?;
@@ -172,12 +175,12 @@ impl Device {
 }
 
 impl<T: Element, const R: usize> DeviceArray<T, R> {
-    /// An array of this memory, whose bytes are those of the layout.
+    /// Makes an array of this memory, whose bytes are those of the layout.
     pub(crate) fn of(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
         DeviceArray { memory, layout, element: PhantomData }
     }
 
-    /// The device it is on.
+    /// Returns the device of the array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -189,7 +192,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.memory.device()
     }
 
-    /// All of it, to read.
+    /// Returns a view of all elements, for reading.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -202,7 +205,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         DeviceView::new(&self.memory, self.layout)
     }
 
-    /// All of it, to read and write.
+    /// Returns a view of all elements, for reading and writing.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -216,7 +219,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         DeviceViewMut::new(&mut self.memory, self.layout)
     }
 
-    /// Extents in elements.
+    /// Returns the extents in elements.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -228,7 +231,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.layout.shape
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -240,7 +243,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.layout.len()
     }
 
-    /// Has it no elements?
+    /// Returns true if the array has no elements.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -252,8 +255,8 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.len() == 0
     }
 
-    /// Address of the first element on its device. Work that other programs do there is not ordered
-    /// with launches, unless it runs on the same stream.
+    /// Returns the address of the first element on its device. Work of other programs at this
+    /// address is not ordered with launches, unless it is on the same stream.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -266,10 +269,11 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.memory.address()
     }
 
-    /// The elements, in row-major order; waits for the work that writes them.
+    /// Returns the elements in row-major order, after the work that writes them.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
+    /// [`Error::Driver`] if this work failed, [`Error::Argument`] if the host has not enough
+    /// memory.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -282,11 +286,11 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view().to_vec()
     }
 
-    /// Overwrites all elements with host values in row-major order. The host values may be changed as
-    /// soon as this returns.
+    /// Overwrites all elements with host values in row-major order. The host values may be changed
+    /// after the return.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -305,7 +309,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// Overwrites all elements with those of an array of the same shape, on any device.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another shape, [`Error::Driver`] when earlier work failed.
+    /// [`Error::Argument`] for another shape, [`Error::Driver`] if earlier work failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -320,7 +324,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view_mut().copy_from_array(other)
     }
 
-    /// [`DeviceView::slice`] of all of it.
+    /// Applies [`DeviceView::slice`] to the whole array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -334,7 +338,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view().slice(axis, range)
     }
 
-    /// [`DeviceView::step`] of all of it.
+    /// Applies [`DeviceView::step`] to the whole array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -348,7 +352,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view().step(axis, step)
     }
 
-    /// [`DeviceView::permute`] of all of it.
+    /// Applies [`DeviceView::permute`] to the whole array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -362,7 +366,8 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view().permute(order)
     }
 
-    /// [`DeviceView::reshape`] of all of it; always possible for an array that a [`Device`] made.
+    /// Applies [`DeviceView::reshape`] to the whole array. Always possible for an array that a
+    /// [`Device`] made.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -376,10 +381,11 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         self.view().reshape(shape)
     }
 
-    /// The same elements in row-major order as an array of another shape.
+    /// Changes the shape and keeps the elements in row-major order.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the shape has another number of elements, or the strides of foreign memory cannot express it.
+    /// [`Error::Argument`] if the shape has another number of elements, or if the strides of
+    /// foreign memory cannot express it.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -397,7 +403,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
 }
 
 impl<T: Element> DeviceArray<T, 2> {
-    /// [`DeviceView::transpose`] of all of it.
+    /// Applies [`DeviceView::transpose`] to the whole array.
     ///
     /// ```
     /// # use cutlet as ct;

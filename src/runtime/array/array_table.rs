@@ -1,4 +1,4 @@
-//! Tables of arrays as arguments: the addresses and forms of some arrays in device memory, beside the arrays themselves.
+//! Tables of arrays as arguments: the addresses and layouts of several arrays, in device memory.
 
 use std::fmt;
 
@@ -15,12 +15,13 @@ use crate::runtime::device::device::Device;
 use crate::runtime::graph::GraphResource;
 use crate::tile::{Arrays, ArraysMut, Tracer};
 
-/// Arrays of one element type and number of axes as one argument of a launch: the kernel chooses among them when it
-/// runs. Arrives as [`Arrays<T, R>`](crate::Arrays).
+/// Several arrays of one element type and rank as one argument of a launch. The kernel selects
+/// among them at run time. In the kernel it is an [`Arrays<T, R>`](crate::Arrays).
 ///
-/// It borrows the arrays as launches do, and holds a list of where they are, which is made once, on their device. Their
-/// number and extents may differ from table to table for the same compiled kernel; what it is compiled for is what all
-/// arrays have in common (alignment, strides of 1, extents and strides that are multiples of 16).
+/// A table borrows the arrays as launches do, and owns a list of their addresses and layouts. The
+/// list is made once, on their device. The number and extents of the arrays may differ between
+/// tables for the same compiled kernel. The kernel is compiled for the common properties of all
+/// arrays (alignment, strides of 1, extents and strides that are multiples of 16).
 ///
 /// ```
 /// use cutlet as ct;
@@ -46,8 +47,8 @@ pub struct ArrayTable<'a, T, const R: usize> {
     list: List,
 }
 
-/// An [`ArrayTable`] whose arrays the kernel may write: it borrows each of them uniquely. Arrives as
-/// [`ArraysMut<T, R>`](crate::ArraysMut).
+/// An [`ArrayTable`] whose arrays the kernel may write: it borrows each of them uniquely. In the
+/// kernel it is an [`ArraysMut<T, R>`](crate::ArraysMut).
 ///
 /// ```
 /// use cutlet as ct;
@@ -69,7 +70,7 @@ pub struct ArrayTableMut<'a, T, const R: usize> {
     list: List,
 }
 
-/// What both kinds of table hold beside the arrays.
+/// The list of arrays, which both kinds of table own.
 struct List {
     /// See [`crate::tile::Arrays`].
     words: DeviceArray<i64, 2>,
@@ -110,11 +111,11 @@ impl List {
 }
 
 impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
-    /// A table of these arrays or views; one may be in it more than once.
+    /// Makes a table of these arrays or views, which may contain one of them several times.
     ///
     /// # Errors
-    /// [`Error::Argument`] without arrays, or with arrays on several devices; [`Error::Driver`] when the device has not
-    /// enough memory or earlier work on it failed.
+    /// [`Error::Argument`] without arrays, or with arrays on several devices; [`Error::Driver`] if
+    /// the device has not enough memory or earlier work on it failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -130,7 +131,7 @@ impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
         Ok(ArrayTable { arrays, list: List::new(&forms)? })
     }
 
-    /// A table of these arrays or views, for kernels that write them.
+    /// Makes a table of these arrays or views, for kernels that write them.
     ///
     /// # Errors
     /// As [`ArrayTable::new`].
@@ -157,7 +158,7 @@ impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
 macro_rules! table_methods {
     ($($name:ident)+) => {$(
         impl<T, const R: usize> $name<'_, T, R> {
-            /// The number of arrays.
+            /// Returns the number of arrays.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -207,7 +208,7 @@ macro_rules! table_argument {
 
             #[inline]
             fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-                // Which elements the arrays have, views of them may be empty, is in words that the device holds.
+                // The extents of the arrays, which may be empty, are in words in device memory.
                 visit(MemoryUse { memory: &self.list.words.memory, writes: false, empty: true });
                 let memory = self.arrays.iter().map(|array| &*array.memory);
                 memory.for_each(|memory| visit(MemoryUse { memory, writes: $writes, empty: true }));
@@ -229,7 +230,7 @@ table_argument! {
     ArrayTableMut<'_, T, R> => ArraysMut by arrays_mut, writes true;
 }
 
-// SAFETY: it borrows its arrays and owns their list, which nobody writes.
+// SAFETY: it borrows its arrays and owns their list, which is never written.
 unsafe impl<T: ByteSized, const R: usize> GraphResource for ArrayTable<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         self.arrays.arrays(visit);
@@ -237,7 +238,7 @@ unsafe impl<T: ByteSized, const R: usize> GraphResource for ArrayTable<'_, T, R>
     }
 }
 
-// SAFETY: it borrows its arrays uniquely and owns their list, which nobody writes.
+// SAFETY: it borrows its arrays uniquely and owns their list, which is never written.
 unsafe impl<T: ByteSized, const R: usize> GraphResource for ArrayTableMut<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         self.arrays.arrays(visit);

@@ -1,4 +1,4 @@
-//! Arrays of complex numbers on a device: arrays of their parts, and how these arrive in kernels.
+//! Arrays of complex numbers on a device: arrays of their parts, and their arguments of launches.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::tile::{Array, ArrayMut};
 
 /// An array of rank `R` of complex numbers with parts of type `T` in the memory of one device.
 ///
-/// Made by [`Device::complex`] and [`Device::complex_zeros`]. In a kernel, `&ComplexDeviceArray` arrives as
-/// [`ComplexArray`] and `&mut ComplexDeviceArray` as [`ComplexArrayMut`]. In memory it is an array of `T` whose last axis is
-/// twice as long ([`ComplexDeviceArray::reals`]): views of that, and arrays of pairs from elsewhere, arrive by
-/// [`Interleaved`].
+/// Made by [`Device::complex`] and [`Device::complex_zeros`]. In a kernel, `&ComplexDeviceArray` is
+/// a [`ComplexArray`] and `&mut ComplexDeviceArray` a [`ComplexArrayMut`]. In memory it is an array
+/// of `T` with twice the extent along the last axis ([`ComplexDeviceArray::reals`]).
+/// [`Interleaved`] passes views of that array, and other arrays of pairs.
 ///
 /// ```
 /// use cutlet as ct;
@@ -38,8 +38,9 @@ pub struct ComplexDeviceArray<T, const R: usize> {
     reals: DeviceArray<T, R>,
 }
 
-/// An array of pairs of numbers, given to a kernel as one of complex numbers: what is given as an [`Array`] of `T`
-/// (or as [`ArrayMut`]) arrives as [`ComplexArray`] (or [`ComplexArrayMut`]), whose last axis is half as long.
+/// An array of pairs of numbers that is passed to a kernel as an array of complex numbers. An
+/// argument that would be an [`Array`] of `T` (or an [`ArrayMut`]) is a [`ComplexArray`] (or a
+/// [`ComplexArrayMut`]), with half the extent along the last axis.
 ///
 /// ```
 /// use cutlet as ct;
@@ -116,7 +117,7 @@ impl<'a, T: Float, const R: usize> IntoKernelArg<ComplexArrayMut<T, R>> for &'a 
     }
 }
 
-/// The parts of numbers, in memory order.
+/// Returns the parts of numbers, in memory order.
 #[track_caller]
 fn parts<T: Float>(numbers: &[Complex<T>]) -> Result<Vec<T>> {
     let mut parts = pack_host::reserved(2 * numbers.len())?;
@@ -147,7 +148,7 @@ fn check_count<const R: usize>(given: usize, shape: [usize; R]) -> Result<()> {
 }
 
 impl Device {
-    /// An array of these complex numbers, in row-major order.
+    /// Makes an array of these complex numbers, in row-major order.
     ///
     /// ```
     /// use cutlet::math::c64;
@@ -158,8 +159,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] when the shape has another number of elements, [`Error::Driver`] when the device has not
-    /// enough memory or earlier work on it failed.
+    /// [`Error::Argument`] if the shape has another number of elements, [`Error::Driver`] if the
+    /// device has not enough memory or earlier work on it failed.
     #[track_caller]
     pub fn complex<T: Float, const R: usize>(
         &self,
@@ -170,7 +171,7 @@ impl Device {
         Ok(ComplexDeviceArray { reals: self.array(&parts(host)?, shape_of_parts(shape)?)? })
     }
 
-    /// An array of complex zeros.
+    /// Makes an array of complex zeros.
     ///
     /// # Errors
     /// As [`Device::complex`].
@@ -187,7 +188,7 @@ impl Device {
 }
 
 impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
-    /// The device it is on.
+    /// Returns the device of the array.
     ///
     /// ```
     /// let a = cutlet::Device::cpu().complex_zeros::<f32, 1>([3])?;
@@ -198,7 +199,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
         self.reals.device()
     }
 
-    /// Extents in complex numbers.
+    /// Returns the extents in complex numbers.
     ///
     /// ```
     /// let a = cutlet::Device::cpu().complex_zeros::<f32, 2>([3, 4])?;
@@ -211,7 +212,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
         shape
     }
 
-    /// How many complex numbers there are.
+    /// Returns the number of complex numbers.
     ///
     /// ```
     /// assert_eq!(cutlet::Device::cpu().complex_zeros::<f32, 2>([3, 4])?.len(), 12);
@@ -221,7 +222,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
         self.reals.len() / 2
     }
 
-    /// Are there none?
+    /// Returns true if the array has no elements.
     ///
     /// ```
     /// assert!(cutlet::Device::cpu().complex_zeros::<f32, 2>([0, 4])?.is_empty());
@@ -231,7 +232,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
         self.reals.is_empty()
     }
 
-    /// The parts: an array whose last axis is twice as long.
+    /// Returns the parts: an array with twice the extent along the last axis.
     ///
     /// ```
     /// let a = cutlet::Device::cpu().complex(&[cutlet::math::c64::new(1.0, 2.0)], [1])?;
@@ -242,7 +243,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
         &self.reals
     }
 
-    /// [`ComplexDeviceArray::reals`], to write.
+    /// Returns [`ComplexDeviceArray::reals`] for writing.
     ///
     /// ```
     /// let mut a = cutlet::Device::cpu().complex_zeros::<f32, 1>([1])?;
@@ -254,10 +255,11 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
         &mut self.reals
     }
 
-    /// The numbers in row-major order; waits for the work that writes them.
+    /// Returns the numbers in row-major order, after the work that writes them.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
+    /// [`Error::Driver`] if this work failed, [`Error::Argument`] if the host has not enough
+    /// memory.
     ///
     /// ```
     /// let numbers = [cutlet::math::c64::new(1.0, 2.0), cutlet::math::c64::new(3.0, 4.0)];
@@ -275,7 +277,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// Overwrites all numbers with host values in row-major order.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work failed.
     ///
     /// ```
     /// let mut a = cutlet::Device::cpu().complex_zeros::<f64, 1>([1])?;

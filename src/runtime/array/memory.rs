@@ -1,13 +1,16 @@
 //! Memory of arrays: one allocation, freed in the order of the work that uses it.
 //!
-//! **Ordering.** A GPU allocation knows the streams that use it ([`super::stream_order`]). Using it on another
-//! stream first makes that stream wait for those it conflicts with, through an event recorded at that
-//! moment; on the same stream nothing is done. Shared and unique borrows of arrays keep a conflicting use
-//! from happening before the first one is queued. Freeing is stream ordered behind all of them, so dropping
-//! an array while a launch runs is fine. Where the driver refuses that (inside of a callback of its own, while a stream is
-//! captured), the memory is freed before the next allocation ([`crate::runtime::device::deferred_release`]).
+//! **Ordering.** A GPU allocation records the streams that use it ([`super::stream_order`]). A use
+//! on another stream first makes that stream wait for the conflicting ones, through an event that
+//! is recorded at that time. A use on the same stream needs no wait. Shared and unique borrows of
+//! arrays prevent a conflicting use before the first one is queued.
 //!
-//! Knows bytes; element types and shapes are the arrays' affair.
+//! **Release.** Memory is freed in stream order after all uses, so an array may be dropped while a
+//! launch is in progress. The driver refuses this inside of its callbacks and while a stream is
+//! captured. The memory is then freed before the next allocation
+//! ([`crate::runtime::device::deferred_release`]).
+//!
+//! This file handles bytes only. Element types and shapes belong to the arrays.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -24,16 +27,17 @@ use crate::runtime::device::peer;
 use crate::runtime::graph::recorder;
 use crate::runtime::graph::recorder::{Node, Used, Work};
 
-/// Alignment of every allocation in bytes.
+/// The alignment of every allocation, in bytes.
 pub const ALIGNMENT: usize = 256;
 
-/// Every allocation has whole words of so many bytes: atomics on 16 bits may go by the words that hold them.
+/// The unit of allocation sizes, in bytes: atomics on 16 bits may access the words that contain
+/// them.
 const WORD: usize = 4;
 
-/// Repetitions of a pattern that are made one by one before they are copied.
+/// The number of repetitions of a pattern that are written one by one before they are copied.
 const FILL_REPETITIONS: usize = 8192;
 
-/// One allocation on one device.
+/// An allocation on one device.
 pub struct Memory {
     address: u64,
     bytes: usize,
@@ -41,21 +45,21 @@ pub struct Memory {
     foreign: Option<Foreign>,
 }
 
-/// Whose memory it is that another library has allocated.
+/// The owner of memory that another library has allocated.
 struct Foreign {
-    /// The stream of that library's own work on it; none on the cpu device.
+    /// The stream of the other library's work on the memory; none on the cpu device.
     stream: Option<StreamHandle>,
-    /// Kept alive; those of cudarc are given back.
+    /// The object that keeps the memory alive. Owners of cudarc are returned.
     #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
     owner: Owner,
 }
 
-// The owner is dropped or given back alone: no call reads a state of it that a panic has left.
+// The owner is only dropped or returned: no call reads a state that a panic has left.
 impl UnwindSafe for Foreign {}
 impl RefUnwindSafe for Foreign {}
 
 enum Kind {
-    /// Of an array that was only described.
+    /// The memory of an array that is only described.
     Absent,
     Cpu,
     Gpu {
@@ -64,43 +68,44 @@ enum Kind {
     },
 }
 
-// SAFETY: the bytes are reached only through launches and copies, which the borrow rules of the
-// arrays serialise where they conflict; the driver handles may be used from any thread.
+// SAFETY: only launches and copies access the bytes, and the borrow rules of the arrays serialize
+// conflicting ones. The handles of the driver may be used from any thread.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// How a launch uses the memory behind one of its array arguments. Made by the arguments alone, which hold
-/// the borrow that it speaks of.
+/// The use of the memory of an array argument by a launch. Only arguments make it, and they hold
+/// the borrow that it describes.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MemoryUse<'a> {
     /// The allocation.
     pub(crate) memory: &'a Memory,
-    /// May the kernel write it? Then the argument borrows it uniquely.
+    /// True if the kernel may write the memory. The argument then borrows it uniquely.
     pub(crate) writes: bool,
-    /// Has the argument no element? (Its allocation may have some.)
+    /// True if the argument has no elements. (Its allocation may have some.)
     pub(crate) empty: bool,
 }
 
 impl<'a> MemoryUse<'a> {
-    /// The allocation.
+    /// Returns the allocation.
     pub fn memory(&self) -> &'a Memory {
         self.memory
     }
 
-    /// May the kernel write it?
+    /// Returns true if the kernel may write the memory.
     pub fn writes(&self) -> bool {
         self.writes
     }
 }
 
 impl Memory {
-    /// Allocates on a device; the content is unspecified on a GPU and zero on the cpu device.
+    /// Allocates memory on a device. The content is unspecified on a GPU and zero on the cpu
+    /// device.
     #[track_caller]
     pub(crate) fn alloc(device: Device, bytes: usize) -> Result<Memory> {
         if bytes == 0 {
-            // Never dereferenced: an array without elements has nothing in bounds.
+            // Never dereferenced: an array without elements has no index in bounds.
             let kind = match device.as_gpu() {
                 None => Kind::Cpu,
                 Some(gpu) => Kind::Gpu { gpu, order: Order::new(Arc::clone(gpu.default_stream())) },
@@ -127,12 +132,14 @@ impl Memory {
         }
     }
 
-    /// Memory of another library, whose own work on it is queued on a stream (on the cpu device, done). In the end that
-    /// stream comes behind all uses here, and then the owner is dropped.
+    /// Returns memory of another library, whose work on it is queued on a stream (on the cpu
+    /// device, complete). At the drop, that stream is ordered after all uses of the memory, and
+    /// then the owner is dropped.
     ///
     /// # Safety
-    /// These bytes are on the device of the stream, initialised, and as long as the owner lives they stay so and nobody
-    /// else uses them, but for work that comes before this on the stream, and after the end of this.
+    /// The bytes are on the device of the stream and initialized. During the life of the owner they
+    /// remain so, and no other code uses them. Exceptions are work that precedes this call on the
+    /// stream, and work after the drop of this memory.
     pub(crate) unsafe fn foreign(stream: Option<&StreamHandle>, address: u64, bytes: usize, owner: Owner) -> Memory {
         let kind = match stream {
             None => Kind::Cpu,
@@ -141,50 +148,52 @@ impl Memory {
         Memory { address, bytes, kind, foreign: Some(Foreign { stream: stream.cloned(), owner }) }
     }
 
-    /// Gives the owner of foreign memory back, whose stream then is behind every use here.
+    /// Returns the owner of foreign memory, after its stream is ordered after every use of the
+    /// memory.
     ///
     /// # Errors
-    /// The memory, if it is not foreign; [`Error::Driver`] when the context is lost.
+    /// The memory itself, if it is not foreign; [`Error::Driver`] if the context is lost.
     #[cfg(feature = "cudarc")]
     pub(crate) fn into_owner(mut self) -> Result<Result<Owner, Memory>> {
         let Some(foreign) = self.foreign.take() else { return Ok(Err(self)) };
-        // Nothing is left to be freed.
+        // No bytes are left to free.
         self.bytes = 0;
         settle(&mut self.kind, &foreign)?;
         Ok(Ok(foreign.owner))
     }
 
-    /// Gives an allocation of a GPU away, to be freed as it is freed here: the stream then is behind every use so far.
+    /// Releases an allocation of a GPU to the caller, which frees it in the same way. The stream is
+    /// then ordered after every use so far.
     ///
     /// # Errors
-    /// [`Error::Driver`] when the context is lost.
+    /// [`Error::Driver`] if the context is lost.
     #[cfg(feature = "cudarc")]
     pub(crate) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
         if let Kind::Gpu { order, .. } = &mut self.kind {
             stream.wait_for(order.last()?)?;
         }
-        // Nothing is left to be freed.
+        // No bytes are left to free.
         self.bytes = 0;
         Ok(self.address)
     }
 
-    /// The memory of arrays that are only described: no bytes, nowhere.
+    /// Returns the memory of arrays that are only described: no bytes and no address.
     pub(crate) fn absent() -> &'static Memory {
         static ABSENT: Memory = Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None };
         &ABSENT
     }
 
-    /// Is this [`Memory::absent`]?
+    /// Returns true for [`Memory::absent`].
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self.kind, Kind::Absent)
     }
 
-    /// The bytes on the host, of memory of the cpu device.
+    /// Returns the address of memory of the cpu device.
     pub(crate) fn host_pointer(&self) -> Option<*mut u8> {
         matches!(self.kind, Kind::Cpu).then(|| cpu_pointer(self.address))
     }
 
-    /// The device it is on.
+    /// Returns the device of the memory.
     pub fn device(&self) -> Device {
         match &self.kind {
             Kind::Absent | Kind::Cpu => Device::cpu(),
@@ -192,27 +201,27 @@ impl Memory {
         }
     }
 
-    /// Address of the first byte.
+    /// Returns the address of the first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Has it no bytes?
+    /// Returns true if the memory has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// This allocation in use by work of a graph.
+    /// Returns this allocation as a use by the work of a graph.
     pub(crate) fn used(&self, writes: bool) -> Used {
         Used { address: self.address, bytes: self.bytes, writes }
     }
 
-    /// Makes a stream of the same device wait for what other streams do with this memory.
+    /// Makes a stream of the same device wait for the work of other streams on this memory.
     #[inline]
     pub(crate) fn before_use(&self, stream: &StreamHandle, writes: bool) -> Result<()> {
         match &self.kind {
@@ -226,10 +235,11 @@ impl Memory {
         self.fill(&[0])
     }
 
-    /// Repeats a pattern from the first byte on. The number of bytes is a multiple of the pattern's.
+    /// Repeats a pattern from the first byte on. The number of bytes is a multiple of the
+    /// pattern's.
     ///
-    /// On a GPU a fill of the driver repeats 1, 2 and 4 bytes. Of other patterns the host sends the first bytes, and copies
-    /// on the device double them.
+    /// On a GPU, a fill of the driver repeats patterns of 1, 2 and 4 bytes. For other patterns, the
+    /// host sends the first bytes, and copies on the device double them.
     #[track_caller]
     pub(crate) fn fill(&mut self, pattern: &[u8]) -> Result<()> {
         assert!(self.bytes.is_multiple_of(pattern.len()), "{} bytes of a pattern of {}", self.bytes, pattern.len());
@@ -239,7 +249,8 @@ impl Memory {
         match &self.kind {
             Kind::Absent => Ok(()),
             Kind::Cpu => {
-                // SAFETY: the allocation has this many bytes, which are initialised, and `self` is borrowed uniquely.
+                // SAFETY: the allocation has this many initialized bytes, and `self` is borrowed
+                // uniquely.
                 let all = unsafe { std::slice::from_raw_parts_mut(cpu_pointer(self.address), self.bytes) };
                 repeat(pattern, all);
                 Ok(())
@@ -262,7 +273,7 @@ impl Memory {
         }
     }
 
-    /// [`Memory::fill`] of a GPU with any pattern.
+    /// Performs [`Memory::fill`] on a GPU for any pattern.
     #[track_caller]
     fn fill_by_copies(&mut self, pattern: &[u8]) -> Result<()> {
         let mut chunk = vec![0; self.bytes.min(pattern.len() * FILL_REPETITIONS)];
@@ -273,14 +284,15 @@ impl Memory {
         let mut done = chunk.len();
         while done < self.bytes {
             let count = done.min(self.bytes - done);
-            // SAFETY: both ranges are in the allocation, and the one ends where the other begins.
+            // SAFETY: both ranges are in the allocation, and the source ends at the begin of the
+            // destination.
             unsafe { gpu.driver.copy_on_device(self.address + done as u64, self.address, count, stream.raw) }?;
             done += count;
         }
         Ok(())
     }
 
-    /// Copies bytes from the host to `offset`. The host bytes may be changed when this returns.
+    /// Copies bytes from the host to `offset`. The host bytes may be changed after the return.
     #[track_caller]
     pub(crate) fn write(&mut self, offset: usize, from: &[u8]) -> Result<()> {
         assert!(offset + from.len() <= self.bytes, "write of {} bytes at {offset} of {}", from.len(), self.bytes);
@@ -301,8 +313,8 @@ impl Memory {
                 gpu.make_current()?;
                 settled(&stream)?;
                 let to = self.address + offset as u64;
-                // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done, which
-                // matters when they are page-locked memory.
+                // SAFETY: in bounds as checked. The host bytes remain borrowed until the copy is
+                // complete, which matters for page-locked memory.
                 unsafe { gpu.driver.copy_to_device(to, from.as_ptr().cast(), from.len(), stream.raw) }?;
                 stream.synchronize()?;
             }
@@ -321,7 +333,7 @@ impl Memory {
         recorder::refuse_use(|| self.used(false), "a copy to the host", way_out)?;
         match &self.kind {
             Kind::Absent => {}
-            // SAFETY: in bounds as checked; nobody writes while the array is borrowed.
+            // SAFETY: in bounds as checked; the borrow of the array excludes writes.
             Kind::Cpu => unsafe {
                 to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(self.address).add(offset), to.len());
             },
@@ -330,7 +342,8 @@ impl Memory {
                 order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 settled(&stream)?;
-                // SAFETY: in bounds as checked; the host bytes stay borrowed until the copy is done.
+                // SAFETY: in bounds as checked; the host bytes remain borrowed until the copy is
+                // complete.
                 unsafe {
                     let from = self.address + offset as u64;
                     gpu.driver.copy_to_host(to.as_mut_ptr().cast(), from, to.len(), stream.raw)?;
@@ -341,7 +354,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies bytes from other memory, of the same device or not.
+    /// Copies bytes from other memory, of the same or another device.
     #[track_caller]
     pub(crate) fn copy_from(&mut self, offset: usize, from: &Memory, from_offset: usize, bytes: usize) -> Result<()> {
         assert!(offset + bytes <= self.bytes && from_offset + bytes <= from.bytes, "copy out of bounds");
@@ -372,10 +385,10 @@ impl Memory {
                 from_order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
-                // SAFETY: in bounds as checked, and of two allocations.
+                // SAFETY: in bounds as checked, and of two distinct allocations.
                 unsafe { gpu.driver.copy_on_device(to, from, bytes, stream.raw) }
             }
-            // Not through the host where the one reaches the other.
+            // Without the host if one GPU can access the memory of the other.
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
                 if peer::can_access(gpu, from_gpu)? =>
             {
@@ -420,7 +433,7 @@ impl Drop for Memory {
                 None => gpu.leftovers.release(move || gpu_free(gpu, &mut order, address)),
                 Some(foreign) => {
                     let mut kind = Kind::Gpu { gpu, order };
-                    // The owner goes with the closure, after this has succeeded.
+                    // The owner is dropped with the closure, after its success.
                     gpu.leftovers.release(move || settle(&mut kind, &foreign));
                 }
             },
@@ -434,7 +447,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Puts the stream of foreign memory behind every use here.
+/// Orders the stream of foreign memory after every use of the memory.
 fn settle(kind: &mut Kind, foreign: &Foreign) -> Result<()> {
     match (kind, &foreign.stream) {
         (Kind::Gpu { order, .. }, Some(stream)) => stream.wait_for(order.last()?),
@@ -455,7 +468,7 @@ fn repeat(pattern: &[u8], all: &mut [u8]) {
     let mut done = pattern.len().min(all.len());
     all[..done].copy_from_slice(&pattern[..done]);
     while done < all.len() {
-        // Not from all that is done: the source stays in the processor's cache.
+        // Not from all bytes so far: the source remains in the cache of the processor.
         let count = done.min(pattern.len() * FILL_REPETITIONS).min(all.len() - done);
         all.copy_within(..count, done);
         done += count;
@@ -481,7 +494,7 @@ fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64>
         }
     };
     if alloc().is_err() {
-        // What other streams have freed may only be waiting for their work.
+        // Memory that other streams have freed may only wait for their work.
         // SAFETY: the context is current.
         unsafe {
             gpu.synchronize_context()?;
@@ -494,12 +507,14 @@ fn gpu_alloc(gpu: &'static Gpu, stream: &GpuStream, bytes: usize) -> Result<u64>
     Ok(address)
 }
 
-/// Under a limit of time: waits before a copy, in whose call the driver would wait without one.
+/// Waits before a copy if waits have a time limit: in the call of the copy, the driver would wait
+/// without one.
 fn settled(stream: &StreamHandle) -> Result<()> {
     if Deadline::current().is_some() { stream.synchronize() } else { Ok(()) }
 }
 
-/// A stream of the GPU that the memory is on: that of the last write, unless a kernel of another GPU made that.
+/// Returns a stream of the GPU of the memory: that of the last write, unless a kernel of another
+/// GPU wrote last.
 fn own_stream(gpu: &'static Gpu, order: &Order<GpuStream>) -> StreamHandle {
     let writer = order.writer();
     if std::ptr::eq(writer.gpu, gpu) { StreamHandle::of(writer) } else { gpu.default_stream().clone() }
@@ -512,8 +527,8 @@ fn gpu_free(gpu: &'static Gpu, order: &mut Order<GpuStream>, address: u64) -> Re
         stream = gpu.default_stream();
     }
     gpu.make_current()?;
-    // SAFETY: the address came from the matching allocation call and is freed once; the stream is
-    // behind every use.
+    // SAFETY: the address is from the matching allocation call and is freed once. The stream is
+    // ordered after every use.
     unsafe {
         match gpu.pool {
             Some(_) => gpu.driver.free_async(address, stream.raw),

@@ -1,4 +1,5 @@
-//! Arrays of a device: memory, views, transfers, packed and complex arrays, and their order on streams.
+//! Arrays of a device: memory, views, transfers, packed and complex arrays, and their order on
+//! streams.
 
 pub(super) mod array;
 pub(super) mod array_table;

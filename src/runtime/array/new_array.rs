@@ -1,4 +1,4 @@
-//! Arrays that a launch makes for itself.
+//! Arrays that a launch allocates.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,11 +13,11 @@ use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_i
 use crate::runtime::device::device::Device;
 use crate::tile::{ArrayMut, Tracer};
 
-/// An array that the launch makes, on its own device and filled with one value: a result, or scratch memory that all tile
-/// blocks share. Arrives in the kernel as an `ArrayMut`.
+/// An array that the launch allocates on its device and fills with one value: a result, or scratch
+/// memory that all tile blocks share. In the kernel it is an `ArrayMut`.
 ///
-/// [`launch`](crate::launch()) frees it when the kernel has ended, in the order of the stream;
-/// [`launch_with_outputs`](crate::launch_with_outputs) gives it back as a [`DeviceArray`].
+/// [`launch`](crate::launch()) frees it after the kernel, in the order of the stream.
+/// [`launch_with_outputs`](crate::launch_with_outputs) returns it as a [`DeviceArray`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -44,7 +44,7 @@ pub struct NewArray<T, const R: usize> {
 }
 
 impl<T: Element, const R: usize> NewArray<T, R> {
-    /// An array of this shape, of zeros (`false` for bool).
+    /// Describes an array of this shape, of zeros (`false` for bool).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -61,7 +61,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
         NewArray::full(shape, T::from_bits(0))
     }
 
-    /// An array of this shape, of one value.
+    /// Describes an array of this shape, of one value.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -76,7 +76,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
         NewArray { shape, value, made: OnceLock::new() }
     }
 
-    /// What the launch knows about it: row-major, and at a wide address.
+    /// Returns the facts for the launch: row-major, and at an aligned address.
     fn facts(&self) -> ArrayInfo {
         crate::runtime::args::array_arg::facts_of_new::<T, R>(self.shape)
     }
@@ -130,7 +130,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
         match self.made.get() {
             Some(array) => crate::runtime::args::array_arg::pack_array(array, params),
-            // A launch makes its arrays before; who asks what it would do does not.
+            // A launch allocates its arrays before this. A query about a launch does not.
             None => crate::runtime::args::array_arg::pack_new::<T, R>(self.shape, params),
         }
     }

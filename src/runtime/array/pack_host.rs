@@ -1,9 +1,11 @@
-//! Between host values and the bytes of an array: packing, gathering, scattering.
+//! Conversion between host values and the bytes of an array: packing, gathering, scattering.
 //!
-//! Host values are in row-major logical order. Elements of four bits lie two in a byte, the first in
-//! the low half; all others lie as the host holds them. Knows no device.
+//! Host values are in row-major logical order. Two elements of four bits share a byte, the first in
+//! the low half. All other elements have the representation of the host. The code does not depend
+//! on devices.
 //!
-//! Lists of host values are reserved before they are filled: where the host has no room, the answer is an error.
+//! Lists of host values are reserved before they are filled. If the host has not enough memory, the
+//! result is an error.
 
 use std::borrow::Cow;
 
@@ -14,13 +16,13 @@ use super::strided::Strided;
 use crate::element::Element;
 use crate::error::{Error, Result};
 
-/// Bytes on the host of one part of an array that is made or copied in parts.
+/// The bytes on the host of one part of an array that is made or copied in parts.
 pub const CHUNK_BYTES: usize = 16 << 20;
 
-/// An empty list with room for this number of values.
+/// Returns an empty list with capacity for this number of values.
 ///
 /// # Errors
-/// [`Error::Argument`] at the caller's place where the host has no room.
+/// [`Error::Argument`] at the caller's place if the host has not enough memory.
 #[track_caller]
 pub fn reserved<T>(count: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
@@ -30,7 +32,7 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>> {
     }
 }
 
-/// A list of this number of zeros.
+/// Returns a list of this number of zeros.
 ///
 /// # Errors
 /// As [`reserved`].
@@ -50,17 +52,17 @@ fn no_room<T>(count: usize) -> Error {
     ))
 }
 
-/// Do two elements share a byte?
+/// Returns true if two elements share a byte.
 pub fn is_packed<T: Element>() -> bool {
     T::DTYPE.storage_bits() == 4
 }
 
-/// Byte offset of an element; of the byte that holds it, when packed.
+/// Returns the byte offset of an element; for packed elements, of the byte that contains it.
 pub fn byte_offset<T: Element>(elements: usize) -> usize {
     if is_packed::<T>() { elements / 2 } else { elements * size_of::<T>() }
 }
 
-/// Bytes of a contiguous array of these values.
+/// Returns the bytes of a contiguous array of these values.
 ///
 /// # Errors
 /// As [`reserved`].
@@ -79,8 +81,8 @@ pub fn to_bytes<T: Element>(values: &[T]) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// The shortest pattern of bytes that gives an array of this value everywhere when it is repeated: at most those of one
-/// element.
+/// Returns the shortest pattern of bytes whose repetition is an array of this value: at most the
+/// bytes of one element.
 pub fn pattern<T: Element>(value: &T) -> Vec<u8> {
     if is_packed::<T>() {
         let code = value.to_bits() as u8 & 0xf;
@@ -93,7 +95,8 @@ pub fn pattern<T: Element>(value: &T) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// The values of an array: `bytes` start with the byte of its first element and hold its span.
+/// Returns the values of an array: `bytes` begin with the byte of its first element and contain its
+/// span.
 ///
 /// # Errors
 /// As [`reserved`].
@@ -113,14 +116,14 @@ pub fn gather<T: Element, const R: usize>(bytes: &[u8], layout: &Strided<R>) -> 
     Ok(values)
 }
 
-/// The bytes of a list of bit patterns, to be written.
+/// Returns the bytes of a list of bit patterns, for writing.
 pub fn bytes_of<T: Element>(bits: &mut [T::Bits]) -> &mut [u8] {
-    // SAFETY: every byte of the list is initialised, and any bytes are a value of `T::Bits`, which has the size of `T`
-    // and so no padding.
+    // SAFETY: every byte of the list is initialized, and any bytes are a value of `T::Bits`, which
+    // has the size of `T` and so no padding.
     unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), size_of_val(bits)) }
 }
 
-/// The values of bit patterns without gaps; not of packed elements.
+/// Returns the values of bit patterns without gaps; not for packed elements.
 ///
 /// # Errors
 /// As [`reserved`].
@@ -128,8 +131,8 @@ pub fn bytes_of<T: Element>(bits: &mut [T::Bits]) -> &mut [u8] {
 pub fn values_of<T: Element>(bits: Vec<T::Bits>) -> Result<Vec<T>> {
     if bits.iter().all(T::is_valid_bit_pattern) {
         let mut bits = std::mem::ManuallyDrop::new(bits);
-        // SAFETY: `CheckedBitPattern` promises equal layout of `T::Bits` and `T`, and validity of what
-        // was checked; the vector is taken apart once.
+        // SAFETY: `CheckedBitPattern` guarantees equal layout of `T::Bits` and `T`, and validity of
+        // checked values. The vector is taken apart once.
         return Ok(unsafe { Vec::from_raw_parts(bits.as_mut_ptr().cast::<T>(), bits.len(), bits.capacity()) });
     }
     // SAFETY: as in `bytes_of`, shared.
@@ -139,7 +142,7 @@ pub fn values_of<T: Element>(bits: Vec<T::Bits>) -> Result<Vec<T>> {
     Ok(values)
 }
 
-/// Writes values into the bytes of an array; the inverse of [`gather`]. Other bytes stay.
+/// Writes values into the bytes of an array; the inverse of [`gather`]. Other bytes are unchanged.
 pub fn scatter<T: Element, const R: usize>(values: &[T], bytes: &mut [u8], layout: &Strided<R>) {
     let mut values = values.iter();
     let nibble = layout.offset % 2;
@@ -161,7 +164,8 @@ fn unpack<T: Element>(bytes: &[u8], at: usize) -> T {
     T::from_bits(u64::from(bytes[at / 2] >> (at % 2 * 4) & 0xf))
 }
 
-/// A value from its bytes. A byte that is no bool (kernels write none, other programs may) is true.
+/// Returns a value from its bytes. A byte that is no bool (of another program; kernels write none)
+/// is true.
 fn from_bytes<T: Element>(bytes: &[u8]) -> T {
     match bytemuck::checked::try_pod_read_unaligned(bytes) {
         Ok(value) => value,

@@ -1,7 +1,7 @@
 //! Packed arrays on a device: elements of 1 to 8 bits, as 32-bit words.
 //!
-//! Each row (a run along the last axis) is padded with zeros to whole groups of [`GROUP`] elements, so that rows of every
-//! width begin where 16-byte accesses can.
+//! Each row (the elements along the last axis) is padded with zeros to whole groups of [`GROUP`]
+//! elements. Rows of every width then begin at addresses for 16-byte accesses.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,15 +18,16 @@ use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
 use crate::runtime::args::array_arg::{ArraySpec, ArraySpecMut};
 use crate::runtime::device::device::Device;
 
-/// Elements of a row that have their words together: of so many, each bit fills 16 bytes.
+/// The number of elements of a group of words. Each bit of the element type occupies 16 bytes of
+/// it.
 const GROUP: usize = 128;
 
-/// Words of a row.
+/// Returns the number of words of a row.
 fn row_words<F: Narrow>(row: usize) -> usize {
     row.div_ceil(GROUP).max(1) * GROUP / 32 * F::BITS as usize
 }
 
-/// The shape of the words.
+/// Returns the shape of the words.
 pub(super) fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -> [usize; R] {
     const { assert!(R >= 1, "a packed array has at least one axis") };
     shape[R - 1] = row_words::<F>(shape[R - 1]);
@@ -35,9 +36,10 @@ pub(super) fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -
 
 /// An array of rank `R` of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis in the memory of one device.
 ///
-/// Made by [`Device::packed`] and its like. In a kernel, `&PackedDeviceArray` arrives as [`PackedArray`] and
-/// `&mut PackedDeviceArray` as [`PackedArrayMut`]. Along a row, element `k` has the bits from `k * F::BITS` on, the lowest
-/// first; rows are padded to whole multiples of 128 elements.
+/// Made by [`Device::packed`] and related functions. In a kernel, `&PackedDeviceArray` is a
+/// [`PackedArray`] and `&mut PackedDeviceArray` a [`PackedArrayMut`]. In a row, the bits of element
+/// `k` begin at bit `k * F::BITS`, the lowest bit first. Rows are padded to multiples of 128
+/// elements.
 ///
 /// ```
 /// use cutlet as ct;
@@ -64,17 +66,18 @@ pub struct PackedDeviceArray<F, const R: usize> {
     element: PhantomData<F>,
 }
 
-/// Rows of words of zeros, which `write` fills: it gets the number of a row, and the bytes of its elements.
+/// Returns rows of zero words that `write` has filled. Its parameters are the number of a row and
+/// the bytes of its elements.
 ///
 /// # Errors
-/// [`Error::Argument`] at the caller's place where the host has no room.
+/// [`Error::Argument`] at the caller's place if the host has not enough memory.
 #[track_caller]
 fn words_of<F: Narrow>(rows: usize, row: usize, mut write: impl FnMut(usize, &mut [u8])) -> Result<Vec<u32>> {
     let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
     let mut all = pack_host::zeros::<u32>(rows.saturating_mul(words))?;
     for (number, line) in all.chunks_mut(words).enumerate() {
         write(number, &mut bytemuck::cast_slice_mut(line)[..width]);
-        // Bits after the last element belong to no element: in memory they are 0.
+        // Bits after the last element belong to no element. In memory they are 0.
         let used = row * F::BITS as usize;
         if !used.is_multiple_of(32) {
             line[used / 32] &= (1 << (used % 32)) - 1;
@@ -83,7 +86,7 @@ fn words_of<F: Narrow>(rows: usize, row: usize, mut write: impl FnMut(usize, &mu
     Ok(all)
 }
 
-/// [`words_of`] values in row-major order.
+/// Returns [`words_of`] values in row-major order.
 #[track_caller]
 fn packed_words_of<F: Narrow>(values: &[F], row: usize) -> Result<Vec<u32>> {
     words_of::<F>(values.len() / row.max(1), row, |number, line| pack_row(&values[number * row..][..row], line))
@@ -111,13 +114,13 @@ fn check_count<const R: usize>(what: &str, given: usize, wanted: Option<usize>, 
     }
 }
 
-/// The number of rows.
+/// Returns the number of rows.
 fn rows<const R: usize>(shape: [usize; R]) -> Option<usize> {
     shape[..R - 1].iter().try_fold(1usize, |count, &extent| count.checked_mul(extent))
 }
 
 impl Device {
-    /// A packed array with these elements, in row-major order.
+    /// Makes a packed array with these elements, in row-major order.
     ///
     /// ```
     /// use cutlet::packed::{Narrow, f6e3m2};
@@ -129,8 +132,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] when the shape has another number of elements, [`Error::Driver`] when the device has not
-    /// enough memory or earlier work on it failed.
+    /// [`Error::Argument`] if the shape has another number of elements, [`Error::Driver`] if the
+    /// device has not enough memory or earlier work on it failed.
     #[track_caller]
     pub fn packed<F: Narrow, const R: usize>(&self, host: &[F], shape: [usize; R]) -> Result<PackedDeviceArray<F, R>> {
         check_shape::<F, R>(shape)?;
@@ -139,7 +142,7 @@ impl Device {
         self.packed_words(&packed_words_of(host, row)?, shape)
     }
 
-    /// A packed array whose bits are all 0: of integers and floats the number 0.
+    /// Makes a packed array whose bits are all 0: for integers and floats the number 0.
     ///
     /// # Errors
     /// As [`Device::packed`].
@@ -156,8 +159,8 @@ impl Device {
         Ok(PackedDeviceArray { words, shape, element: PhantomData })
     }
 
-    /// A packed array of what another program packed: rows one after another, each from a whole byte on, the first
-    /// element in the low bits.
+    /// Makes a packed array from bytes that another program packed: row after row, each from a
+    /// whole byte on, the first element in the low bits.
     ///
     /// ```
     /// use cutlet::packed::{PackedDeviceArray, u4};
@@ -199,7 +202,7 @@ impl Device {
 }
 
 impl<F, const R: usize> PackedDeviceArray<F, R> {
-    /// What holds its bits.
+    /// Returns the array of words.
     pub(crate) fn as_words(&self) -> &DeviceArray<u32, R> {
         &self.words
     }
@@ -210,7 +213,7 @@ impl<F, const R: usize> PackedDeviceArray<F, R> {
 }
 
 impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
-    /// The device it is on.
+    /// Returns the device of the array.
     ///
     /// ```
     /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 1>([5])?;
@@ -221,7 +224,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         self.words.device()
     }
 
-    /// Extents in elements.
+    /// Returns the extents in elements.
     ///
     /// ```
     /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 5])?.shape(), [2, 5]);
@@ -231,7 +234,8 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         self.shape
     }
 
-    /// Where the first word lies on the device, for code that takes addresses: rows as [`PackedDeviceArray`] has them.
+    /// Returns the address of the first word on the device. [`PackedDeviceArray`] describes the
+    /// rows.
     ///
     /// ```
     /// let x = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 1>([300])?;
@@ -242,7 +246,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         self.words.address()
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     ///
     /// ```
     /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 5])?.len(), 10);
@@ -252,7 +256,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         self.shape.iter().product()
     }
 
-    /// Has it no elements?
+    /// Returns true if the array has no elements.
     ///
     /// ```
     /// assert!(cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 0])?.is_empty());
@@ -262,10 +266,11 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         self.len() == 0
     }
 
-    /// The elements in row-major order; waits for the work that writes them.
+    /// Returns the elements in row-major order, after the work that writes them.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
+    /// [`Error::Driver`] if this work failed, [`Error::Argument`] if the host has not enough
+    /// memory.
     ///
     /// ```
     /// use cutlet::packed::{Narrow, i3};
@@ -285,7 +290,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         Ok(values)
     }
 
-    /// The packed elements: rows one after another, each from a whole byte on.
+    /// Returns the packed elements: row after row, each from a whole byte on.
     ///
     /// # Errors
     /// As [`PackedDeviceArray::to_vec`].
@@ -310,7 +315,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// Overwrites all elements with host values in row-major order.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work failed.
     ///
     /// ```
     /// use cutlet::packed::{Narrow, u4};
@@ -336,8 +341,8 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
     }
 }
 
-/// A packed array that does not exist: an argument of [`inspect`](crate::inspect()) and
-/// [`export`](crate::export).
+/// The description of a packed array without memory: an argument of [`inspect`](crate::inspect())
+/// and [`export`](crate::export).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSpec<F, const R: usize> {
     shape: [usize; R],
@@ -349,7 +354,7 @@ pub struct PackedSpec<F, const R: usize> {
 pub struct PackedSpecMut<F, const R: usize>(PackedSpec<F, R>);
 
 impl<F: Narrow, const R: usize> PackedSpec<F, R> {
-    /// A packed array of this shape.
+    /// Makes the description of an array of this shape.
     ///
     /// ```
     /// use cutlet as ct;
@@ -367,7 +372,7 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
         PackedSpec { shape, element: PhantomData }
     }
 
-    /// As an array that the kernel may write.
+    /// Returns the description of an array that the kernel may write.
     ///
     /// ```
     /// use cutlet as ct;
@@ -390,7 +395,8 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     }
 }
 
-/// The number of elements of a row, and what code depends on, given the layout of the words.
+/// Returns the number of elements of a row, and the facts that code depends on, for a layout of the
+/// words.
 pub(super) fn row<const R: usize>(shape: [usize; R], words: &Strided<R>) -> (i32, Constant<PackedFacts>) {
     let offsets = (0..R).map(|d| words.shape[d].saturating_sub(1).saturating_mul(words.strides[d]));
     let last = offsets.fold(0, usize::saturating_add);
@@ -447,13 +453,15 @@ mod tests {
         Ok(())
     }
 
-    /// Words of less than 32 bits have offsets up to four times those of whole words: 2^31 bytes are 2^29 words.
+    /// Words of less than 32 bits have offsets up to four times those of whole words: 2^31 bytes
+    /// are 2^29 words.
     #[test]
     fn byte_offsets_get_64_bits_where_they_need_them() -> Result<()> {
         use crate::dtype::DType;
         use crate::ir::Opcode;
         use crate::kernel::{Arguments, trace_kernel};
-        // The bits of the indices of words of a kernel that loads tiles with rows of so many elements.
+        // The index types of the words in a kernel that loads tiles with rows of `columns`
+        // elements.
         fn bits<F: Narrow>(shape: [usize; 2], columns: usize) -> Result<Vec<DType>> {
             let kernel = move |x: PackedArray<F, 2>| {
                 let _ = x.load((1, 2), [4, columns]).cast::<f32>();

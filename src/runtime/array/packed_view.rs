@@ -1,4 +1,4 @@
-//! Packed arrays over words of an array, such as those that another library keeps.
+//! Packed arrays over words of an array, for example of another library.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,12 +10,12 @@ use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
 use crate::narrow::Narrow;
 use crate::ops::{PackedArray, PackedFacts};
 
-/// The words of an array as a packed array of rank `R`: in a kernel, [`PackedArray`].
+/// A packed array of rank `R` over the words of an array: in a kernel, [`PackedArray`].
 ///
-/// It reads weights that another library holds as an array of u32 (a tensor of candle, say). The
-/// words are as a [`PackedDeviceArray`](crate::packed::PackedDeviceArray) has them: along a row,
-/// element `k` has the bits from `k * F::BITS` on, the lowest first, and rows are padded to whole
-/// multiples of 128 elements.
+/// It reads weights of another library in an array of u32, for example a tensor of candle. The
+/// layout of the words is that of a [`PackedDeviceArray`](crate::packed::PackedDeviceArray). In a
+/// row, the bits of element `k` begin at bit `k * F::BITS`, the lowest bit first. Rows are padded
+/// to multiples of 128 elements.
 ///
 /// ```
 /// use cutlet as ct;
@@ -51,7 +51,7 @@ impl<F, const R: usize> Clone for PackedView<'_, F, R> {
 impl<F, const R: usize> Copy for PackedView<'_, F, R> {}
 
 impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
-    /// Words as a packed array with this shape in elements.
+    /// Makes a packed array of words, with this shape in elements.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -63,8 +63,8 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for words of another shape than [`PackedView::words`] says, or with gaps in a row, and for
-    /// rows of more elements than an i32 counts.
+    /// [`Error::Argument`] for words of another shape than that of [`PackedView::words`], for gaps
+    /// in a row, and for rows of more elements than an i32 can count.
     #[track_caller]
     pub fn new(words: DeviceView<'a, u32, R>, shape: [usize; R]) -> Result<PackedView<'a, F, R>> {
         check_shape::<F, R>(shape)?;
@@ -81,7 +81,8 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
         )))
     }
 
-    /// The shape in words of a packed array with this shape in elements: the last extent is that of the words of a row.
+    /// Returns the shape in words of a packed array with this shape in elements: the last extent is
+    /// the number of words of a row.
     ///
     /// ```
     /// assert_eq!(cutlet::packed::PackedView::<cutlet::packed::i4, 2>::words([10, 200]), [10, 32]);
@@ -91,7 +92,7 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
         shape_of_words::<F, R>(shape)
     }
 
-    /// Extents in elements.
+    /// Returns the extents in elements.
     ///
     /// ```
     /// let words = cutlet::Device::cpu().zeros([3, 16])?;

@@ -1,4 +1,5 @@
-//! Partitions of arrays into tiles on the host: the grid of a launch, and views of tiles in the kernel.
+//! Partitions of arrays into tiles on the host: the grid of a launch, and views of tiles in the
+//! kernel.
 
 use super::array::DeviceArray;
 use super::memory::MemoryUse;
@@ -11,12 +12,12 @@ use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::ops::TiledView;
 use crate::tile::{Array, ArrayMut, Tracer};
 
-/// Partition of an array into tiles of one shape, of which the last ones along an axis may extend
-/// beyond the array; made by [`DeviceArray::partition`] and [`DeviceArray::partition_mut`], and by
-/// those of views.
+/// A partition of an array into tiles of one shape. The last tiles along an axis may extend beyond
+/// the array. Made by [`DeviceArray::partition`] and [`DeviceArray::partition_mut`], and by those
+/// of views.
 ///
-/// [`Partition::grid`] is the grid with one tile block for each tile. As an argument of a launch it
-/// arrives as [`TiledView`] of that shape, which is compiled in.
+/// [`Partition::grid`] is the grid with one tile block for each tile. As an argument of a launch,
+/// it is a [`TiledView`] in the kernel, with the shape of its tiles as constants.
 ///
 /// ```
 /// use cutlet as ct;
@@ -53,8 +54,8 @@ impl<A, const R: usize> Partition<A, R> {
         Ok(Partition { array, tile, counts })
     }
 
-    /// Numbers of tiles along the axes: the grid in which each tile block has one tile, of arrays of up to three
-    /// dimensions. Block `(i, j, k)` has tile `[i, j, k]`.
+    /// Returns the numbers of tiles along the axes: the grid of one tile per tile block, for arrays
+    /// of up to three dimensions. Block `(i, j, k)` has tile `[i, j, k]`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -66,7 +67,7 @@ impl<A, const R: usize> Partition<A, R> {
         self.counts
     }
 
-    /// The shape of a tile.
+    /// Returns the shape of a tile.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -78,7 +79,7 @@ impl<A, const R: usize> Partition<A, R> {
         self.tile
     }
 
-    /// The array, whole.
+    /// Returns the whole array.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,56 +1,58 @@
-//! The order of work on one allocation: who waits for whom before a stream uses it.
+//! The order of work on one allocation: the waits of a stream before its use of the allocation.
 //!
-//! An allocation remembers the stream of its last write and the streams that have read it since. A read
-//! comes after the last write; a write comes after the last write and every read since. A stream that has
-//! to come after another one waits for that one's present work, which it has not yet done for work that was
-//! queued later: so a reader that writes waits for all streams again, and only reads may rely on an earlier
-//! wait.
+//! An allocation records the stream of its last write and the streams that have read it since. A
+//! read is ordered after the last write. A write is ordered after the last write and every later
+//! read. A stream waits for the present work of another one, and not for work that is queued there
+//! later. A reader that writes therefore waits for all streams again. Only reads may rely on an
+//! earlier wait.
 //!
-//! Generic over the streams, so that the tests at the end can run all short sequences of uses on streams
-//! that count. Knows no memory and no driver.
+//! The code is generic over streams: the tests at the end run all short sequences of uses on
+//! streams that count. It does not depend on memory or the driver.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A stream of work, as far as its order matters.
+/// A stream of work, with the operations that its order needs.
 pub trait Queue {
-    /// What may go wrong with waiting.
+    /// The error of a wait.
     type Error;
 
-    /// Work that comes later on `self` starts after the present work of `other`.
+    /// Makes later work of `self` start after the present work of `other`.
     fn wait_for(&self, other: &Self) -> Result<(), Self::Error>;
 
-    /// May somebody still queue work here? A queue that is not open may become open again, but nobody is
-    /// about to queue work that [`Order::before_use`] was asked for earlier.
+    /// Returns true if work may still be queued. A closed queue may be opened again. All work of
+    /// earlier calls of [`Order::before_use`] is queued before it is closed.
     fn is_open(&self) -> bool;
 }
 
-/// Which streams have used an allocation.
+/// The streams that have used an allocation.
 pub struct Order<Q> {
-    /// The stream that may read and write without waiting for any other, or null. Alive: it is the writer.
+    /// The stream that may read and write without a wait, or null. It is alive because it is the
+    /// writer.
     sole: AtomicPtr<Q>,
     uses: Mutex<Uses<Q>>,
 }
 
 struct Uses<Q> {
-    /// The stream of the last write. Its own reads are not noted.
+    /// The stream of the last write. Its own reads are not recorded.
     writer: Arc<Q>,
-    /// Other streams that have waited for the last write and read since.
+    /// Other streams that have waited for the last write and have read since.
     readers: Vec<Arc<Q>>,
 }
 
 impl<Q: Queue> Order<Q> {
-    /// Memory that this stream has allocated.
+    /// Makes the order of memory that this stream has allocated.
     pub fn new(stream: Arc<Q>) -> Order<Q> {
         let sole = AtomicPtr::new(Arc::as_ptr(&stream).cast_mut());
         Order { sole, uses: Mutex::new(Uses { writer: stream, readers: Vec::new() }) }
     }
 
-    /// Makes a stream wait for what others do with the memory, and notes that it uses it next. The work is
-    /// to be queued before conflicting work is asked for: the borrows of arrays see to that.
+    /// Makes a stream wait for conflicting uses of other streams, and records its next use. The
+    /// work must be queued before the next call for conflicting work. The borrows of arrays ensure
+    /// this.
     ///
     /// # Errors
-    /// Those of waiting; the use is not noted then.
+    /// Those of waiting. After an error the use is not recorded.
     #[inline]
     pub fn before_use(&self, stream: &Arc<Q>, writes: bool) -> Result<(), Q::Error> {
         if std::ptr::eq(self.sole.load(Ordering::Acquire), Arc::as_ptr(stream)) {
@@ -71,7 +73,7 @@ impl<Q: Queue> Order<Q> {
 
     #[cold]
     fn before_read(&self, uses: &mut Uses<Q>, stream: &Arc<Q>) -> Result<(), Q::Error> {
-        // These have waited for the last write: nothing that they queue now can come before it.
+        // These streams have waited for the last write: their later work is ordered after it.
         if Arc::ptr_eq(&uses.writer, stream) || uses.readers.iter().any(|reader| Arc::ptr_eq(reader, stream)) {
             return Ok(());
         }
@@ -82,12 +84,12 @@ impl<Q: Queue> Order<Q> {
         Ok(())
     }
 
-    /// The stream of the last write: work on it comes after that.
+    /// Returns the stream of the last write, whose later work is ordered after that write.
     pub fn writer(&self) -> Arc<Q> {
         self.uses().writer.clone()
     }
 
-    /// A stream behind every use so far, for the end of the memory.
+    /// Returns a stream that is ordered after every use so far, for the release of the memory.
     ///
     /// # Errors
     /// Those of waiting.
@@ -103,13 +105,13 @@ impl<Q: Queue> Order<Q> {
 }
 
 impl<Q: Queue> Uses<Q> {
-    /// Every stream with work on this memory but one.
+    /// Returns every stream with work on this memory except one.
     fn others<'a>(&'a self, stream: &'a Arc<Q>) -> impl Iterator<Item = &'a Arc<Q>> {
         std::iter::once(&self.writer).chain(&self.readers).filter(move |other| !Arc::ptr_eq(other, stream))
     }
 
-    /// Lets one of the readers that nobody queues work on any more stand for all of them, so that streams
-    /// which come and go are not all kept. None of these waits can hold back work that is still to come.
+    /// Replaces all closed readers by one of them, which waits for the others. The list of readers
+    /// therefore does not grow with short-lived streams. None of these waits can delay later work.
     fn join_closed(&mut self) -> Result<(), Q::Error> {
         let Some(first) = self.readers.iter().position(|reader| !reader.is_open()) else { return Ok(()) };
         let mut at = first + 1;
@@ -132,7 +134,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::convert::Infallible;
 
-    /// A stream that knows, for each stream, how much of its work comes before the work queued here next.
+    /// A stream that counts, for each stream, the work that is ordered before its own next work.
     struct Counting {
         id: usize,
         done_before: RefCell<Vec<u32>>,
@@ -140,7 +142,7 @@ mod tests {
         waits: Cell<u32>,
     }
 
-    /// A piece of work: its stream, and its place there, from 1 on.
+    /// A piece of work: its stream, and its number there, from 1 on.
     type Work = (usize, u32);
 
     impl Counting {
@@ -176,7 +178,7 @@ mod tests {
         }
     }
 
-    /// What a sequence is made of.
+    /// A step of a sequence.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Use {
@@ -184,21 +186,21 @@ mod tests {
             stream: usize,
             writes: bool,
         },
-        /// Reads one memory and writes the other one, on the stream that wrote it last.
+        /// Reads one memory and writes the other one, on the stream of its last write.
         Copy {
             to: usize,
         },
-        /// Work that has nothing to do with the memories.
+        /// Work without a use of the memories.
         Other {
             stream: usize,
         },
-        /// The last handle of the stream goes; its number belongs to a new one from then on.
+        /// Drops the last handle of the stream. Its number then belongs to a new stream.
         Replace {
             stream: usize,
         },
     }
 
-    /// A memory and the work on it that has to be ordered.
+    /// A memory and the work on it that must be ordered.
     struct Used {
         order: Order<Counting>,
         write: Option<Work>,
@@ -206,7 +208,7 @@ mod tests {
     }
 
     impl Used {
-        /// Asks for a use, and says whether it comes after those that it conflicts with.
+        /// Makes a use, and returns true if it is ordered after the conflicting ones.
         fn is_ordered_before(&self, stream: &Arc<Counting>, writes: bool) -> bool {
             let Ok(()) = self.order.before_use(stream, writes);
             self.write.iter().chain(self.reads.iter().filter(|_| writes)).all(|&work| stream.comes_after(work))
@@ -222,7 +224,8 @@ mod tests {
         }
     }
 
-    /// Does every use of two memories come after those that it conflicts with, and their end after all?
+    /// Returns true if every use of two memories is ordered after the conflicting ones, and their
+    /// release after all uses.
     fn is_ordered(steps: &[Step]) -> bool {
         let mut count = 3;
         let most = count + steps.len();
@@ -265,7 +268,7 @@ mod tests {
         })
     }
 
-    /// All sequences of up to this many steps are ordered.
+    /// Asserts that all sequences of up to this many steps are ordered.
     #[track_caller]
     fn assert_ordered(kinds: &[Step], longest: u32) {
         for length in 0..=longest {
@@ -281,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Uses of one memory on this many streams.
+    /// Returns the uses of one memory on this many streams.
     fn uses(memory: usize, streams: usize) -> Vec<Step> {
         let both = |stream| [false, true].map(|writes| Step::Use { memory, stream, writes });
         (0..streams).flat_map(both).collect()

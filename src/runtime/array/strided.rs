@@ -1,12 +1,12 @@
-//! Shape, strides and offset of an array: what a view without copying may change.
+//! Shape, strides and offset of an array: the parts that a view changes without a copy.
 //!
-//! All numbers are in elements. Pure arithmetic; knows no memory and no device.
+//! All numbers are in elements. The code is pure arithmetic, independent of memory and devices.
 
 use std::ops::{Bound, RangeBounds};
 
 use crate::error::{Error, Result};
 
-/// Where the elements of an array of rank `R` lie: element `i` at `offset + Σ i[d] * strides[d]`.
+/// The layout of an array of rank `R`: element `i` is at `offset + Σ i[d] * strides[d]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strided<const R: usize> {
     pub offset: usize,
@@ -15,24 +15,24 @@ pub struct Strided<const R: usize> {
 }
 
 impl<const R: usize> Strided<R> {
-    /// Row-major and without gaps; `None` when the number of elements does not fit in i64.
+    /// Returns the row-major layout without gaps; `None` if the number of elements exceeds i64.
     pub fn contiguous(shape: [usize; R]) -> Option<Strided<R>> {
         let mut strides = [1; R];
         let mut count: usize = 1;
         for d in (0..R).rev() {
             strides[d] = count;
-            // Extents of 0 count as 1, so that the strides stay those of a row-major array.
+            // Extents of 0 count as 1, so that the strides remain those of a row-major array.
             count = count.checked_mul(shape[d].max(1)).filter(|&count| i64::try_from(count).is_ok())?;
         }
         Some(Strided { offset: 0, shape, strides })
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Row-major and without gaps?
+    /// Returns true if the layout is row-major and without gaps.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         self.len() == 0
@@ -43,12 +43,12 @@ impl<const R: usize> Strided<R> {
             })
     }
 
-    /// Offset of the last element relative to the first; 0 for an empty array.
+    /// Returns the offset of the last element relative to the first; 0 for an empty array.
     pub fn last_offset(&self) -> usize {
         if self.len() == 0 { 0 } else { (0..R).map(|d| (self.shape[d] - 1) * self.strides[d]).sum() }
     }
 
-    /// Elements from the first to the last one in memory, gaps included.
+    /// Returns the number of elements from the first to the last one in memory, including gaps.
     pub fn span(&self) -> usize {
         if self.len() == 0 { 0 } else { self.last_offset() + 1 }
     }
@@ -86,7 +86,7 @@ impl<const R: usize> Strided<R> {
                 self.shape
             )));
         }
-        // Without elements there is no first one; keep the offset in bounds.
+        // An empty layout has no first element; the offset remains in bounds.
         if start < end && self.len() > 0 {
             self.offset += start * self.strides[axis];
         }
@@ -102,14 +102,15 @@ impl<const R: usize> Strided<R> {
             return Err(Error::argument(format!("a step of 0 along axis {axis}: steps count from 1")));
         }
         self.shape[axis] = self.shape[axis].div_ceil(step);
-        // With at most one element left along the axis, or none at all, the stride is never used; keep it from overflowing.
+        // If at most one element along the axis, or none at all, remains, the stride is unused. It
+        // must not overflow.
         if self.shape[axis] > 1 && self.len() > 0 {
             self.strides[axis] *= step;
         }
         Ok(self)
     }
 
-    /// Axis `d` of the result is axis `order[d]`.
+    /// Permutes the axes: axis `d` of the result is axis `order[d]`.
     #[track_caller]
     pub fn permute(self, order: [usize; R]) -> Result<Strided<R>> {
         let mut sorted = order;
@@ -127,7 +128,8 @@ impl<const R: usize> Strided<R> {
         })
     }
 
-    /// The same elements in row-major order with another shape, where strides can express it.
+    /// Returns the layout of the elements in row-major order with another shape, if strides can
+    /// express it.
     #[track_caller]
     pub fn reshape<const Q: usize>(self, shape: [usize; Q]) -> Result<Strided<Q>> {
         let count = shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
@@ -138,7 +140,7 @@ impl<const R: usize> Strided<R> {
                 self.len()
             )));
         }
-        // No closure: the place would be here.
+        // No closure: it would be the reported place of the caller.
         let Some(strides) = self.reshaped_strides(shape) else {
             return Err(Error::argument(format!(
                 "an array of shape {:?} and strides {:?} cannot be read as shape {shape:?} without a copy; \
@@ -149,8 +151,8 @@ impl<const R: usize> Strided<R> {
         Ok(Strided { offset: self.offset, shape, strides })
     }
 
-    /// Walks both shapes from the right, giving each run of axes that lies without gaps in memory to
-    /// the new axes of the same number of elements.
+    /// Matches both shapes from the right: each run of axes without gaps in memory is split into
+    /// the new axes with the same number of elements.
     fn reshaped_strides<const Q: usize>(&self, shape: [usize; Q]) -> Option<[usize; Q]> {
         if self.len() == 0 {
             return Strided::contiguous(shape).map(|s| s.strides);
@@ -181,7 +183,7 @@ impl<const R: usize> Strided<R> {
             }
             stride *= taken;
         }
-        // What is left of the new shape has extent 1.
+        // The remaining axes of the new shape have extent 1.
         strides[..new].fill(stride);
         Some(strides)
     }
@@ -299,7 +301,7 @@ mod tests {
         assert!(offsets(&empty).is_empty());
         assert_eq!(empty.reshape([0, 7]).unwrap().shape, [0, 7]);
         assert!(offsets(&empty.slice(0, 3..).unwrap()).is_empty());
-        // Another library may give an empty array any strides.
+        // An empty array of another library may have any strides.
         let foreign = Strided { offset: 0, shape: [7, 0], strides: [i64::MAX as usize, 1] };
         assert_eq!(foreign.step(0, 3).unwrap().slice(0, 2..).unwrap().shape, [1, 0]);
         let scalar = Strided::contiguous([]).unwrap();

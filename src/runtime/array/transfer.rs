@@ -1,4 +1,4 @@
-//! Elements of an array or a view of one, between the host and the memory that they share with others.
+//! Transfers of the elements of an array or view between the host and the memory of the device.
 
 use super::memory::Memory;
 use super::pack_host;
@@ -6,10 +6,11 @@ use super::strided::Strided;
 use crate::element::Element;
 use crate::error::{Error, Result};
 
-/// The elements in row-major order; waits for the work that writes them.
+/// Returns the elements in row-major order, after the work that writes them.
 ///
 /// # Errors
-/// [`Error::Argument`] at the caller's place where the host has no room, [`Error::Driver`] when this work failed.
+/// [`Error::Argument`] at the caller's place if the host has not enough memory, [`Error::Driver`]
+/// if this work failed.
 #[track_caller]
 pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
     let first = pack_host::byte_offset::<T>(layout.offset);
@@ -23,14 +24,14 @@ pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Str
     pack_host::gather(&bytes, layout)
 }
 
-/// Overwrites the elements, which `host` has in row-major order.
+/// Overwrites the elements with those of `host`, in row-major order.
 ///
 /// # Errors
 /// As [`download`].
 #[track_caller]
 pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
     let first = pack_host::byte_offset::<T>(layout.offset);
-    // A packed view may end in the middle of a byte that belongs to its neighbour.
+    // A packed view may end in the middle of a byte, whose other half is outside of the view.
     let whole = !pack_host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
     if layout.is_contiguous() && whole {
         return memory.write(first, &pack_host::to_bytes(host)?);
@@ -41,7 +42,7 @@ pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &S
     memory.write(first, &bytes)
 }
 
-/// Bytes from the first to the last element, gaps included.
+/// Returns the bytes from the first to the last element, including gaps.
 pub(crate) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
     let nibble = if pack_host::is_packed::<T>() { layout.offset % 2 } else { 0 };
     match layout.span() {
@@ -50,8 +51,8 @@ pub(crate) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usi
     }
 }
 
-/// Elements that share a byte need a byte address and neighbours in it: an even first element, an axis
-/// of stride 1, and even strides along the others.
+/// Checks a view of elements that share bytes. It needs an even first element, an axis of stride 1,
+/// and even strides along the other axes.
 #[track_caller]
 pub(crate) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> Result<()> {
     if !pack_host::is_packed::<T>() {

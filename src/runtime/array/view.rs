@@ -1,7 +1,7 @@
 //! Views of arrays: other shapes and parts of the same memory, shared or unique.
 //!
-//! A [`DeviceView`] is to a `DeviceArray` what `&[T]` is to `Vec<T>`, a [`DeviceViewMut`] what
-//! `&mut [T]` is; the borrow checker keeps launches from writing what others use.
+//! A [`DeviceView`] corresponds to `&[T]` of a `Vec<T>`, a [`DeviceViewMut`] to `&mut [T]`. The
+//! borrow checker excludes launches that write elements in use elsewhere.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -53,11 +53,11 @@ impl<T, const R: usize> Clone for DeviceView<'_, T, R> {
 
 impl<T, const R: usize> Copy for DeviceView<'_, T, R> {}
 
-/// What both kinds of view can do; `$name` is rebuilt around the same memory.
+/// Methods of both kinds of view; `$name` is rebuilt around the same memory.
 macro_rules! view_methods {
     ($name:ident) => {
         impl<'a, T: Element, const R: usize> $name<'a, T, R> {
-            /// The device it is on.
+            /// Returns the device of the view.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -73,7 +73,7 @@ macro_rules! view_methods {
                 self.layout
             }
 
-            /// Extents in elements.
+            /// Returns the extents in elements.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -85,7 +85,7 @@ macro_rules! view_methods {
                 self.layout.shape
             }
 
-            /// Strides in elements.
+            /// Returns the strides in elements.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -97,7 +97,7 @@ macro_rules! view_methods {
                 self.layout.strides
             }
 
-            /// Number of elements.
+            /// Returns the number of elements.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -109,7 +109,7 @@ macro_rules! view_methods {
                 self.layout.len()
             }
 
-            /// Has it no elements?
+            /// Returns true if the view has no elements.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -121,7 +121,7 @@ macro_rules! view_methods {
                 self.len() == 0
             }
 
-            /// Address of the first element on its device.
+            /// Returns the address of the first element on its device.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -134,10 +134,11 @@ macro_rules! view_methods {
                 self.memory.address() + pack_host::byte_offset::<T>(self.layout.offset) as u64
             }
 
-            /// The elements in row-major order; waits for the work that writes them.
+            /// Returns the elements in row-major order, after the work that writes them.
             ///
             /// # Errors
-            /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
+            /// [`Error::Driver`] if this work failed, [`Error::Argument`] if the host has not
+            /// enough memory.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -151,11 +152,11 @@ macro_rules! view_methods {
                 download(self.memory, &self.layout)
             }
 
-            /// The part whose index along `axis` is in `range`.
+            /// Returns the part whose index along `axis` is in `range`.
             ///
             /// # Errors
-            /// [`Error::Argument`] when there is no such axis or the range is outside of its extent;
-            /// for elements of four bits also when the part starts in the middle of a byte.
+            /// [`Error::Argument`] if the axis does not exist or the range is outside of its
+            /// extent. For elements of four bits, also if the part begins in the middle of a byte.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -170,11 +171,11 @@ macro_rules! view_methods {
                 self.with(layout)
             }
 
-            /// Every `step`-th element along `axis`, the first one included.
+            /// Returns every `step`-th element along `axis`, beginning with the first one.
             ///
             /// # Errors
-            /// [`Error::Argument`] when there is no such axis or `step` is 0; for elements of four bits
-            /// also along the axis of stride 1.
+            /// [`Error::Argument`] if the axis does not exist or `step` is 0. For elements of four
+            /// bits, also along the axis of stride 1.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -189,10 +190,11 @@ macro_rules! view_methods {
                 self.with(layout)
             }
 
-            /// The same elements with axes in another order: axis `d` of the result is axis `order[d]`.
+            /// Returns the view with its axes in another order: axis `d` of the result is axis
+            /// `order[d]`.
             ///
             /// # Errors
-            /// [`Error::Argument`] when `order` is no permutation of the axes.
+            /// [`Error::Argument`] if `order` is no permutation of the axes.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -207,11 +209,11 @@ macro_rules! view_methods {
                 self.with(layout)
             }
 
-            /// The same elements in row-major order with another shape.
+            /// Returns the elements in row-major order with another shape.
             ///
             /// # Errors
-            /// [`Error::Argument`] when the shape has another number of elements, or strides cannot
-            /// express it without a copy.
+            /// [`Error::Argument`] if the shape has another number of elements, or if strides
+            /// cannot express it without a copy.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -234,7 +236,7 @@ macro_rules! view_methods {
         }
 
         impl<T: Element> $name<'_, T, 2> {
-            /// The same elements with the two axes exchanged.
+            /// Returns the view with its two axes exchanged.
             ///
             /// # Errors
             /// None at present.
@@ -275,7 +277,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
         DeviceViewMut { memory, layout, element: PhantomData }
     }
 
-    /// The same view, to read.
+    /// Returns the same view for reading.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -288,7 +290,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
         DeviceView::new(self.memory, self.layout)
     }
 
-    /// The same view for a shorter time, to be consumed by another method.
+    /// Returns the same view for a shorter time, for a method that consumes it.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -304,11 +306,11 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
         DeviceViewMut::new(self.memory, self.layout)
     }
 
-    /// Overwrites all elements with host values in row-major order. The host values may be changed as
-    /// soon as this returns.
+    /// Overwrites all elements with host values in row-major order. The host values may be changed
+    /// after the return.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
+    /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -334,7 +336,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     /// Overwrites all elements with those of an array of the same shape, on any device.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another shape, [`Error::Driver`] when earlier work failed.
+    /// [`Error::Argument`] for another shape, [`Error::Driver`] if earlier work failed.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,9 +1,9 @@
-//! Code on a GPU: PTX to cubin through the driver's linker, cubin to a kernel that can be launched.
+//! Code on a GPU: PTX to cubin by the driver's linker, cubin to a loaded kernel.
 //!
-//! The linker's assembler makes relocatable code, in which a kernel may be called from elsewhere: it ignores
-//! `setmaxnreg`, and serialises matrix instructions in a kernel that divides. PTX with such instructions goes
-//! to the driver's loader ([`GpuKernel::load_ptx`]), whose assembler sees a whole program; it keeps what it
-//! made in a cache of its own and does not hand it out.
+//! The assembler of the linker emits relocatable code, in which other code may call a kernel. It
+//! ignores `setmaxnreg`, and serializes matrix instructions in a kernel with divisions. PTX with
+//! such instructions is passed to the driver's loader ([`GpuKernel::load_ptx`]), whose assembler
+//! compiles a whole program. The loader caches its code and does not return it.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
@@ -16,10 +16,10 @@ use crate::runtime::driver::sys::{
     CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
 };
 
-/// Room for each of the two logs of the assembler, in bytes.
+/// The size of each of the two logs of the assembler, in bytes.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Machine code of one kernel and what the assembler said about it.
+/// Machine code of one kernel and the assembler's log.
 pub(crate) struct Cubin {
     pub bytes: Vec<u8>,
     pub log: String,
@@ -42,7 +42,7 @@ pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str, assembly: Assembly) -
     unsafe { driver.link_create(options.len() as c_uint, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) }?;
     let mut cubin: *mut c_void = std::ptr::null_mut();
     let mut bytes = 0usize;
-    // SAFETY: the link is alive; PTX text is passed with its NUL, as the driver wants it.
+    // SAFETY: the link is alive; the PTX text includes its NUL, as the driver requires.
     let linked = unsafe {
         let data = source.as_bytes_with_nul();
         let kind = CUjitInputType::CU_JIT_INPUT_PTX as c_uint;
@@ -52,7 +52,7 @@ pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str, assembly: Assembly) -
             .and_then(|()| driver.link_complete(state, &mut cubin, &mut bytes))
     };
     let result = match linked {
-        // SAFETY: the driver gives this many bytes, valid until the link is destroyed.
+        // SAFETY: the driver returns this many bytes, valid until the link is destroyed.
         Ok(()) => Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec()),
         Err(error) => Err(logs.refusal(kernel, error)),
     };
@@ -61,7 +61,7 @@ pub(crate) fn assemble(gpu: &Gpu, kernel: &str, ptx: &str, assembly: Assembly) -
     Ok(Cubin { bytes: result?, log: logs.info() })
 }
 
-/// Where the assembler writes what it has to say.
+/// The buffers of the assembler's logs.
 struct Logs {
     info: Vec<u8>,
     errors: Vec<u8>,
@@ -72,7 +72,7 @@ impl Logs {
         Logs { info: vec![0; LOG_BYTES], errors: vec![0; LOG_BYTES] }
     }
 
-    /// Options of the assembler and their values, which point to these logs.
+    /// Returns options of the assembler and their values, which point to these logs.
     fn options(&mut self, assembly: Assembly) -> (Vec<c_uint>, Vec<*mut c_void>) {
         use CUjit_option::*;
         let (mut options, mut values) = asked(assembly);
@@ -99,12 +99,12 @@ impl Logs {
     }
 }
 
-/// A number as the value of an option: it travels inside the pointer.
+/// Returns a number as the value of an option, which is stored in the pointer.
 fn number(n: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(n)
 }
 
-/// Options of the driver's assemblers and their values.
+/// Returns options of the driver's assemblers and their values.
 fn asked(assembly: Assembly) -> (Vec<c_uint>, Vec<*mut c_void>) {
     use CUjit_option::*;
     let lines = assembly.lines.then_some((CU_JIT_GENERATE_LINE_INFO as c_uint, number(1)));
@@ -120,16 +120,16 @@ fn text_with_nul(kernel: &str, ptx: &str) -> Result<CString> {
     })
 }
 
-/// The name of a kernel or a global for the driver.
+/// Returns the name of a kernel or a global with a NUL.
 ///
 /// # Errors
-/// [`Error::Argument`] for a name with a NUL, which the text of an image has none of.
+/// [`Error::Argument`] for a name that contains a NUL, which the text of an image never does.
 fn name_with_nul(name: &str) -> Result<CString> {
     let refused = || format!("{name:?} names no kernel and no global of an image: there is a NUL in it");
     CString::new(name).map_err(|_| Error::argument(refused()))
 }
 
-/// Does this PTX have instructions that only the assembler of whole programs treats well?
+/// Returns true if this PTX has instructions that require the assembler of whole programs.
 pub(crate) fn wants_whole_program(ptx: &str) -> bool {
     ptx.contains("setmaxnreg") || ptx.contains("wgmma")
 }
@@ -138,18 +138,19 @@ fn text_of(buffer: &[u8]) -> String {
     CStr::from_bytes_until_nul(buffer).map(|text| text.to_string_lossy().trim().to_owned()).unwrap_or_default()
 }
 
-/// The lines of an assembler's log that cost speed: spilled registers and serialised matrix
-/// instructions (notes C7500 and following).
+/// Returns the lines of an assembler's log about losses of speed: spilled registers and serialized
+/// matrix instructions (notes C7500 and following).
 pub(crate) fn remarks(log: &str) -> Vec<String> {
     log.lines().filter(|line| line.contains("C75") || tells_spills(line)).map(|line| line.trim().to_owned()).collect()
 }
 
-/// Does an assembler's log tell of registers that were spilled to memory?
+/// Returns true if an assembler's log reports registers that were spilled to memory.
 pub(crate) fn spills(log: &str) -> bool {
     log.lines().any(tells_spills)
 }
 
-/// Did the assembler put values of a thread into local memory, be it as spills or as its stack?
+/// Returns true if the assembler placed values of a thread in local memory, as spills or as its
+/// stack.
 pub(crate) fn uses_local_memory(log: &str) -> bool {
     let has_stack = |part: &str| {
         part.contains("bytes stack frame")
@@ -164,7 +165,7 @@ fn tells_spills(line: &str) -> bool {
     })
 }
 
-/// Code that is loaded into the context of a GPU as long as this lives.
+/// Code that is loaded into the context of a GPU during the life of this object.
 struct Loaded {
     gpu: &'static Gpu,
     code: Code,
@@ -181,9 +182,10 @@ impl Drop for Loaded {
         let (gpu, code) = (self.gpu, Handle::of(self.code));
         gpu.leftovers.release(move || {
             gpu.make_current()?;
-            // Code that still runs has to stay until it ends.
+            // Code in execution must remain loaded until its end.
             gpu.synchronize_context()?;
-            // SAFETY: the context is current; the code was loaded, is unloaded once, and no work uses it any more.
+            // SAFETY: the context is current; the code was loaded, is unloaded once, and no work
+            // uses it.
             unsafe {
                 match code.raw() {
                     Code::Module(module) => gpu.driver.module_unload(module),
@@ -205,7 +207,7 @@ unsafe impl Send for GpuKernel {}
 // SAFETY: as above.
 unsafe impl Sync for GpuKernel {}
 
-/// How a loaded kernel is launched, as long as it stays loaded.
+/// The handle and launch configuration of a kernel, valid while the kernel is loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct GpuFunction {
     gpu: &'static Gpu,
@@ -222,8 +224,8 @@ impl GpuKernel {
     /// Loads a cubin.
     ///
     /// # Errors
-    /// [`Error::Driver`] when the driver refuses it (a cubin for another GPU, a damaged one) or the GPU
-    /// lacks what it needs.
+    /// [`Error::Driver`] if the driver rejects it (a cubin for another GPU, a damaged one) or the
+    /// GPU lacks a required resource.
     pub fn load(gpu: &'static Gpu, cubin: &[u8], entry: &str, config: LaunchConfig) -> Result<GpuKernel> {
         if !is_whole_elf(cubin) {
             let (call, code) = ("cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE".into());
@@ -231,13 +233,14 @@ impl GpuKernel {
         }
         gpu.make_current()?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: pointers are valid; the driver finds the length of the image in it, which was compared.
+        // SAFETY: pointers are valid; the driver reads the length of the image from it, which was
+        // verified.
         unsafe { gpu.driver.module_load_data(&mut module, cubin.as_ptr().cast()) }?;
         GpuKernel::of_module(gpu, module, entry, config)
     }
 
-    /// Assembles PTX as a whole program and loads it; gives the assembler's log too, which is empty if the
-    /// driver had the code in its own cache.
+    /// Assembles PTX as a whole program and loads it. The assembler's log is also returned. It is
+    /// empty if the driver's cache had the code.
     ///
     /// # Errors
     /// [`Error::Compile`] with the assembler's log, [`Error::Driver`] as [`GpuKernel::load`].
@@ -276,15 +279,15 @@ impl GpuKernel {
         if shared_bytes > 0 {
             set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
         }
-        // More than 8 tile blocks a cluster are not guaranteed on every GPU of an architecture.
+        // Clusters of more than 8 tile blocks are not guaranteed on every GPU of an architecture.
         if cluster > 8 {
             set(function, CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
         }
         Ok(GpuKernel { loaded, function: GpuFunction { gpu, raw: function, config } })
     }
 
-    /// Loads a cubin that `tileiras` made. It is launched with blocks of one thread: the driver finds in
-    /// the cubin how many there really are, and refuses any other number.
+    /// Loads a cubin that `tileiras` made. It is launched with blocks of one thread: the driver
+    /// reads the actual number from the cubin, and rejects any other number.
     ///
     /// # Errors
     /// As [`GpuKernel::load`].
@@ -292,12 +295,12 @@ impl GpuKernel {
         GpuKernel::load(gpu, cubin, entry, LaunchConfig { threads: 1, shared_bytes: 0, cluster: 1 })
     }
 
-    /// Gives bytecode to the driver's compiler. It is launched with blocks of one thread: the driver
-    /// chooses the real number.
+    /// Compiles bytecode with the driver. It is launched with blocks of one thread: the driver
+    /// chooses the actual number.
     ///
     /// # Errors
-    /// [`Error::Driver`] with the call that failed. A driver without a compiler may say so only when the
-    /// kernel is taken out of the library, or when it is bound to the context.
+    /// [`Error::Driver`] with the call that failed. A driver without a compiler may report this
+    /// only at the query of the kernel in the library, or when the kernel is bound to the context.
     pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], assembly: Assembly, entry: &str) -> Result<GpuKernel> {
         gpu.make_current()?;
         let name = name_with_nul(entry)?;
@@ -305,8 +308,8 @@ impl GpuKernel {
         let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (mut library, mut kernel, mut function) =
             (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: pointers are valid, options and values have the same length; the file is complete and knows its own
-        // length.
+        // SAFETY: pointers are valid, options and values have the same length; the file is complete
+        // and contains its length.
         unsafe {
             let (code, count) = (bytecode.as_ptr().cast(), options.len() as c_uint);
             let (options, values) = (options.as_mut_ptr().cast(), values.as_mut_ptr());
@@ -322,7 +325,7 @@ impl GpuKernel {
         Ok(GpuKernel { loaded, function: GpuFunction { gpu, raw: function, config } })
     }
 
-    /// The address of a global variable of the code with `bytes` bytes at least.
+    /// Returns the address of a global variable of the code, of at least `bytes` bytes.
     fn global(&self, symbol: &str, bytes: usize) -> Result<CUdeviceptr> {
         let gpu = self.gpu();
         gpu.make_current()?;
@@ -339,14 +342,15 @@ impl GpuKernel {
         Ok(address)
     }
 
-    /// Reads the first bytes of a global variable, when the device has done all work.
+    /// Reads the first bytes of a global variable after all work of the device is complete.
     ///
     /// # Errors
-    /// [`Error::Driver`] when there is none of this name, or earlier work failed.
+    /// [`Error::Driver`] if there is no variable of this name, or earlier work failed.
     pub fn read_global(&self, symbol: &str, to: &mut [u8]) -> Result<()> {
         let (from, gpu) = (self.global(symbol, to.len())?, self.gpu());
         let stream = gpu.default_stream();
-        // SAFETY: the variable has this many bytes; the host bytes stay borrowed until the copy is done.
+        // SAFETY: the variable has this many bytes; the host bytes remain borrowed until the copy
+        // is complete.
         unsafe {
             gpu.synchronize_context()?;
             gpu.driver.copy_to_host(to.as_mut_ptr().cast(), from, to.len(), stream.raw)?;
@@ -354,7 +358,7 @@ impl GpuKernel {
         stream.synchronize()
     }
 
-    /// Replaces the first bytes of a global variable, when the device has done all work.
+    /// Replaces the first bytes of a global variable after all work of the device is complete.
     ///
     /// # Errors
     /// As [`GpuKernel::read_global`].
@@ -377,40 +381,41 @@ impl GpuKernel {
         Ok(value.max(0) as u32)
     }
 
-    /// Registers of one thread and bytes of local memory (spills, stack).
+    /// Returns the registers of one thread and its bytes of local memory (spills, stack).
     pub fn resources(&self) -> Result<(u32, u32)> {
         use CUfunction_attribute::*;
         Ok((self.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS)?, self.attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?))
     }
 
-    /// The driver's handle, and how the kernel is launched.
+    /// Returns the driver's handle and the launch configuration.
     pub fn raw(&self) -> (*mut c_void, LaunchConfig) {
         (self.function.raw.cast(), self.function.config)
     }
 
-    /// The GPU that it is loaded on.
+    /// Returns the GPU of the loaded code.
     #[inline]
     pub fn gpu(&self) -> &'static Gpu {
         self.loaded.gpu
     }
 
-    /// Tile blocks of a cluster; 1: none.
+    /// Returns the number of tile blocks of a cluster; 1 is no cluster.
     #[inline]
     pub fn cluster(&self) -> u32 {
         self.function.config.cluster
     }
 
-    /// How it is launched; not to be used after its end.
+    /// Returns the function for launches, which is not to be used after the drop of the kernel.
     #[inline]
     pub fn function(&self) -> GpuFunction {
         self.function
     }
 
-    /// Queues the kernel on a stream. `dependent`: it may start while the kernel before it runs (sm_90 and later).
+    /// Queues the kernel on a stream. `dependent`: it may start during the preceding kernel (sm_90
+    /// and later).
     ///
     /// # Safety
-    /// `params` are pointers to values of the kernel's parameters; addresses among them are of memory
-    /// of this GPU that stays allocated until the work is done.
+    /// `params` are pointers to values of the kernel's parameters. Addresses among them are of
+    /// memory that this GPU can access and that remains allocated until the work is complete.
     #[inline]
     pub unsafe fn launch(
         &self,
@@ -419,13 +424,13 @@ impl GpuKernel {
         dependent: bool,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        // SAFETY: promised by the caller; the kernel is loaded.
+        // SAFETY: guaranteed by the caller; the kernel is loaded.
         unsafe { self.function.launch(stream, grid, dependent, params) }
     }
 }
 
 impl GpuFunction {
-    /// As [`GpuKernel::launch`].
+    /// Queues the kernel as [`GpuKernel::launch`].
     ///
     /// # Safety
     /// As there, and the kernel is still loaded.
@@ -442,7 +447,7 @@ impl GpuFunction {
         let [x, y, z] = grid;
         let (driver, params, extra) = (gpu.driver, params.as_mut_ptr(), std::ptr::null_mut());
         if cluster <= 1 && !dependent {
-            // SAFETY: promised by the caller.
+            // SAFETY: guaranteed by the caller.
             return unsafe {
                 driver.launch_kernel(raw, x, y, z, threads, 1, 1, shared_bytes, stream.raw, params, extra)
             };
@@ -470,12 +475,13 @@ impl GpuFunction {
             attrs: chosen.as_mut_ptr(),
             numAttrs: chosen.len() as c_uint,
         };
-        // SAFETY: promised by the caller; the attributes live until the call returns.
+        // SAFETY: guaranteed by the caller; the attributes live until the call returns.
         unsafe { driver.launch_kernel_ex(&config, raw, params, extra) }
     }
 }
 
-/// Is this a whole ELF file of 64 bits: does everything that its headers speak of lie within it?
+/// Returns true if this is a whole ELF file of 64 bits: it contains everything that its headers
+/// refer to.
 fn is_whole_elf(image: &[u8]) -> bool {
     let number = |at: usize, bytes: usize| -> Option<u64> {
         let mut word = [0; 8];
@@ -492,7 +498,8 @@ fn is_whole_elf(image: &[u8]) -> bool {
         let (sections, section, section_count) = table(0x28, 0x3a, 0x3c)?;
         let segments = (0..segment_count).map(|i| (segments + i * segment) as usize);
         let sections = (0..section_count).map(|i| (sections + i * section) as usize);
-        // Sections of type 8 take no place in the file, and what those of a processor's own types do is not known.
+        // Sections of type 8 occupy no bytes of the file. The meaning of processor-specific types
+        // is unknown.
         let in_file = |&at: &usize| number(at + 4, 4).is_some_and(|kind| kind != 8 && kind < 0x6000_0000);
         let sections = sections.filter(in_file).map(|at| (at + 0x18, at + 0x20));
         let mut parts = segments.map(|at| (at + 8, at + 0x20)).chain(sections);
@@ -501,14 +508,14 @@ fn is_whole_elf(image: &[u8]) -> bool {
     image.starts_with(b"\x7fELF\x02\x01") && is_whole().unwrap_or(false)
 }
 
-/// How a kernel is launched, besides grid and parameters.
+/// The configuration of a launch, except for grid and parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaunchConfig {
-    /// Threads of one tile block.
+    /// The number of threads of a tile block.
     pub threads: u32,
-    /// Dynamic shared memory of one tile block.
+    /// The dynamic shared memory of a tile block, in bytes.
     pub shared_bytes: u32,
-    /// Tile blocks of one cluster; 1 is none.
+    /// The number of tile blocks of a cluster; 1 is no cluster.
     pub cluster: u32,
 }
 
@@ -518,7 +525,7 @@ mod tests {
 
     #[test]
     fn only_whole_machine_code_is_given_to_the_driver() {
-        // This program is an ELF file where GPUs are used.
+        // This program is an ELF file on systems with GPUs.
         let program = std::fs::read(std::env::current_exe().expect("this program")).expect("its file");
         if !program.starts_with(b"\x7fELF") {
             return;

@@ -1,8 +1,9 @@
-//! Assertions that failed on a GPU: notes that kernels leave in host memory, read whenever the host has waited.
+//! Assertions that failed on a GPU: notes of kernels in host memory, which the host reads after
+//! each wait.
 //!
-//! A kernel with assertions has a note of its own, as long as it is loaded; the first failure since the last look at it
-//! is kept. The kernel claims the note (state 1), writes it and says so (state 2); the host reads it and frees it
-//! (state 0).
+//! Each kernel with assertions has one note while it is loaded. The note keeps the first failure
+//! since the host last read it. The kernel claims the note (state 1), writes it and marks it
+//! complete (state 2). The host reads it and frees it (state 0).
 
 use std::ffi::c_void;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -15,10 +16,10 @@ use crate::runtime::device::deferred_release::Handle;
 use crate::runtime::device::gpu::Gpu;
 use crate::runtime::driver::sys::CUdeviceptr;
 
-/// Words of a note; the host and the kernels of `backend::ptx` agree on what they mean.
+/// The words of a note. `backend::ptx` defines their meaning for host and kernels.
 pub(crate) type Note<'a> = &'a [u32];
 
-/// What a complete note says.
+/// The state of a complete note.
 const COMPLETE: u32 = 2;
 
 /// The note of a kernel.
@@ -26,21 +27,22 @@ pub(crate) struct FailureNote {
     gpu: &'static Gpu,
     host: *mut AtomicU32,
     words: usize,
-    /// The address that the kernel gets as a parameter.
+    /// The address that is a parameter of the kernel.
     address: CUdeviceptr,
     explain: Box<dyn Fn(Note) -> Error + Send + Sync + UnwindSafe + RefUnwindSafe>,
 }
 
-// SAFETY: the note is memory of its own, read through atomics.
+// SAFETY: the note is a separate allocation, accessed through atomics.
 unsafe impl Send for FailureNote {}
 // SAFETY: as above.
 unsafe impl Sync for FailureNote {}
 
 impl FailureNote {
-    /// An empty note of so many words, the first of which is its state. `explain` says what a complete one means.
+    /// Makes an empty note of `words` words, the first of which is its state. `explain` converts a
+    /// complete note to an error.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     pub fn new(
         gpu: &'static Gpu,
         words: usize,
@@ -49,7 +51,8 @@ impl FailureNote {
         gpu.make_current()?;
         let mut host: *mut c_void = std::ptr::null_mut();
         let mut address: CUdeviceptr = 0;
-        // SAFETY: the pointers are valid; what is allocated is written over its length, and freed once.
+        // SAFETY: the pointers are valid; the allocation is initialized over its whole length, and
+        // freed once.
         unsafe {
             // Flags: for all contexts, mapped.
             gpu.driver.host_alloc(&mut host, words * 4, 1 | 2)?;
@@ -65,7 +68,8 @@ impl FailureNote {
         Ok(note)
     }
 
-    /// Where the address of the note on the GPU stands, for as long as this lives.
+    /// Returns a pointer to the address of the note on the GPU, valid during the life of this
+    /// object.
     #[inline]
     pub fn address(&self) -> *mut c_void {
         (&raw const self.address).cast_mut().cast()
@@ -74,7 +78,8 @@ impl FailureNote {
 
 impl Noted for FailureNote {
     fn take(&self) -> Option<Error> {
-        // SAFETY: the words are allocated while this lives, and are only reached through atomics here.
+        // SAFETY: the words are allocated while this object lives, and are only accessed through
+        // atomics here.
         let words = unsafe { std::slice::from_raw_parts(self.host, self.words) };
         if words[0].load(Ordering::Acquire) != COMPLETE {
             return None;
@@ -87,14 +92,14 @@ impl Noted for FailureNote {
 
 impl Drop for FailureNote {
     fn drop(&mut self) {
-        // The kernel is unloaded, and so has ended (or is stuck); nobody has looked at its note since.
+        // The kernel is unloaded, so it has ended (or is stuck). Its note has not been read since.
         if let Some(error) = self.take() {
             self.gpu.failures.keep(error);
         }
         let (gpu, host) = (self.gpu, Handle::of(self.host));
         gpu.leftovers.release(move || {
             gpu.make_current()?;
-            // Where the kernel could not be unloaded, it may still run.
+            // A kernel that could not be unloaded may still be running.
             gpu.synchronize_context()?;
             // SAFETY: allocated by this object, freed once, and no kernel writes it any more.
             unsafe { gpu.driver.host_free(host.raw().cast()) }

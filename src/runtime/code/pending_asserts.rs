@@ -1,23 +1,24 @@
-//! The failed assertions of a GPU, as far as nobody has been told of them. Knows no GPU.
+//! The failed assertions of a GPU that have not been reported yet. The code does not depend on a
+//! GPU.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{Error, Result};
 
-/// Somewhere a failure may be noted.
+/// A place for the note of a failure.
 pub(crate) trait Noted: Send + Sync {
-    /// The failure that is noted, if there is one, which is forgotten.
+    /// Returns and removes the noted failure, if there is one.
     fn take(&self) -> Option<Error>;
 }
 
 /// The notes of all kernels on a GPU.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// Has there ever been a kernel with assertions?
+    /// True after the first load of a kernel with assertions.
     any: AtomicBool,
     notes: Mutex<Vec<Weak<dyn Noted>>>,
-    /// Failures of kernels that are gone.
+    /// Failures of kernels that have been dropped.
     lost: Mutex<Vec<Error>>,
 }
 
@@ -29,12 +30,12 @@ impl Failures {
         self.any.store(true, Ordering::Release);
     }
 
-    /// A failure that was noted by a kernel which is gone now.
+    /// Keeps a failure of a kernel that is dropped.
     pub fn keep(&self, error: Error) {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
 
-    /// What the host learns after it has waited for work: one failure of those that are noted.
+    /// Returns one of the noted failures as an error, after a wait of the host for work.
     ///
     /// # Errors
     /// [`Error::Execution`] for an assertion that failed.
@@ -48,7 +49,8 @@ impl Failures {
         if let Some(error) = self.lost.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Err(error);
         }
-        // Not under the lock: the last handle of a note may go here, and the note then locks what it is in.
+        // Not under the lock: the last handle of a note may be dropped here, and the note then
+        // locks this list.
         let notes: Vec<Arc<dyn Noted>> =
             self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
         notes.iter().find_map(|note| note.take()).map_or(Ok(()), Err)

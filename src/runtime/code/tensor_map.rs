@@ -1,4 +1,4 @@
-//! Tensor maps as the driver encodes them. Knows the driver's numbers, not where they come from.
+//! Encoding of tensor maps by the driver, from given numbers.
 
 use std::ffi::{c_uint, c_void};
 
@@ -9,7 +9,7 @@ use crate::runtime::driver::sys::{
     CUtensorMapSwizzle,
 };
 
-/// An array that is moved box by box; dimensions innermost first.
+/// An array that is transferred box by box; dimensions innermost first.
 pub(crate) struct TiledArray<'a> {
     /// Address of the first element.
     pub address: u64,
@@ -23,21 +23,21 @@ pub(crate) struct TiledArray<'a> {
     pub element: CUtensorMapDataType,
     /// Order of a box in shared memory.
     pub swizzle: CUtensorMapSwizzle,
-    /// How loads fill the second-level cache.
+    /// The granularity of loads into the second-level cache.
     pub promotion: CUtensorMapL2promotion,
 }
 
 impl TiledArray<'_> {
-    /// The map, with zeros outside of the array.
+    /// Encodes the map, with zeros outside of the array.
     ///
     /// # Errors
-    /// [`crate::Error::Driver`] for numbers that no map can hold.
+    /// [`crate::Error::Driver`] for numbers that a map cannot represent.
     pub fn encode(&self) -> Result<CUtensorMap> {
         let rank = self.extents.len();
         assert!(self.strides.len() + 1 == rank && self.boxes.len() == rank, "lengths of the lists of a tensor map");
         let every = vec![1u32; rank];
         let mut map = CUtensorMap { opaque: [0; 16] };
-        // SAFETY: the lists have as many elements as `rank` asks for; the address is only written down.
+        // SAFETY: the lists have `rank` elements; the address is only stored.
         unsafe {
             Driver::get()?.encode_tensor_map(
                 &mut map,

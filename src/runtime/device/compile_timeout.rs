@@ -1,7 +1,8 @@
-//! A limit of time for compilers that run inside of the driver.
+//! A time limit for compilers inside of the driver.
 //!
-//! The driver's compilers cannot be stopped: what takes too long goes on in a thread of its own until it ends, and nobody
-//! waits for it any more. Compilers that are programs (`tileiras`) are ended.
+//! The driver's compilers cannot be stopped: a compilation beyond the limit continues in a separate
+//! thread until its end, and its result is dropped. Compilers that are programs (`tileiras`) are
+//! terminated.
 
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
@@ -9,21 +10,22 @@ use std::time::Duration;
 use super::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// The variable with the limit in seconds.
+/// The environment variable of the limit, in seconds.
 const VARIABLE: &str = "CUTLET_COMPILE_SECONDS";
 
-/// How long a compiler may take.
+/// The time limit of a compiler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompileLimit {
     pub time: Duration,
-    /// Whose limit that is.
+    /// The source of the limit.
     pub of: &'static str,
 }
 
-/// The limit that is wished for: that of the environment, or what is left of the calling thread's where that is less.
+/// Returns the limit: that of the environment, or the remaining time of the calling thread if that
+/// is less.
 ///
 /// # Errors
-/// [`Error::Argument`] where the variable is no number of seconds.
+/// [`Error::Argument`] if the variable is no number of seconds.
 pub(crate) fn compile_limit() -> Result<Option<CompileLimit>> {
     let general = general_limit()?.map(|time| CompileLimit { time, of: VARIABLE });
     let own = Deadline::current().map(|deadline| CompileLimit { time: deadline.left(), of: "this configuration" });
@@ -40,7 +42,7 @@ fn general_limit() -> Result<Option<Duration>> {
     limit.ok_or_else(|| Error::environment(VARIABLE, text, "a positive number of seconds is needed, such as 20 or 0.5"))
 }
 
-/// No text: no limit. `None` for what is no number.
+/// Parses a limit. Empty text is no limit; `None` for text that is no number.
 fn seconds(text: &str) -> Option<Option<Duration>> {
     if text.is_empty() {
         return Some(None);
@@ -49,11 +51,11 @@ fn seconds(text: &str) -> Option<Option<Duration>> {
     Duration::try_from_secs_f64(seconds).ok().map(Some)
 }
 
-/// What `work` gives, done in a thread of its own if there is a limit; `compiler`, for a kernel of this name, is what it
-/// is.
+/// Returns the result of `work`, which a separate thread executes if there is a limit. `compiler`
+/// describes the work, for a kernel of this name.
 ///
 /// # Errors
-/// Those of the work, and [`Error::Compile`] when it takes longer.
+/// Those of the work, and [`Error::Compile`] after the limit.
 pub(crate) fn within<X: Send + 'static>(
     limit: Option<CompileLimit>,
     kernel: &str,
@@ -64,7 +66,7 @@ pub(crate) fn within<X: Send + 'static>(
     let (done, result) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("compile {kernel}"));
     let spawned = thread.spawn(move || {
-        // Nobody listens any more after the limit: what was made is dropped.
+        // After the limit there is no receiver: the result is dropped.
         let _ = done.send(work());
     });
     let running = spawned.map_err(|source| Error::Io { path: "a thread for the compiler".into(), source })?;

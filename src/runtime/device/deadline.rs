@@ -1,9 +1,10 @@
-//! A limit of time for what a thread waits for: events, streams and devices are asked again and again then, and no longer
-//! than that. Work on a GPU goes on all the same: nothing stops a kernel but the end of its process.
+//! A time limit for the waits of a thread: with a limit, events, streams and devices are polled
+//! until its end. Work on a GPU continues nevertheless: only the end of its process stops a kernel.
 //!
-//! **Tasks of a rayon pool.** On a thread of a pool, a function of the user that waits for rayon has its thread run tasks that
-//! are no part of it (see [`crate::task`]), and nothing tells their waits from its own. [`in_user_code`] therefore sets the limit
-//! aside while that function runs. The time of the function counts, and the waits of this crate after it are limited.
+//! **Tasks of a rayon pool.** On a thread of a pool, a function of the user that waits for rayon
+//! lets its thread execute unrelated tasks (see [`crate::task`]). Their waits cannot be
+//! distinguished from its own. [`in_user_code`] therefore suspends the limit during that function.
+//! The time of the function counts, and the waits of this crate after it are limited.
 
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -16,28 +17,28 @@ thread_local! {
     static CURRENT: Cell<Option<Deadline>> = const { Cell::new(None) };
 }
 
-/// Until when a thread waits.
+/// The end of the waits of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     limit: Duration,
     end: Instant,
 }
 
-/// Longest pause between two looks at what is waited for.
+/// The longest pause between two polls.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Deadline {
-    /// That of the calling thread.
+    /// Returns the deadline of the calling thread.
     pub fn current() -> Option<Deadline> {
         CURRENT.get()
     }
 
-    /// What is left of it.
+    /// Returns the remaining time.
     pub fn left(self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Waits until `done`, in pauses that grow.
+    /// Waits until `done` returns true, in pauses of increasing length.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; those of `done`.
@@ -54,7 +55,7 @@ impl Deadline {
         Ok(())
     }
 
-    /// What `work` gives, in a thread of its own, which goes on where it is too late.
+    /// Executes `work` in another thread, which continues after the deadline.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; those of the work.
@@ -73,18 +74,20 @@ impl Deadline {
     }
 }
 
-/// When what the calling thread does has to be done.
+/// Returns the end of the time limit of the calling thread.
 pub(crate) fn launch_end() -> Option<Instant> {
     Deadline::current().map(|deadline| deadline.end)
 }
 
-/// Runs a function of the user. Where its thread may run other tasks meanwhile, the limit of the thread is set aside.
+/// Runs a function of the user. If its thread may execute other tasks meanwhile, the limit of the
+/// thread is suspended.
 pub(crate) fn in_user_code<X>(function: impl FnOnce() -> X) -> X {
     let _unlimited = may_interrupt().then(|| Scoped::set(&CURRENT, None));
     function()
 }
 
-/// Does work that waits no longer than so; it is late also where it ends by itself, but later.
+/// Executes work whose waits have a time limit. Work that ends by itself after the limit is an
+/// error, too.
 ///
 /// # Errors
 /// [`Error::TimedOut`]; those of the work.

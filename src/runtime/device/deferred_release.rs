@@ -1,6 +1,7 @@
-//! Objects of the driver whose release failed, and is tried again: nothing is lost because of the moment of a drop.
+//! Objects of the driver whose release failed and is tried again: no object is lost because of the
+//! time of its drop.
 //!
-//! The driver refuses calls inside of its own callbacks, and some of them while a stream is captured.
+//! The driver refuses calls inside of its callbacks, and some calls while a stream is captured.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,20 +15,21 @@ type Release = Box<dyn FnMut() -> Result<()> + Send>;
 /// Releases that failed.
 #[derive(Default)]
 pub(crate) struct Leftovers {
-    /// Length of the list; read without its lock.
+    /// The length of the list; read without its lock.
     count: AtomicUsize,
     list: Mutex<Vec<Release>>,
 }
 
 impl Leftovers {
-    /// Releases an object now, or at a later [`Leftovers::retry`]. What the closure owns is dropped after it succeeds.
+    /// Releases an object now, or at a later [`Leftovers::retry`]. Values that the closure owns are
+    /// dropped after its success.
     pub fn release(&self, mut release: impl FnMut() -> Result<()> + Send + 'static) {
         if release().is_err() {
             self.keep(vec![Box::new(release)]);
         }
     }
 
-    /// Tries again what failed.
+    /// Tries the failed releases again.
     #[inline]
     pub fn retry(&self) {
         if self.count.load(Ordering::Relaxed) > 0 {
@@ -37,7 +39,7 @@ impl Leftovers {
 
     #[cold]
     fn retry_all(&self) {
-        // Under no lock: a release drops streams, which are released here as well.
+        // Not under the lock: a release drops streams, which are also released here.
         let mut all = {
             let mut list = self.list();
             self.count.store(0, Ordering::Relaxed);
@@ -69,7 +71,7 @@ impl fmt::Debug for Leftovers {
 #[derive(Clone, Copy)]
 pub(crate) struct Handle<T>(T);
 
-// SAFETY: the driver takes its handles from any thread.
+// SAFETY: the driver accepts its handles on any thread.
 unsafe impl<T> Send for Handle<T> {}
 
 impl<T: Copy> Handle<T> {
@@ -77,7 +79,7 @@ impl<T: Copy> Handle<T> {
         Handle(raw)
     }
 
-    /// The handle. A method, so that a closure captures the whole object.
+    /// Returns the handle. A method, so that a closure captures the whole object.
     pub fn raw(self) -> T {
         self.0
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::runtime::driver::Driver;
 use crate::target::Target;
 
-/// Where arrays live and kernels run: one GPU, or the host.
+/// A place of arrays and kernels: one GPU, or the host.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();
@@ -26,7 +26,7 @@ enum Kind {
     Gpu(&'static Gpu),
 }
 
-/// Which back end runs a kernel.
+/// The back end that runs a kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -36,17 +36,18 @@ enum Kind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// The interpreter on the host; its arrays live on [`Device::cpu`].
+    /// The interpreter on the host, for arrays on [`Device::cpu`].
     Cpu,
-    /// Generated PTX on a GPU; its arrays live on [`Device::gpu`].
+    /// Generated PTX on a GPU, for arrays on [`Device::gpu`].
     Ptx,
-    /// Tile IR bytecode on a GPU, compiled by the driver or by `tileiras`; its arrays live on
+    /// Tile IR bytecode on a GPU, compiled by the driver or by `tileiras`, for arrays on
     /// [`Device::gpu`].
     TileIr,
 }
 
 impl Backend {
-    /// What the environment variable `CUTLET_BACKEND` (`cpu`, `ptx` or `tileir`) asks for, if it is set.
+    /// Returns the back end that the environment variable `CUTLET_BACKEND` names (`cpu`, `ptx` or
+    /// `tileir`), if it is set.
     ///
     /// # Errors
     /// [`Error::Argument`] for any other value.
@@ -93,13 +94,13 @@ impl fmt::Display for Backend {
 }
 
 impl Device {
-    /// The device of the back end that `CUTLET_BACKEND` names; else the first GPU; else the cpu
-    /// device, said once on stderr.
+    /// Returns the device of the back end that `CUTLET_BACKEND` names, else the first GPU, else the
+    /// cpu device, with one message on stderr.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] when `CUTLET_BACKEND=ptx` and there is no GPU, [`Error::Argument`] for a
-    /// value of that variable that is no back end, or of `CUTLET_TARGET` that is no target; [`Error::Driver`] in a child
-    /// that was forked from a process which uses GPUs.
+    /// [`Error::NoDevice`] if `CUTLET_BACKEND=ptx` and there is no GPU; [`Error::Argument`] if the
+    /// value of that variable is no back end, or that of `CUTLET_TARGET` no target;
+    /// [`Error::Driver`] in a child that was forked from a process which uses GPUs.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -112,14 +113,14 @@ impl Device {
         if let Ok(wish) = std::env::var("CUTLET_TARGET")
             && !wish.is_empty()
         {
-            // Said also where no code is made for a GPU.
+            // An error also if no code is generated for a GPU.
             wish.parse::<Target>().map_err(|problem| Error::environment("CUTLET_TARGET", &wish, problem))?;
         }
         match Backend::from_env()? {
             Some(Backend::Cpu) => Ok(Device::cpu()),
             Some(Backend::Ptx | Backend::TileIr) => Device::gpu(0),
             None => {
-                // There is a GPU, which a child of the process that uses it does not reach.
+                // There is a GPU, which a child of a process that uses it cannot access.
                 Driver::check_process()?;
                 Ok(Device::gpu(0).unwrap_or_else(|error| {
                     static SAID: Once = Once::new();
@@ -130,7 +131,7 @@ impl Device {
         }
     }
 
-    /// The host. Kernels are interpreted there, and a launch returns when its work is done.
+    /// Returns the host. It interprets kernels, and a launch returns after its work is complete.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -143,11 +144,11 @@ impl Device {
         Device(Kind::Cpu)
     }
 
-    /// The GPU with this number, in the driver's order (`CUDA_VISIBLE_DEVICES` applies).
+    /// Returns the GPU with this number, in the driver's order (`CUDA_VISIBLE_DEVICES` applies).
     ///
     /// # Errors
-    /// [`Error::NoDevice`] when there is no driver or no such GPU, [`Error::Driver`] when it cannot
-    /// be opened.
+    /// [`Error::NoDevice`] if there is no driver or no such GPU, [`Error::Driver`] if it cannot be
+    /// opened.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -160,7 +161,7 @@ impl Device {
         Gpu::get(ordinal).map(Device::of)
     }
 
-    /// Number of GPUs; 0 without a driver.
+    /// Returns the number of GPUs; 0 without a driver.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -183,7 +184,7 @@ impl Device {
         }
     }
 
-    /// What code is generated for on this device; `None` on the cpu device.
+    /// Returns the target of code for this device; `None` for the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -195,8 +196,8 @@ impl Device {
         self.as_gpu().map(Gpu::target)
     }
 
-    /// The kind of back end that runs kernels on this device: [`Backend::Cpu`], or for GPUs
-    /// [`Backend::Ptx`], also where launches go through Tile IR.
+    /// Returns the kind of back end of this device: [`Backend::Cpu`], or [`Backend::Ptx`] for GPUs,
+    /// also if launches use Tile IR.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -211,7 +212,7 @@ impl Device {
         }
     }
 
-    /// The marketing name of a GPU, `cpu` for the host.
+    /// Returns the marketing name of a GPU, or `cpu` for the host.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -223,7 +224,7 @@ impl Device {
         self.as_gpu().map_or("cpu", |gpu| &gpu.name)
     }
 
-    /// Multiprocessors of a GPU; worker threads of the cpu device.
+    /// Returns the number of multiprocessors of a GPU, or of worker threads of the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -240,7 +241,7 @@ impl Device {
         }
     }
 
-    /// Waits until all work on this device is done.
+    /// Waits until all work on this device is complete.
     ///
     /// # Errors
     /// [`Error::Driver`] when some of this work failed, [`Error::Execution`] when an assertion in it did.
@@ -265,7 +266,7 @@ impl Device {
         }
     }
 
-    /// A number that tells devices of this process apart: 0 for the cpu device.
+    /// Returns a number that distinguishes the devices of this process: 0 for the cpu device.
     pub(crate) fn id(&self) -> u64 {
         self.as_gpu().map_or(0, |gpu| gpu.ordinal as u64 + 1)
     }

@@ -1,8 +1,8 @@
 //! An open GPU and the driver's objects on it: its context, its memory pool, streams and events.
 //!
-//! A GPU is opened once per process and stays open: its primary context is retained, shared with
-//! every other user of it in the process (the CUDA runtime, cudarc), and never reset here. Users see
-//! devices and streams.
+//! A GPU is opened once per process and remains open. Its primary context is retained, shared with
+//! every other library in the process (the CUDA runtime, cudarc), and never reset here. The public
+//! interface has devices and streams.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -29,24 +29,24 @@ use crate::target::Target;
 pub(crate) struct Gpu {
     pub(crate) driver: &'static Driver,
     pub(crate) context: CUcontext,
-    /// Memory pool of this crate; `None` where the device has no pools.
+    /// The memory pool of this crate; `None` if the device has no pools.
     pub(crate) pool: Option<CUmemoryPool>,
-    /// Its number, in the driver's order.
+    /// The number in the driver's order.
     pub(crate) ordinal: usize,
     /// The marketing name.
     pub(crate) name: String,
     target: Target,
     pub(crate) multiprocessors: usize,
-    /// Cycles of a multiprocessor in a second.
+    /// The clock of a multiprocessor, in cycles per second.
     clock: f64,
-    /// Bytes that memory moves in a second.
+    /// The bandwidth of the memory, in bytes per second.
     memory_rate: f64,
-    /// What could not be released yet.
+    /// Resources that could not be released yet.
     pub(crate) leftovers: Leftovers,
     /// Assertions that failed.
     pub(crate) failures: Failures,
     default_stream: OnceLock<StreamHandle>,
-    /// Held for writing while work is captured: nobody may wait for the whole context then.
+    /// Locked for writing during a capture, which excludes waits for the whole context.
     pub(crate) capture: RwLock<()>,
 }
 
@@ -56,13 +56,14 @@ unsafe impl Send for Gpu {}
 unsafe impl Sync for Gpu {}
 
 impl Gpu {
-    /// The GPU with this number; opened when it is first asked for.
+    /// Returns the GPU with this number, and opens it at the first call.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] when there is no driver or no such GPU, [`Error::Driver`] when it cannot be opened.
+    /// [`Error::NoDevice`] if there is no driver or no such GPU, [`Error::Driver`] if it cannot be
+    /// opened.
     pub(crate) fn get(ordinal: usize) -> Result<&'static Gpu> {
         static OPEN: Mutex<BTreeMap<usize, &'static Gpu>> = Mutex::new(BTreeMap::new());
-        // Before the lock, which another thread may have had during a fork.
+        // Before the lock, which another thread may have held during a fork.
         Driver::check_process()?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = open.get(&ordinal) {
@@ -73,7 +74,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Number of GPUs; 0 without a driver.
+    /// Returns the number of GPUs; 0 without a driver.
     pub(crate) fn count() -> usize {
         let count = Driver::get().and_then(|driver| {
             let mut count: c_int = 0;
@@ -84,10 +85,11 @@ impl Gpu {
         count.map_or(0, |count| usize::try_from(count).unwrap_or(0))
     }
 
-    /// What a GPU is, without opening it; also one that is too old to be opened.
+    /// Returns the properties of a GPU without opening it, also of one that is too old to be
+    /// opened.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] without a driver, [`Error::Driver`] when it does not say.
+    /// [`Error::NoDevice`] without a driver, [`Error::Driver`] if a query fails.
     pub(crate) fn look(ordinal: usize) -> Result<Seen> {
         let driver = Driver::get()?;
         let (device, name) = named_device(driver, ordinal)?;
@@ -132,11 +134,11 @@ impl Gpu {
         }
         let multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         let clock = f64::from(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3;
-        // Clocks are in kHz; data moves on both edges.
+        // Clocks are in kHz; data are transferred on both edges.
         let memory_rate = 2e3
             * f64::from(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?)
             * f64::from(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)? / 8);
-        // The last step that fails.
+        // The last step that can fail.
         let stream = new_stream(driver)?;
         let gpu: &'static Gpu = Box::leak(Box::new(Gpu {
             driver,
@@ -158,12 +160,12 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Cycles that all multiprocessors together have in a second.
+    /// Returns the cycles per second of all multiprocessors together.
     pub(crate) fn cycle_rate(&self) -> f64 {
         self.clock * self.multiprocessors as f64
     }
 
-    /// Bytes that memory moves in a second.
+    /// Returns the bandwidth of the memory, in bytes per second.
     pub(crate) fn memory_rate(&self) -> f64 {
         self.memory_rate
     }
@@ -172,26 +174,28 @@ impl Gpu {
         self.target
     }
 
-    /// Latest CUDA version that the driver supports: 13010 for 13.1.
+    /// Returns the latest CUDA version that the driver supports: 13010 for 13.1.
     pub(crate) fn driver_version(&self) -> Result<i32> {
         self.driver.version()
     }
 
-    /// What tells drivers apart: the CUDA version, and the build where the system says it, as `13000 580.95.05`.
+    /// Returns an identification of the driver: the CUDA version, and the build if the system
+    /// reports it, as `13000 580.95.05`.
     pub(crate) fn driver_identity(&self) -> Result<String> {
         let version = self.driver.version()?;
         Ok(driver_build().map_or_else(|| version.to_string(), |build| format!("{version} {build}")))
     }
 
-    /// The stream of launches and copies that name no other.
+    /// Returns the stream of launches and copies that name no other one.
     #[inline]
     pub(crate) fn default_stream(&self) -> &StreamHandle {
         self.default_stream.get().expect("set when the GPU was opened")
     }
 
-    /// Waits for all work of the context, which is the calling thread's. Not while this thread captures.
+    /// Waits for all work of the context, which must be current. Not permitted while this thread
+    /// captures.
     pub(crate) fn synchronize_context(&'static self) -> Result<()> {
-        // The thread that waits has the lock, also after the limit of the calling one has passed.
+        // The waiting thread holds the lock, even after the time limit of the calling one.
         let wait = || {
             let _no_capture = self.capture.read().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the context is current.
@@ -206,7 +210,7 @@ impl Gpu {
         }
     }
 
-    /// Makes this GPU's context the calling thread's; cheap when it already is.
+    /// Makes this GPU's context current on the calling thread; cheap if it already is.
     #[inline]
     pub(crate) fn make_current(&self) -> Result<()> {
         Driver::check_process()?;
@@ -222,13 +226,13 @@ impl Gpu {
     }
 }
 
-/// What is made on the way to an open GPU. Dropped before the end, it gives all of that up again.
+/// The resources of a GPU that is being opened. A drop before the end releases all of them.
 struct Opening {
     driver: &'static Driver,
     device: CUdevice,
     context: CUcontext,
     pool: Option<CUmemoryPool>,
-    /// The context of this thread before.
+    /// The previous context of this thread.
     before: CUcontext,
 }
 
@@ -244,7 +248,8 @@ impl Opening {
         Ok(Opening { driver, device, context, pool: None, before })
     }
 
-    /// A pool that keeps what is freed, so that a loop which allocates does not go to the system.
+    /// Makes a pool that retains freed memory, so that allocations in a loop do not call the
+    /// system.
     fn create_pool(&mut self, ordinal: usize) -> Result<()> {
         let props = CUmemPoolProps {
             allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -266,7 +271,7 @@ impl Opening {
         }
     }
 
-    /// All of it belongs to an open GPU now.
+    /// Transfers all resources to an open GPU.
     fn done(self) {
         std::mem::forget(self);
     }
@@ -274,8 +279,8 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        // SAFETY: pool and context were made here, are given up once, and nothing else uses them. A failure leaves
-        // nothing to do.
+        // SAFETY: pool and context were made here, are released once, and have no other use. A
+        // failure requires no action.
         unsafe {
             let _ = self.pool.map(|pool| self.driver.pool_destroy(pool));
             let _ = self.driver.context_set_current(self.before);
@@ -284,7 +289,7 @@ impl Drop for Opening {
     }
 }
 
-/// A stream in the context of this thread.
+/// Makes a stream in the context of this thread.
 fn new_stream(driver: &Driver) -> Result<CUstream> {
     let mut raw = std::ptr::null_mut();
     // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
@@ -292,7 +297,7 @@ fn new_stream(driver: &Driver) -> Result<CUstream> {
     Ok(raw)
 }
 
-/// A GPU as it looks from outside.
+/// The properties of a GPU that is not open.
 pub(crate) struct Seen {
     /// The marketing name.
     pub name: String,
@@ -302,11 +307,11 @@ pub(crate) struct Seen {
     pub memory_bytes: u64,
 }
 
-/// The handle of a device, and its marketing name.
+/// Returns the handle of a device, and its marketing name.
 fn named_device(driver: &Driver, ordinal: usize) -> Result<(CUdevice, String)> {
     let mut device: CUdevice = 0;
     let mut name = [0 as std::ffi::c_char; 128];
-    // SAFETY: pointers are valid, the name has room for 128 bytes and ends with NUL.
+    // SAFETY: pointers are valid, the buffer of the name has 128 bytes, and the name ends with NUL.
     unsafe {
         driver.device_get(&mut device, ordinal as c_int)?;
         driver.device_name(name.as_mut_ptr(), name.len() as c_int, device)?;
@@ -314,7 +319,7 @@ fn named_device(driver: &Driver, ordinal: usize) -> Result<(CUdevice, String)> {
     }
 }
 
-/// A property of a device; 0 for one below that.
+/// Returns a property of a device; 0 for a negative value.
 fn attribute_of(driver: &Driver, device: CUdevice, which: CUdevice_attribute) -> Result<u32> {
     let mut value: c_int = 0;
     // SAFETY: the pointer is valid.
@@ -322,7 +327,8 @@ fn attribute_of(driver: &Driver, device: CUdevice, which: CUdevice_attribute) ->
     Ok(value.max(0) as u32)
 }
 
-/// What code is generated for on a GPU: what it is itself, or the older target that `CUTLET_TARGET` wishes for.
+/// Returns the target of code for a GPU: its own one, or the older target that `CUTLET_TARGET`
+/// names.
 fn chosen_target(own: Target, wish: &str) -> Result<Target> {
     if wish.is_empty() {
         return Ok(own);
@@ -334,16 +340,16 @@ fn chosen_target(own: Target, wish: &str) -> Result<Target> {
     }
 }
 
-/// What keeps something of another library alive.
+/// An object that keeps a resource of another library alive.
 pub(crate) type Owner = Box<dyn Any + Send + Sync>;
 
-/// A CUDA stream, destroyed with its last user unless it belongs to somebody else.
+/// A CUDA stream, destroyed with its last user unless it belongs to another library.
 pub(crate) struct GpuStream {
     pub(crate) gpu: &'static Gpu,
     pub(crate) raw: CUstream,
-    /// Of a stream of another library.
+    /// The owner of a stream of another library.
     owner: Option<Owner>,
-    /// The handles through which work can be queued.
+    /// The number of handles through which work can be queued.
     handles: AtomicUsize,
 }
 
@@ -351,7 +357,7 @@ pub(crate) struct GpuStream {
 unsafe impl Send for GpuStream {}
 // SAFETY: as above.
 unsafe impl Sync for GpuStream {}
-// The owner is dropped alone: no call reads a state of it that a panic has left.
+// The owner is only dropped: no call reads a state that a panic has left.
 impl UnwindSafe for GpuStream {}
 impl RefUnwindSafe for GpuStream {}
 
@@ -366,7 +372,7 @@ impl GpuStream {
         GpuStream { gpu, raw, owner, handles: AtomicUsize::new(0) }
     }
 
-    /// Does somebody capture the work that is queued here?
+    /// Returns true if the work of this stream is being captured.
     pub(crate) fn is_captured(&self) -> Result<bool> {
         self.gpu.make_current()?;
         let mut status = 0;
@@ -387,7 +393,7 @@ impl GpuStream {
     }
 }
 
-/// Waiting would break off the capture, or draw a stream into it that is no part of it.
+/// Waiting would invalidate the capture, or add an unrelated stream to it.
 #[cold]
 fn captured_apart() -> Error {
     Error::Argument(Diagnostic::new(
@@ -407,7 +413,7 @@ impl Queue for GpuStream {
         if self.is_captured()? != other.is_captured()? {
             return Err(captured_apart());
         }
-        // Of the GPU whose work it stands for; any stream may wait for it.
+        // An event of the GPU whose work it marks. Streams of any GPU may wait for it.
         let event = GpuEvent::new(other.gpu, false)?;
         event.record(other)?;
         self.gpu.make_current()?;
@@ -415,7 +421,7 @@ impl Queue for GpuStream {
     }
 
     fn is_open(&self) -> bool {
-        // Pairs with the end of a handle: what was queued through it is queued now.
+        // Pairs with the drop of a handle: all work of the handle is queued now.
         self.handles.load(Ordering::Acquire) > 0
     }
 }
@@ -426,29 +432,29 @@ impl Drop for GpuStream {
             return;
         }
         let (gpu, stream) = (self.gpu, Handle::of(self.raw));
-        // SAFETY: the stream was created by this object and is used by nobody else any more. The
-        // driver lets pending work finish first.
+        // SAFETY: this object created the stream, and it has no other user. The driver completes
+        // pending work first.
         gpu.leftovers
             .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.stream_destroy(stream.raw()) }));
     }
 }
 
-/// The right to queue work on a stream. Memory that only remembers a stream has none.
+/// The right to queue work on a stream. Memory that only records a stream has no handle.
 pub(crate) struct StreamHandle(Arc<GpuStream>);
 
 impl StreamHandle {
-    /// A new stream.
+    /// Makes a stream.
     pub(crate) fn new(gpu: &'static Gpu) -> Result<StreamHandle> {
         Ok(StreamHandle::of(Arc::new(GpuStream::new(gpu)?)))
     }
 
-    /// A stream of another library, kept alive by its owner.
+    /// Returns a stream of another library, kept alive by its owner.
     ///
     /// # Errors
-    /// [`Error::Argument`] for one of another context than the primary one of this GPU.
+    /// [`Error::Argument`] for a stream of another context than the primary one of this GPU.
     ///
     /// # Safety
-    /// It is a stream of this process, and stays one until the owner is dropped.
+    /// `raw` is a stream of this process, and remains one until the owner is dropped.
     pub(crate) unsafe fn foreign(gpu: &'static Gpu, raw: CUstream, owner: Owner) -> Result<StreamHandle> {
         gpu.make_current()?;
         let mut context: CUcontext = std::ptr::null_mut();
@@ -463,7 +469,7 @@ impl StreamHandle {
         Ok(StreamHandle::of(Arc::new(GpuStream::of(gpu, raw, Some(owner)))))
     }
 
-    /// One more handle of a stream.
+    /// Makes another handle of a stream.
     pub(crate) fn of(stream: Arc<GpuStream>) -> StreamHandle {
         stream.handles.fetch_add(1, Ordering::Relaxed);
         StreamHandle(stream)
@@ -503,7 +509,7 @@ unsafe impl Send for GpuEvent {}
 unsafe impl Sync for GpuEvent {}
 
 impl GpuEvent {
-    /// An event that was not recorded yet.
+    /// Makes an event that is not recorded yet.
     pub(crate) fn new(gpu: &'static Gpu, timing: bool) -> Result<GpuEvent> {
         gpu.make_current()?;
         let flags = if timing { 0 } else { CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
@@ -513,7 +519,7 @@ impl GpuEvent {
         Ok(GpuEvent { gpu, raw })
     }
 
-    /// Puts the event behind the present work of a stream.
+    /// Records the event after the present work of a stream.
     pub(crate) fn record(&self, stream: &GpuStream) -> Result<()> {
         // SAFETY: event and stream are alive and of one context.
         unsafe { self.gpu.driver.event_record(self.raw, stream.raw) }
@@ -530,7 +536,7 @@ impl GpuEvent {
         }
     }
 
-    /// Lets work that comes later on a stream wait for the event.
+    /// Makes later work on a stream wait for the event.
     pub(crate) fn hold_back(&self, stream: &GpuStream) -> Result<()> {
         // SAFETY: stream and event are alive; the driver keeps what it needs of a destroyed event.
         unsafe { stream.gpu.driver.stream_wait_event(stream.raw, self.raw, 0) }

@@ -1,7 +1,8 @@
 //! GPUs that access the memory of each other.
 //!
-//! Memory of a pool is seen by other devices where the pool says so, memory of other allocations where the contexts do:
-//! both are set once for each pair, in one direction, when it is first asked for, and stay.
+//! Access to memory of a pool is a property of the pool, access to other memory one of the
+//! contexts. Both are set once for each pair, in one direction, at the first request, and remain
+//! set.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
@@ -12,12 +13,12 @@ use super::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::runtime::driver::sys::{CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 
-/// The driver's answer where the contexts see each other already.
+/// The driver's error if the contexts already have access.
 const ALREADY: &str = "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED";
 
 impl Device {
-    /// Can kernels on this device access memory of the other one? On GPUs that is a matter of how they are connected; the
-    /// cpu device and GPUs do not reach each other's arrays.
+    /// Returns true if kernels on this device can access memory of the other one. For GPUs this
+    /// depends on their connection. The cpu device and GPUs cannot access each other's arrays.
     ///
     /// See [`Launch::peer_access`](crate::Launch::peer_access).
     ///
@@ -28,7 +29,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Driver`] when the driver does not say.
+    /// [`Error::Driver`] if the query fails.
     pub fn can_access(self, other: Device) -> Result<bool> {
         match (self.as_gpu(), other.as_gpu()) {
             (None, None) => Ok(true),
@@ -37,10 +38,10 @@ impl Device {
         }
     }
 
-    /// Has kernels on this device access memory of the other one.
+    /// Lets kernels on this device access memory of the other one.
     ///
     /// # Errors
-    /// [`Error::Argument`] where they cannot.
+    /// [`Error::Argument`] if this is impossible.
     #[track_caller]
     pub(crate) fn reach(self, other: Device) -> Result<()> {
         match (self.as_gpu(), other.as_gpu()) {
@@ -64,7 +65,7 @@ fn device_of(gpu: &Gpu) -> Result<CUdevice> {
     Ok(device)
 }
 
-/// Can kernels of a GPU access the memory of another one?
+/// Returns true if kernels of a GPU can access the memory of another one.
 pub(crate) fn can_access(gpu: &'static Gpu, other: &'static Gpu) -> Result<bool> {
     if std::ptr::eq(gpu, other) {
         return Ok(true);
@@ -75,10 +76,10 @@ pub(crate) fn can_access(gpu: &'static Gpu, other: &'static Gpu) -> Result<bool>
     Ok(can != 0)
 }
 
-/// Has kernels of a GPU access the memory of another one, where they can.
+/// Lets kernels of a GPU access the memory of another one, if possible.
 ///
 /// # Errors
-/// [`Error::Driver`] where the driver refuses.
+/// [`Error::Driver`] if the driver rejects it.
 pub(crate) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
     static ENABLED: Mutex<BTreeSet<(usize, usize)>> = Mutex::new(BTreeSet::new());
     if std::ptr::eq(gpu, other) {
@@ -89,7 +90,7 @@ pub(crate) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
         return Ok(());
     }
     gpu.make_current()?;
-    // SAFETY: both contexts are primary ones that stay, and the first is current.
+    // SAFETY: both contexts are primary ones that are never released, and the first one is current.
     match unsafe { gpu.driver.context_enable_peer(other.context, 0) } {
         Err(Error::Driver { code, .. }) if code == ALREADY => {}
         answer => answer?,
@@ -99,7 +100,7 @@ pub(crate) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
             location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: gpu.ordinal as c_int },
             flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as c_uint,
         };
-        // SAFETY: the pool is alive, and one description is given.
+        // SAFETY: the pool is alive, and the list has one description.
         unsafe { gpu.driver.pool_set_access(pool, &access, 1) }?;
     }
     enabled.insert((gpu.ordinal, other.ordinal));

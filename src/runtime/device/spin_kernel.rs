@@ -1,4 +1,5 @@
-//! A kernel that does nothing for some time: what is queued behind it runs without gaps, however slowly it is queued.
+//! A kernel that only waits: work that is queued after it runs without gaps, even if it is queued
+//! slowly.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +10,7 @@ use crate::backend::Assembly;
 use crate::error::Result;
 use crate::runtime::code::cubin::{GpuKernel, LaunchConfig};
 
-/// Goes by a clock of nanoseconds.
+/// The kernel, which reads a clock of nanoseconds.
 const WAIT: &str = r"
 .version 8.0
 .target sm_80
@@ -29,10 +30,11 @@ again:
 }
 ";
 
-/// Has a stream do nothing for some time.
+/// Makes a stream idle for some time.
 ///
 /// # Errors
-/// [`crate::Error::Compile`] and [`crate::Error::Driver`] when the driver cannot.
+/// [`crate::Error::Compile`] and [`crate::Error::Driver`] if the kernel cannot be compiled or
+/// launched.
 pub(crate) fn wait(stream: &StreamHandle, time: Duration) -> Result<()> {
     static KERNELS: Mutex<Vec<GpuKernel>> = Mutex::new(Vec::new());
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);

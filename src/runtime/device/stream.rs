@@ -1,6 +1,6 @@
 //! Streams and events: order of work on one device, and time between points of it.
 //!
-//! On the cpu device work is done when the call returns, so its stream is always idle.
+//! On the cpu device, each call completes its work before the return, so the stream is always idle.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use super::device::Device;
 use super::gpu::{GpuEvent, StreamHandle};
 use crate::error::{Error, Result};
 
-/// A queue of work on one device; work of one stream runs in order.
+/// A queue of work on one device, which executes its work in order.
 ///
-/// Cheap to clone; clones are the same queue. Made with [`Device::stream`]; launches that name no
-/// stream use [`Device::default_stream`]. Arrays may move freely between the streams of their
-/// device: a launch that uses an array waits for what other streams still do with it.
+/// A clone is cheap and refers to the same queue. Made with [`Device::stream`]; launches that name
+/// no stream use [`Device::default_stream`]. Arrays may be used on all streams of their device: a
+/// launch that uses an array waits for the conflicting work of other streams.
 ///
 /// ```
 /// let stream = cutlet::Device::cpu().stream()?;
@@ -30,7 +30,7 @@ enum StreamKind {
 }
 
 impl Device {
-    /// The stream of launches and copies that name no other.
+    /// Returns the stream of launches and copies that name no other one.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -45,10 +45,10 @@ impl Device {
         })
     }
 
-    /// A new stream.
+    /// Makes a stream.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -68,7 +68,7 @@ impl Device {
 }
 
 impl Stream {
-    /// The device of this stream.
+    /// Returns the device of this stream.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -83,11 +83,11 @@ impl Stream {
         }
     }
 
-    /// Waits until all work of this stream is done.
+    /// Waits until all work of this stream is complete.
     ///
     /// # Errors
-    /// [`Error::Driver`] when this work, or earlier work on the device, failed; [`Error::Execution`] when an assertion
-    /// did.
+    /// [`Error::Driver`] if this work, or earlier work on the device, failed; [`Error::Execution`]
+    /// if an assertion failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -102,10 +102,10 @@ impl Stream {
         }
     }
 
-    /// An event that is reached when the present work of this stream is done.
+    /// Returns an event that is reached when the present work of this stream is complete.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -125,10 +125,10 @@ impl Stream {
         }))
     }
 
-    /// Lets work that comes later on this stream wait for an event.
+    /// Makes later work on this stream wait for an event.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -143,7 +143,7 @@ impl Stream {
                 stream.gpu.make_current()?;
                 event.hold_back(stream)
             }
-            // The host runs the work of a cpu stream, so the host waits.
+            // The host executes the work of a cpu stream, so the host waits.
             (StreamKind::Cpu, _) => event.synchronize(),
             (StreamKind::Gpu(_), EventKind::Cpu(_)) => Ok(()),
         }
@@ -161,7 +161,8 @@ impl Stream {
         }
     }
 
-    /// The CUDA stream handle (`CUstream`), null on the cpu device. Valid as long as this object lives.
+    /// Returns the CUDA stream handle (`CUstream`), null on the cpu device. Valid during the life
+    /// of this object.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -213,7 +214,7 @@ impl Event {
     /// Waits until this point is reached.
     ///
     /// # Errors
-    /// [`Error::Driver`] when work before it failed, [`Error::Execution`] when an assertion did.
+    /// [`Error::Driver`] if work before it failed, [`Error::Execution`] if an assertion failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -231,10 +232,11 @@ impl Event {
         }
     }
 
-    /// Time of the device from `start` to this event; waits for both. Resolution on a GPU about 0.5 µs.
+    /// Returns the time of the device from `start` to this event, and waits for both. The
+    /// resolution on a GPU is about 0.5 µs.
     ///
     /// # Errors
-    /// [`Error::Argument`] for events of two devices, [`Error::Driver`] when work before them failed.
+    /// [`Error::Argument`] for events of two devices, [`Error::Driver`] if work before them failed.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,8 +1,9 @@
-//! Waiting for a stream without holding a thread up: a future that the driver wakes.
+//! Waiting for a stream without a blocked thread: a future that a callback of the driver wakes.
 //!
-//! The driver calls back when the work that was queued is done, or has failed. A waker runs code of an executor, which may
-//! poll the task or drop it with its arrays: both call the driver, which forbids that inside of its callbacks. The callback
-//! therefore only sends to a thread, which wakes. It is started with the first future, and stays.
+//! The driver calls back when the queued work is complete or has failed. A waker runs code of an
+//! executor, which may poll the task or drop it with its arrays. Both call the driver, which
+//! forbids that inside of its callbacks. The callback therefore only sends to a thread, which wakes
+//! the future. The thread is started with the first future, and never ends.
 
 use std::ffi::c_void;
 use std::future::{Future, IntoFuture};
@@ -16,13 +17,13 @@ use super::stream::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::runtime::driver::sys::CUstream;
 
-/// What the driver and a future share.
+/// The state that the driver and a future share.
 #[derive(Default)]
 struct Shared(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// What the driver said when the work was done; 0: well.
+    /// The status that the driver reported for the complete work; 0 is success.
     status: Option<u32>,
     waker: Option<Waker>,
 }
@@ -39,22 +40,22 @@ impl Shared {
             state.waker.take()
         };
         if let Some(waker) = waker {
-            // After a panic of one executor the thread wakes others.
+            // After a panic of one executor, the thread continues to wake others.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
         }
     }
 }
 
-/// Work that is done, and what the driver said about it.
+/// Complete work, and its status of the driver.
 type Done = (Arc<Shared>, u32);
 
-/// The way to the thread that wakes.
+/// The channel to the thread that wakes futures.
 static WAKES: OnceLock<Sender<Done>> = OnceLock::new();
 
-/// Starts the thread that wakes, if there is none.
+/// Starts the thread that wakes futures, unless it exists.
 ///
 /// # Errors
-/// [`Error::Io`] where the system gives no thread.
+/// [`Error::Io`] if the system cannot start a thread.
 fn start_waking() -> Result<()> {
     if WAKES.get().is_some() {
         return Ok(());
@@ -63,31 +64,31 @@ fn start_waking() -> Result<()> {
     let thread = std::thread::Builder::new().name("cutlet wakes".into());
     let started = thread.spawn(move || done.into_iter().for_each(|(shared, status)| shared.finish(status)));
     started.map_err(|source| Error::Io { path: "the thread that wakes futures".into(), source })?;
-    // Of two that start at the same time, one has no sender, and ends.
+    // Of two threads that are started at the same time, one has no sender, and ends.
     let _ = WAKES.set(sender);
     Ok(())
 }
 
-/// What the driver calls. Calls nothing of the driver or of the user.
+/// The callback of the driver. Calls no function of the driver or of the user.
 unsafe extern "C" fn finished(_stream: CUstream, status: u32, shared: *mut c_void) {
     // SAFETY: the pointer was made for this one call.
     let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
     if let Some(wakes) = WAKES.get() {
-        // The thread lasts as long as the process.
+        // The thread lives as long as the process.
         let _ = wakes.send((shared, status));
     }
 }
 
-/// Asks the driver to call when the present work of a stream is done.
+/// Requests a call of the driver after the present work of a stream.
 fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
     start_waking()?;
     stream.gpu.make_current()?;
     let given = Arc::into_raw(shared.clone());
-    // SAFETY: the stream is alive; the driver calls once, also where the work fails.
+    // SAFETY: the stream is alive; the driver calls once, also if the work fails.
     let asked =
         unsafe { stream.gpu.driver.stream_add_callback(stream.raw, finished, given.cast_mut().cast::<c_void>(), 0) };
     if asked.is_err() {
-        // SAFETY: it will not be called, so the handle is still ours.
+        // SAFETY: the driver will not call, so the handle still belongs to this function.
         drop(unsafe { Arc::from_raw(given) });
     }
     asked
@@ -96,17 +97,17 @@ fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
 /// Future of the work that a stream had when the future was made. It is ready when this work has
 /// completed.
 ///
-/// Made by [`Stream::completion`], [`Stream::completion_with`], and by awaiting an [`Event`]. It
-/// needs no runtime: any executor (tokio, smol, a loop) can poll it. One thread of this crate wakes
-/// all futures of the process, so a waker may call the driver, and should not block. To drop a
-/// future waits for nothing and stops nothing.
+/// Made by [`Stream::completion`], [`Stream::completion_with`], and by awaiting an [`Event`]. Any
+/// executor (tokio, smol, a loop) can poll it. One thread of this crate wakes all futures of the
+/// process. A waker may therefore call the driver, and should not block. The drop of a future
+/// neither waits nor cancels work.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct StreamFuture<T> {
     wait: Result<Wait>,
     value: Option<T>,
 }
 
-/// What is waited for; nothing on the cpu device.
+/// The awaited state; none on the cpu device.
 type Wait = Option<(Arc<Shared>, &'static Gpu)>;
 
 impl<T> StreamFuture<T> {
@@ -115,14 +116,14 @@ impl<T> StreamFuture<T> {
     }
 }
 
-/// The value is only moved.
+/// The value is only moved, never pinned.
 impl<T> Unpin for StreamFuture<T> {}
 
 impl<T> Future for StreamFuture<T> {
     type Output = Result<T>;
 
     /// # Panics
-    /// When it was ready before.
+    /// If it was ready before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let ended = match std::mem::replace(&mut self.wait, Ok(None)) {
             Ok(Some((shared, gpu))) => {
@@ -175,8 +176,8 @@ impl Stream {
         self.completion_with(())
     }
 
-    /// As [`Stream::completion`], with a value that it keeps and gives back: the arrays that the
-    /// work uses, say. (An array that is dropped earlier is freed behind the work.)
+    /// Returns a future as [`Stream::completion`], with a value that it keeps and returns, for
+    /// example the arrays of the work. (An array that is dropped earlier is freed after the work.)
     ///
     /// # Errors
     /// As [`Stream::completion`].
@@ -204,7 +205,7 @@ fn wait_for(stream: &StreamHandle) -> Result<(Arc<Shared>, &'static Gpu)> {
     Ok((shared, stream.gpu))
 }
 
-/// An event can be awaited: `event.await?`.
+/// Makes an event awaitable: `event.await?`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -231,7 +232,8 @@ impl IntoFuture for &Event {
 
     fn into_future(self) -> StreamFuture<()> {
         let wait = |event: &GpuEvent| {
-            // The driver calls for streams: one with nothing but the event before the call. It goes when that was made.
+            // The driver calls back for streams: this one has only the event before the call, and
+            // is dropped after the call is queued.
             let stream = StreamHandle::new(event.gpu)?;
             event.hold_back(&stream)?;
             wait_for(&stream)
@@ -250,7 +252,7 @@ mod tests {
     use crate::runtime::Device;
     use crate::runtime::tests::{LONG, N, add, gpu, load};
 
-    /// Tells a channel.
+    /// A waker that sends to a channel.
     struct Tells(mpsc::Sender<()>);
 
     impl Wake for Tells {
@@ -259,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Runs a future to its end, and says how often it was polled. Fails if it is not woken.
+    /// Runs a future to its end, and returns the number of polls. Fails if it is not woken.
     fn block_on<F: Future>(future: F) -> (F::Output, u32) {
         let (tell, told) = mpsc::channel();
         let waker = Waker::from(Arc::new(Tells(tell)));
@@ -281,19 +283,19 @@ mod tests {
         block_on(stream.record()?.into_future()).0
     }
 
-    /// A state that something waits for with this waker, and the call that the driver makes about it.
+    /// Returns a state that this waker waits for, and the call that the driver makes about it.
     fn waiting(waker: Waker) -> Result<(Arc<Shared>, impl FnOnce(u32) + Send)> {
         start_waking()?;
         let shared = Arc::new(Shared::default());
         shared.state().waker = Some(waker);
         let given = Arc::into_raw(shared.clone()) as usize;
-        // SAFETY: the pointer is that of a shared state, given for this one call.
+        // SAFETY: the pointer is that of a shared state, passed for this one call.
         Ok((shared, move |status| unsafe { finished(std::ptr::null_mut(), status, given as *mut c_void) }))
     }
 
     #[test]
     fn the_driver_calls_and_another_thread_wakes() -> Result<()> {
-        /// Tells on which thread it is woken, and blocks until it may go on.
+        /// A waker that reports its thread, and blocks until it is released.
         struct Wakes(mpsc::Sender<Option<String>>, Mutex<mpsc::Receiver<()>>);
         impl Wake for Wakes {
             fn wake(self: Arc<Self>) {
@@ -303,12 +305,12 @@ mod tests {
         }
         let ((tell, told), (go, on)) = (mpsc::channel(), mpsc::channel());
         let (first, call) = waiting(Waker::from(Arc::new(Wakes(tell, Mutex::new(on)))))?;
-        // The call of the driver returns although the waker does not.
+        // The call of the driver returns although the waker blocks.
         call(0);
         assert_eq!(told.recv_timeout(Duration::from_secs(20)).expect("it is woken").as_deref(), Some("cutlet wakes"));
         assert_eq!(first.state().status, Some(0));
         go.send(()).expect("it waits");
-        // Another one after it, and one whose waker panics.
+        // A second call after it, and one whose waker panics.
         struct Panics;
         impl Wake for Panics {
             fn wake(self: Arc<Self>) {
@@ -330,7 +332,7 @@ mod tests {
     #[test]
     fn wakers_may_call_the_driver() -> Result<()> {
         let Some(device) = gpu() else { return Ok(()) };
-        /// Works with an array where it is woken.
+        /// A waker that works with an array.
         struct Works(Mutex<Option<crate::DeviceArray<i32, 1>>>, mpsc::Sender<Result<Vec<i32>>>);
         impl Wake for Works {
             fn wake(self: Arc<Self>) {
@@ -360,7 +362,7 @@ mod tests {
         assert_eq!(data?.to_vec()?, [1; N]);
         assert_eq!(polls, 2, "once before the end, once after it");
         block_on((&event).into_future()).0?;
-        // A future that is dropped, and a stream that goes before its end.
+        // A future that is dropped, and a stream that is dropped before its end.
         let mut data = device.zeros([N])?;
         add(&kernel, &mut data, &stream, LONG)?;
         drop(stream.completion());

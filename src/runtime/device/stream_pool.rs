@@ -1,4 +1,4 @@
-//! Streams to take turns with.
+//! Pools of streams for round-robin use.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +6,7 @@ use super::device::Device;
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
-/// Some streams of one device, given out in turn: for pieces of work that may run beside each other.
+/// Several streams of one device, returned in turn: for work that may run at the same time.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -28,10 +28,10 @@ pub struct StreamPool {
 }
 
 impl StreamPool {
-    /// New streams of a device.
+    /// Makes streams of a device.
     ///
     /// # Errors
-    /// [`Error::Argument`] for none; [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Argument`] for no streams; [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -48,7 +48,7 @@ impl StreamPool {
         Ok(StreamPool { streams, next: AtomicUsize::new(0) })
     }
 
-    /// The stream whose turn it is; from any thread.
+    /// Returns the next stream in turn. May be called from any thread.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -61,7 +61,7 @@ impl StreamPool {
         &self.streams[self.next.fetch_add(1, Ordering::Relaxed) % self.streams.len()]
     }
 
-    /// All of them.
+    /// Returns all streams.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -74,7 +74,7 @@ impl StreamPool {
         &self.streams
     }
 
-    /// Waits until all work of all of them is done.
+    /// Waits until all work of all streams is complete.
     ///
     /// # Errors
     /// As [`Stream::synchronize`].

@@ -1,11 +1,12 @@
-//! Opens the driver's library while the program runs: nothing is linked, and no toolkit is needed to build.
+//! Loading of the driver's library at run time: nothing is linked, and a build needs no toolkit.
 
 use std::error::Error as _;
 
 use libloading::Library;
 
-/// What the library may be called on an operating system, best first. A bare name is looked up where the system's loader
-/// looks; the paths are those of WSL and of NixOS, which the loader may not be told of.
+/// Returns the names of the library on an operating system, in order of preference. The system's
+/// loader searches its directories for a bare name. The paths are those of WSL and NixOS, which may
+/// be absent from the loader's configuration.
 ///
 /// `libcuda.so.1` comes before `libcuda.so`, because a toolkit's stub has the latter name.
 fn names(os: &str) -> &'static [&'static str] {
@@ -15,14 +16,15 @@ fn names(os: &str) -> &'static [&'static str] {
     }
 }
 
-/// The driver's library.
+/// Opens the driver's library.
 ///
 /// # Errors
 /// A sentence, if there is none, or it cannot be loaded.
 pub fn open() -> Result<Library, String> {
     let mut refusal = None;
     for &name in names(std::env::consts::OS) {
-        // SAFETY: loading the driver's library runs its initialisers, which is what the call is for.
+        // SAFETY: loading the driver's library runs its initializers, which is the purpose of the
+        // call.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(library),
             Err(error) => refusal = refusal.or(Some(text(&error)).filter(|text| !is_absent(text))),
@@ -34,14 +36,14 @@ pub fn open() -> Result<Library, String> {
     })
 }
 
-/// What the loader says, its own words included.
+/// Returns the loader's error, including its own text.
 fn text(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// Does the loader say that there is no such file?
+/// Returns true if the loader reports that there is no such file.
 fn is_absent(refusal: &str) -> bool {
-    // 126 is what Windows says in every language.
+    // 126 is the code of Windows in every language.
     refusal.contains("No such file") || refusal.contains("os error 126")
 }
 

@@ -1,10 +1,12 @@
 //! The CUDA driver as a table of checked functions.
 //!
-//! Each function of the table answers with a [`Result`] naming the driver call. The library is opened and its symbols
-//! are looked up here, once and all together, so that nothing is linked and nothing panics on a machine without a driver
-//! or with an old one. Status codes are plain numbers, for a newer driver may answer with one that is not known here.
-//! Uses no bindings: those of cudarc follow the linking mode and the CUDA version that the whole program chose.
-//! Knows no device, no memory, no kernel.
+//! Each function of the table returns a [`Result`] that names the driver call. The library is
+//! opened and all its symbols are looked up at one time. Nothing is linked, and nothing panics on a
+//! machine without a driver or with an old one. Status codes are plain numbers, as a newer driver
+//! may return unknown ones.
+//!
+//! The bindings of cudarc are not used: they follow the linking mode and the CUDA version of the
+//! whole program. This module does not depend on devices, memory or kernels.
 
 mod library;
 pub mod sys;
@@ -25,7 +27,7 @@ use sys::{
 use crate::error::{Error, Result};
 use crate::process;
 
-/// Status of a driver call; 0 is success.
+/// The status of a driver call; 0 is success.
 type Status = c_uint;
 
 macro_rules! driver_table {
@@ -37,10 +39,11 @@ macro_rules! driver_table {
 
         impl Driver {
             fn load() -> Result<Driver, String> {
-                // Never unloaded: the functions are called as long as the program runs.
+                // Never unloaded: the functions are called until the program ends.
                 let library = std::mem::ManuallyDrop::new(library::open()?);
                 let mut version = 0;
-                // SAFETY: the signature is that of the header of the driver; this one may be called before `cuInit`.
+                // SAFETY: the signature is that of the driver's header; this function may be called
+                // before `cuInit`.
                 unsafe {
                     type Version = unsafe extern "C" fn(*mut c_int) -> Status;
                     if let Ok(of_driver) = library.get::<Version>(b"cuDriverGetVersion") {
@@ -51,7 +54,8 @@ macro_rules! driver_table {
                 Ok(Driver {
                     $($name: {
                         let place = symbol(&library, $symbol)?;
-                        // SAFETY: a function's address, and the signature that the driver's header gives for this symbol.
+                        // SAFETY: the address of a function, and the signature of this symbol in
+                        // the driver's header.
                         unsafe { std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($ty),*) -> Status>(place) }
                     },)+
                 })
@@ -64,7 +68,7 @@ macro_rules! driver_table {
             #[inline]
             #[allow(clippy::too_many_arguments)]
             pub unsafe fn $name(&self, $($arg: $ty),*) -> Result<()> {
-                // SAFETY: promised by the caller.
+                // SAFETY: guaranteed by the caller.
                 let status = unsafe { (self.$name)($($arg),*) };
                 if status == 0 { Ok(()) } else { Err(self.error($symbol, status)) }
             })+
@@ -72,7 +76,8 @@ macro_rules! driver_table {
     };
 }
 
-/// Where the driver's library has a function. One for all types of functions: there are many.
+/// Returns the address of a function in the driver's library. Not generic, to limit the code size:
+/// the table is long.
 fn symbol(library: &Library, name: &str) -> Result<NonNull<c_void>, String> {
     // SAFETY: as an address, a symbol of any type may be looked up.
     let place = unsafe { library.get::<*mut c_void>(name.as_bytes()) }.ok().and_then(|place| NonNull::new(*place));
@@ -80,65 +85,66 @@ fn symbol(library: &Library, name: &str) -> Result<NonNull<c_void>, String> {
 }
 
 driver_table! {
-    /// Initialises the driver.
+    /// Initializes the driver.
     init = "cuInit"(flags: c_uint);
-    /// Latest CUDA version that the driver supports.
+    /// Returns the latest CUDA version that the driver supports.
     driver_version = "cuDriverGetVersion"(version: *mut c_int);
-    /// Number of devices.
+    /// Returns the number of devices.
     device_count = "cuDeviceGetCount"(count: *mut c_int);
-    /// Handle of a device.
+    /// Returns the handle of a device.
     device_get = "cuDeviceGet"(device: *mut CUdevice, ordinal: c_int);
-    /// Name of a device.
+    /// Returns the name of a device.
     device_name = "cuDeviceGetName"(name: *mut c_char, len: c_int, device: CUdevice);
-    /// Bytes of a device's memory.
+    /// Returns the bytes of a device's memory.
     device_total_memory = "cuDeviceTotalMem_v2"(bytes: *mut usize, device: CUdevice);
-    /// A property of a device.
+    /// Returns a property of a device.
     device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_uint, device: CUdevice);
     /// Retains the primary context of a device.
     primary_context_retain = "cuDevicePrimaryCtxRetain"(context: *mut CUcontext, device: CUdevice);
-    /// Gives that up again.
+    /// Releases the primary context of a device.
     primary_context_release = "cuDevicePrimaryCtxRelease_v2"(device: CUdevice);
-    /// The context of the calling thread.
+    /// Returns the context of the calling thread.
     context_get_current = "cuCtxGetCurrent"(context: *mut CUcontext);
     /// Sets the context of the calling thread.
     context_set_current = "cuCtxSetCurrent"(context: CUcontext);
-    /// Can one device access the memory of another one?
+    /// Queries if one device can access the memory of another one.
     can_access_peer = "cuDeviceCanAccessPeer"(can: *mut c_int, device: CUdevice, other: CUdevice);
-    /// Has kernels of the current context access memory of another one.
+    /// Lets kernels of the current context access memory of another one.
     context_enable_peer = "cuCtxEnablePeerAccess"(other: CUcontext, flags: c_uint);
     /// Waits for all work of the current context.
     context_synchronize = "cuCtxSynchronize"();
-    /// Is all work of a stream done?
+    /// Queries if all work of a stream is complete.
     stream_query = "cuStreamQuery"(stream: CUstream);
     /// Makes a stream.
     stream_create = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
-    /// The context of a stream; of the null stream the current one.
+    /// Returns the context of a stream; for the null stream the current one.
     stream_context = "cuStreamGetCtx"(stream: CUstream, context: *mut CUcontext);
-    /// Destroys a stream once its work is done.
+    /// Destroys a stream after its work is complete.
     stream_destroy = "cuStreamDestroy_v2"(stream: CUstream);
     /// Waits for the work of a stream.
     stream_synchronize = "cuStreamSynchronize"(stream: CUstream);
     /// Makes a stream wait for an event.
     stream_wait_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
-    /// Has a function called when the present work of a stream is done, or has failed.
+    /// Queues a callback after the present work of a stream, which is called also if the work
+    /// fails.
     stream_add_callback = "cuStreamAddCallback"(
         stream: CUstream, call: unsafe extern "C" fn(CUstream, c_uint, *mut c_void), data: *mut c_void, flags: c_uint);
-    /// Is a stream captured? 0: no, 1: yes, 2: the capture has failed.
+    /// Queries the capture of a stream: 0: none, 1: active, 2: failed.
     stream_is_capturing = "cuStreamIsCapturing"(stream: CUstream, status: *mut c_uint);
-    /// Lets work that is queued on a stream become a graph instead.
+    /// Begins the capture of a stream's work as a graph.
     stream_begin_capture = "cuStreamBeginCapture_v2"(stream: CUstream, mode: c_uint);
-    /// Ends that and gives the graph, null if the capture has failed.
+    /// Ends a capture and returns the graph, null if the capture has failed.
     stream_end_capture = "cuStreamEndCapture"(stream: CUstream, graph: *mut CUgraph);
     /// Destroys a graph.
     graph_destroy = "cuGraphDestroy"(graph: CUgraph);
-    /// Makes a graph ready to be launched.
+    /// Makes an executable graph.
     graph_instantiate = "cuGraphInstantiateWithFlags"(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
-    /// Puts the parameters of a graph into one that is ready and of the same form.
+    /// Updates the parameters of an executable graph from a graph of the same form.
     graph_exec_update = "cuGraphExecUpdate_v2"(
         exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo);
     /// Queues a graph.
     graph_launch = "cuGraphLaunch"(exec: CUgraphExec, stream: CUstream);
-    /// Destroys a graph that is ready, once its work is done.
+    /// Destroys an executable graph after its work is complete.
     graph_exec_destroy = "cuGraphExecDestroy"(exec: CUgraphExec);
     /// Makes an event.
     event_create = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
@@ -148,9 +154,9 @@ driver_table! {
     event_record = "cuEventRecord"(event: CUevent, stream: CUstream);
     /// Waits for an event.
     event_synchronize = "cuEventSynchronize"(event: CUevent);
-    /// Is an event reached?
+    /// Queries if an event is reached.
     event_query = "cuEventQuery"(event: CUevent);
-    /// Time between two recorded events.
+    /// Returns the time between two recorded events.
     event_elapsed = "cuEventElapsedTime"(milliseconds: *mut f32, start: CUevent, end: CUevent);
     /// Makes a memory pool.
     pool_create = "cuMemPoolCreate"(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
@@ -158,9 +164,9 @@ driver_table! {
     pool_destroy = "cuMemPoolDestroy"(pool: CUmemoryPool);
     /// Sets a property of a memory pool.
     pool_set_attribute = "cuMemPoolSetAttribute"(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
-    /// Which devices access the memory of a pool.
+    /// Sets the devices that can access the memory of a pool.
     pool_set_access = "cuMemPoolSetAccess"(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
-    /// Gives unused memory of a pool back.
+    /// Releases unused memory of a pool.
     pool_trim = "cuMemPoolTrimTo"(pool: CUmemoryPool, bytes_to_keep: usize);
     /// Allocates in stream order from a pool.
     alloc_from_pool = "cuMemAllocFromPoolAsync"(
@@ -177,12 +183,12 @@ driver_table! {
     fill_halves = "cuMemsetD16Async"(address: CUdeviceptr, half: c_ushort, count: usize, stream: CUstream);
     /// Fills 32-bit units in stream order.
     fill_words = "cuMemsetD32Async"(address: CUdeviceptr, word: c_uint, count: usize, stream: CUstream);
-    /// Allocates host memory that GPUs reach.
+    /// Allocates host memory that GPUs can access.
     host_alloc = "cuMemHostAlloc"(address: *mut *mut c_void, bytes: usize, flags: c_uint);
-    /// The address of such memory on the GPU of the current context.
+    /// Returns the address of such host memory on the GPU of the current context.
     host_device_pointer = "cuMemHostGetDevicePointer_v2"(
         address: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
-    /// Frees it.
+    /// Frees such host memory.
     host_free = "cuMemFreeHost"(address: *mut c_void);
     /// Copies to the device in stream order.
     copy_to_device = "cuMemcpyHtoDAsync_v2"(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
@@ -201,7 +207,7 @@ driver_table! {
     link_add_data = "cuLinkAddData_v2"(
         state: CUlinkState, kind: c_uint, data: *mut c_void, bytes: usize, name: *const c_char, count: c_uint,
         options: *mut c_uint, values: *mut *mut c_void);
-    /// Ends a link and gives the cubin.
+    /// Ends a link and returns the cubin.
     link_complete = "cuLinkComplete"(state: CUlinkState, cubin: *mut *mut c_void, bytes: *mut usize);
     /// Frees a link and its cubin.
     link_destroy = "cuLinkDestroy"(state: CUlinkState);
@@ -228,13 +234,13 @@ driver_table! {
     /// Finds a global variable of a library in the current context.
     library_global = "cuLibraryGetGlobal"(
         address: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
-    /// The function of a kernel in the current context.
+    /// Returns the function of a kernel in the current context.
     kernel_function = "cuKernelGetFunction"(function: *mut CUfunction, kernel: CUkernel);
     /// Sets a property of a kernel.
     function_set_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_uint, value: c_int);
     /// Reads a property of a kernel.
     function_attribute = "cuFuncGetAttribute"(value: *mut c_int, attribute: c_uint, function: CUfunction);
-    /// Makes a tensor map for boxes of an array. No work for a device.
+    /// Makes a tensor map for boxes of an array, without work for a device.
     encode_tensor_map = "cuTensorMapEncodeTiled"(
         map: *mut CUtensorMap, element: c_uint, rank: c_uint, address: *mut c_void, extents: *const u64,
         strides: *const u64, boxes: *const u32, element_strides: *const u32, interleave: c_uint, swizzle: c_uint,
@@ -246,13 +252,14 @@ driver_table! {
     /// Launches a kernel with attributes.
     launch_kernel_ex = "cuLaunchKernelEx"(
         config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void);
-    /// Name of a status code.
+    /// Returns the name of a status code.
     error_name = "cuGetErrorName"(status: c_uint, name: *mut *const c_char);
-    /// Sentence for a status code.
+    /// Returns the description of a status code.
     error_string = "cuGetErrorString"(status: c_uint, text: *mut *const c_char);
 }
 
-/// CUDA version of the drivers that take the PTX of this crate (9.0), as `cuDriverGetVersion` counts.
+/// The minimum CUDA version of drivers that accept the PTX of this crate (9.0), in the format of
+/// `cuDriverGetVersion`.
 const LEAST_VERSION: c_int = 13_000;
 
 fn check_version(version: c_int) -> Result<(), String> {
@@ -266,20 +273,20 @@ fn check_version(version: c_int) -> Result<(), String> {
     }
 }
 
-/// Status codes that poison a context: the work that failed came before the call that reports it.
+/// Status codes that invalidate a context: the work that failed precedes the call that reports it.
 const ASYNCHRONOUS: [Status; 8] = [700, 702, 710, 714, 715, 716, 717, 719];
 
 impl Driver {
-    /// The driver, loaded and initialised at the first call.
+    /// Returns the driver, which the first call loads and initializes.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] when there is no driver library, it is too old, or it finds no device.
+    /// [`Error::NoDevice`] if there is no driver library, it is too old, or it finds no device.
     pub fn get() -> Result<&'static Driver> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
         // Before any lock: another thread may have loaded the driver during the fork.
         Driver::check_process()?;
         process::watch();
-        // 0 stands for none.
+        // 0 is no process.
         let _ = LOADED_IN.compare_exchange(0, process::generation() + 1, Ordering::Relaxed, Ordering::Relaxed);
         let driver = DRIVER.get_or_init(|| {
             let driver = Driver::load()?;
@@ -288,14 +295,14 @@ impl Driver {
             Ok(driver)
         });
         if driver.is_err() {
-            // Children find none either.
+            // Children find no device either.
             LOADED_IN.store(0, Ordering::Relaxed);
         }
         driver.as_ref().map_err(|message| Error::NoDevice(message.clone()))
     }
 
-    /// Refuses to use the driver in a child of the process that has loaded it: a child has neither its threads nor its
-    /// contexts.
+    /// Rejects a use of the driver in a child of the process that has loaded it: a child has
+    /// neither the threads nor the contexts of that process.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -305,7 +312,7 @@ impl Driver {
         if loaded_in == 0 || loaded_in == process::generation() + 1 { Ok(()) } else { Err(forked()) }
     }
 
-    /// Version of the driver as `1000 * major + 10 * minor` of its CUDA release.
+    /// Returns the version of the driver as `1000 * major + 10 * minor` of its CUDA release.
     pub fn version(&self) -> Result<i32> {
         let mut version = 0;
         // SAFETY: the pointer is valid.
@@ -313,10 +320,10 @@ impl Driver {
         Ok(version)
     }
 
-    /// What an answer says about work: is it done?
+    /// Converts the result of a query to true if the work is complete.
     ///
     /// # Errors
-    /// Any other answer than that it is, or is not.
+    /// Any result other than complete or not complete.
     pub(crate) fn is_done(answer: Result<()>) -> Result<bool> {
         match answer {
             Ok(()) => Ok(true),
@@ -325,7 +332,7 @@ impl Driver {
         }
     }
 
-    /// What a status means that was received elsewhere than as the answer of a call.
+    /// Converts a status that is not the result of a call.
     pub(crate) fn said(&self, call: &'static str, status: u32) -> Result<()> {
         if status == 0 { Ok(()) } else { Err(self.error(call, status)) }
     }
@@ -344,7 +351,7 @@ impl Driver {
     }
 }
 
-/// The process that has loaded the driver, by its generation from 1; 0: none.
+/// The generation of the process that has loaded the driver, counted from 1; 0 is none.
 static LOADED_IN: AtomicU32 = AtomicU32::new(0);
 
 #[cold]

@@ -1,8 +1,8 @@
-//! The driver's own types and numbers, as far as they are used here, named as in `cuda.h`.
+//! The driver's types and numbers that this crate uses, named as in `cuda.h`.
 //!
-//! Written down rather than taken from bindings, whose types follow the CUDA version that they find when they are built:
-//! what stands here is the same in every version from 12.0 on. A field that only newer versions know is part of what
-//! older ones call reserved, and is zero.
+//! They are not from bindings, whose types depend on the CUDA version at their build. These
+//! definitions are equal in every version from 12.0 on. A field that only newer versions define is
+//! a reserved field of older ones, and is zero.
 #![allow(non_camel_case_types, non_snake_case, missing_docs)]
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
@@ -33,7 +33,7 @@ handles! {
 pub type CUdevice = c_int;
 pub type CUdeviceptr = u64;
 
-/// Numbers that are only given to the driver, never received from it.
+/// Numbers that are only passed to the driver, and never returned by it.
 macro_rules! numbers {
     ($($name:ident { $($value:ident = $number:literal,)+ })+) => {$(
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,14 @@ macro_rules! numbers {
         pub enum $name { $($value = $number,)+ }
     )+
 
-        /// Every number here is the one of the bindings.
+        /// Asserts that every number equals that of the bindings.
         #[cfg(all(test, feature = "cudarc"))]
         #[test]
         fn numbers_are_those_of_the_bindings() {
             use cudarc::driver::sys as theirs;
             $($({
-                // SAFETY: theirs is a number of 32 bits, be it an enum or a structure around one.
+                // SAFETY: the other type is a number of 32 bits: an enum, or a structure around
+                // one.
                 let theirs = unsafe { std::mem::transmute::<theirs::$name, u32>(theirs::$name::$value) };
                 assert_eq!($name::$value as u32, theirs, stringify!($value));
             })+)+
@@ -188,7 +189,7 @@ pub struct ClusterDimension {
 #[repr(C)]
 pub union CUlaunchAttributeValue {
     pub pad: [c_char; 64],
-    /// Gives the union the alignment of those of its fields that are not here.
+    /// Sets the alignment of the union to that of its fields that are not defined here.
     pub word: u64,
     pub clusterDim: ClusterDimension,
     pub programmaticStreamSerializationAllowed: c_int,

@@ -1,22 +1,24 @@
-//! From and to cudarc: its streams, its slices and views, with the events by which it orders their uses.
+//! Conversions from and to cudarc: streams, slices and views, ordered by the events of cudarc.
 //!
-//! candle keeps its tensors in these slices, so that a kernel for a `CustomOp` of candle is a closure in [`with`].
+//! candle keeps its tensors in these slices. A kernel for a `CustomOp` of candle is therefore a
+//! closure in [`with`].
 //!
 //! | from | to | by |
 //! |---|---|---|
 //! | `Arc<CudaStream>` | [`Stream`] | [`stream`] |
-//! | `CudaSlice<T>` | [`DeviceArray`], for good | [`array()`] |
-//! | [`DeviceArray`] | `CudaSlice<T>`, for good | [`slice()`] |
+//! | `CudaSlice<T>` | [`DeviceArray`], owned | [`array()`] |
+//! | [`DeviceArray`] | `CudaSlice<T>`, owned | [`slice()`] |
 //! | `CudaSlice`, `CudaView`, `CudaViewMut` | [`DeviceView`], [`DeviceViewMut`] in a closure | [`read`], [`write()`] and [`with`] |
 //! | [`DeviceArray`] | `CudaView`, `CudaViewMut` in a closure | [`lend`], [`lend_mut`] |
 //!
-//! Nothing is copied, and nothing waits on the host. All is of the primary context of a GPU, the one of
-//! `CudaContext::new`. Where event tracking was switched off (`CudaContext::disable_event_tracking`, an unsafe function),
-//! whoever did that has to order the streams of cudarc among each other.
+//! No elements are copied, and the host does not wait. All resources belong to the primary context
+//! of a GPU, that of `CudaContext::new`. The unsafe function `CudaContext::disable_event_tracking`
+//! switches event tracking off. Its caller must then order the streams of cudarc among each other.
 //!
-//! cudarc (0.19) looks at the events of a slice only while its context counts a stream: one that `CudaContext::new_stream` or
-//! `CudaStream::fork` made and that is alive. Work on a second stream is forgotten with the last of these streams. The
-//! functions here therefore hold such a stream while they hand a slice over, unless the stream they are given is one.
+//! cudarc (0.19) considers the events of a slice only while its context counts a live stream, made
+//! by `CudaContext::new_stream` or `CudaStream::fork`. With the last of these streams, cudarc
+//! forgets work on a second stream. The functions of this module therefore hold a counted stream
+//! during the transfer of a slice, unless their argument is one.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -37,7 +39,7 @@ use crate::runtime::device::stream::Stream;
 
 use private::{Sealed, Token};
 
-/// What cannot be named outside: its traits are for the types here, and what they do is for [`with`] alone.
+/// Private items of public traits: the traits are sealed, and only [`with`] uses their methods.
 mod private {
     pub trait Sealed {}
 
@@ -46,7 +48,8 @@ mod private {
     }
 }
 
-/// A stream of cudarc, for launches and arrays here; kept alive as long as they need it.
+/// Returns the [`Stream`] of a stream of cudarc, for launches and arrays, which keep that stream
+/// alive.
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -67,7 +70,7 @@ pub fn stream(stream: &Arc<CudaStream>) -> Result<Stream> {
 #[track_caller]
 fn handle(stream: &Arc<CudaStream>) -> Result<StreamHandle> {
     let gpu = gpu_of(stream.context())?;
-    // SAFETY: cudarc's stream is alive as long as its owner.
+    // SAFETY: the stream of cudarc is alive as long as its owner.
     unsafe { StreamHandle::foreign(gpu, stream.cu_stream().cast(), Box::new(stream.clone())) }
 }
 
@@ -86,33 +89,36 @@ fn failed(call: &'static str, error: DriverError) -> Error {
     Error::Driver { call, code: format!("{:?}", error.0), text: "a call of cudarc".into() }
 }
 
-/// Has cudarc look at the events of slices as long as this lives: a stream that its context counts.
+/// A guard that makes cudarc consider the events of slices: it holds a stream that the context
+/// counts.
 struct Counted {
     _stream: Option<Arc<CudaStream>>,
 }
 
 impl Counted {
-    /// As long as `given` is borrowed, if that is counted itself.
+    /// Returns a guard for the time of the borrow of `given`. It is empty if `given` is counted.
     fn beside(given: &CudaStream) -> Result<Counted> {
         let context = given.context();
         if !context.is_event_tracking() || !needs_another(given.cu_stream() as usize, context.is_in_multi_stream_mode())
         {
             return Ok(Counted { _stream: None });
         }
-        // Not a fork of the stream that is given: that one may be captured. Nor a new one, which waits for the context.
+        // Not a fork of `given`, which may be captured. Not a new stream, which waits for the
+        // context.
         let stream = context.per_thread_stream().fork().map_err(|error| failed("cuStreamCreate", error))?;
         Ok(Counted { _stream: Some(stream) })
     }
 }
 
-/// Returns true if a stream may be none of those that its context counts. `any`: are there some? The legacy default stream
-/// (0 and 1) and that of the thread (2) are none. A stream of another library is none either; it looks like a counted one,
-/// and its owner orders it.
+/// Returns true if the context may not count the stream `raw`. `any`: whether the context counts
+/// streams. The legacy default stream (0 and 1) and that of the thread (2) are not counted. A
+/// stream of another library is not counted either, but is indistinguishable from a counted one.
+/// Its owner orders it.
 fn needs_another(raw: usize, any: bool) -> bool {
     raw <= 2 || !any
 }
 
-/// Refuses elements that share bytes: a slice of them would have each in a byte of its own.
+/// Rejects elements that share bytes: in a slice, each element has a whole byte.
 #[track_caller]
 fn refuse_packed<T: Element>() -> Result<()> {
     match pack_host::is_packed::<T>() {
@@ -132,8 +138,9 @@ fn row_major<T: Element, const R: usize>(shape: [usize; R], len: usize) -> Resul
     }
 }
 
-/// An array of a slice that cudarc allocated, row-major. It is freed by cudarc, in the order of its stream. Work here comes
-/// after the uses of the slice on all streams, also those that are gone.
+/// Converts a slice that cudarc allocated to a row-major array. cudarc frees it, in the order of
+/// its stream. Work on the array is ordered after the uses of the slice on all streams, including
+/// dropped ones.
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -146,29 +153,31 @@ fn row_major<T: Element, const R: usize>(shape: [usize; R], len: usize) -> Resul
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for another number of elements and for elements of four bits; else as [`stream`]. The slice is
-/// dropped then.
+/// [`Error::Argument`] for another number of elements and for elements of four bits; else as
+/// [`stream`]. After an error the slice is dropped.
 #[track_caller]
 pub fn array<T: Element, const R: usize>(mut slice: CudaSlice<T>, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
     let layout = row_major::<T, R>(shape, slice.len())?;
     let theirs = slice.stream().clone();
     let ours = stream(&theirs)?;
     let _counted = Counted::beside(&theirs)?;
-    // Puts the stream of the slice behind its uses on other streams.
+    // Orders the stream of the slice after the uses of the slice on other streams.
     let (address, used) = slice.device_ptr_mut(&theirs);
     drop(used);
     theirs.context().check_err().map_err(|error| failed("cuStreamWaitEvent", error))?;
-    // SAFETY: the slice has these elements, which cudarc lets nobody use without it; its stream is behind every use.
+    // SAFETY: the slice has these elements and is owned by the array; its stream is ordered after
+    // every use.
     unsafe { ours.foreign_array(address, shape, layout.strides, slice) }
 }
 
-/// The slice of cudarc with the memory of an array, in row-major order. It is freed by cudarc from then on; work on
-/// `stream` comes after what is queued on the array. An array that was made by [`array()`] gives the slice back that it was
-/// made of, with the stream that this one had.
+/// Converts an array to a slice of cudarc with the same memory, in row-major order. cudarc frees it
+/// from then on. Work on `stream` is ordered after the queued work on the array. For an array of
+/// [`array()`], the result is the original slice, with the stream that it had.
 ///
 /// # Errors
-/// [`Error::Argument`] for an array on another device than the stream, with gaps or in another order, of elements of four
-/// bits, or over memory of somebody else; else as [`stream`]. The array is dropped then.
+/// [`Error::Argument`] for an array on another device than the stream, with gaps or in another
+/// order, of elements of four bits, or over memory of another library; else as [`stream`]. After an
+/// error the array is dropped.
 #[track_caller]
 pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<CudaStream>) -> Result<CudaSlice<T>> {
     check_lent(&array, stream)?;
@@ -186,12 +195,13 @@ pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<
     }
     can_upgrade(stream)?;
     let address = memory.give(&ours)?;
-    // SAFETY: an allocation of the same context and with these elements, that is freed in the same way: in the order of a
-    // stream where the GPU has memory pools, else at once.
+    // SAFETY: an allocation of the same context with these elements. It is freed in the same way:
+    // in the order of a stream if the GPU has memory pools, else at once.
     Ok(unsafe { stream.upgrade_device_ptr(address, len) })
 }
 
-/// Can events be made? `upgrade_device_ptr` makes two, and panics where that fails.
+/// Returns an error if events cannot be made: `upgrade_device_ptr` makes two, and panics on a
+/// failure.
 fn can_upgrade(stream: &Arc<CudaStream>) -> Result<()> {
     stream.context().bind_to_thread().map_err(|error| failed("cuCtxSetCurrent", error))?;
     stream.context().new_event(None).map(drop).map_err(|error| failed("cuEventCreate", error))
@@ -215,7 +225,8 @@ fn check_lent<T: Element, const R: usize>(array: &DeviceArray<T, R>, stream: &Ar
     Ok(())
 }
 
-/// What is lent to cudarc: a slice that frees nothing. When it goes, its stream is put behind its uses.
+/// A slice of cudarc over a borrowed array, which frees nothing. Its drop orders its stream after
+/// its uses.
 struct Lent<T> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Dropped last: `leak` waits for the events of the slice while a stream is counted.
@@ -224,7 +235,7 @@ struct Lent<T> {
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, and not used any more.
+        // SAFETY: taken once, and not used afterwards.
         unsafe { ManuallyDrop::take(&mut self.slice) }.leak();
     }
 }
@@ -240,15 +251,19 @@ fn lent<T: Element, const R: usize>(
     let _counted = Counted::beside(stream)?;
     can_upgrade(stream)?;
     array.memory.before_use(&ours, writes)?;
-    // SAFETY: these are the elements of the array, which stays borrowed; they are not freed.
+    // SAFETY: these are the elements of the array, which remains borrowed. The slice does not free
+    // them.
     let slice = unsafe { stream.upgrade_device_ptr(array.address(), array.len()) };
     Ok((ours, Lent { slice: ManuallyDrop::new(slice), _counted }))
 }
 
-/// Lends an array to functions of cudarc that read it (cuBLAS, say), in row-major order. What the closure queues comes
-/// after the work on the array so far, and later work on the array comes after what it queues: on `stream`, and by functions
-/// of cudarc on any other stream, also one that is dropped meanwhile. (Of several reads on other streams cudarc remembers the
-/// last one. What the closure reads on more than one of them, it has `stream` wait for: `CudaStream::join`.)
+/// Lends an array in row-major order to functions of cudarc that read it, for example cuBLAS.
+///
+/// The work of the closure is ordered after the earlier work on the array, and later work on the
+/// array is ordered after it. This applies to `stream` and to functions of cudarc on any other
+/// stream, including one that is dropped meanwhile. Of several reads on other streams, cudarc
+/// remembers only the last one. For reads on more than one of them, the closure must let `stream`
+/// wait: `CudaStream::join`.
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -259,7 +274,7 @@ fn lent<T: Element, const R: usize>(
 /// ```
 ///
 /// # Errors
-/// As [`slice()`]; memory of other libraries can be lent, too.
+/// As [`slice()`], but memory of other libraries is accepted.
 #[track_caller]
 pub fn lend<T: Element, const R: usize, X>(
     array: &DeviceArray<T, R>,
@@ -270,7 +285,7 @@ pub fn lend<T: Element, const R: usize, X>(
     Ok(work(lent.slice.as_view()))
 }
 
-/// Lends an array to functions of cudarc that write it: as [`lend`].
+/// Lends an array to functions of cudarc that write it, as [`lend`].
 ///
 /// # Errors
 /// As [`lend`].
@@ -284,15 +299,15 @@ pub fn lend_mut<T: Element, const R: usize, X>(
     Ok(work(lent.slice.as_view_mut()))
 }
 
-/// What [`read`] takes: `&CudaSlice<T>` or `CudaView<T>`.
+/// An argument of [`read`]: `&CudaSlice<T>` or `CudaView<T>`.
 pub trait Readable<'a, T>: Sealed {
-    /// As a view.
+    /// Converts the argument to a view.
     fn into_view(self) -> CudaView<'a, T>;
 }
 
-/// What [`write()`] takes: `&mut CudaSlice<T>` or `CudaViewMut<T>`.
+/// An argument of [`write()`]: `&mut CudaSlice<T>` or `CudaViewMut<T>`.
 pub trait Writable<'a, T>: Sealed {
-    /// As a view.
+    /// Converts the argument to a view.
     fn into_view_mut(self) -> CudaViewMut<'a, T>;
 }
 
@@ -325,19 +340,19 @@ impl<'a, T> Writable<'a, T> for CudaViewMut<'a, T> {
     }
 }
 
-/// A slice that a kernel reads, for [`with`]; made by [`read`].
+/// An operand of [`with`] that a kernel reads; made by [`read`].
 pub struct Read<'a, T, const R: usize> {
     view: CudaView<'a, T>,
     layout: Strided<R>,
 }
 
-/// A slice that a kernel reads and writes, for [`with`]; made by [`write()`].
+/// An operand of [`with`] that a kernel reads and writes; made by [`write()`].
 pub struct Write<'a, T, const R: usize> {
     view: CudaViewMut<'a, T>,
     layout: Strided<R>,
 }
 
-/// A slice of cudarc that the closure of [`with`] gets as a [`DeviceView`] of this shape, row-major.
+/// Makes an operand of [`with`] from a slice of cudarc: a row-major [`DeviceView`] of this shape.
 ///
 /// # Errors
 /// [`Error::Argument`] for another number of elements, and for elements of four bits.
@@ -348,11 +363,12 @@ pub fn read<'a, T: Element, const R: usize>(from: impl Readable<'a, T>, shape: [
     Ok(Read { view, layout })
 }
 
-/// As [`read`], with strides in elements: the slice starts with the first element, and has the last one at least.
+/// Makes an operand as [`read`], with strides in elements. The slice begins at the first element
+/// and includes the last one.
 ///
 /// # Errors
-/// [`Error::Argument`] for a slice that is too short, for elements of four bits, and for strides with which elements
-/// overlap.
+/// [`Error::Argument`] for a slice that is too short, for elements of four bits, and for strides
+/// that make elements overlap.
 #[track_caller]
 pub fn read_strided<'a, T: Element, const R: usize>(
     from: impl Readable<'a, T>,
@@ -364,7 +380,8 @@ pub fn read_strided<'a, T: Element, const R: usize>(
     Ok(Read { view, layout })
 }
 
-/// A slice of cudarc that the closure of [`with`] gets as a [`DeviceViewMut`] of this shape, row-major.
+/// Makes an operand of [`with`] from a slice of cudarc: a row-major [`DeviceViewMut`] of this
+/// shape.
 ///
 /// # Errors
 /// As [`read`].
@@ -375,7 +392,7 @@ pub fn write<'a, T: Element, const R: usize>(to: impl Writable<'a, T>, shape: [u
     Ok(Write { view, layout })
 }
 
-/// As [`write()`], with strides in elements: see [`read_strided`].
+/// Makes an operand as [`write()`], with strides in elements: see [`read_strided`].
 ///
 /// # Errors
 /// As [`read_strided`].
@@ -403,11 +420,11 @@ fn with_strides<T: Element, const R: usize>(shape: [usize; R], strides: [usize; 
     }
 }
 
-/// What [`with`] lends to its closure: [`Read`], [`Write`], and tuples of these.
+/// Operands of [`with`]: [`Read`], [`Write`], and tuples of these.
 pub trait Operands<'a>: Sealed {
-    /// What the closure gets.
+    /// The views that the closure receives.
     type Views<'v>;
-    /// What is held meanwhile.
+    /// The resources that are held during the closure.
     #[doc(hidden)]
     type BorrowedArray;
 
@@ -417,8 +434,8 @@ pub trait Operands<'a>: Sealed {
     fn views(held: &mut Self::BorrowedArray) -> Self::Views<'_>;
 }
 
-/// An array over a slice that is borrowed. The array goes first, which puts the stream behind its uses; then the stream is
-/// noted in the slice's event.
+/// An array over a borrowed slice. The array is dropped first, which orders the stream after the
+/// uses of the array. Then the event of the slice records the stream.
 #[doc(hidden)]
 pub struct BorrowedArray<'a, T, const R: usize> {
     array: DeviceArray<T, R>,
@@ -431,14 +448,15 @@ impl<'a, T: Element, const R: usize> BorrowedArray<'a, T, R> {
         (address, used): (u64, SyncOnDrop<'a>),
         layout: Strided<R>,
     ) -> Result<BorrowedArray<'a, T, R>> {
-        // SAFETY: the slice has these elements, and is borrowed for `'a`: uniquely, if the array is written. Its earlier
-        // uses come before this on the stream; later ones come after what the stream is at when the array has gone.
+        // SAFETY: the slice has these elements, and is borrowed for `'a`: uniquely, if the array is
+        // written. Its earlier uses precede this one on the stream. Later uses follow the work of
+        // the stream at the drop of the array.
         let array = unsafe { ours.foreign_array(address, layout.shape, layout.strides, ()) }?;
         Ok(BorrowedArray { array, _used: used })
     }
 }
 
-/// Is the slice of the context in which its kernels run?
+/// Returns an error unless the slice belongs to the context of its kernels.
 fn check_context(of_slice: &CudaStream, theirs: &CudaStream) -> Result<()> {
     match of_slice.context() == theirs.context() {
         true => Ok(()),
@@ -516,9 +534,9 @@ tuples! {
     A B C D E F G H;
 }
 
-/// Runs kernels on slices of cudarc: the closure gets the stream, and a view for each operand. What it queues, on this
-/// stream or another one, comes after the work of cudarc on these slices so far, on all streams, also those that are gone,
-/// and later work of cudarc comes after it.
+/// Runs kernels on slices of cudarc: the closure receives the stream, and a view for each operand.
+/// Its work, on this stream or another one, is ordered after the earlier work of cudarc on these
+/// slices, on all streams including dropped ones. Later work of cudarc is ordered after it.
 ///
 /// ```no_run
 /// # use cudarc::driver::CudaContext;
@@ -542,7 +560,7 @@ tuples! {
 /// ```
 ///
 /// # Errors
-/// What the closure gives; [`Error::Argument`] for a slice of another context; else as [`stream`].
+/// Those of the closure; [`Error::Argument`] for a slice of another context; else as [`stream`].
 #[track_caller]
 pub fn with<'a, A: Operands<'a>, X>(
     stream: &'a Arc<CudaStream>,

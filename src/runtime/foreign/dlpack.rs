@@ -1,10 +1,12 @@
-//! DLPack: tensors from one library to another, as torch, JAX, CuPy and numpy hand them out.
+//! DLPack: exchange of tensors between libraries, as in torch, JAX, CuPy and numpy.
 //!
-//! A tensor travels as a pointer to a [`ManagedTensor`], which tells where its elements lie and how it is given back. What
-//! travels is owned: [`import`] takes the tensor over, [`export`] gives an array away.
+//! A tensor is exchanged as a pointer to a [`ManagedTensor`], which has the place of its elements
+//! and its deleter. The exchange transfers ownership: [`import`] acquires a tensor, [`export`]
+//! releases an array.
 //!
-//! Which stream its work is on the pointer does not say; that is agreed beside it (in Python by `__dlpack__(stream=…)`). So
-//! both functions take the stream on which the other side works.
+//! The pointer does not name the stream of the work on the tensor. The libraries agree on it
+//! separately, in Python by `__dlpack__(stream=…)`. Both functions therefore have the stream of the
+//! other library as a parameter.
 //!
 //! ```
 //! use cutlet as ct;
@@ -19,8 +21,8 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! These are the structures of version 1 and before without their version (`DLManagedTensor` in `dlpack.h`), which every
-//! library takes; in Python such a capsule has the name `dltensor`.
+//! The structures are those up to version 1, without their version (`DLManagedTensor` in
+//! `dlpack.h`), which every library accepts. In Python, such a capsule has the name `dltensor`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -31,77 +33,77 @@ use crate::error::{Error, Result};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::device::stream::Stream;
 
-/// Kinds of devices, as far as arrays here lie on them.
+/// Kinds of devices that arrays of this crate can be on.
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
 const CUDA_HOST: i32 = 3;
 const CUDA_MANAGED: i32 = 13;
 
-/// `DLDevice`: where a tensor is.
+/// `DLDevice`: the device of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TensorDevice {
-    /// Its kind: 1 for host memory, 2 for a CUDA device.
+    /// The kind: 1 for host memory, 2 for a CUDA device.
     pub kind: i32,
-    /// Its number among those of this kind.
+    /// The number of the device among those of its kind.
     pub ordinal: i32,
 }
 
-/// `DLDataType`: what the elements are.
+/// `DLDataType`: the element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TensorType {
-    /// Signed integer 0, unsigned integer 1, IEEE float 2, bf16 4, bool 6; from 10 on the kinds of small floats.
+    /// Signed integer 0, unsigned integer 1, IEEE float 2, bf16 4, bool 6; small floats from 10 on.
     pub code: u8,
-    /// Bits of an element.
+    /// The number of bits of an element.
     pub bits: u8,
-    /// Numbers of an element; 1 but for vector types.
+    /// The number of values of an element: 1 except for vector types.
     pub lanes: u16,
 }
 
-/// `DLTensor`: where the elements are.
+/// `DLTensor`: the place of the elements.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Tensor {
-    /// The memory.
+    /// The address of the memory.
     pub data: *mut c_void,
-    /// Where that is.
+    /// The device of the memory.
     pub device: TensorDevice,
-    /// Number of axes.
+    /// The number of axes.
     pub rank: i32,
-    /// Type of the elements.
+    /// The type of the elements.
     pub dtype: TensorType,
-    /// Extents, `rank` of them.
+    /// The `rank` extents.
     pub shape: *mut i64,
-    /// Strides in elements, `rank` of them, or null for row-major.
+    /// The `rank` strides in elements, or null for row-major.
     pub strides: *mut i64,
-    /// Bytes from `data` to the first element.
+    /// The offset of the first element from `data`, in bytes.
     pub byte_offset: u64,
 }
 
-/// `DLManagedTensor`: a tensor that travels, with the way to give it back.
+/// `DLManagedTensor`: a tensor and its deleter.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ManagedTensor {
     /// The tensor.
     pub tensor: Tensor,
-    /// What its maker needs to free it.
+    /// Data of the exporting library for the deleter.
     pub context: *mut c_void,
-    /// Frees it, this structure included; null if there is nothing to free.
+    /// Frees the tensor, including this structure. Null if there is nothing to free.
     pub deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
 }
 
-/// The owner of an imported tensor: gives it back.
+/// The owner of an imported tensor. Its drop calls the deleter.
 struct Imported(NonNull<ManagedTensor>);
 
-// SAFETY: a deleter may be called on any thread, as consumers hand tensors on to other threads.
+// SAFETY: a deleter may be called on any thread, as importers may move tensors to other threads.
 unsafe impl Send for Imported {}
-// SAFETY: there is nothing that can be done with a shared one.
+// SAFETY: a shared reference permits no operation.
 unsafe impl Sync for Imported {}
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: promised to `import`: a tensor that is alive, and given back once.
+        // SAFETY: guaranteed to `import`: the tensor is alive, and is deleted once.
         unsafe {
             if let Some(delete) = self.0.as_ref().deleter {
                 delete(self.0.as_ptr());
@@ -110,18 +112,23 @@ impl Drop for Imported {
     }
 }
 
-/// Takes a tensor over as an array, without a copy; it is given back when the array goes. `stream` is the one on which
-/// the other side has queued its work on the tensor (in Python the one that `__dlpack__` was given), of the device that
-/// the tensor is on: the default stream of the cpu device for host memory.
+/// Imports a tensor as an array, without a copy. The drop of the array calls the deleter. `stream`
+/// is the stream on which the other library has queued its work on the tensor (in Python, the
+/// argument of `__dlpack__`). It belongs to the device of the tensor: the default stream of the cpu
+/// device for host memory.
 ///
 /// # Errors
-/// [`Error::Argument`] for a null pointer and for a tensor of another type, number of axes or device, with negative
-/// strides, or with strides with which elements overlap. The caller still owns the tensor then.
+/// [`Error::Argument`] for a null pointer, for a tensor of another type, number of axes or device,
+/// with negative strides, or with strides that make elements overlap. After an error the caller
+/// still owns the tensor.
 ///
 /// # Safety
-/// `tensor` is null or a tensor of `dlpack.h` as it is before version 1, or without a version. Nobody else uses it any
-/// more, or gives it back. Its elements may be written (a flag for read-only there is from version 1 on), are values of
-/// `T`, and are used by nobody else as long as the array lives, but for work that is on `stream` now.
+/// * `tensor` is null or a tensor of `dlpack.h` before version 1, or without a version.
+/// * No other code uses the tensor afterwards, or calls its deleter.
+/// * Its elements are values of `T` and may be written. (A flag for read-only tensors exists from
+///   version 1 on.)
+/// * During the life of the array, no other code uses the elements, except for work that is on
+///   `stream` now.
 #[track_caller]
 pub unsafe fn import<T: Element, const R: usize>(
     tensor: *mut ManagedTensor,
@@ -130,24 +137,24 @@ pub unsafe fn import<T: Element, const R: usize>(
     let Some(managed) = NonNull::new(tensor) else {
         return Err(Error::argument("a null pointer for a tensor of DLPack"));
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     let tensor = unsafe { managed.as_ref() }.tensor;
     check_kind::<T, R>(&tensor, stream)?;
-    // SAFETY: promised by the caller: so many numbers, or null.
+    // SAFETY: guaranteed by the caller: `R` numbers, or null.
     let numbers = |numbers: *mut i64| unsafe { read_numbers::<R>(numbers) };
     let Some(shape) = numbers(tensor.shape)? else {
         return Err(Error::argument("a tensor of DLPack without extents"));
     };
     let strides = numbers(tensor.strides)?.unwrap_or_else(|| row_major(shape));
     let address = (tensor.data.expose_provenance() as u64).wrapping_add(tensor.byte_offset);
-    // What would be refused is refused before the tensor is taken over.
+    // All checks precede the transfer of ownership.
     let (_, bytes) = super::layout::<T, R>(shape, strides)?;
     super::check_address::<T>(address, bytes)?;
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { stream.foreign_array(address, shape, strides, Imported(managed)) }
 }
 
-/// Type, axes and device.
+/// Checks type, number of axes and device.
 #[track_caller]
 fn check_kind<T: Element, const R: usize>(tensor: &Tensor, stream: &Stream) -> Result<()> {
     let want = type_of::<T>()?;
@@ -172,10 +179,10 @@ fn check_kind<T: Element, const R: usize>(tensor: &Tensor, stream: &Stream) -> R
     }
 }
 
-/// Numbers of a tensor, none of them negative; `None` if there is no list.
+/// Returns the numbers of a list of a tensor, none of them negative; `None` for a null list.
 ///
 /// # Safety
-/// There are `R` of them, or the pointer is null.
+/// `from` is null, or points to `R` numbers.
 #[track_caller]
 unsafe fn read_numbers<const R: usize>(from: *mut i64) -> Result<Option<[usize; R]>> {
     if R == 0 {
@@ -186,7 +193,7 @@ unsafe fn read_numbers<const R: usize>(from: *mut i64) -> Result<Option<[usize; 
     }
     let mut to = [0; R];
     for (d, to) in to.iter_mut().enumerate() {
-        // SAFETY: promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let number = unsafe { from.add(d).read() };
         *to = usize::try_from(number).map_err(|_| {
             Error::argument(format!("a tensor of DLPack with an extent or stride of {number}: none is negative here"))
@@ -203,7 +210,7 @@ fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {
     strides
 }
 
-/// What an exported tensor holds: the array, and the numbers that the tensor points to.
+/// The context of an exported tensor: the array, and the numbers that the tensor points to.
 struct Exported<T, const R: usize> {
     tensor: ManagedTensor,
     shape: [i64; R],
@@ -211,13 +218,14 @@ struct Exported<T, const R: usize> {
     _array: DeviceArray<T, R>,
 }
 
-/// Gives an array away as a tensor; its deleter frees the array, in the order of its streams. `stream` is the one on which
-/// the other side works: what is queued there from now on comes after the work on the array. What it queues on other
-/// streams it orders itself, and what is still queued when it calls the deleter has to be on `stream`.
+/// Exports an array as a tensor. The deleter frees the array, in the order of its streams. `stream`
+/// is the stream of the other library: its later work there is ordered after the work on the array.
+/// The other library orders its work on other streams. Work that is still queued at the call of the
+/// deleter must be on `stream`.
 ///
 /// # Errors
-/// [`Error::Argument`] for a stream of another device, and for elements of four bits; [`Error::Driver`] when earlier work
-/// on the device failed. The array is dropped then.
+/// [`Error::Argument`] for a stream of another device, and for elements of four bits;
+/// [`Error::Driver`] if earlier work on the device failed. After an error the array is dropped.
 ///
 /// ```
 /// use cutlet::foreign::dlpack;
@@ -240,7 +248,8 @@ pub fn export<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Str
         Some(gpu) => TensorDevice { kind: CUDA, ordinal: gpu.ordinal as i32 },
     };
     if let Some(stream) = stream.as_gpu() {
-        // The other side may write: so this is the use that all later ones come after, the end of the array too.
+        // The other library may write. All later uses, including the drop of the array, are ordered
+        // after this use.
         array.memory.before_use(stream, true)?;
     }
     let data = std::ptr::with_exposed_provenance_mut(array.address() as usize);
@@ -249,7 +258,8 @@ pub fn export<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Str
     let tensor = Tensor { data, device, rank: R as i32, dtype, shape: none, strides: none, byte_offset: 0 };
     let tensor = ManagedTensor { tensor, context: std::ptr::null_mut(), deleter: Some(delete::<T, R>) };
     let exported = Box::into_raw(Box::new(Exported { tensor, shape, strides, _array: array }));
-    // SAFETY: just made. All pointers are made from that of the whole, which is alive until `delete`.
+    // SAFETY: just made. All pointers are derived from that of the whole, which is alive until
+    // `delete`.
     unsafe {
         (*exported).tensor.context = exported.cast();
         (*exported).tensor.tensor.shape = (&raw mut (*exported).shape).cast();
@@ -258,16 +268,17 @@ pub fn export<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Str
     }
 }
 
-/// The deleter of [`export`].
+/// The deleter of an [`export`]ed tensor.
 unsafe extern "C" fn delete<T, const R: usize>(tensor: *mut ManagedTensor) {
-    // SAFETY: called once, with what `export` has made.
+    // SAFETY: called once, with a tensor that `export` has made.
     drop(unsafe { Box::from_raw((*tensor).context.cast::<Exported<T, R>>()) });
 }
 
-/// How DLPack names an element type.
+/// Returns DLPack's code of an element type.
 ///
 /// # Errors
-/// [`Error::Argument`] for one that it has no name for, and for those of four bits, which lie two in a byte only here.
+/// [`Error::Argument`] for a type without a code, and for those of four bits, of which only this
+/// crate packs two into a byte.
 #[track_caller]
 fn type_of<T: Element>() -> Result<TensorType> {
     let code = match T::DTYPE {

@@ -1,7 +1,10 @@
-//! Memory and streams of other libraries: arrays over them without a copy, kernels in their order.
+//! Memory and streams of other libraries: arrays over them without a copy, and launches in their
+//! order.
 //!
-//! * [`Stream::foreign_array`]: an array over memory that somebody else allocated, any strides, its owner kept alive;
-//! * [`Device::foreign_stream`]: a stream that somebody else made, to queue on and to order arrays by;
+//! * [`Stream::foreign_array`]: an array over memory of another library, with any strides, which
+//!   keeps the owner alive;
+//! * [`Device::foreign_stream`]: a stream of another library, for launches and for the order of
+//!   arrays;
 #![cfg_attr(
     feature = "cudarc",
     doc = "* [`cudarc`]: both without `unsafe`, for the slices, views and streams of cudarc (and so of candle);"
@@ -10,12 +13,14 @@
     not(feature = "cudarc"),
     doc = "* with the feature `cudarc`, both without `unsafe` for cudarc (and so for candle);"
 )]
-//! * [`dlpack`]: tensors that go from one library to another by the protocol of that name, as torch, JAX and numpy speak it.
+//! * [`dlpack`]: tensors that are exchanged between libraries by the DLPack protocol, as in torch,
+//!   JAX and numpy.
 //!
-//! The other way round [`DeviceArray::address`], [`Stream::raw`] and
-//! [`CompiledKernel::raw`](crate::CompiledKernel::raw) hand out what is here.
+//! In the other direction, [`DeviceArray::address`], [`Stream::raw`] and
+//! [`CompiledKernel::raw`](crate::CompiledKernel::raw) return the handles of this crate.
 //!
-//! All of it is of the primary context of a GPU, which cudarc, candle, torch and the CUDA runtime use as this crate does.
+//! All resources belong to the primary context of a GPU, which cudarc, candle, torch and the CUDA
+//! runtime also use.
 
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
@@ -36,8 +41,9 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 
 impl Device {
-    /// A stream of another library (a `CUstream` or `cudaStream_t`; null for the legacy default stream), for launches and
-    /// for the arrays of [`Stream::foreign_array`]. `owner` is dropped when nothing here needs the stream any more.
+    /// Returns a stream of another library, for launches and for the arrays of
+    /// [`Stream::foreign_array`]. `raw` is a `CUstream` or `cudaStream_t`; null is the legacy
+    /// default stream. `owner` is dropped after the last use of the stream.
     ///
     /// ```no_run
     /// # fn stream_of_torch() -> *mut std::ffi::c_void { unimplemented!() }
@@ -49,27 +55,30 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] on the cpu device, which has no streams of others, and for a stream of another context than
-    /// the primary one of this GPU; [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Argument`] on the cpu device, which has no foreign streams, and for a stream of
+    /// another context than the primary one of this GPU; [`Error::Driver`] if earlier work on the
+    /// device failed.
     ///
     /// # Safety
-    /// `raw` is a stream of this process, and stays one until `owner` is dropped.
+    /// `raw` is a stream of this process, and remains valid until `owner` is dropped.
     #[track_caller]
     pub unsafe fn foreign_stream(&self, raw: *mut c_void, owner: impl Any + Send + Sync) -> Result<Stream> {
         let Some(gpu) = self.as_gpu() else {
             return Err(Error::argument("a stream of another library on the cpu device, which has none"));
         };
-        // SAFETY: promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { StreamHandle::foreign(gpu, raw.cast(), Box::new(owner)) }.map(Stream::of)
     }
 }
 
 impl Stream {
-    /// An array over memory of another library, whose own work on it is queued on this stream.
+    /// Returns an array over memory of another library, whose work on the memory is queued on this
+    /// stream.
     ///
-    /// Element `i` lies at `address` plus the sum of `i[d] * strides[d]` elements. Launches and copies here come after
-    /// what is queued on this stream now, on whichever stream they are. When the array goes, this stream is put behind
-    /// all of them, and then `owner` is dropped: it may free the memory, or use it again, in the order of this stream.
+    /// The offset of element `i` from `address` is the sum of `i[d] * strides[d]`, in elements.
+    /// Launches and copies of this crate, on any stream, are ordered after the work that is queued
+    /// on this stream now. The drop of the array orders this stream after all of them, and then
+    /// drops `owner`. The owner may free or reuse the memory in the order of this stream.
     ///
     /// ```
     /// use cutlet as ct;
@@ -84,16 +93,20 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for a null address, one that is no multiple of the size of an element, strides with which
-    /// elements overlap (a stride of 0 along an axis of several elements among them), and for more elements than memory
-    /// can have. The owner is dropped then.
+    /// [`Error::Argument`] for a null address, an address that is no multiple of the size of an
+    /// element, strides that make elements overlap (including a stride of 0 along an axis of
+    /// several elements), and more elements than memory can have. After an error the owner is
+    /// dropped.
     ///
     /// # Safety
-    /// From the first element to the last, gaps included, the bytes are on the device of this stream, in memory that the
-    /// primary context of a GPU reaches, and are values of `T`. Until `owner` is dropped they stay so, and nobody else
-    /// uses them, except for work that was queued on this stream before, and work that comes on it after the array has
-    /// gone. On the cpu device `address` comes from a pointer with exposed provenance. Atomics on elements of 16 bits
-    /// touch the whole words of 32 bits around them, whose other half may be a neighbour's.
+    /// * From the first element to the last one, including gaps, the bytes are on the device of
+    ///   this stream, in memory that the primary context of a GPU can access, and are values of
+    ///   `T`. This holds until `owner` is dropped.
+    /// * Until then, no other code uses the bytes. Exceptions are work that was queued on this
+    ///   stream before, and work on it after the drop of the array.
+    /// * On the cpu device, `address` is derived from a pointer with exposed provenance.
+    /// * Atomics on elements of 16 bits access the whole words of 32 bits that contain them. The
+    ///   other half of a word may be outside of the array.
     #[track_caller]
     pub unsafe fn foreign_array<T: Element, const R: usize>(
         &self,
@@ -104,7 +117,7 @@ impl Stream {
     ) -> Result<DeviceArray<T, R>> {
         let (layout, bytes) = layout::<T, R>(shape, strides)?;
         check_address::<T>(address, bytes)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let memory = unsafe { Memory::foreign(self.as_gpu(), address, bytes, Box::new(owner)) };
         Ok(DeviceArray::of(memory, layout))
     }
@@ -122,10 +135,11 @@ fn check_address<T: Element>(address: u64, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The layout with these strides in elements, and its bytes from the first element to the last.
+/// Returns the layout with these strides in elements, and the bytes from its first to its last
+/// element.
 #[track_caller]
 fn layout<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R]) -> Result<(Strided<R>, usize)> {
-    // No stride is 0, not even where it is never used.
+    // No stride is 0, even if it is unused.
     let unused = |d: usize| shape[d] <= 1 || shape.contains(&0);
     let strides = std::array::from_fn(|d| if unused(d) { strides[d].max(1) } else { strides[d] });
     let layout = Strided { offset: 0, shape, strides };
@@ -141,8 +155,8 @@ fn layout<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R]) ->
     }
 }
 
-/// Elements from the first to the last one; `None` if two are in one place (as far as strides in order of their size tell),
-/// or if there are too many.
+/// Returns the number of elements from the first to the last one. `None` if two elements overlap
+/// (as far as strides in order of their size show), or if the number is too large.
 fn room<const R: usize>(layout: &Strided<R>) -> Option<usize> {
     let count = layout.shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent.max(1)));
     count.filter(|&count| i64::try_from(count).is_ok())?;

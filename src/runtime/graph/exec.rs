@@ -1,4 +1,4 @@
-//! Graphs of the driver: work that was captured on a stream, made ready to be queued as a whole.
+//! Graphs of the driver: work that was captured on a stream, as an executable graph.
 
 use std::sync::PoisonError;
 
@@ -7,7 +7,7 @@ use crate::runtime::device::deferred_release::Handle;
 use crate::runtime::device::gpu::{Gpu, GpuStream, StreamHandle};
 use crate::runtime::driver::sys::{CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUstreamCaptureMode};
 
-/// Work in the driver's form, not yet ready to be queued.
+/// Captured work, not yet executable.
 struct Captured {
     gpu: &'static Gpu,
     raw: CUgraph,
@@ -22,18 +22,20 @@ impl Drop for Captured {
 }
 
 impl Captured {
-    /// What a closure queues on a stream. The stream is of its own, so that nobody else queues work there or waits for
-    /// it; calls that other threads make at the same time do not matter to the capture.
+    /// Captures the work that a closure queues on a stream. The stream is private, so no other work
+    /// is queued there and no other code waits for it. Simultaneous calls of other threads do not
+    /// affect the capture.
     fn new(gpu: &'static Gpu, queue: impl FnOnce(&GpuStream) -> Result<()>) -> Result<Captured> {
         let stream = StreamHandle::new(gpu)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
         let mut raw: CUgraph = std::ptr::null_mut();
-        // To wait for a context breaks captures off in it, also from other threads.
+        // A wait for a context invalidates captures in it, also from other threads.
         let _alone = gpu.capture.write().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the stream is alive and captures nothing yet.
         unsafe { gpu.driver.stream_begin_capture(stream.raw, mode) }?;
         let queued = queue(&stream);
-        // SAFETY: the capture was begun by this thread, and the pointer is valid. It ends also where queueing failed.
+        // SAFETY: this thread began the capture, and the pointer is valid. The capture ends also
+        // after an error.
         let ended = unsafe { gpu.driver.stream_end_capture(stream.raw, &mut raw) };
         let captured = (!raw.is_null()).then_some(Captured { gpu, raw });
         queued?;
@@ -42,19 +44,20 @@ impl Captured {
     }
 }
 
-/// Work that is ready to be queued.
+/// An executable graph.
 pub(super) struct Exec {
     gpu: &'static Gpu,
     raw: CUgraphExec,
 }
 
-// SAFETY: a handle of the driver, used by one thread at a time: what changes or queues it takes it uniquely.
+// SAFETY: a handle of the driver, used by one thread at a time: updates and launches borrow it
+// uniquely.
 unsafe impl Send for Exec {}
-// SAFETY: nothing is done with a shared one.
+// SAFETY: a shared reference permits no operation.
 unsafe impl Sync for Exec {}
 
 impl Exec {
-    /// Captures what a closure queues.
+    /// Captures the work that a closure queues.
     ///
     /// # Errors
     /// Those of the closure, and [`crate::Error::Driver`].
@@ -70,10 +73,10 @@ impl Exec {
         Ok(Exec { gpu: captured.gpu, raw })
     }
 
-    /// Does what a closure queues from now on; what was queued earlier is not touched.
+    /// Replaces the work by that of a closure. Work that was queued earlier is not affected.
     ///
     /// # Errors
-    /// As [`Exec::new`]; it does what it did then.
+    /// As [`Exec::new`]. After an error the work is the previous one.
     pub fn update(&mut self, queue: impl FnOnce(&GpuStream) -> Result<()>) -> Result<()> {
         self.gpu.make_current()?;
         let captured = Captured::new(self.gpu, queue)?;
@@ -84,7 +87,7 @@ impl Exec {
         };
         // SAFETY: both are alive and the pointer is valid.
         if unsafe { self.gpu.driver.graph_exec_update(self.raw, captured.raw, &mut info) }.is_err() {
-            // Another number or kind of work than before, which the driver does not put into this one.
+            // Work of another number or kind, with which the driver cannot update this graph.
             *self = Exec::of(&captured)?;
         }
         Ok(())
@@ -93,10 +96,10 @@ impl Exec {
     /// Queues the work on a stream.
     ///
     /// # Safety
-    /// What the work uses is there until it is done.
+    /// The arrays of the work are alive until it is complete.
     pub unsafe fn launch(&mut self, stream: &GpuStream) -> Result<()> {
         self.gpu.make_current()?;
-        // SAFETY: promised by the caller; graph and stream are alive.
+        // SAFETY: guaranteed by the caller; graph and stream are alive.
         unsafe { self.gpu.driver.graph_launch(self.raw, stream.raw) }
     }
 }
@@ -104,7 +107,7 @@ impl Exec {
 impl Drop for Exec {
     fn drop(&mut self) {
         let (gpu, exec) = (self.gpu, Handle::of(self.raw));
-        // SAFETY: made by this object, destroyed once; the driver lets work that was queued end first.
+        // SAFETY: made by this object, destroyed once; the driver completes queued work first.
         gpu.leftovers
             .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.graph_exec_destroy(exec.raw()) }));
     }

@@ -1,13 +1,13 @@
-//! Graphs: launches and copies that are recorded once and queued as a whole, often.
+//! Graphs: launches and copies that are recorded once and replayed as a whole, many times.
 //!
-//! **What is safe here.** Recorded work has addresses in it, so the arrays have to be there, and nobody else may use them,
-//! whenever it runs. A graph therefore holds them: as a value ([`GraphResource`]) that its closure gets for recording and that is
-//! looked at, when the closure is done, for every allocation that was used. Whoever changes that value afterwards makes the
-//! graph record anew.
+//! **Safety.** Recorded work contains addresses. Its arrays must be alive and unused by conflicting
+//! work at each replay. A graph therefore holds them as a value ([`GraphResource`]) that its
+//! closure receives for recording. After the closure, each allocation that the work uses is looked
+//! up in this value. After a change of the value the graph is recorded again.
 //!
-//! **Order.** While a closure is recorded nothing is queued and no stream waits for another. The driver captures the work
-//! on a stream that nobody else knows. A replay comes behind what others do with the arrays, as a launch does, and is a
-//! use of each of them.
+//! **Order.** During recording nothing is queued, and no stream waits for another one. The driver
+//! captures the work on a private stream. A replay is ordered after earlier uses of the arrays, as
+//! a launch is, and is a use of each of them.
 
 mod exec;
 pub(crate) mod recorder;
@@ -27,39 +27,49 @@ use crate::kernel::refuse_nested;
 use recorder::{Node, Recorded, Used, Work};
 pub use resources::GraphResource;
 
-/// What records the work of a graph.
+/// The closure that records the work of a graph.
 type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
 
-/// Launches and copies that were recorded, and run as a whole as often as wanted.
+/// Recorded launches and copies that are replayed as a whole.
 ///
-/// On a GPU they are a CUDA graph: a replay is one call of the driver, whatever it contains. On the cpu device they are run
-/// one after another, with the parameters that they were recorded with.
+/// On a GPU, a graph is a CUDA graph: a replay is one call of the driver, whatever the graph
+/// contains. On the cpu device, the work is executed in sequence, with the parameters of the
+/// recording.
 ///
 /// # Recording
-/// [`Graph::capture`] calls a closure with what the graph holds: arrays, and numbers for its launches. While it runs,
-/// nothing is queued: what this thread launches ([`launch`](fn@crate::launch), [`Launch`](crate::Launch),
-/// [`CompiledKernel`](crate::CompiledKernel), whole arrays stored into others) and copies between arrays of one device
-/// (`copy_from_array`, without gaps) becomes work of the graph, each behind the one before. Kernels are compiled then, if
-/// they were not: before the driver captures anything. Streams that launches name do not matter. A
-/// [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch) may start before the kernel in front of it
-/// in the graph has ended.
+/// [`Graph::capture`] calls a closure with the state of the graph: arrays, and numbers for its
+/// launches. During the call nothing is queued. These operations of the calling thread become work
+/// of the graph, each ordered after the previous one:
+/// * launches ([`launch`](fn@crate::launch), [`Launch`](crate::Launch),
+///   [`CompiledKernel`](crate::CompiledKernel), stores of whole arrays into others),
+/// * copies between arrays of one device (`copy_from_array`, without gaps).
 ///
-/// The graph keeps the code of its kernels. The arrays that they use have to be among what it holds; new ones cannot be made
-/// while it is recorded, nor can elements come from the host or go there.
+/// Kernels that are not compiled yet are compiled during the call, before the driver captures
+/// anything. Streams that launches name are ignored. A
+/// [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch) may start before
+/// the end of the preceding kernel of the graph.
+///
+/// The graph keeps the code of its kernels. The state must contain the arrays that the kernels use.
+/// During recording, no arrays can be made, and no elements can be copied from or to the host.
 ///
 /// # Threads of a rayon pool
-/// On a thread of a rayon pool, a closure that waits for rayon (`join`, `scope`, a parallel iterator, `yield_now`) has its thread
-/// run other tasks of the pool meanwhile. Their work is no work of the graph. There, a launch or copy belongs to the graph if
-/// it uses an array that the graph has alone: by value or by `&mut`. Any other launch, copy and replay runs at once, and the
-/// closure is called again, up to eight times, until no such work runs. After that it is an error with the place of that
-/// work, which the closure itself then does, most likely. So on such a thread a launch that only reads arrays which the graph
-/// holds by `&` cannot be recorded, and new arrays, and copies between the host and other arrays, are made as ever.
+/// On a thread of a rayon pool, a closure that waits for rayon (`join`, `scope`, a parallel
+/// iterator, `yield_now`) lets its thread execute other tasks of the pool. Their work does not
+/// belong to the graph. On such a thread:
+/// * A launch or copy belongs to the graph if it uses an array that the graph holds uniquely: by
+///   value or by `&mut`. A launch that only reads arrays which the graph holds by `&` cannot be
+///   recorded.
+/// * Any other launch, copy or replay is executed at once. The closure is then called again, up to
+///   eight times, until no such work occurs. After that, the result is an error with the place of
+///   that work, which is most likely in the closure itself.
+/// * New arrays, and copies between the host and other arrays, are made as usual.
 ///
-/// # Changing it
-/// Numbers that the closure gave to launches, addresses, extents and grids stay as they were recorded. After
-/// [`Graph::state_mut`] the next replay records again, and puts the changes into the graph that is there (where the driver
-/// can; else, as for more launches than before, it makes another one). So closures do best to leave arrays where they are:
-/// one that swaps two of them records something else the next time.
+/// # Changes of the state
+/// Numbers that the closure passes to launches, addresses, extents and grids remain as recorded.
+/// After [`Graph::state_mut`] the next replay records again and updates the existing graph. If the
+/// driver cannot update it, for example for a larger number of launches, the replay makes another
+/// graph. A closure should therefore leave arrays in place: one that swaps two of them records
+/// different work the next time.
 ///
 /// ```
 /// use cutlet as ct;
@@ -88,24 +98,24 @@ type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
-/// It may borrow arrays as well: a graph of `(&x, &mut y)` has them until it goes.
+/// A graph can also borrow arrays: a graph of `(&x, &mut y)` borrows them until it is dropped.
 pub struct Graph<'f, S> {
-    /// Before what it uses: destroyed first.
+    /// Declared before the resources that it uses: destroyed first.
     exec: Option<Exec>,
     nodes: Vec<Node>,
-    /// How the allocations of the state are used, in the order in which it shows them.
+    /// The use of each allocation of the state, in the order of `GraphResource`.
     uses: Vec<Use>,
     device: Device,
-    /// Has somebody had the chance to change the state since?
+    /// True if the state may have changed since the last recording.
     is_stale: bool,
     record: Recorder<'f, S>,
     state: S,
 }
 
-/// Most recordings in a row that other tasks interrupt with work of their own.
+/// The maximum number of consecutive recordings that work of other tasks interrupts.
 const MOST_RECORDINGS: usize = 8;
 
-/// How a graph uses an allocation.
+/// The use of an allocation by a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     None,
@@ -114,13 +124,17 @@ enum Use {
 }
 
 impl<'f, S: GraphResource> Graph<'f, S> {
-    /// Records what the closure launches and copies, without running it. It gets `state` now, and again when that was
-    /// changed. On a thread of a rayon pool it should not wait for rayon: see [`Graph`].
+    /// Records the launches and copies of the closure, without execution. The closure is called
+    /// with `state` now, and again after a change of it. On a thread of a rayon pool it should not
+    /// wait for rayon: see [`Graph`].
     ///
     /// # Errors
-    /// Those of the closure; [`Error::Argument`] for work on arrays that the graph does not hold, for work on two devices,
-    /// for none at all, and within another recording; on a thread of a rayon pool, for work that may be that of another task
-    /// (see [`Graph`]); [`Error::Driver`] when earlier work on the device failed.
+    /// * those of the closure;
+    /// * [`Error::Argument`] for work on arrays that the graph does not hold, for work on two
+    ///   devices, for no work at all, and within another recording;
+    /// * [`Error::Argument`] on a thread of a rayon pool, for work that may belong to another task
+    ///   (see [`Graph`]);
+    /// * [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -141,10 +155,10 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         Ok(graph)
     }
 
-    /// Records again, if the state may have changed; a replay would do it.
+    /// Records again if the state may have changed. Otherwise the next replay would do so.
     ///
     /// # Errors
-    /// As [`Graph::capture`]. The graph tries again then at the next replay.
+    /// As [`Graph::capture`]. After an error, the next replay records again.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -167,7 +181,8 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         let device = device_of(&nodes)?;
         let uses = uses_of(&nodes, &self.state)?;
         if let Some(gpu) = device.as_gpu() {
-            // SAFETY: the state has what the work uses, and is not changed without another look at it.
+            // SAFETY: the state has the arrays of the work, and each change of it leads to another
+            // lookup.
             let queue = |stream: &GpuStream| unsafe { queue(&nodes, gpu, stream) };
             match self.exec.as_mut().filter(|_| self.device == device) {
                 Some(exec) => exec.update(queue)?,
@@ -180,13 +195,13 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         Ok(())
     }
 
-    /// The work that the closure records.
+    /// Returns the work that the closure records.
     #[track_caller]
     fn recorded(&mut self) -> Result<Vec<Node>> {
         for recordings_left in (0..MOST_RECORDINGS).rev() {
             let held = held(&self.state);
             let Recorded { nodes, at_once } = recorder::record(&held, || (self.record)(&mut self.state))?;
-            // Arrays that the closure has put into the state are its own, too.
+            // Arrays that the closure has moved into the state also belong to the graph.
             let held: Vec<Used> = self::held(&self.state).into_iter().filter(|used| used.writes).collect();
             match at_once.iter().find(|work| recordings_left == 0 || work.writes(&held)) {
                 Some(work) => return Err(work.refused()),
@@ -197,10 +212,10 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         unreachable!("the last recording returns")
     }
 
-    /// Does the recorded work, on the default stream of its device.
+    /// Executes the recorded work on the default stream of its device.
     ///
     /// # Errors
-    /// As a launch of each kernel in it; as [`Graph::capture`] after a change of the state.
+    /// As a launch of each kernel of the graph; as [`Graph::capture`] after a change of the state.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -216,7 +231,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         self.replay_in(None)
     }
 
-    /// Does the recorded work on a stream.
+    /// Executes the recorded work on a stream.
     ///
     /// # Errors
     /// As [`Graph::replay`]; [`Error::Argument`] for a stream of another device.
@@ -241,7 +256,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         refuse_nested(|| self.nodes.iter().find_map(Node::kernel).unwrap_or("replay").to_owned())?;
         recorder::refuse("a replay", "call the closure of that graph in the closure of this one")?;
         if recorder::is_on() {
-            // On a thread of a pool. What the other graph holds is none of this one's arrays.
+            // On a thread of a pool. The arrays of the other graph are not arrays of this one.
             recorder::claim(&[], || "the replay of another graph".to_owned());
         }
         self.update()?;
@@ -254,8 +269,8 @@ impl<'f, S: GraphResource> Graph<'f, S> {
             )));
         }
         let (Some(gpu), Some(exec)) = (self.device.as_gpu(), &mut self.exec) else {
-            // SAFETY: what is used was found in the state, which is borrowed uniquely; so nobody else uses what is
-            // written, or writes what is read.
+            // SAFETY: the used arrays were found in the state, which is borrowed uniquely. No other
+            // work uses an array that is written, or writes one that is read.
             return unsafe { run(&self.nodes) };
         };
         let stream = stream.and_then(Stream::as_gpu).unwrap_or(gpu.default_stream());
@@ -267,11 +282,11 @@ impl<'f, S: GraphResource> Graph<'f, S> {
             }
         });
         ordered?;
-        // SAFETY: what is used is in the state, and freed in the order of its streams.
+        // SAFETY: the used arrays are in the state, and are freed in the order of its streams.
         unsafe { exec.launch(stream) }
     }
 
-    /// What it holds, to look at: after a replay that is queued, arrays answer when it is done.
+    /// Returns the state for reading. Reads of its arrays wait for the queued replays.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -286,7 +301,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         &self.state
     }
 
-    /// What it holds, to change: other elements, other numbers, other arrays. The next replay records again.
+    /// Returns the state for changes of elements, numbers or arrays. The next replay records again.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -304,7 +319,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         &mut self.state
     }
 
-    /// What it held; the graph goes.
+    /// Drops the graph and returns its state.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -323,14 +338,14 @@ impl<'f, S: GraphResource> Graph<'f, S> {
 }
 
 impl<S> Graph<'_, S> {
-    /// Launches and copies in it, as they were recorded last.
+    /// Returns the number of launches and copies of the last recording.
     #[allow(clippy::len_without_is_empty)] // None is empty.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The device that it runs on.
+    /// Returns the device of the graph.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
@@ -347,7 +362,7 @@ impl<S> fmt::Debug for Graph<'_, S> {
     }
 }
 
-/// The one device of recorded work.
+/// Returns the single device of recorded work.
 #[track_caller]
 fn device_of(nodes: &[Node]) -> Result<Device> {
     let Some(first) = nodes.first() else {
@@ -362,14 +377,14 @@ fn device_of(nodes: &[Node]) -> Result<Device> {
     }
 }
 
-/// The allocations of the state, in the order in which it shows them.
+/// Returns the allocations of the state, in the order of `GraphResource`.
 fn held(state: &impl GraphResource) -> Vec<Used> {
     let mut held = Vec::new();
     state.arrays(&mut |memory: &Memory, writable| held.push(memory.used(writable)));
     held
 }
 
-/// How the work uses the allocations of the state.
+/// Returns the use of each allocation of the state by the work.
 #[track_caller]
 fn uses_of(nodes: &[Node], state: &impl GraphResource) -> Result<Vec<Use>> {
     let mut held: Vec<(Used, Use)> = self::held(state).into_iter().map(|used| (used, Use::None)).collect();
@@ -402,17 +417,17 @@ fn not_held(node: &Node, used: &Used) -> Error {
     ))
 }
 
-/// Does the work on the cpu device.
+/// Executes the work on the cpu device.
 ///
 /// # Safety
-/// What it uses is there, and nobody else uses it in a way that conflicts.
+/// The arrays that the work uses are alive, and no other work conflicts with these uses.
 unsafe fn run(nodes: &[Node]) -> Result<()> {
     nodes.iter().try_for_each(|node| match node.work {
-        // SAFETY: promised by the caller.
+        // SAFETY: guaranteed by the caller.
         Work::Launch(ref launch) => unsafe { launch.run(&node.uses) },
         Work::Copy { to, from, bytes } => {
             let [into, out] = [node.uses[0], node.uses[1]].map(|used| used.host_pointer());
-            // SAFETY: in bounds as checked when it was recorded, of two allocations, which are there.
+            // SAFETY: in bounds, as checked at the recording, of two distinct live allocations.
             unsafe { into.add(to).copy_from_nonoverlapping(out.add(from), bytes) };
             Ok(())
         }
@@ -422,20 +437,21 @@ unsafe fn run(nodes: &[Node]) -> Result<()> {
 /// Queues the work on a stream of a GPU.
 ///
 /// # Safety
-/// What it uses is there until the work is done.
+/// The arrays that the work uses are alive until the work is complete.
 unsafe fn queue(nodes: &[Node], gpu: &'static Gpu, stream: &GpuStream) -> Result<()> {
     let mut after_kernel = false;
     nodes.iter().try_for_each(|node| match node.work {
         Work::Launch(ref launch) => {
-            // There has to be a kernel in front of one that may start before that one's end.
+            // A dependent launch, which may start before the end of its predecessor, needs a kernel
+            // before it.
             let dependent = std::mem::replace(&mut after_kernel, true);
-            // SAFETY: promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { launch.queue(stream, dependent) }
         }
         Work::Copy { to, from, bytes } => {
             after_kernel = false;
             let (to, from) = (node.uses[0].address + to as u64, node.uses[1].address + from as u64);
-            // SAFETY: in bounds as checked when it was recorded; else promised by the caller.
+            // SAFETY: in bounds, as checked at the recording; the rest is guaranteed by the caller.
             unsafe { gpu.driver.copy_on_device(to, from, bytes, stream.raw) }
         }
     })

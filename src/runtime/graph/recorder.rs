@@ -1,15 +1,16 @@
-//! What a thread launches and copies while it records a graph: noted here instead of being queued.
+//! Recording of the launches and copies of a thread for a graph, in place of queueing.
 //!
-//! A closure is run between two looks at the list of its thread; launches ([`note`] with what `launch` makes of them) and
-//! copies between arrays add to it. Knows bytes and streams, no kernel.
+//! A closure is executed between two reads of the list of its thread. Launches (by [`note`]) and
+//! copies between arrays add to that list. This file handles bytes and streams, and no kernels.
 //!
-//! **Tasks of a rayon pool.** While the closure waits for rayon, its thread runs tasks that are no part of it (see
-//! [`crate::task`]). On a thread of a pool, [`claim`] therefore goes by the arrays:
+//! **Tasks of a rayon pool.** While the closure waits for rayon, its thread executes unrelated
+//! tasks (see [`crate::task`]). On a thread of a pool, [`claim`] therefore decides by the arrays:
 //!
-//! * The graph has some arrays alone, by value or by a unique borrow. Only the closure can reach these, so work on them
-//!   is work of the graph.
-//! * All other work runs at once, as without a recording. A task may have queued it, or the closure by mistake. The
-//!   recording lists it, and the graph records again: work of the closure is then there again, and is an error.
+//! * The graph holds some arrays uniquely, by value or by a unique borrow. Only the closure can use
+//!   these, so work on them belongs to the graph.
+//! * All other work is executed at once, as without a recording. It is from a task, or by mistake
+//!   from the closure. The recording lists it, and the graph records again: work of the closure
+//!   then occurs again, and is an error.
 
 use std::cell::{Cell, RefCell};
 
@@ -26,7 +27,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The name of its kernel.
+    /// Returns the name of its kernel.
     pub fn kernel(&self) -> Option<&str> {
         match &self.work {
             Work::Launch(launch) => Some(launch.kernel()),
@@ -35,10 +36,11 @@ impl Node {
     }
 }
 
-/// What is done.
+/// The operation of a node.
 pub(crate) enum Work {
     Launch(Box<dyn RecordedLaunch>),
-    /// `bytes` bytes from the second of the allocations in use, from the second offset on, to the first.
+    /// A copy of `bytes` bytes to the first of the used allocations, from the second one, at the
+    /// second offset.
     Copy {
         to: usize,
         from: usize,
@@ -46,7 +48,7 @@ pub(crate) enum Work {
     },
 }
 
-/// An allocation that work uses. The graph sees to it that it is there when the work is done.
+/// An allocation that work uses. The graph ensures that it is alive until the work is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Used {
     pub address: u64,
@@ -55,47 +57,47 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// The first byte, of memory of the cpu device.
+    /// Returns the address of the first byte, for memory of the cpu device.
     pub fn host_pointer(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.address as usize)
     }
 }
 
-/// A launch with everything that it passes to the kernel; keeps the kernel.
+/// A launch with all values that it passes to the kernel, which it keeps loaded.
 pub(crate) trait RecordedLaunch: Send {
-    /// For people.
+    /// Returns the name of the kernel, for messages.
     fn kernel(&self) -> &str;
 
-    /// Runs it on the cpu device.
+    /// Executes the launch on the cpu device.
     ///
     /// # Errors
-    /// Those of running.
+    /// Those of the execution.
     ///
     /// # Safety
-    /// The allocations are there, and nobody else uses them in a way that conflicts.
+    /// The allocations are alive, and no other work conflicts with these uses.
     unsafe fn run(&self, uses: &[Used]) -> Result<()>;
 
-    /// Queues it on a stream of its GPU. `dependent`: it may start before the kernel in front of it has ended, if that was
-    /// asked for.
+    /// Queues the launch on a stream of its GPU. `dependent`: it may start before the end of the
+    /// preceding kernel, if the launch permits that.
     ///
     /// # Errors
     /// [`Error::Driver`].
     ///
     /// # Safety
-    /// The allocations are there until the work is done.
+    /// The allocations are alive until the work is complete.
     unsafe fn queue(&self, stream: &GpuStream, dependent: bool) -> Result<()>;
 }
 
-/// What the closure of a graph did.
+/// The result of the closure of a graph.
 #[derive(Default)]
 pub(crate) struct Recorded {
     /// Work of the graph.
     pub nodes: Vec<Node>,
-    /// Work that ran at once, because nothing shows that it belongs to the graph.
+    /// Work that was executed at once, because it does not provably belong to the graph.
     pub at_once: Vec<AtOnce>,
 }
 
-/// Work that ran while a graph was recorded, and is no part of the graph.
+/// Work that was executed during a recording and does not belong to the graph.
 pub(crate) struct AtOnce {
     /// The work, for messages: ``kernel `f` ``.
     what: String,
@@ -104,12 +106,12 @@ pub(crate) struct AtOnce {
 }
 
 impl AtOnce {
-    /// Returns true if it writes one of these allocations.
+    /// Returns true if the work writes one of these allocations.
     pub fn writes(&self, held: &[Used]) -> bool {
         self.uses.iter().any(|used| used.writes && used.bytes > 0 && held.iter().any(|h| h.address == used.address))
     }
 
-    /// The error of a graph whose recordings all have such work.
+    /// Returns the error of a graph whose recordings all have such work.
     pub fn refused(&self) -> Error {
         let message = format!(
             "{} ran at once while a graph was recorded, and is no work of the graph: it uses no array that the graph has \
@@ -125,9 +127,9 @@ impl AtOnce {
     }
 }
 
-/// A recording under way.
+/// A recording in progress.
 struct Open {
-    /// The arrays that its graph has alone.
+    /// The arrays that the graph holds uniquely.
     alone: Vec<Used>,
     recorded: Recorded,
 }
@@ -140,11 +142,11 @@ impl Open {
 
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
-    /// The innermost last: more than one only on a thread of a pool.
+    /// The recordings of the thread, the innermost last. More than one only on a thread of a pool.
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Does this thread record a graph?
+/// Returns true if this thread records a graph.
 #[inline]
 pub(crate) fn is_on() -> bool {
     IS_ON.get()
@@ -154,8 +156,8 @@ pub(crate) fn is_on() -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed(usize);
 
-/// The recording of this thread that work on these allocations belongs to. `None`: the work runs at once, and the
-/// recordings list it. `what`: the work, for messages.
+/// Returns the recording of this thread to which work on these allocations belongs. `None`: the
+/// work is executed at once, and the recordings list it. `what`: the work, for messages.
 #[cold]
 #[track_caller]
 pub(crate) fn claim(uses: &[Used], what: impl FnOnce() -> String) -> Option<Claimed> {
@@ -181,23 +183,25 @@ pub(crate) fn note(claimed: Claimed, node: Node) {
     OPEN.with_borrow_mut(|open| open[claimed.0].recorded.nodes.push(node));
 }
 
-/// An error about something that is no work of a graph, if this thread records one. On a thread of a pool it is allowed: it
-/// uses no array of the graph, so it changes nothing for the graph.
+/// Returns an error for an operation that a graph cannot record, if this thread records one. On a
+/// thread of a pool the operation is permitted: it uses no array of the graph, and so does not
+/// affect the graph.
 #[inline]
 #[track_caller]
 pub(crate) fn refuse(what: &str, way_out: &str) -> Result<()> {
     if is_on() && !may_interrupt() { Err(no_work(what, way_out)) } else { Ok(()) }
 }
 
-/// An error about a use of an allocation that is no work of a graph, if this thread records one. On a thread of a pool it is
-/// an error only for an array that the graph has alone.
+/// Returns an error for a use of an allocation that a graph cannot record, if this thread records
+/// one. On a thread of a pool, only a use of an array that the graph holds uniquely is an error.
 #[inline]
 #[track_caller]
 pub(crate) fn refuse_use(used: impl Fn() -> Used, what: &str, way_out: &str) -> Result<()> {
     if is_on() && is_of_graph(&used()) { Err(no_work(what, way_out)) } else { Ok(()) }
 }
 
-/// Returns true if the use of an allocation on this thread, which records a graph, is one of the closure of the graph.
+/// Returns true if the use of an allocation on this recording thread belongs to the closure of the
+/// graph.
 pub(crate) fn is_of_graph(used: &Used) -> bool {
     !may_interrupt() || OPEN.with_borrow(|open| open.iter().any(|one| one.has(used)))
 }
@@ -208,13 +212,15 @@ fn no_work(what: &str, way_out: &str) -> Error {
     Error::argument(format!("{what} is no work of a graph: {way_out}"))
 }
 
-/// What a closure does. `held`: the allocations of the state of the graph; as `writes` where the graph has them alone.
+/// Records the work of a closure. `held`: the allocations of the state of the graph; `writes` for
+/// those that the graph holds uniquely.
 ///
 /// # Errors
-/// Those of the closure; [`Error::Argument`] within another recording, except on a thread of a pool.
+/// Those of the closure; [`Error::Argument`] within another recording, except on a thread of a
+/// pool.
 #[track_caller]
 pub(crate) fn record(held: &[Used], work: impl FnOnce() -> Result<()>) -> Result<Recorded> {
-    /// Ends the recording, also by a panic.
+    /// A guard that ends the recording, also after a panic.
     struct End(usize);
     impl End {
         fn recorded(&self) -> Recorded {

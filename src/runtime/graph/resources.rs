@@ -1,4 +1,4 @@
-//! What a graph holds while it lives: arrays, their borrows, and plain values beside them.
+//! Resources of a graph: arrays, borrows of arrays, and plain values.
 
 use crate::element::Element;
 use crate::narrow::Narrow;
@@ -9,9 +9,9 @@ use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 /// numbers, and tuples, lists, options and boxes of such.
 ///
 /// # Safety
-/// For as long as the value is held or borrowed, every allocation that is shown is there, nobody else writes it, and
-/// nobody else uses one that is shown as writable. An implementation that calls those of its fields, and has none that
-/// share (`Rc`, `Arc`, locks, cells), is right.
+/// While the value is held or borrowed, every allocation that `arrays` shows is alive and not
+/// written elsewhere. An allocation that is shown as writable has no other use. An implementation
+/// that calls those of its fields is correct if no field shares (`Rc`, `Arc`, locks, cells).
 ///
 /// ```
 /// use cutlet as ct;
@@ -36,11 +36,12 @@ use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
             by `unsafe impl ct::runtime::GraphResource`"
 )]
 pub unsafe trait GraphResource {
-    /// Shows each allocation, and whether it may be written.
+    /// Calls `visit` with each allocation, and whether it may be written.
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool));
 }
 
-// SAFETY (these): an array owns its allocation, a unique view borrows it uniquely, a view borrows it.
+// SAFETY (of the arrays and views): an array owns its allocation, a unique view borrows it
+// uniquely, a view borrows it.
 unsafe impl<T: Element, const R: usize> GraphResource for DeviceArray<T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         visit(&self.memory, true);
@@ -68,14 +69,14 @@ unsafe impl<F: Narrow, const R: usize> GraphResource for PackedDeviceArray<F, R>
     }
 }
 
-// SAFETY: nobody writes what is borrowed.
+// SAFETY: a shared borrow excludes writes.
 unsafe impl<H: GraphResource + ?Sized> GraphResource for &H {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         (**self).arrays(&mut |memory, _| visit(memory, false));
     }
 }
 
-// SAFETY: that of what it contains, to which it is the only way.
+// SAFETY: that of the contained value, which is accessible only by this reference.
 unsafe impl<H: GraphResource + ?Sized> GraphResource for &mut H {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         (**self).arrays(visit);
@@ -108,7 +109,7 @@ lists! {
 
 macro_rules! values {
     ($($value:ty)+) => {$(
-        // SAFETY: there is no allocation of a device.
+        // SAFETY: the value has no allocation of a device.
         unsafe impl GraphResource for $value {
             fn arrays(&self, _visit: &mut dyn FnMut(&Memory, bool)) {}
         }

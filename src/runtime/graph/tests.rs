@@ -160,7 +160,7 @@ fn kernels_that_start_early_are_captured() -> Result<()> {
 
 #[test]
 fn what_is_no_work_of_a_graph_is_an_error() -> Result<()> {
-    /// What is said about a closure.
+    /// Returns the error of a closure.
     #[track_caller]
     fn refusal<S: GraphResource>(state: S, work: impl FnMut(&mut S) -> Result<()> + Send) -> String {
         Graph::capture(state, work).expect_err("no graph").to_string()

@@ -1,4 +1,4 @@
-//! How long work takes on a device: repeated and summarised.
+//! Measurement of the time of work on a device: repetition and summary.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use crate::runtime::device::device::Device;
 use crate::runtime::device::spin_kernel::wait;
 use crate::runtime::device::stream::Stream;
 
-/// A measurement: runs before it, runs that count, and how often the work is done in each.
+/// The parameters of a measurement: warm-up runs, measured runs, and repetitions of the work in
+/// each run.
 ///
 /// ```
 /// use cutlet as ct;
@@ -39,7 +40,8 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// Three runs that do not count, and twenty that do, of one piece of work each.
+    /// Returns a measurement with three warm-up runs and twenty measured runs, of one repetition
+    /// each.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -53,7 +55,8 @@ impl Bench {
         Bench { warm_up: 3, runs: 20, repeats: 1 }
     }
 
-    /// So many runs before those that count: they compile, fill caches, and wake the device.
+    /// Sets the number of runs before the measured ones. They compile, fill caches, and raise the
+    /// clocks of the device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -68,7 +71,7 @@ impl Bench {
         Bench { warm_up: runs, ..self }
     }
 
-    /// So many runs count.
+    /// Sets the number of measured runs.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -82,8 +85,9 @@ impl Bench {
         Bench { runs, ..self }
     }
 
-    /// The work is done so often in each run, and the time divided by that: for work of few microseconds, which is not
-    /// much more than the resolution of a GPU's clock and the time between two launches.
+    /// Sets the number of repetitions of the work in each run, by which the time is divided. For
+    /// work of few microseconds, which is close to the resolution of a GPU's clock and to the time
+    /// between two launches.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -98,12 +102,13 @@ impl Bench {
         Bench { repeats, ..self }
     }
 
-    /// Measures what `work` queues on this stream, by events in front of it and behind it. On a GPU all of it is queued
-    /// behind a kernel that waits, so that the time of the host is not measured.
+    /// Measures the work that `work` queues on this stream, by events before and after it. On a
+    /// GPU, all of it is queued behind a kernel that waits, so that the time of the host is not
+    /// measured.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a measurement without runs or work; [`Error::Driver`] and [`Error::Execution`] when it
-    /// failed, and what `work` answers.
+    /// [`Error::Argument`] for a measurement without runs or repetitions; [`Error::Driver`] and
+    /// [`Error::Execution`] if the work failed; errors of `work`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -121,11 +126,12 @@ impl Bench {
         Ok(Times::of(self.batch(stream, self.runs, &mut host, &mut work)?))
     }
 
-    /// [`Bench::run`] with several sets of arrays in turn, so that no run finds its own in the caches, where the one
-    /// before left them. [`Bench::cold_sets`] says how many that takes.
+    /// Measures as [`Bench::run`], with several sets of arrays in turn. No run then finds its
+    /// arrays in the caches, where its predecessor left them. [`Bench::cold_sets`] returns the
+    /// required number of sets.
     ///
     /// # Errors
-    /// As [`Bench::run`]; [`Error::Argument`] where there is no set.
+    /// As [`Bench::run`]; [`Error::Argument`] if there is no set.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -157,8 +163,9 @@ impl Bench {
         })
     }
 
-    /// How many sets of arrays of so many bytes together do not stay in the caches of a device when they are used in
-    /// turn: those of half a gigabyte, 16 at most; 1 on the cpu device.
+    /// Returns the number of sets of arrays, of this many bytes each, that exceed the caches of a
+    /// device when used in turn. Together they have half a gigabyte. The number is at most 16, and
+    /// 1 on the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -172,7 +179,7 @@ impl Bench {
         }
     }
 
-    /// Does the runs that do not count; what the host took for the last of them.
+    /// Executes the warm-up runs and returns the host time of the last one.
     #[track_caller]
     pub(super) fn prepare(self, stream: &Stream, work: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
         if self.runs == 0 || self.repeats == 0 {
@@ -186,7 +193,8 @@ impl Bench {
         Ok(host)
     }
 
-    /// Times of so many runs, in order. `host`: what the host takes to queue one.
+    /// Returns the times of this many runs, in order. `host`: the time of the host to queue one
+    /// run.
     pub(super) fn batch(
         self,
         stream: &Stream,
@@ -225,17 +233,17 @@ impl Bench {
     }
 }
 
-/// Runs that are queued at a time.
+/// The maximum number of runs that are queued at a time.
 const MOST_QUEUED: usize = 128;
-/// The kernel that waits covers what the host needs. Work that waits for the device waits for it, too, and would have it
-/// wait longer each time.
+/// The minimum duration of the kernel that waits, which covers the time of the host. Work that
+/// waits for the device also waits for this kernel, and would make it longer each time.
 const LEAST_WAIT: Duration = Duration::from_micros(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// What sets of arrays have together, several times the second-level cache of any GPU.
+/// The bytes of all sets of arrays: several times the second-level cache of any GPU.
 const TOUCHED_BYTES: usize = 512 << 20;
 const MOST_SETS: usize = 16;
 
-/// What a [`Bench`] measured: at least one time. Its `Display` says median, least and most.
+/// The result of a [`Bench`]: at least one time. Its `Display` shows median, minimum and maximum.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -250,13 +258,14 @@ pub struct Times {
 }
 
 impl Times {
-    /// At least one.
+    /// Makes the result from at least one time.
     pub(crate) fn of(mut all: Vec<Duration>) -> Times {
         all.sort();
         Times { all }
     }
 
-    /// The time that half of the runs did not need: of an even number of runs the mean of the two in the middle.
+    /// Returns the median of the times: for an even number of runs, the mean of the two in the
+    /// middle.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -270,7 +279,7 @@ impl Times {
         if self.all.len() % 2 == 1 { self.all[middle] } else { (self.all[middle - 1] + self.all[middle]) / 2 }
     }
 
-    /// That of the fastest run.
+    /// Returns the time of the fastest run.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -283,7 +292,7 @@ impl Times {
         self.all[0]
     }
 
-    /// That of the slowest run.
+    /// Returns the time of the slowest run.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -296,7 +305,7 @@ impl Times {
         self.all[self.all.len() - 1]
     }
 
-    /// The mean of all runs.
+    /// Returns the mean of all runs.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -309,7 +318,7 @@ impl Times {
         self.all.iter().sum::<Duration>() / u32::try_from(self.all.len()).unwrap_or(u32::MAX)
     }
 
-    /// Those of all runs, the fastest first.
+    /// Returns the times of all runs in ascending order.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Several ways to do the same work, measured in turns.
+//! Interleaved measurement of several implementations of the same work.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use super::bench::{Bench, Times};
 use crate::error::{Error, Result};
 use crate::runtime::device::stream::Stream;
 
-/// Queues the work on a stream.
+/// An implementation: queues the work on a stream.
 type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
-/// Turns that each way has at most.
+/// The maximum number of turns of an implementation.
 const TURNS: usize = 5;
 
 impl Bench {
-    /// Measures several ways to do the same work on a state, arrays mostly. They take turns, in one order and then in the
-    /// other, so that all meet the same clocks and temperatures; the first run of a turn, which meets what another way
-    /// left in the caches, does not count.
+    /// Measures several implementations of the same work on a state, mostly arrays. They take
+    /// turns, in ascending and then in descending order, so that all are measured at the same
+    /// clocks and temperatures. The first run of a turn is not counted: it finds the caches as
+    /// another implementation left them.
     ///
     /// ```
     /// use cutlet as ct;
@@ -35,7 +36,7 @@ impl Bench {
     /// ```
     ///
     /// # Errors
-    /// As [`Bench::run`]; [`Error::Argument`] where there is no way.
+    /// As [`Bench::run`]; [`Error::Argument`] if there is no implementation.
     #[track_caller]
     pub fn compare<S>(self, stream: &Stream, state: &mut S, ways: &[Way<'_, S>]) -> Result<Comparison> {
         if ways.is_empty() {
@@ -68,12 +69,13 @@ impl Bench {
     }
 }
 
-/// One time over another; 1 where both are too short to be seen.
+/// Returns the quotient of two times; 1 if both are too short to be measured.
 fn quotient(time: Duration, first: Duration) -> f64 {
     if time == first { 1.0 } else { time.as_secs_f64() / first.as_secs_f64() }
 }
 
-/// What [`Bench::compare`] measured, in the order of the ways. Its `Display` has a line for each.
+/// The result of [`Bench::compare`], in the order of the implementations. Its `Display` has a line
+/// for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     times: Vec<Times>,
@@ -81,7 +83,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The times of each way.
+    /// Returns the times of each implementation.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -93,7 +95,8 @@ impl Comparison {
         &self.times
     }
 
-    /// The time of this way over that of the first one, in turns that followed each other: the median of them.
+    /// Returns the ratio of the times of this implementation and the first one: the median over
+    /// consecutive turns.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -105,7 +108,7 @@ impl Comparison {
     /// ```
     ///
     /// # Panics
-    /// Where there are fewer ways.
+    /// If there are fewer implementations.
     pub fn ratio(&self, way: usize) -> f64 {
         self.ratios[way]
     }

@@ -1,22 +1,23 @@
-//! Ranges around launches on the time line of a profiler, where the environment has `CUTLET_NVTX=1`.
+//! Ranges around launches on the time line of a profiler, if the environment has `CUTLET_NVTX=1`.
 //!
-//! NVTX has no library of its own: a profiler such as Nsight Systems names one of its libraries in `NVTX_INJECTION64_PATH`;
-//! the program opens it and calls `InitializeInjectionNvtx2`, which asks for tables of places and writes its functions
-//! there. Of those, two are called here. Without a profiler nothing is opened.
+//! NVTX has no separate library. A profiler such as Nsight Systems names one of its libraries in
+//! `NVTX_INJECTION64_PATH`. The program opens it and calls `InitializeInjectionNvtx2`. That
+//! function requests tables of pointers and stores its functions there. This file calls two of
+//! them. Without a profiler, no library is opened.
 
 use std::ffi::{CString, OsStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Gives a table by its number.
+/// The function that returns a table by its number.
 type Tables = unsafe extern "C" fn(u32) -> *const c_void;
-/// What a profiler's library has.
+/// The entry point of a profiler's library.
 type Initialise = unsafe extern "C" fn(Tables) -> c_int;
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;
 type Pop = unsafe extern "C" fn() -> c_int;
 
-/// Functions of each module, numbered from 1 on both, and one more for the number 0.
+/// The number of functions of each module, plus one: functions are numbered from 1 on.
 const MODULES: [usize; 6] = [16, 9, 15, 7, 16, 7];
 const MOST: usize = 16;
 
@@ -25,15 +26,15 @@ const CORE: usize = 0;
 const RANGE_PUSH: usize = 9;
 const RANGE_POP: usize = 11;
 
-/// Numbers of the tables.
+/// The numbers of the tables.
 const CALLBACKS: u32 = 1;
 const VERSION_INFO: u32 = 3;
 
-/// Where a profiler puts its functions.
+/// The functions of a profiler.
 static PLACES: [[AtomicPtr<c_void>; MOST]; MODULES.len()] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST] }; MODULES.len()];
 
-/// The addresses of the places of a module, and null at both ends.
+/// The addresses of the entries of a module, with null at both ends.
 struct Addresses([*const AtomicPtr<c_void>; MOST + 1]);
 
 // SAFETY: these are addresses of statics, which any thread may write.
@@ -60,10 +61,10 @@ struct Callbacks {
 
 static CALLBACK_TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), module_table };
 
-/// Gives the places of a module, and their number.
+/// Returns the entries of a module, and their number.
 ///
 /// # Safety
-/// The pointers are null, or to what may be written.
+/// The pointers are null, or valid for writes.
 unsafe extern "C" fn module_table(
     module: c_uint,
     table: *mut *const *const AtomicPtr<c_void>,
@@ -73,7 +74,7 @@ unsafe extern "C" fn module_table(
     if module >= MODULES.len() {
         return 0;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !count.is_null() {
             *count = MODULES[module] as c_uint;
@@ -96,7 +97,7 @@ struct VersionInfo {
 static VERSION_TABLE: VersionInfo =
     VersionInfo { size: size_of::<VersionInfo>(), version: 3, reserved: 0, set_version };
 
-/// The version of the profiler's side; nobody asks.
+/// The version of the profiler's side, which is never read.
 static THEIR_VERSION: AtomicU32 = AtomicU32::new(0);
 
 /// # Safety
@@ -115,16 +116,16 @@ unsafe extern "C" fn tables(number: u32) -> *const c_void {
     }
 }
 
-/// A profiler's functions for ranges.
+/// The functions of a profiler for ranges.
 struct Profiler {
     push: Push,
     pop: Pop,
 }
 
-/// Lets a profiler put its functions in; `None` where it has none for ranges.
+/// Lets a profiler store its functions; `None` if it has none for ranges.
 ///
 /// # Safety
-/// It is the function of a profiler's library, which stays open.
+/// `initialise` is the function of a profiler's library, which remains open.
 unsafe fn attach(initialise: Initialise) -> Option<Profiler> {
     // SAFETY: the tables are as the profiler expects them.
     if unsafe { initialise(tables) } == 0 {
@@ -132,7 +133,7 @@ unsafe fn attach(initialise: Initialise) -> Option<Profiler> {
     }
     let function = |number: usize| Some(PLACES[CORE][number].load(Ordering::Acquire)).filter(|place| !place.is_null());
     let (push, pop) = (function(RANGE_PUSH)?, function(RANGE_POP)?);
-    // SAFETY: functions of these types belong to these places.
+    // SAFETY: these entries have functions of these types.
     unsafe {
         Some(Profiler {
             push: std::mem::transmute::<*mut c_void, Push>(push),
@@ -143,17 +144,18 @@ unsafe fn attach(initialise: Initialise) -> Option<Profiler> {
 
 /// Opens the profiler's library.
 fn open(path: &OsStr) -> Option<Profiler> {
-    // SAFETY: the user names the library, or the profiler that the user started; what runs when it is opened is theirs.
+    // SAFETY: the library is named by the user, or by the profiler that the user started, who is
+    // responsible for its initializers.
     let library = unsafe { libloading::Library::new(path) }.ok()?;
     // SAFETY: a function of this name has this type.
     let initialise = unsafe { library.get::<Initialise>(b"InitializeInjectionNvtx2\0").ok().map(|symbol| *symbol) }?;
-    // It is called until the program ends.
+    // Its functions are called until the program ends.
     std::mem::forget(library);
-    // SAFETY: it stays open.
+    // SAFETY: the library remains open.
     unsafe { attach(initialise) }
 }
 
-/// The profiler, if ranges are wished for and there is one; asked once.
+/// Returns the profiler, if ranges are requested and there is one. Only the first call looks it up.
 #[inline]
 fn profiler() -> Option<&'static Profiler> {
     static FOUND: OnceLock<Option<Profiler>> = OnceLock::new();
@@ -165,11 +167,11 @@ fn profiler() -> Option<&'static Profiler> {
         .as_ref()
 }
 
-/// A range of this thread; it ends when this is dropped.
+/// A range of this thread, which its drop ends.
 pub(crate) struct Range(Pop);
 
 impl Range {
-    /// Begins a range, if that is wished for and somebody looks.
+    /// Begins a range, if ranges are requested and there is a profiler.
     #[inline]
     pub fn begin<'a>(name: impl FnOnce() -> &'a str) -> Option<Range> {
         profiler().map(|profiler| Range::named(profiler, name()))
@@ -201,7 +203,7 @@ mod tests {
     static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     unsafe extern "C" fn push(name: *const c_char) -> c_int {
-        // SAFETY: a text, as the protocol has it.
+        // SAFETY: a C string, by the protocol.
         let name = unsafe { CStr::from_ptr(name) };
         SEEN.lock().expect("no panic").push(name.to_string_lossy().into_owned());
         0
@@ -212,7 +214,7 @@ mod tests {
         0
     }
 
-    /// A profiler that takes ranges alone.
+    /// The entry point of a profiler that only accepts ranges.
     unsafe extern "C" fn initialise(tables: Tables) -> c_int {
         // SAFETY: tables of these numbers have these types.
         unsafe {
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_profiler_gets_ranges() {
-        // SAFETY: it is a profiler, of a kind.
+        // SAFETY: it is the entry point of a profiler.
         let profiler = unsafe { attach(initialise) }.expect("functions");
         let outer = Range::named(&profiler, "softmax");
         drop(Range::named(&profiler, "vadd"));

@@ -1,4 +1,4 @@
-//! Copies of what work changes, to do it on again and again.
+//! Copies of the state that work changes, for repeated execution.
 
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
@@ -8,7 +8,8 @@ use crate::runtime::array::complex::ComplexDeviceArray;
 use crate::runtime::array::memory::ALIGNMENT;
 use crate::runtime::array::packed::PackedDeviceArray;
 
-/// Arrays, numbers, and tuples, arrays and vectors of these: what a [`Tuner`](crate::Tuner::scratch) can copy.
+/// A state that a [`Tuner`](crate::Tuner::scratch) can copy: arrays, numbers, and tuples, arrays
+/// and vectors of these.
 ///
 /// ```
 /// use cutlet::tune::Scratch;
@@ -21,24 +22,24 @@ use crate::runtime::array::packed::PackedDeviceArray;
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 pub trait Scratch: Sized {
-    /// A copy on the same device, for which the same code is made.
+    /// Makes a copy on the same device, for which the generated code is the same.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an array with gaps, or one that begins at no multiple of 16 bytes (both are memory of other
-    /// libraries); [`Error::Driver`] where memory is short.
+    /// [`Error::Argument`] for an array with gaps, or one whose address is no multiple of 16 bytes
+    /// (both are memory of other libraries); [`Error::Driver`] if there is not enough memory.
     fn copy(&self) -> Result<Self>;
 
-    /// Makes this copy what it was made of again.
+    /// Overwrites this copy with the original state.
     ///
     /// # Errors
     /// [`Error::Argument`] for arrays of other extents.
     fn refresh(&mut self, from: &Self) -> Result<()>;
 
-    /// Bytes of all arrays.
+    /// Returns the bytes of all arrays.
     fn bytes(&self) -> usize;
 }
 
-/// Kernels are made for what arrays look like: a copy that looks other than the array says nothing about it.
+/// Kernels are compiled for facts of arrays. A copy with other facts would measure other code.
 #[track_caller]
 fn check<T: Element, const R: usize>(array: &DeviceArray<T, R>) -> Result<()> {
     let aligned = array.address().is_multiple_of(16) || array.is_empty();

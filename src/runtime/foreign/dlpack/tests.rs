@@ -57,7 +57,7 @@ fn theirs(shape: &[i64], strides: Option<&[i64]>) -> (*mut ManagedTensor, Arc<At
     }
 }
 
-/// What `change` makes of a good tensor is refused, and still the caller's.
+/// Asserts that `import` rejects a valid tensor after `change`, and that the caller still owns it.
 #[track_caller]
 fn refused<T: Element, const R: usize>(change: impl FnOnce(&mut Tensor), part: &str) {
     let (tensor, deleted) = theirs(&[3, 4], Some(&[4, 1]));
