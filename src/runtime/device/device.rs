@@ -244,7 +244,8 @@ impl Device {
     /// Waits until all work on this device is complete.
     ///
     /// # Errors
-    /// [`Error::Driver`] when some of this work failed, [`Error::Execution`] when an assertion in it did.
+    /// [`Error::Driver`] when some of this work failed, [`Error::Execution`] when an assertion in
+    /// it did.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -292,7 +292,8 @@ impl Drop for Opening {
 /// Makes a stream in the context of this thread.
 fn new_stream(driver: &Driver) -> Result<CUstream> {
     let mut raw = std::ptr::null_mut();
-    // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
+    // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null
+    // stream.
     unsafe { driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
     Ok(raw)
 }

@@ -148,8 +148,8 @@ impl Stream {
     /// blocked thread.
     ///
     /// # Errors
-    /// When it is awaited: [`crate::Error::Driver`] when this work, or earlier work on the device, failed; [`crate::Error::Execution`]
-    /// when an assertion did.
+    /// When it is awaited: [`crate::Error::Driver`] when this work, or earlier work on the device,
+    /// failed; [`crate::Error::Execution`] when an assertion did.
     ///
     /// ```
     /// use cutlet as ct;
@@ -328,7 +328,8 @@ mod tests {
         Ok(())
     }
 
-    /// An executor that has ended drops the task where it is woken, and one that polls there: both call the driver.
+    /// An executor that has ended drops the task where it is woken, and one that polls there: both
+    /// call the driver.
     #[test]
     fn wakers_may_call_the_driver() -> Result<()> {
         let Some(device) = gpu() else { return Ok(()) };
