@@ -61,7 +61,7 @@ mod private {
 ///
 /// # Errors
 /// [`Error::Argument`] for a stream of another context than the primary one of its GPU;
-/// [`Error::NoDevice`] and [`Error::Driver`] when that GPU cannot be opened, or earlier work on it
+/// [`Error::NoDevice`] and [`Error::Driver`] if that GPU cannot be opened, or earlier work on it
 /// failed.
 #[track_caller]
 pub fn stream(stream: &Arc<CudaStream>) -> Result<Stream> {

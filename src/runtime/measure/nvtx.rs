@@ -17,8 +17,8 @@ type Initialise = unsafe extern "C" fn(Tables) -> c_int;
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;
 type Pop = unsafe extern "C" fn() -> c_int;
 
-/// The number of functions of each module, plus one. Functions are numbered from 1 on; entry 0 is
-/// unused.
+/// The number of functions of each module, plus one. Modules and functions are numbered from 1
+/// on; function 0 is unused.
 const MODULES: [usize; 6] = [16, 9, 15, 7, 16, 7];
 const MOST: usize = 16;
 
