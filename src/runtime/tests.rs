@@ -1,4 +1,4 @@
-//! The runtime against a real driver. Every test skips with a line where there is no GPU.
+//! Tests of the runtime with a driver. Without a GPU, each test is skipped with a message.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::Assembly;
 use crate::error::{Error, Result};
 
-/// Spins for `cycles` of the clock, then adds 1 to each of `n` words; one thread an element.
+/// Spins for `cycles` of the clock, then adds 1 to each of `n` words, with one thread per element.
 const SPIN_THEN_ADD: &str = r"
 .version 8.0
 .target sm_80
@@ -43,7 +43,7 @@ done:
 ";
 
 pub(super) const N: usize = 1000;
-/// About 20 ms at the clock of an H200.
+/// A number of cycles: about 20 ms at the clock of an H200.
 pub(super) const LONG: u64 = 40_000_000;
 
 pub(super) fn gpu() -> Option<Device> {
@@ -76,7 +76,8 @@ pub(super) fn add_to(
     data.memory.before_use(queue, true)?;
     let (mut address, mut n, mut cycles) = (data.address(), data.len() as u32, cycles);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
-    // SAFETY: the parameters are those of the kernel; the array is freed in the order of its streams.
+    // SAFETY: the parameters are those of the kernel; the array is freed in the order of its
+    // streams.
     unsafe { kernel.launch(queue, [N.div_ceil(128) as u32, 1, 1], false, &mut params) }
 }
 
@@ -113,7 +114,7 @@ fn work_of_several_streams_is_ordered_by_the_arrays() -> Result<()> {
     let mut data = gpu.zeros([N])?;
     let mut want = 0;
     for round in 0..9 {
-        // The long one first: without an order the next one would read old values.
+        // The long launch first: without an order, the next one would read old values.
         add(&kernel, &mut data, &streams[round % 3], if round % 2 == 0 { LONG } else { 0 })?;
         want += 1;
     }
@@ -142,7 +143,7 @@ fn arrays_may_go_while_work_is_in_flight() -> Result<()> {
         add(&kernel, &mut data, &stream, LONG)?;
         drop(data);
         drop(stream);
-        // Takes the same memory, if the pool is allowed to give it.
+        // Allocates the same memory, if the pool may reuse it.
         assert_eq!(gpu.full([N], round)?.to_vec()?, vec![round; N]);
     }
     gpu.synchronize()
@@ -187,7 +188,7 @@ fn the_assembler_says_what_is_wrong() -> Result<()> {
     Ok(())
 }
 
-/// Runs alone in a process of its own, because the context is lost; see the next test.
+/// Executed in a separate process, because the context is lost; see the next test.
 #[test]
 #[ignore = "loses the context of the GPU"]
 fn fault_alone() -> Result<()> {
@@ -196,7 +197,8 @@ fn fault_alone() -> Result<()> {
     let mut data = gpu.zeros([N])?;
     let (mut address, mut n, mut cycles) = (64u64, 1u32, 0u64);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
-    // SAFETY: not sound at all: the address is wild. The fault is what this test is about.
+    // SAFETY: unsound on purpose: the address is invalid, and the fault is the subject of this
+    // test.
     unsafe { kernel.launch(stream.as_gpu().expect("a stream of a GPU"), [1, 1, 1], false, &mut params) }?;
     let error = stream.synchronize().expect_err("the kernel faults");
     assert!(error.to_string().contains("launched earlier"), "{error}");

@@ -398,7 +398,8 @@ impl Memory {
                 from_order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
-                // SAFETY: in bounds as checked, of two allocations, each in the primary context of its GPU.
+                // SAFETY: in bounds as checked, of two allocations, each in the primary context of
+                // its GPU.
                 unsafe { gpu.driver.copy_between(to, gpu.context, from, from_gpu.context, bytes, stream.raw) }
             }
             _ => {

@@ -34,7 +34,8 @@ pub(super) fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -
     shape
 }
 
-/// An array of rank `R` of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis in the memory of one device.
+/// An array of rank `R` of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis in the
+/// memory of one device.
 ///
 /// Made by [`Device::packed`] and related functions. In a kernel, `&PackedDeviceArray` is a
 /// [`PackedArray`] and `&mut PackedDeviceArray` a [`PackedArrayMut`]. In a row, the bits of element

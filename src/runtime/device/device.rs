@@ -244,7 +244,8 @@ impl Device {
     /// Waits until all work on this device is complete.
     ///
     /// # Errors
-    /// [`Error::Driver`] when some of this work failed, [`Error::Execution`] when an assertion in it did.
+    /// [`Error::Driver`] if some of this work failed, [`Error::Execution`] if an assertion in it
+    /// failed.
     ///
     /// ```
     /// # use cutlet as ct;

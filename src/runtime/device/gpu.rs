@@ -78,7 +78,7 @@ impl Gpu {
     pub(crate) fn count() -> usize {
         let count = Driver::get().and_then(|driver| {
             let mut count: c_int = 0;
-            // SAFETY: the pointer is valid and the driver is initialised.
+            // SAFETY: the pointer is valid and the driver is initialized.
             unsafe { driver.device_count(&mut count) }?;
             Ok(count)
         });
@@ -292,7 +292,8 @@ impl Drop for Opening {
 /// Makes a stream in the context of this thread.
 fn new_stream(driver: &Driver) -> Result<CUstream> {
     let mut raw = std::ptr::null_mut();
-    // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null stream.
+    // SAFETY: the pointer is valid. A non-blocking stream is not ordered with the legacy null
+    // stream.
     unsafe { driver.stream_create(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }?;
     Ok(raw)
 }
@@ -552,15 +553,15 @@ impl fmt::Debug for GpuEvent {
 impl Drop for GpuEvent {
     fn drop(&mut self) {
         let (gpu, event) = (self.gpu, Handle::of(self.raw));
-        // SAFETY: created by this object, used by nobody else any more.
+        // SAFETY: created by this object, without another user.
         gpu.leftovers
             .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.event_destroy(event.raw()) }));
     }
 }
 
-/// The build of the driver, as `580.95.05`, where the system says it.
+/// The build of the driver, as `580.95.05`, if the system reports it.
 pub(crate) fn driver_build() -> Option<String> {
-    // The line says `NVRM version: NVIDIA ... Kernel Module  580.95.05  ...`.
+    // The line is `NVRM version: NVIDIA ... Kernel Module  580.95.05  ...`.
     let line = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     let is_build = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
     line.split_whitespace().find(is_build).map(str::to_string)

@@ -50,6 +50,7 @@ pub(crate) fn wait(stream: &StreamHandle, time: Duration) -> Result<()> {
     };
     let mut nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let mut params = [(&raw mut nanoseconds).cast::<c_void>()];
-    // SAFETY: the kernel has this one parameter, which lives until the call returns, and uses no memory.
+    // SAFETY: the kernel has this one parameter, which lives until the call returns, and uses no
+    // memory.
     unsafe { kernels[at].launch(stream, [1, 1, 1], false, &mut params) }
 }

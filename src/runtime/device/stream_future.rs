@@ -94,8 +94,8 @@ fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
     asked
 }
 
-/// Future of the work that a stream had when the future was made. It is ready when this work has
-/// completed.
+/// A future of the present work of a stream at its creation. It is ready when this work is
+/// complete.
 ///
 /// Made by [`Stream::completion`], [`Stream::completion_with`], and by awaiting an [`Event`]. Any
 /// executor (tokio, smol, a loop) can poll it. One thread of this crate wakes all futures of the
@@ -148,8 +148,8 @@ impl Stream {
     /// blocked thread.
     ///
     /// # Errors
-    /// When it is awaited: [`crate::Error::Driver`] when this work, or earlier work on the device, failed; [`crate::Error::Execution`]
-    /// when an assertion did.
+    /// When it is awaited: [`crate::Error::Driver`] if this work, or earlier work on the device,
+    /// failed; [`crate::Error::Execution`] if an assertion failed.
     ///
     /// ```
     /// use cutlet as ct;
@@ -328,7 +328,7 @@ mod tests {
         Ok(())
     }
 
-    /// An executor that has ended drops the task where it is woken, and one that polls there: both call the driver.
+    /// A wake-up drops the task of an ended executor, or polls it in place. Both call the driver.
     #[test]
     fn wakers_may_call_the_driver() -> Result<()> {
         let Some(device) = gpu() else { return Ok(()) };

@@ -60,8 +60,9 @@ mod private {
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for a stream of another context than the primary one of its GPU; [`Error::NoDevice`] and
-/// [`Error::Driver`] when that GPU cannot be opened, or earlier work on it failed.
+/// [`Error::Argument`] for a stream of another context than the primary one of its GPU;
+/// [`Error::NoDevice`] and [`Error::Driver`] if that GPU cannot be opened, or earlier work on it
+/// failed.
 #[track_caller]
 pub fn stream(stream: &Arc<CudaStream>) -> Result<Stream> {
     handle(stream).map(Stream::of)

@@ -268,7 +268,7 @@ pub fn export<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Str
     }
 }
 
-/// The deleter of an [`export`]ed tensor.
+/// The deleter of a tensor of [`export`].
 unsafe extern "C" fn delete<T, const R: usize>(tensor: *mut ManagedTensor) {
     // SAFETY: called once, with a tensor that `export` has made.
     drop(unsafe { Box::from_raw((*tensor).context.cast::<Exported<T, R>>()) });

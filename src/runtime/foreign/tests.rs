@@ -1,4 +1,4 @@
-//! Foreign memory, as far as it shows on the cpu device.
+//! Tests of foreign memory on the cpu device.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::{Device, DeviceArray};
 
-/// Memory of another library: a vector that tells when it goes.
+/// Memory of another library: a vector that reports its drop.
 struct Theirs {
     data: Vec<i32>,
     _alive: Arc<()>,
@@ -18,7 +18,8 @@ fn array<const R: usize>(shape: [usize; R], strides: [usize; R]) -> (Result<Devi
     let alive = Arc::new(());
     let mut theirs = Theirs { data: (0..64).collect(), _alive: alive.clone() };
     let address = theirs.data.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: what is asked for lies within the 64 numbers, which the array owns; or it is refused.
+    // SAFETY: a valid request is inside of the 64 numbers, which the array owns. Others are
+    // rejected.
     (unsafe { Device::cpu().default_stream().foreign_array(address, shape, strides, theirs) }, alive)
 }
 
@@ -51,7 +52,7 @@ fn empty_arrays_have_owners_too() -> Result<()> {
     let (foreign, alive) = array([0, 4], [4, 1]);
     assert!(foreign?.to_vec()?.is_empty());
     assert_eq!(Arc::strong_count(&alive), 1);
-    // Strides along single elements mean nothing.
+    // Strides along axes of one element are ignored.
     assert_eq!(array([1, 3], [0, 1]).0?.to_vec()?, [0, 1, 2]);
     Ok(())
 }
@@ -75,7 +76,7 @@ fn strides_that_lead_two_elements_to_one_place_are_refused() {
 #[test]
 fn rooms_hold_every_element_once() {
     let of = |shape, strides| room(&Strided { offset: 0, shape, strides });
-    // All small arrays, counted one by one.
+    // All small arrays, with their places counted one by one.
     for code in 0..5usize.pow(4) {
         let digit = |d: u32| code / 5usize.pow(d) % 5;
         let (shape, strides) = ([digit(0), digit(1)], [digit(2), digit(3)]);
@@ -88,7 +89,7 @@ fn rooms_hold_every_element_once() {
         places.dedup();
         match room(&layout) {
             Some(room) => assert!(room == last && places.len() == count, "{layout:?}"),
-            // Some that interleave without overlapping are refused, too.
+            // Some arrays whose elements interleave without an overlap are also rejected.
             None => assert!(places.len() < count || (strides[0] > 1 && strides[1] > 1), "{layout:?}"),
         }
     }
@@ -99,10 +100,10 @@ fn rooms_hold_every_element_once() {
 fn addresses_are_those_of_elements() {
     let stream = Device::cpu().default_stream();
     for address in [0, 6] {
-        // SAFETY: refused before anything is read.
+        // SAFETY: rejected before any read.
         let refused = unsafe { stream.foreign_array::<i32, 1>(address, [1], [1], ()) };
         assert!(refused.expect_err("no place for an i32").to_string().contains("multiple of 4"));
     }
-    // SAFETY: refused: there is no such stream.
+    // SAFETY: rejected: the device has no such stream.
     assert!(unsafe { Device::cpu().foreign_stream(std::ptr::null_mut(), ()) }.is_err());
 }

@@ -1,4 +1,4 @@
-//! Graphs on the cpu device, and on a GPU where there is one.
+//! Tests of graphs on the cpu device, and on a GPU if there is one.
 
 use super::*;
 use crate as ct;
@@ -8,7 +8,7 @@ use crate::tile::{Array, ArrayMut, Scalar};
 
 const TILE: usize = 64;
 
-/// `y = a x + y`, some elements of one block.
+/// Computes `y = a x + y` for the elements of one block.
 fn axpy(x: Array<f32, 1>, y: ArrayMut<f32, 1>, a: Scalar<f32>) {
     let i = ct::bid(0);
     y.store(i, x.load(i, [TILE]) * a + y.load(i, [TILE]));
@@ -65,12 +65,13 @@ fn parameters_stay_as_they_were_until_the_state_changes() -> Result<()> {
         graph.state_mut().2 = 10.0;
         graph.replay()?;
         assert_eq!(graph.state().1.to_vec()?[3], 33.0);
-        // Another array, of another address: what was there may go while its work still runs.
+        // Another array with another address: the old one may be dropped while its work is in
+        // progress.
         graph.state_mut().1 = device.full([100], 5.0)?;
         graph.update()?;
         graph.replay()?;
         assert_eq!(graph.state().1.to_vec()?[3], 35.0);
-        // Another extent: other code, for it is no multiple of 16 any more.
+        // Another extent needs other code, as it is no multiple of 16.
         *graph.state_mut() = (ramp(device, 128)?, device.zeros([128])?, 2.0);
         graph.replay()?;
         assert_eq!(graph.state().1.to_vec()?[127], 254.0);
@@ -123,7 +124,7 @@ fn replays_are_ordered_with_other_streams() -> Result<()> {
         let mut x = graph.into_state();
         ct::Launch::new(16).stream(&streams[1]).launch(increment, (&mut x,))?;
         assert_eq!(x.to_vec()?, [601; 1000]);
-        // Arrays may go while replays are queued.
+        // Arrays may be dropped while replays are queued.
         for _ in 0..3 {
             let mut graph = Graph::capture(device.zeros([1000])?, |x| {
                 (0..50).try_for_each(|_| ct::launch(increment, 16, (&mut *x,)))
@@ -145,7 +146,7 @@ fn kernels_that_start_early_are_captured() -> Result<()> {
     }
     for device in devices() {
         let mut graph = Graph::capture((device.full([500], 1)?, device.zeros([500])?), |(x, y)| {
-            // SAFETY: nothing stands before the wait.
+            // SAFETY: no access precedes the wait.
             let launch = unsafe { ct::Launch::new(8).programmatic_dependent_launch() };
             (0..4).try_for_each(|_| launch.launch(double, (&mut *x,)))?;
             y.copy_from_array(&x.view())?;
@@ -194,7 +195,7 @@ fn what_is_no_work_of_a_graph_is_an_error() -> Result<()> {
             Err(Error::argument("of the closure"))
         });
         assert!(text.contains("of the closure"), "{text}");
-        // After all that this thread launches as ever.
+        // After all other work that this thread launches as usual.
         let mut x = device.zeros([3])?;
         ct::launch(increment, 1, (&mut x,))?;
         assert_eq!(x.to_vec()?, [1; 3]);
@@ -236,7 +237,7 @@ fn a_state_that_fails_to_record_is_tried_again() -> Result<()> {
 
 #[test]
 fn what_is_shared_is_not_written() -> Result<()> {
-    // A unique array that becomes a shared one while it is recorded.
+    // A unique array that becomes a shared one during its recording.
     let mut array = Some(Device::cpu().zeros::<i32, 1>([3])?);
     let state: Option<&'static DeviceArray<i32, 1>> = None;
     let error = Graph::capture(state, |shared| {
@@ -267,7 +268,7 @@ fn assertions_of_replays_are_noticed() -> Result<()> {
     fn small(x: Array<i32, 1>) {
         ct::assert!(x.load(0, [4]).lt(5), "too large");
     }
-    // On a GPU any thread that waits may learn of it, as others that run beside this test.
+    // On a GPU, any waiting thread may receive the failure, such as that of another test.
     let mut graph = Graph::capture(Device::cpu().zeros([4])?, |x| ct::launch(small, 1, (&*x,)))?;
     graph.replay()?;
     graph.state_mut().copy_from(&[1, 2, 9, 3])?;
@@ -287,7 +288,8 @@ fn a_view_may_be_held() -> Result<()> {
     Ok(())
 }
 
-/// Runs `record` on the one thread of a rayon pool, and `task` on the same thread when `record` first waits for rayon.
+/// Runs `record` on the one thread of a rayon pool, and `task` on the same thread at the first wait
+/// of `record` for rayon.
 fn interrupted<X: Send, Y: Send>(task: impl FnOnce() -> Y + Send, record: impl FnOnce() -> X + Send) -> (X, Y) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
     let mut done = None;
@@ -304,7 +306,8 @@ fn interrupted<X: Send, Y: Send>(task: impl FnOnce() -> Y + Send, record: impl F
 #[test]
 fn tasks_of_a_pool_are_done_while_a_graph_is_recorded() -> Result<()> {
     for device in devices() {
-        // Launches, copies, new arrays, copies from and to the host, a graph and its replay: all of a task.
+        // All kinds of work of a task: launches, copies, new arrays, copies from and to the host, a
+        // graph and its replay.
         let task = || -> Result<Vec<i32>> {
             assert!(recorder::is_on(), "it interrupts a recording");
             let (mut x, mut y) = (device.array(&[1, 2, 3], [3])?, device.zeros([3])?);
@@ -362,7 +365,7 @@ fn work_of_nobody_knows_whom_is_an_error_on_a_thread_of_a_pool() -> Result<()> {
             assert!(text.contains(what) && text.contains("graph/tests.rs") && text.contains("rayon"), "{text}");
         };
         let (y, other, shared) = (device.zeros::<i32, 1>([TILE])?, &mut other, &mut shared);
-        // Arrays that the graph does not hold, arrays that it shares alone, no arrays, replays.
+        // Arrays that the graph does not hold, arrays that it only shares, no arrays, replays.
         pool.install(|| -> Result<()> {
             let mut y = y;
             let wrong = Graph::capture(&mut y, |y| {
@@ -380,14 +383,14 @@ fn work_of_nobody_knows_whom_is_an_error_on_a_thread_of_a_pool() -> Result<()> {
             refused(wrong.map(|graph| graph.len()), "ran at once");
             let wrong = Graph::capture((), |()| shared.replay());
             refused(wrong.map(|graph| graph.len()), "the replay of another graph ran at once");
-            // An array that the closure puts into the state is not taken for another one.
+            // An array that the closure moves into the state is not mistaken for another one.
             let mut spare = Some(device.zeros([TILE])?);
             let wrong = Graph::capture(None::<DeviceArray<i32, 1>>, |x| {
                 let x = x.get_or_insert_with(|| spare.take().expect("once"));
                 ct::launch(increment, 1, (x,))
             });
             refused(wrong.map(|graph| graph.len()), "kernel `increment` ran at once");
-            // What is certain is what it is elsewhere.
+            // Certain errors are the same as on other threads.
             let error =
                 Graph::capture(&mut y, |y| y.copy_from(&[0; TILE])).expect_err("no work of a graph").to_string();
             assert!(error.contains("a copy from the host is no work of a graph"), "{error}");

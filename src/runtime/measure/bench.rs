@@ -103,7 +103,7 @@ impl Bench {
     }
 
     /// Measures the work that `work` queues on this stream, by events before and after it. On a
-    /// GPU, all of it is queued behind a kernel that waits, so that the time of the host is not
+    /// GPU, all of it is queued after a kernel that waits, so that the time of the host is not
     /// measured.
     ///
     /// # Errors

@@ -95,8 +95,8 @@ impl Comparison {
         &self.times
     }
 
-    /// Returns the ratio of the times of this implementation and the first one: the median over
-    /// consecutive turns.
+    /// Returns the ratio of the times of this implementation and the first one: the median of the
+    /// ratios of all turns.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -17,7 +17,8 @@ type Initialise = unsafe extern "C" fn(Tables) -> c_int;
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;
 type Pop = unsafe extern "C" fn() -> c_int;
 
-/// The number of functions of each module, plus one: functions are numbered from 1 on.
+/// The number of functions of each module, plus one. Modules and functions are numbered from 1
+/// on; function 0 is unused.
 const MODULES: [usize; 6] = [16, 9, 15, 7, 16, 7];
 const MOST: usize = 16;
 
@@ -30,7 +31,7 @@ const RANGE_POP: usize = 11;
 const CALLBACKS: u32 = 1;
 const VERSION_INFO: u32 = 3;
 
-/// The functions of a profiler.
+/// The entries of the tables, in which a profiler stores its functions.
 static PLACES: [[AtomicPtr<c_void>; MOST]; MODULES.len()] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST] }; MODULES.len()];
 

@@ -1,4 +1,5 @@
-//! Shapes without a GPU; with one, the order of work between cudarc and this crate, by kernels that take long.
+//! Tests of shapes without a GPU, and of the order of work between cudarc and this crate, with slow
+//! kernels.
 
 use ::cudarc::driver::CudaContext;
 
@@ -7,7 +8,7 @@ use crate::element::f4e2m1fn;
 use crate::runtime::tests::{LONG, N, add, add_to, gpu, load};
 use crate::runtime::{Device, GpuKernel};
 
-/// The tests of a machine with a GPU: a kernel that takes long, and streams of both sides.
+/// The environment of tests with a GPU: a slow kernel, and streams of both libraries.
 struct Both {
     device: Device,
     kernel: GpuKernel,
@@ -26,7 +27,7 @@ impl Both {
         self.theirs.alloc_zeros(N).expect("a slice")
     }
 
-    /// Queues work that takes long. Nothing holds the stream afterwards.
+    /// Queues slow work. Afterwards the stream has no holder.
     fn busy(&self, theirs: &Arc<CudaStream>) {
         let ours = stream(theirs).expect("the primary context");
         let mut data = self.device.zeros([N]).expect("an array");
@@ -59,13 +60,13 @@ fn kernels_on_borrowed_slices_are_in_the_order_of_cudarc() -> Result<()> {
     let mut slice = both.zeros();
     for round in 1..=4 {
         with(&both.theirs, (write(&mut slice, [N])?,), |stream, (mut view,)| {
-            // On the stream of cudarc, and on one that it does not know.
+            // On the stream of cudarc, and on one that cudarc does not know.
             let on = if round % 2 == 0 { stream } else { &both.ours };
             add_to(&both.kernel, &mut view, on, LONG)
         })?;
         assert_eq!(both.values(&slice), vec![round; N]);
     }
-    // Part of it, and what another stream of cudarc does next.
+    // A part of the slice, and the next work of another stream of cudarc.
     let other = both.theirs.context().new_stream().expect("a stream");
     with(&both.theirs, write(slice.slice_mut(10..20), [10])?, |_, mut view| {
         add_to(&both.kernel, &mut view, &both.ours, LONG)
@@ -90,7 +91,7 @@ fn slices_become_arrays_and_slices_again() -> Result<()> {
     add(&both.kernel, &mut array, &both.ours, LONG)?;
     let slice = super::slice(array.into_shape([10, N / 10])?, &both.theirs)?;
     assert_eq!(both.values(&slice), vec![2; N]);
-    // Freed by cudarc while our work is in flight.
+    // Freed by cudarc while work of this crate is in flight.
     let mut array = super::array(slice, [N])?;
     assert_eq!(array.address(), address);
     add(&both.kernel, &mut array, &both.ours, LONG)?;
@@ -135,11 +136,12 @@ fn streams_that_are_counted_need_no_other() {
     assert!(!needs_another(0x7f00, true) && needs_another(0x7f00, false));
 }
 
-/// A second stream is gone, and with it all that the context counts: its work is waited for nevertheless.
+/// Work of a dropped second stream, with which the count of the context is 0, is waited for
+/// nevertheless.
 #[test]
 fn work_of_streams_that_are_gone_is_waited_for() -> Result<()> {
     let Some(both) = both() else { return Ok(()) };
-    // A context object of its own: only the legacy default stream, and nothing counted.
+    // A separate context object: only the legacy default stream, and no counted one.
     let context = CudaContext::new(0).expect("a context");
     let default = context.default_stream();
     let ones = vec![1u32; N];

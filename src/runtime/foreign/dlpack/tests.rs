@@ -1,4 +1,4 @@
-//! Tensors of another library, made by hand, and those that are made here.
+//! Tests of imported tensors, which are made by hand, and of exported ones.
 
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::*;
 use crate::element::{bf16, f4e2m1fn, f8e5m2, f16};
 use crate::runtime::Device;
 
-/// A tensor as another library makes it: 3 x 4 numbers behind 8 bytes of something else.
+/// A tensor of another library: 3 x 4 numbers after 8 unrelated bytes.
 struct Theirs {
     managed: ManagedTensor,
     data: Vec<i32>,
@@ -61,7 +61,7 @@ fn theirs(shape: &[i64], strides: Option<&[i64]>) -> (*mut ManagedTensor, Arc<At
 #[track_caller]
 fn refused<T: Element, const R: usize>(change: impl FnOnce(&mut Tensor), part: &str) {
     let (tensor, deleted) = theirs(&[3, 4], Some(&[4, 1]));
-    // SAFETY: alive, and refused, so that it is deleted here.
+    // SAFETY: alive; the import is rejected, so it is deleted here.
     unsafe {
         let good = (*tensor).tensor;
         change(&mut (*tensor).tensor);
@@ -90,7 +90,7 @@ fn tensors_come_in_and_are_given_back_once() -> Result<()> {
         (Some([1, 3]), [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11]),
     ] {
         let (tensor, deleted) = theirs(&[3, 4], strides.as_ref().map(|s| s.as_slice()));
-        // SAFETY: alive, and given to nobody else.
+        // SAFETY: alive, and not used elsewhere.
         let mut array = unsafe { import::<i32, 2>(tensor, &stream) }?;
         assert_eq!(array.to_vec()?, want);
         array.copy_from(&[7; 12])?;
@@ -115,11 +115,11 @@ fn what_does_not_fit_stays_the_callers() {
     refused::<i32, 2>(|t| t.device.kind = CUDA, "is not on the cpu device");
     refused::<i32, 2>(|t| t.shape = std::ptr::null_mut(), "without extents");
     refused::<i32, 2>(|t| t.byte_offset = 1, "multiple of 4");
-    // SAFETY: both numbers are there.
+    // SAFETY: the tensor has both numbers.
     refused::<i32, 2>(|t| unsafe { t.strides.write(-4) }, "of -4");
     // SAFETY: as above.
     refused::<i32, 2>(|t| unsafe { t.strides.write(0) }, "in one place");
-    // SAFETY: null is refused.
+    // SAFETY: null is rejected.
     let null = unsafe { import::<i32, 1>(std::ptr::null_mut(), &Device::cpu().default_stream()) };
     assert!(null.is_err());
 }
@@ -131,7 +131,7 @@ fn arrays_go_out_and_come_back() -> Result<()> {
     let array = device.from_fn([2, 3, 5], |[i, j, k]| bf16::from_f32((i * 15 + j * 5 + k) as f32))?;
     let (address, want) = (array.address(), array.to_vec()?);
     let tensor = export(array, &stream)?;
-    // SAFETY: just made, alive until it is imported.
+    // SAFETY: just made, and alive until it is imported.
     let array = unsafe {
         let it = &(*tensor).tensor;
         assert_eq!((it.data as u64, it.rank, it.byte_offset), (address, 3, 0));
@@ -141,7 +141,7 @@ fn arrays_go_out_and_come_back() -> Result<()> {
         import::<bf16, 3>(tensor, &stream)
     }?;
     assert_eq!(array.to_vec()?, want);
-    // A tensor of a tensor: the array holds the one that it came from.
+    // A tensor of a tensor: the array holds the original one.
     let again = export(array, &stream)?;
     // SAFETY: as above.
     assert_eq!(unsafe { import::<bf16, 3>(again, &stream) }?.to_vec()?, want);
@@ -165,12 +165,12 @@ fn work_on_a_gpu_is_in_order() -> Result<()> {
     for round in 1..=3 {
         add(&kernel, &mut array, &ours, LONG)?;
         let tensor = export(array, &theirs)?;
-        // SAFETY: just made, and given to nobody else.
+        // SAFETY: just made, and not used elsewhere.
         array = unsafe { import::<u32, 1>(tensor, &theirs) }?;
         add(&kernel, &mut array, &ours, 0)?;
         assert_eq!(array.to_vec()?, vec![2 * round; N]);
     }
-    // Given back while work is in flight.
+    // Released while work is in flight.
     add(&kernel, &mut array, &ours, LONG)?;
     drop(array);
     assert_eq!(gpu.full([N], 5u32)?.to_vec()?, vec![5; N]);
