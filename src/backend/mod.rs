@@ -1,6 +1,6 @@
 //! Back ends: execution of a verified and optimized module.
 //!
-//! A back end uses `ir` and `pass`, and neither the front end nor another back end. `simulate` is
+//! A back end uses `ir` and `pass`, and neither the front end nor another back end. `schedule_sim` is
 //! not a back end: it executes the schedule of the ptx back end with the interpreter of the cpu
 //! back end.
 //!
@@ -11,7 +11,7 @@ pub mod cpu;
 pub mod ptx;
 #[cfg(any(test, feature = "_suite"))]
 #[doc(hidden)]
-pub mod simulate;
+pub mod schedule_sim;
 pub mod tileir;
 
 use std::fmt;

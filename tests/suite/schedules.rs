@@ -7,7 +7,7 @@ use cutlet::Target;
 use cutlet::backend::Hints;
 use cutlet::backend::cpu::Memory;
 use cutlet::backend::ptx::CompileOptions;
-use cutlet::backend::simulate::Simulation;
+use cutlet::backend::schedule_sim::Simulation;
 use cutlet::ir::{Module, verify};
 
 use crate::ptxas::is_too_small;

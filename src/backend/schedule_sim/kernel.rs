@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::fault::{Fault, broken};
-use super::groups;
+use super::error::{Fault, broken};
+use super::warp::warp_groups;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
@@ -47,7 +47,7 @@ impl<'a> Kernel<'a> {
         let mut meets = HashMap::new();
         info.module.walk(scheduled.body, &mut |id| drop(meets.insert(id, ordering_effect_of(info, id))));
         let Scheduled { body, schedule, .. } = *scheduled;
-        let groups = groups::count(info, body, schedule);
+        let groups = warp_groups::count(info, body, schedule);
         Kernel {
             info,
             module: info.module,

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::agent::{Accumulator, InFlightMma, Partition, Promise};
-use super::fault::{Fault, broken};
-use super::shared::{Operand, Shared, Where};
-use super::source::{Form, Source};
+use super::warp_state::{Accumulator, InFlightMma, Partition, Promise};
 use crate::backend::ptx::OperandPlan;
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
+use crate::backend::schedule_sim::error::{Fault, broken};
+use crate::backend::schedule_sim::memory::operand_view::{Form, Source};
+use crate::backend::schedule_sim::memory::shared_state::{Operand, Shared, Where};
 use crate::ir::{OpId, Value};
 
 impl<'a> Partition<'a> {

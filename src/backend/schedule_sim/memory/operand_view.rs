@@ -1,8 +1,8 @@
 //! Where the elements of an operand stand in a stage, and what the tile is that stands there.
 
-use super::fault::{Fault, broken};
 use crate::backend::cpu::Held;
 use crate::backend::ptx::{OperandPlan, Panels};
+use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
 use crate::layout::SharedLayout;
 

@@ -1,10 +1,10 @@
 //! A tile block: its partitions take turns, and what they have begun happens.
 
-use super::agent::{Partition, StepOutcome};
-use super::fault::{Fault, broken};
+use super::error::{Fault, broken};
+use super::interleaving::{Next, Order};
 use super::kernel::Kernel;
-use super::order::{Next, Order};
-use super::shared::Shared;
+use super::memory::shared_state::Shared;
+use super::warp::warp_state::{Partition, StepOutcome};
 use crate::backend::ptx::schedule::WarpRole;
 
 /// A tile block at work.

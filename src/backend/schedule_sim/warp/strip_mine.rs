@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::fault::{Fault, broken};
 use crate::backend::cpu::{Frame, Held};
 use crate::backend::ptx::schedule::{StripMine, StripRole};
+use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 

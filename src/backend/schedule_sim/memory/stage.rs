@@ -1,6 +1,6 @@
 //! A stage of shared memory: its bytes, and what is happening to them.
 
-use super::fault::{Fault, broken};
+use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::ir::OpId;
 
 /// What bytes hold that nobody has written.

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
+use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
 use crate::ir::OpId;
 use crate::layout::Layout;

@@ -16,30 +16,18 @@
 //!
 //! Pairs of tile blocks are run as blocks on their own. For tests; knows the schedule and the interpreter, which know nothing of it.
 
-mod agent;
 mod block;
-mod boxes;
-mod control;
-mod copies;
-mod fault;
-mod groups;
+mod error;
+mod interleaving;
 mod kernel;
-mod meetings;
-mod order;
-mod products;
-mod rings;
-mod shared;
-mod source;
-mod stage;
-mod steps;
-mod strips;
+mod memory;
 #[cfg(test)]
 mod tests;
+mod warp;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use self::block::Block;
-use self::fault::Fault;
 use self::kernel::Kernel;
 use super::ParamWord;
 use super::cpu::{Memory, Program, RunOptions};
@@ -47,6 +35,7 @@ use super::ptx::{CompileOptions, Scheduled, with_schedule};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, Module};
 use crate::target::Target;
+use error::Fault;
 
 /// A kernel as the ptx back end schedules it, ready to run.
 pub struct Simulation<'a> {

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::fault::{Fault, broken};
-use super::kernel::{Kernel, OrderingEffect};
-use super::meetings::BarrierChecker;
-use super::rings::StageSlot;
-use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
 use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint, SeqId, Step, WarpRole};
+use crate::backend::schedule_sim::error::{Fault, broken};
+use crate::backend::schedule_sim::kernel::{Kernel, OrderingEffect};
+use crate::backend::schedule_sim::memory::barrier_race::BarrierChecker;
+use crate::backend::schedule_sim::memory::shared_state::{Operand, Shared};
+use crate::backend::schedule_sim::memory::tma_pipeline::StageSlot;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its MMAs land.

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::boxes;
-use super::copies::CpAsyncCopies;
-use super::fault::{Fault, broken};
-use super::kernel::Kernel;
-use super::rings::{Pipelines, StageSlot};
-use super::source::Source;
+use super::async_copy::CpAsyncCopies;
+use super::operand_view::Source;
 use super::stage::{Stage, Tile};
+use super::tma_box;
+use super::tma_pipeline::{Pipelines, StageSlot};
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tensor_map::TensorMap;
+use crate::backend::schedule_sim::error::{Fault, broken};
+use crate::backend::schedule_sim::kernel::Kernel;
 use crate::ir::OpId;
 
 /// Which stage.
@@ -139,7 +139,7 @@ impl<'a> Shared<'a> {
         let Arriving { slot: place, map, coordinates, at } = self.boxes.remove(which);
         let launch = (self.kernel.memory, self.kernel.params);
         let stage = self.pipelines.stage(place);
-        let bytes = boxes::copy(map, &coordinates, launch, (stage, at))?;
+        let bytes = tma_box::copy(map, &coordinates, launch, (stage, at))?;
         stage.wrote(bytes);
         Ok(())
     }

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::fault::{Fault, broken};
 use crate::backend::ptx::schedule::SubStep;
+use crate::backend::schedule_sim::error::{Fault, broken};
 
 /// What threads have done in shared memory since they have met.
 #[derive(Default)]

@@ -5,7 +5,8 @@ mod launch;
 use std::collections::BTreeMap;
 
 use self::launch::Launch;
-use super::{Simulation, groups};
+use super::Simulation;
+use super::warp::warp_groups;
 use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{KernelInfo, OrderSpan, Schedule, Step};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
@@ -124,7 +125,7 @@ fn groups_go_for_themselves_and_their_turns_are_noticed() {
         if !schedule.has_order_barriers() {
             return;
         }
-        assert_eq!(groups::count(info, body, schedule), 2, "{name}");
+        assert_eq!(warp_groups::count(info, body, schedule), 2, "{name}");
         run(info, body, schedule, launch, &ORDERS).unwrap();
         for mutant in without_turns(schedule) {
             changes += 1;

@@ -1,8 +1,8 @@
 //! Pipelines of stages: who fills them and who uses them up, each counting for itself.
 
-use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
 use crate::backend::ptx::schedule::WarpSpecialization;
+use crate::backend::schedule_sim::error::{Fault, broken};
 
 /// The place of the tiles of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

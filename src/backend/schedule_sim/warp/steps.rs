@@ -1,15 +1,15 @@
 //! What a partition does at each step.
 
-use super::agent::{AcquiredStage, Partition, PendingStore, StepOutcome};
-use super::fault::{Fault, broken};
-use super::groups;
-use super::shared::Shared;
-use super::strips;
+use super::strip_mine;
+use super::warp_groups;
+use super::warp_state::{AcquiredStage, Partition, PendingStore, StepOutcome};
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
     OrderPoint, PINGPONG_GROUPS, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
+use crate::backend::schedule_sim::error::{Fault, broken};
+use crate::backend::schedule_sim::memory::shared_state::Shared;
 use crate::ir::{Loc, OpId, Opcode, Sign};
 
 impl<'a> Partition<'a> {
@@ -123,7 +123,7 @@ impl<'a> Partition<'a> {
             &Step::Deferred(id) => self.name(id)?,
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
                 self.require_operands(id)?;
-                if self.is_silent && groups::has_side_effect(self.kernel.module.op(id)) {
+                if self.is_silent && warp_groups::has_side_effect(self.kernel.module.op(id)) {
                     self.frame.set_tokens(id);
                 } else {
                     self.complete_stores_before(id)?;
@@ -224,7 +224,7 @@ impl<'a> Partition<'a> {
             self.complete_stores_before(id)?;
         }
         let layout = self.kernel.schedule.layout(strip_mine.layout);
-        strips::run(&mut self.frame, (module, self.is_silent), strip_mine, layout)
+        strip_mine::run(&mut self.frame, (module, self.is_silent), strip_mine, layout)
     }
 
     fn local_load_thread_private(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {

@@ -1,11 +1,11 @@
 //! A box of an array, as TMA brings it to a stage.
 
-use super::fault::{Fault, broken};
-use super::source::swizzled;
+use super::operand_view::swizzled;
 use super::stage::Stage;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Held, Memory};
 use crate::backend::ptx::tensor_map::{MapElement, TensorMap};
+use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
 
 /// Bytes that stay together.
@@ -72,11 +72,11 @@ fn round(bytes: &mut [u8]) {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use super::super::source::{Form, Source};
     use super::super::stage::Tile;
     use super::*;
     use crate::backend::ptx::Panels;
     use crate::backend::ptx::tensor_map::{Dim, L2Promotion, Number, Swizzle};
+    use crate::backend::schedule_sim::memory::operand_view::{Form, Source};
 
     /// An array of so many 16-bit numbers, each its place, in rows of so many.
     fn array(rows: u64, columns: u64) -> Vec<AtomicU64> {

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use super::agent::{Level, LevelKind, Partition, Passed, StepOutcome};
-use super::copies::CpAsyncCopies;
-use super::fault::{Fault, broken};
-use super::shared::Shared;
+use super::warp_state::{Level, LevelKind, Partition, Passed, StepOutcome};
 use crate::backend::ptx::schedule::{
     CarriedMma, CpAsyncPlan, For, LayoutId, Loop, PINGPONG_GROUPS, PingPong, SeqId, Step, WarpRole,
 };
+use crate::backend::schedule_sim::error::{Fault, broken};
+use crate::backend::schedule_sim::memory::async_copy::CpAsyncCopies;
+use crate::backend::schedule_sim::memory::shared_state::Shared;
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Partition<'a> {

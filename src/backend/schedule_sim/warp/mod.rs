@@ -1,0 +1,10 @@
+//! Warps of the simulated block: execution of the steps of a schedule by one group of warps.
+//!
+//! Input: a partition of the schedule, and the memory of the block. Output: the next state of the group, or a fault.
+
+pub(super) mod control;
+pub(super) mod mma;
+pub(super) mod steps;
+pub(super) mod strip_mine;
+pub(super) mod warp_groups;
+pub(super) mod warp_state;
