@@ -38,7 +38,6 @@ const KNOTS: &[&[&str]] = &[
         "backend/ptx/layout_inference/scan_order",
         "backend/ptx/layout_inference/user_layout",
     ],
-    &["backend/schedule_sim/products", "backend/schedule_sim/steps"],
     &["ir/parse", "ir/parse/control", "ir/parse/literal", "ir/parse/memory", "ir/parse/ops", "ir/parse/types"],
     &["ir/print", "ir/print/control", "ir/print/memory"],
     &["ir/verify", "ir/verify/scope"],

@@ -55,21 +55,6 @@ impl<'a> Partition<'a> {
             .then(|| format!("order_wait: {completed} of {required} have arrived"))
     }
 
-    /// The next data partition or group has its turn.
-    ///
-    /// # Errors
-    /// It is another one's turn that ends.
-    pub fn order_arrive(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        let (sharing_groups, group) = (self.kernel.sharing_groups() as u64, self.group as u64);
-        let (point, had) = (shared.order_span_count, self.order_span_count);
-        if sharing_groups > 1 && point != had * sharing_groups + group {
-            return Err(broken(format!("group {group}, which has had {had} sections, ends section {point}")));
-        }
-        self.order_span_count += 1;
-        shared.order_span_count += 1;
-        Ok(())
-    }
-
     /// Comes to the place where groups meet, if that is next.
     ///
     /// # Errors

@@ -125,6 +125,21 @@ pub struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
+    /// Ends the critical section of this data partition or group; the next one can enter.
+    ///
+    /// # Errors
+    /// The section that ends is that of another one.
+    pub fn order_arrive(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+        let (sharing_groups, group) = (self.kernel.sharing_groups() as u64, self.group as u64);
+        let (point, had) = (shared.order_span_count, self.order_span_count);
+        if sharing_groups > 1 && point != had * sharing_groups + group {
+            return Err(broken(format!("group {group}, which has had {had} sections, ends section {point}")));
+        }
+        self.order_span_count += 1;
+        shared.order_span_count += 1;
+        Ok(())
+    }
+
     pub fn new(kernel: &'a Kernel<'a>, (role, group): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Partition<'a> {
         let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
         if role == WarpRole::Consumer && kernel.info.data_partitions > 1 {
