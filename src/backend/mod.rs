@@ -1,7 +1,7 @@
 //! Back ends: execution of a verified and optimized module.
 //!
-//! A back end uses `ir` and `pass`, and neither the front end nor another back end. `schedule_sim` is
-//! not a back end: it executes the schedule of the ptx back end with the interpreter of the cpu
+//! A back end uses `ir` and `pass`, and neither the front end nor another back end. `schedule_sim`
+//! is not a back end: it executes the schedule of the ptx back end with the interpreter of the cpu
 //! back end.
 //!
 //! The parameters of a compiled kernel are those of the entry in order, one 64-bit word each

@@ -1,5 +1,5 @@
-//! Stepwise execution of a tile block for `backend::schedule_sim`, which orders the ops: one op at a
-//! time, and parts of tiles.
+//! Stepwise execution of a tile block for `backend::schedule_sim`, which orders the ops: one op at
+//! a time, and parts of tiles.
 //!
 //! Values remain until they are replaced or forgotten, also after their last use. The operands of
 //! an op must be defined.
