@@ -98,6 +98,8 @@ pub mod cache;
 #[doc(hidden)]
 pub mod codec;
 mod complex;
+#[doc(hidden)]
+pub mod doctest;
 pub mod dtype;
 pub mod element;
 mod error;

@@ -27,6 +27,7 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ("layout/mod.rs", "pub use shared_layout::", "plans of the ptx back end"),
     ("lib.rs", "pub mod backend", "the compiler: tests and benchmarks call it without a launch"),
     ("lib.rs", "pub mod codec", "encodings of floats, for tests"),
+    ("lib.rs", "pub mod doctest", "examples of the documentation: a launch on the cpu back end"),
     ("lib.rs", "pub mod ir", "the compiler: a verified module has no effect by itself"),
     ("lib.rs", "pub mod pass", "the compiler: a pass preserves the meaning of a verified module"),
     ("ops/mod.rs", "pub use control::loop_state::Values", "`impl_loop_state!`"),
