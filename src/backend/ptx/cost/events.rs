@@ -11,7 +11,7 @@ use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole, SubStep, WarpRole,
 };
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{BlockId, Module, OpId, Opcode, Value};
 
 /// Assumed trip counts of innermost loops and of outer loops, if nothing determines them.
 pub const DEFAULT_TRIP_COUNTS: [f64; 2] = [32.0, 8.0];
@@ -80,6 +80,8 @@ pub enum EventKind {
 /// A loop of an event program.
 pub struct LoopTiming {
     pub op: OpId,
+    /// Place in the source.
+    pub source: String,
     pub body: usize,
     /// List of the epilogue.
     pub epilogue: Option<usize>,
@@ -349,7 +351,6 @@ impl EventBuilder<'_, '_> {
 
     fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
         let context = self.op_costs.context;
-        let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
             Step::Sub(SubStep::MmaWaitAll) => {
                 self.push(events, step, "mma_wait".to_owned(), EventKind::MmaWait { pending: 0 })
@@ -368,19 +369,17 @@ impl EventBuilder<'_, '_> {
             Step::TmaStore(send) => self.tma_store(step, send.op, events),
             Step::Mma(plan) => self.multiply(step, plan, events),
             &Step::Produce(channel) => {
-                self.push(events, step, format!("produce {channel}"), EventKind::Produce(channel))
+                self.push(events, step, self.channel_label("produce", channel), EventKind::Produce(channel))
             }
             &Step::Advance(channel) => {
-                self.push(events, step, format!("advance {channel}"), EventKind::Advance(channel))
+                self.push(events, step, self.channel_label("advance", channel), EventKind::Advance(channel))
             }
-            Step::ConsumerWait(wait) => self.push(
-                events,
-                step,
-                format!("consumer_wait {}", wait.channel),
-                EventKind::ConsumerWait(wait.channel),
-            ),
+            Step::ConsumerWait(wait) => {
+                let label = self.channel_label("consumer_wait", wait.channel);
+                self.push(events, step, label, EventKind::ConsumerWait(wait.channel));
+            }
             Step::MmaWait(land) => {
-                let label = format!("mma_wait {}", land.mma.index());
+                let label = format!("mma_wait {}", self.source(land.mma));
                 self.push(events, step, label, EventKind::MmaWait { pending: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
@@ -390,12 +389,9 @@ impl EventBuilder<'_, '_> {
             }
             Step::ExpOrderArrive(_) => self.pass_work(events),
             Step::ConsumerRelease(channels) => {
-                self.push(
-                    events,
-                    step,
-                    format!("consumer_release {}", all(channels)),
-                    EventKind::ConsumerRelease(channels.clone()),
-                );
+                let label =
+                    channels.first().map_or_else(String::new, |&first| self.channel_label("consumer_release", first));
+                self.push(events, step, label, EventKind::ConsumerRelease(channels.clone()));
             }
             &Step::OrderWait(turn) => self.push(events, step, format!("order_wait {turn}"), EventKind::OrderWait(turn)),
             &Step::OrderArrive(turn) => {
@@ -468,10 +464,21 @@ impl EventBuilder<'_, '_> {
         events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
     }
 
-    /// Returns the label of an op.
+    /// Returns the label of an op: its name and its place in the source.
     fn label(&self, id: OpId) -> String {
         let name = self.op_costs.context.module.op(id).code.spec().name;
-        format!("{} {}", name.trim_end_matches("_tko"), id.index())
+        format!("{} {}", name.trim_end_matches("_tko"), self.source(id))
+    }
+
+    /// Returns the label of a pipeline event: its name and the place of the channel's first load.
+    fn channel_label(&self, name: &str, channel: u32) -> String {
+        let channels = self.schedule.warp_spec.iter().flat_map(|spec| &spec.channels);
+        let load = channels.clone().nth(channel as usize).and_then(|channel| channel.loads.first());
+        load.map_or_else(|| format!("{name} {channel}"), |load| format!("{name} {}", self.source(load.load)))
+    }
+
+    fn source(&self, id: OpId) -> String {
+        source(self.op_costs.context.module, id)
     }
 
     /// Arrives at the exponential order as soon as the exponentials are computed.
@@ -605,8 +612,11 @@ impl EventBuilder<'_, '_> {
         let is_dealt = pingpong.is_some_and(|pingpong| pingpong.loop_op == op);
         let most = if is_dealt { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
         let simulated = (trip_count.ceil() as u32).min(most);
+        let source = self.source(op);
+        let label = format!("for {source}");
         self.programs.loops.push(LoopTiming {
             op,
+            source,
             body: list,
             epilogue,
             trip_count,
@@ -618,7 +628,13 @@ impl EventBuilder<'_, '_> {
             has_mma,
         });
         let index = self.programs.loops.len() - 1;
-        let label = format!("for {}", op.index());
         events.push(Event::new(EventKind::Loop(index), label));
     }
+}
+
+/// Returns file name and line of an op, or its number if its place is unknown.
+fn source(module: &Module, id: OpId) -> String {
+    let Some(location) = module.location(module.op(id).loc) else { return format!("op {}", id.index()) };
+    let file = location.file.rsplit(['/', '\\']).next().unwrap_or_default();
+    format!("{file}:{}", location.line)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::discrete_event::{Simulation, extrapolated};
 use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost};
 use super::resource_use::{Resource, ResourceUse};
+use super::timeline_svg::LEGEND;
 use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
@@ -89,6 +90,7 @@ fn partition(role: super::WarpRole, list: usize, groups: u32) -> PartitionEvents
 fn timing(body: usize, trip_count: u32) -> LoopTiming {
     LoopTiming {
         op: OpId(0),
+        source: "a.rs:1".to_owned(),
         body,
         epilogue: None,
         trip_count: trip_count.into(),
@@ -366,7 +368,7 @@ fn elements_are_found_and_faults_in_them() {
 }
 
 #[test]
-fn pictures_show_all_agents_and_units() {
+fn timelines_show_all_partitions_units_and_lines() {
     let mut partitions = BTreeSet::new();
     for (name, module, options) in kernels() {
         for target in [Target::SM_80, Target::SM_90A] {
@@ -387,6 +389,7 @@ fn pictures_show_all_agents_and_units() {
                 partitions.insert(partition);
             }
             assert!(Resource::ALL.iter().all(|resource| said.contains(resource.name())), "{name}, {target}");
+            assert!(LEGEND.iter().all(|(_, kind)| said.contains(kind)), "{name}, {target}: {said}");
         }
     }
     assert_eq!(partitions.into_iter().collect::<Vec<_>>(), ["all", "consumer", "producer"]);

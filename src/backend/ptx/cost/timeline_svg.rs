@@ -1,5 +1,6 @@
 //! Timeline of a simulation as SVG: one lane for each warp group and one for each resource, over
-//! cycles.
+//! cycles. A bar of a warp group names the event and the user's file and line. Its colour is the
+//! kind of the event, which a legend explains; a bar of a resource has the colour of its warp group.
 //!
 //! The first panel is one steady iteration of the first innermost loop with MMAs, or the tile block
 //! if no loop has MMAs. With ping-pong, a second panel shows the whole tile block.
@@ -20,6 +21,7 @@ const GAP: f64 = 6.0;
 const HEAD: f64 = 34.0;
 const AXIS: f64 = 34.0;
 const LETTER: f64 = 6.2;
+const LEGEND_HEIGHT: f64 = 26.0;
 /// Fraction of an iteration that is drawn before and after it.
 const MARGIN: f64 = 0.04;
 /// Approximate number of ticks of the axis.
@@ -29,6 +31,27 @@ const STYLE: &str = "<style>text{font:11px ui-sans-serif,Helvetica,Arial,sans-se
 .l{font-weight:600}.s{fill:#57606a}.w{fill:#57606a;font-size:10px}.c{font-size:10px;fill:#fff}</style>\
 <defs><pattern id=\"wait\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
 <rect width=\"6\" height=\"6\" fill=\"#eef0f3\"/><rect width=\"2\" height=\"6\" fill=\"#cfd5dc\"/></pattern></defs>";
+
+const INSTRUCTIONS: &str = "#0969da";
+const MMA: &str = "#8250df";
+const TMA_LOAD: &str = "#1a7f37";
+const TMA_STORE: &str = "#bc4c00";
+const PIPELINE: &str = "#6e7781";
+const ORDER: &str = "#9a6700";
+const LOOP: &str = "#8c959f";
+const WAIT: &str = "url(#wait)";
+
+/// Colours of the kinds of events, with their names.
+pub const LEGEND: [(&str, &str); 8] = [
+    (INSTRUCTIONS, "instructions"),
+    (MMA, "MMA"),
+    (TMA_LOAD, "TMA load"),
+    (TMA_STORE, "TMA store"),
+    (PIPELINE, "pipeline and MMA barriers"),
+    (ORDER, "order barriers"),
+    (LOOP, "loop control"),
+    (WAIT, "wait"),
+];
 
 /// A span of time that a panel shows.
 struct TimeWindow {
@@ -44,18 +67,35 @@ pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> Strin
     let windows = windows(programs, replay);
     let lanes = replay.warp_groups.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
     let panel = HEAD + lanes + AXIS;
-    let (width, height) = (LEFT + WIDTH + 30.0, 40.0 + windows.len() as f64 * panel);
+    let top = 40.0 + LEGEND_HEIGHT;
+    let (width, height) = (LEFT + WIDTH + 30.0, top + windows.len() as f64 * panel);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
          {STYLE}\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text class=\"h\" x=\"12\" y=\"24\">{}</text>\n",
         escaped(title)
     );
+    legend(&mut out);
     for (index, window) in windows.iter().enumerate() {
-        let mut panel = Panel { programs, replay, window, top: 40.0 + index as f64 * panel, out: &mut out };
+        let mut panel = Panel { programs, replay, window, top: top + index as f64 * panel, out: &mut out };
         panel.draw();
     }
     out += "</svg>\n";
     out
+}
+
+/// Draws a square and a name for each kind of event.
+fn legend(out: &mut String) {
+    let mut x = LEFT;
+    for (fill, name) in LEGEND {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"38\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{fill}\"/>\
+             <text x=\"{}\" y=\"48\">{name}</text>",
+            x + 17.0
+        );
+        x += 40.0 + name.len() as f64 * LETTER;
+    }
 }
 
 /// Returns start and end of an iteration in the steady part of a loop.
@@ -75,7 +115,7 @@ fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
     let inner = programs.loops.iter().position(|timing| timing.has_mma && !timing.outer);
     let iteration_timings = || replay.iteration_timings.iter().filter(of_first);
     let whole = |windows: &mut Vec<TimeWindow>| {
-        let title = "a tile block, as far as it was followed".to_owned();
+        let title = "a tile block, as far as it was simulated".to_owned();
         windows.push(TimeWindow { title, from: 0.0, to: replay.end, marks: None });
     };
     let Some((from, to)) = inner.and_then(|inner| {
@@ -86,9 +126,9 @@ fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
         whole(&mut windows);
         return windows;
     };
-    let op = inner.map_or(0, |inner| programs.loops[inner].op.index());
+    let source = inner.map_or("", |inner| &programs.loops[inner].source);
     let margin = (to - from) * MARGIN;
-    let title = format!("one iteration of loop {op}: {:.0} cycles", to - from);
+    let title = format!("one iteration of the loop at {source}: {:.0} cycles", to - from);
     windows.push(TimeWindow { title, from: from - margin, to: to + margin, marks: Some((from, to)) });
     if programs.loops.iter().any(|timing| timing.pingpong.is_some()) {
         whole(&mut windows);
@@ -136,7 +176,7 @@ impl Panel<'_> {
         let plan = &self.programs.partitions[warp_group.partition];
         let mut name = plan.role.to_string();
         if plan.pingpong_groups > 1 {
-            let _ = write!(name, ", team {}", warp_group.pingpong_group);
+            let _ = write!(name, ", ping-pong group {}", warp_group.pingpong_group);
         }
         if plan.groups > 1 {
             let _ = write!(name, ", warps {}", warp_group.group as u32 * plan.warps);
@@ -162,6 +202,12 @@ impl Panel<'_> {
     fn warp_group(&mut self, number: usize, y: f64) {
         let name = self.name(number);
         self.lane(&name, (y, LANE), "l");
+        let _ = writeln!(
+            self.out,
+            "<rect x=\"{}\" y=\"{y}\" width=\"4\" height=\"{LANE}\" fill=\"{}\"/>",
+            LEFT - 5.0,
+            group_colour(number)
+        );
         let mut runs: Vec<((usize, usize), bool, f64, f64)> = Vec::new();
         for span in
             self.replay.spans.iter().filter(|span| span.warp_group == number && self.shows(span.start, span.end))
@@ -178,7 +224,7 @@ impl Panel<'_> {
         for (event, waits, start, end) in runs {
             let event = self.programs.lists[event.0].get(event.1);
             let label = event.map_or_else(|| "stores".to_owned(), named);
-            let fill = if waits { "url(#wait)" } else { event.map_or("#8c959f", |event| colour(&event.what)) };
+            let fill = if waits { WAIT } else { event.map_or(LOOP, |event| colour(&event.what)) };
             let said = if waits { format!("wait: {label}") } else { label };
             self.bar(&said, (start, end), (y, LANE), (fill, if waits { "w" } else { "c" }));
         }
@@ -209,7 +255,7 @@ impl Panel<'_> {
         for (warp_group, event, start, end) in runs {
             let event = self.programs.lists[event.0].get(event.1);
             let label = event.map_or_else(|| "stores".to_owned(), named);
-            self.bar(&label, (start, end), (y, UNIT), (whose(warp_group), "c"));
+            self.bar(&label, (start, end), (y, UNIT), (group_colour(warp_group), "c"));
         }
     }
 
@@ -229,7 +275,8 @@ impl Panel<'_> {
         );
         let short = label.split(' ').next().unwrap_or_default();
         let first = label.split(" and ").next().unwrap_or_default();
-        for text in [&*label, first, short] {
+        let line = first.rsplit_once(':').map_or_else(String::new, |(_, line)| format!("{short} {line}"));
+        for text in [&*label, first, &line, short] {
             if text.len() as f64 * LETTER + 6.0 < width {
                 let _ = writeln!(
                     self.out,
@@ -277,24 +324,24 @@ impl Panel<'_> {
 
 fn colour(what: &EventKind) -> &'static str {
     match what {
-        EventKind::Work { .. } => "#0969da",
-        EventKind::Mma { .. } => "#8250df",
-        EventKind::Produce(_) => "#1a7f37",
-        EventKind::TmaStore { .. } => "#bc4c00",
+        EventKind::Work { .. } => INSTRUCTIONS,
+        EventKind::Mma { .. } => MMA,
+        EventKind::Produce(_) => TMA_LOAD,
+        EventKind::TmaStore { .. } => TMA_STORE,
         EventKind::Advance(_)
         | EventKind::ConsumerWait(_)
         | EventKind::MmaWait { .. }
-        | EventKind::ConsumerRelease(_) => "#6e7781",
+        | EventKind::ConsumerRelease(_) => PIPELINE,
         EventKind::OrderWait(_)
         | EventKind::OrderArrive(_)
         | EventKind::NamedOrderWait
-        | EventKind::NamedOrderArrive { .. } => "#9a6700",
-        EventKind::Loop(_) => "#8c959f",
+        | EventKind::NamedOrderArrive { .. } => ORDER,
+        EventKind::Loop(_) => LOOP,
     }
 }
 
 /// Returns the colour of a warp group.
-fn whose(warp_group: usize) -> &'static str {
+fn group_colour(warp_group: usize) -> &'static str {
     ["#8250df", "#0969da", "#1a7f37", "#bc4c00", "#bf3989", "#9a6700"][warp_group % 6]
 }
 
