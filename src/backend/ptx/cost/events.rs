@@ -518,7 +518,7 @@ impl EventBuilder<'_, '_> {
             min_cycles += cost.min_cycles;
             after += cost.after;
         }
-        let name = format!("mma {}", last.index());
+        let name = format!("mma {}", self.source(last));
         if before.alone() > 0.0 || barriers > 0 {
             self.push(
                 events,

@@ -277,7 +277,7 @@ impl Panel<'_> {
         let first = label.split(" and ").next().unwrap_or_default();
         let line = first.rsplit_once(':').map_or_else(String::new, |(_, line)| format!("{short} {line}"));
         for text in [&*label, first, &line, short] {
-            if text.len() as f64 * LETTER + 6.0 < width {
+            if !text.is_empty() && text.len() as f64 * LETTER + 6.0 < width {
                 let _ = writeln!(
                     self.out,
                     "<text class=\"{class}\" x=\"{:.2}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
