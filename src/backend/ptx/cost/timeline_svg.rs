@@ -1,6 +1,7 @@
 //! Timeline of a simulation as SVG: one lane for each warp group and one for each resource, over
 //! cycles. A bar of a warp group names the event and the user's file and line. Its colour is the
-//! kind of the event, which a legend explains; a bar of a resource has the colour of its warp group.
+//! kind of the event, which a legend explains; a bar of a resource has the colour of its warp
+//! group.
 //!
 //! The first panel is one steady iteration of the first innermost loop with MMAs, or the tile block
 //! if no loop has MMAs. With ping-pong, a second panel shows the whole tile block.
