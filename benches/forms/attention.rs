@@ -1,0 +1,339 @@
+//! Forms of attention: the ways in which users write one kernel.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{Backend, DeviceArray};
+
+use super::family::{AnyFamily, Case, Family};
+
+/// How a tile block finds the batch and the head of its tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Heads {
+    /// The second grid axis counts the heads of all batches.
+    Division,
+    /// The second grid axis counts heads, the third one batches.
+    Axes,
+}
+
+/// Which tiles a tile block computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Order {
+    /// One, the first rows first.
+    Tile,
+    /// One, the last rows first.
+    Reversed,
+    /// Every n-th one, where n is the number of tile blocks.
+    Persistent,
+}
+
+/// How scores of keys that a query does not see are masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mask {
+    /// One loop, a select in every iteration.
+    Select,
+    /// One loop, a branch around the select.
+    Branch,
+    /// A loop without a mask, then a loop with a select.
+    Split,
+    /// One loop, a bias of 0 or minus infinity that is added.
+    Bias,
+}
+
+/// Where the scale is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Scale {
+    /// To the scores, before the maximum.
+    Scores,
+    /// After the maximum, by a product and a difference.
+    Product,
+    /// After the maximum, by a fused multiply-add.
+    Fused,
+    /// After the maximum, to the difference.
+    Difference,
+    /// To the queries, before the loop.
+    Queries,
+}
+
+/// How the sum of weights is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// (accumulator, maximum, sum)
+    AccFirst,
+    /// (maximum, sum, accumulator)
+    AccLast,
+}
+
+/// A form of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    tile: [usize; 3],
+    causal: bool,
+    group: usize,
+    heads: Heads,
+    order: Order,
+    mask: Mask,
+    /// The running maximum begins at minus infinity, not at -1e30.
+    infinite: bool,
+    scale: Scale,
+    /// `exp` in the place of `exp2`.
+    natural: bool,
+    state: State,
+    /// The result is multiplied by the reciprocal of the sum.
+    reciprocal: bool,
+    /// The decay of the sums is bounded by one, by `max` or `min`.
+    bounded: bool,
+    /// Approximate exponentials and divisions, subnormal numbers flushed.
+    fast: bool,
+    /// Keys and values are loaded before the first product.
+    loads_first: bool,
+}
+
+/// The kernel as a textbook writes it.
+const TEXTBOOK: Form = Form {
+    tile: [128, 128, 128],
+    causal: true,
+    group: 1,
+    heads: Heads::Division,
+    order: Order::Tile,
+    mask: Mask::Split,
+    infinite: true,
+    scale: Scale::Product,
+    natural: false,
+    state: State::AccFirst,
+    reciprocal: false,
+    bounded: false,
+    fast: false,
+    loads_first: false,
+};
+
+type Inputs = (Array<bf16, 4>, Array<bf16, 4>, Array<bf16, 4>);
+
+fn attention((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, form: Form) {
+    let heads = q.extent(1);
+    let tiles = (q.extent(2) + (form.tile[0] as i32 - 1)) / form.tile[0] as i32;
+    match (form.order, form.heads) {
+        (Order::Persistent, _) => {
+            let all = q.extent(0) * heads * tiles;
+            ct::fold(ct::range(ct::bid(0), all).step(ct::num_blocks(0)), (), |(), at| {
+                let (head, tile) = (at / tiles, tiles - 1 - at % tiles);
+                one_tile((q, k, v), out, scale, [head / heads, head % heads, tile], form);
+            });
+        }
+        (order, heads_by) => {
+            let tile = if order == Order::Reversed { tiles - 1 - ct::bid(0) } else { ct::bid(0) };
+            let [batch, head] = match heads_by {
+                Heads::Division => [ct::bid(1) / heads, ct::bid(1) % heads],
+                Heads::Axes => [ct::bid(2), ct::bid(1)],
+            };
+            one_tile((q, k, v), out, scale, [batch, head, tile], form);
+        }
+    }
+}
+
+fn one_tile((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, at: [Scalar<i32>; 3], form: Form) {
+    let ([batch, head, tile], [m, n, d]) = (at, form.tile);
+    let (rows, columns) = (m as i32, n as i32);
+    let keys = k.extent(2);
+    let mode = if form.fast { ct::FloatMode::new().flush_to_zero() } else { ct::FloatMode::new() };
+    let exp = |x: Tile<f32, 2>| if form.natural { x.exp() } else { x.exp2_with(mode) };
+    let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
+    let queries = match form.scale {
+        Scale::Queries => (queries.cast::<f32>() * scale).cast::<bf16>(),
+        _ => queries,
+    };
+    let last = if form.causal { ((tile + 1) * rows).min(keys) } else { keys };
+    let whole = if form.causal { (tile * rows + 1) / columns } else { keys / columns };
+    let some = (last + (columns - 1)) / columns;
+    let seen = || {
+        let key = (ct::arange(n, 0, 1)).unsqueeze(0);
+        let row = (tile * rows + ct::arange(m, 0, 1)).unsqueeze(1);
+        move |j: Scalar<i32>| {
+            let key = j * columns + key;
+            if form.causal { key.lt(keys) & key.le(row) } else { key.lt(keys).broadcast_to([m, n]) }
+        }
+    };
+    let step = |masked: bool| {
+        move |(acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j: Scalar<i32>| {
+            let load =
+                |x: Array<bf16, 4>| x.load((batch, head / form.group as i32, j, 0), [1, 1, n, d]).reshape([n, d]);
+            let early = form.loads_first.then(|| (load(k), load(v)));
+            let keys = early.map_or_else(|| load(k), |(keys, _)| keys);
+            let scores = ct::mma(queries, keys.transpose(), ct::zeros::<f32, 2>([m, n]));
+            let selected = || ct::select(seen()(j), scores, f32::NEG_INFINITY);
+            let scores = match form.mask {
+                Mask::Select => selected(),
+                Mask::Branch => ct::if_else(j.lt(whole), || scores, selected),
+                Mask::Split if masked => selected(),
+                Mask::Split => scores,
+                Mask::Bias => scores + ct::select(seen()(j), ct::zeros::<f32, 2>([m, n]), f32::NEG_INFINITY),
+            };
+            let (weights, above, decay) = match form.scale {
+                Scale::Scores | Scale::Queries => {
+                    let scores = if form.scale == Scale::Queries { scores } else { scores * scale };
+                    let above = max.max(scores.reduce_max(1));
+                    (exp(scores - above), above, max - above)
+                }
+                Scale::Product => {
+                    let above = max.max(scores.reduce_max(1) * scale);
+                    (exp(scores * scale - above), above, max - above)
+                }
+                Scale::Fused => {
+                    let above = max.max(scores.reduce_max(1));
+                    let bound = if form.bounded { scale.max(0.0) } else { scale };
+                    (exp(scores.fma(scale, -above * scale)), above, (max - above) * bound)
+                }
+                Scale::Difference => {
+                    let above = max.max(scores.reduce_max(1));
+                    (exp((scores - above) * scale), above, (max - above) * scale)
+                }
+            };
+            let decay = if form.bounded && form.scale != Scale::Fused { decay.min(0.0) } else { decay };
+            let decay = exp(decay);
+            let values = early.map_or_else(|| load(v), |(_, values)| values);
+            (ct::mma(weights.cast::<bf16>(), values, acc * decay), above, sum * decay + weights.sum(1))
+        }
+    };
+    let max = if form.infinite { f32::NEG_INFINITY } else { -1e30 };
+    let start = (ct::zeros([m, d]), ct::full([m, 1], max), ct::zeros([m, 1]));
+    let run = |range: (Scalar<i32>, Scalar<i32>), start, masked: bool| match form.state {
+        State::AccFirst => ct::fold(range.0..range.1, start, step(masked)),
+        State::AccLast => {
+            let (acc, max, sum) = start;
+            let (max, sum, acc) = ct::fold(range.0..range.1, (max, sum, acc), |(max, sum, acc), j| {
+                let (acc, max, sum) = step(masked)((acc, max, sum), j);
+                (max, sum, acc)
+            });
+            (acc, max, sum)
+        }
+    };
+    let zero = ct::scalar(0);
+    let (acc, _, sum) = match form.mask {
+        Mask::Split => {
+            let start = run((zero, whole), start, false);
+            run((whole, some), start, true)
+        }
+        Mask::Select | Mask::Branch | Mask::Bias => run((zero, some), start, true),
+    };
+    let divide = if form.fast { mode.approx() } else { mode };
+    let result = if form.reciprocal { acc * ct::ones([m, 1]).div_with(sum, divide) } else { acc.div_with(sum, divide) };
+    out.store((batch, head, tile, 0), result.cast::<bf16>().reshape([1, 1, m, d]));
+}
+
+/// The forms, with their names.
+fn forms() -> Vec<(&'static str, Form)> {
+    let b = TEXTBOOK;
+    vec![
+        ("textbook", b),
+        ("select in each iteration", Form { mask: Mask::Select, ..b }),
+        ("branch around the select", Form { mask: Mask::Branch, ..b }),
+        ("bias in each iteration", Form { mask: Mask::Bias, ..b }),
+        ("maximum from -1e30", Form { infinite: false, ..b }),
+        ("accumulator last", Form { state: State::AccLast, ..b }),
+        ("scores scaled", Form { scale: Scale::Scores, ..b }),
+        ("queries scaled", Form { scale: Scale::Queries, ..b }),
+        ("fused multiply-add", Form { scale: Scale::Fused, ..b }),
+        ("difference scaled", Form { scale: Scale::Difference, ..b }),
+        ("exp", Form { natural: true, ..b }),
+        ("exp of scaled scores", Form { natural: true, scale: Scale::Scores, ..b }),
+        ("reciprocal", Form { reciprocal: true, ..b }),
+        ("decay bounded", Form { bounded: true, ..b }),
+        ("decay bounded, fused", Form { bounded: true, scale: Scale::Fused, ..b }),
+        ("fast", Form { fast: true, ..b }),
+        ("heads by axes", Form { heads: Heads::Axes, ..b }),
+        ("last rows first", Form { order: Order::Reversed, ..b }),
+        ("persistent", Form { order: Order::Persistent, ..b }),
+        ("loads first", Form { loads_first: true, ..b }),
+        ("branch, fused, bounded", Form { mask: Mask::Branch, scale: Scale::Fused, bounded: true, ..b }),
+        (
+            "persistent, branch, fused, bounded, fast",
+            Form { order: Order::Persistent, mask: Mask::Branch, scale: Scale::Fused, bounded: true, fast: true, ..b },
+        ),
+        (
+            "last rows first, branch, fused, bounded, fast",
+            Form { order: Order::Reversed, mask: Mask::Branch, scale: Scale::Fused, bounded: true, fast: true, ..b },
+        ),
+        (
+            "last rows first, split, fused, bounded, fast",
+            Form { order: Order::Reversed, scale: Scale::Fused, bounded: true, fast: true, ..b },
+        ),
+        (
+            "persistent, split, fused, bounded, fast",
+            Form { order: Order::Persistent, scale: Scale::Fused, bounded: true, fast: true, ..b },
+        ),
+        (
+            "persistent, select, queries scaled, accumulator last",
+            Form { order: Order::Persistent, mask: Mask::Select, scale: Scale::Queries, state: State::AccLast, ..b },
+        ),
+        ("grouped heads", Form { group: GROUP, ..b }),
+    ]
+}
+
+/// Queries, keys and values with as many heads, keys and values with fewer heads, and the result.
+struct Arrays4 {
+    q: DeviceArray<bf16, 4>,
+    kv: [[DeviceArray<bf16, 4>; 2]; 2],
+    out: DeviceArray<bf16, 4>,
+}
+
+/// Heads of queries for a head of keys, in the form with grouped heads.
+const GROUP: usize = 4;
+
+fn family([batch, heads, seq, dim]: [usize; 4], causal: bool) -> Family<Arrays4> {
+    let case = |(name, form): (&'static str, Form)| {
+        let form = Form { tile: [128, 128, dim], causal, ..form };
+        let base = if form.natural { 1.0 } else { std::f32::consts::LOG2_E };
+        let scale = base / (dim as f32).sqrt();
+        let tiles = seq.div_ceil(form.tile[0]);
+        Case::new(name, form.group, move |call, Arrays4 { q, kv, out }| {
+            let grid = match (form.order, form.heads) {
+                (Order::Persistent, _) => [call.num_multiprocessors(), 1, 1],
+                (_, Heads::Division) => [tiles, batch * heads, 1],
+                (_, Heads::Axes) => [tiles, heads, batch],
+            };
+            let [k, v] = &kv[usize::from(form.group > 1)];
+            call.run(grid, attention, ((&*q, k, v), out, scale, Constant(form)))
+        })
+    };
+    Family {
+        name: format!("attention bf16 {batch}x{heads}x{seq}x{dim} {}", if causal { "causal" } else { "full" }),
+        flops: (if causal { 2.0 } else { 4.0 }) * (batch * heads * seq * seq * dim) as f64,
+        bytes: 0.0,
+        tolerance: 0.02,
+        arrays: Box::new(move |device| {
+            let (shape, few) = ([batch, heads, seq, dim], [batch, heads / GROUP, seq, dim]);
+            // Without a GPU only plans are made, and no value is read.
+            let random = |shape: [usize; 4], seed: u64| match device.backend() {
+                Backend::Cpu => device.zeros(shape),
+                Backend::Ptx | Backend::TileIr => {
+                    let n = shape.iter().product();
+                    let numbers: Vec<bf16> = normal(seed, n);
+                    device.array(&numbers, shape)
+                }
+            };
+            let kv = [[random(shape, 2)?, random(shape, 3)?], [random(few, 4)?, random(few, 5)?]];
+            Ok(Arrays4 { q: random(shape, 1)?, kv, out: device.zeros(shape)? })
+        }),
+        result: |arrays| {
+            let all = arrays.out.to_vec()?;
+            Ok(all.iter().step_by(997).map(|x| x.to_f64()).collect())
+        },
+        cases: forms().into_iter().map(case).collect(),
+    }
+}
+
+/// Numbers that look like those of a normal distribution.
+fn normal(seed: u64, n: usize) -> Vec<bf16> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 24) as f32
+    };
+    (0..n).map(|_| bf16::from_f32((0..4).map(|_| uniform()).sum::<f32>() * 1.7 - 3.4)).collect()
+}
+
+/// The families of attention.
+pub fn families() -> Vec<Box<dyn AnyFamily>> {
+    [true, false].map(|causal| Box::new(family([4, 32, 4096, 128], causal)) as Box<dyn AnyFamily>).into()
+}

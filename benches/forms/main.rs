@@ -1,0 +1,54 @@
+//! Forms of kernels, beside each other: `cargo bench --bench forms -- [OPTION]... [FAMILY]...`.
+//!
+//! A family is one computation, written in the ways that users write it. On a GPU the forms are
+//! verified against each other and timed in turns. Without a GPU the times are those of the cost
+//! model.
+
+mod attention;
+mod family;
+
+use anyhow::{Context, Result, bail};
+use cutlet::{Backend, Device, Target};
+use family::{AnyFamily, Wish};
+
+const HELP: &str = "
+Words are parts of names of families; none: all of them.
+
+  --form TEXT      only forms whose name contains the text (several times: any of them)
+  --runs N         timed launches of each form (default 12)
+  --model          times of the cost model, although there is a GPU
+  --schedules      print the schedules (implies --model)
+  --target TARGET  target of the cost model (default sm_90a)";
+
+fn main() -> Result<()> {
+    let mut wish = Wish { patterns: Vec::new(), runs: 12, schedules: false };
+    let (mut families, mut model, mut target) = (Vec::new(), false, Target::SM_90A);
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+        match &*word {
+            "--form" => wish.patterns.push(value()?),
+            "--runs" => wish.runs = value()?.parse()?,
+            "--model" => model = true,
+            "--schedules" => wish.schedules = true,
+            "--target" => target = value()?.parse().map_err(anyhow::Error::msg)?,
+            "--help" => {
+                println!("{HELP}");
+                return Ok(());
+            }
+            option if option.starts_with('-') => bail!("there is no option {option}; there are{HELP}"),
+            _ => families.push(word),
+        }
+    }
+    let all: Vec<Box<dyn AnyFamily>> = [attention::families()].into_iter().flatten().collect();
+    let device = Device::gpu(0).ok().filter(|device| device.backend() == Backend::Ptx);
+    for family in
+        all.iter().filter(|one| families.is_empty() || families.iter().any(|part| one.name().contains(&**part)))
+    {
+        match device {
+            Some(device) if !model && !wish.schedules => family.measure(device, &wish)?,
+            _ => family.plan(target, &wish)?,
+        }
+    }
+    Ok(())
+}
