@@ -200,7 +200,7 @@ impl Counter<'_> {
             Opcode::StoreView => self.touch(op.group(1)[0], op.group(0)[0], weight, true),
             Opcode::StorePtr => self.touch(op.group(0)[0], op.group(1)[0], weight, true),
             Opcode::AtomicRedView => self.touch(op.group(0)[0], op.group(2)[0], weight, true),
-            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
+            code if code.is_mma() => {
                 // 2 m n k operations. k is the last axis of the left operand.
                 let (acc, _) = self.extent(op.results[0]);
                 let k = module.shape(op.operands[0]).last().copied().unwrap_or(1) as f64;

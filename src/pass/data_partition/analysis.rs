@@ -35,7 +35,7 @@ impl PartitionedRows {
         analysis.collect_users(body, &mut Vec::new());
         let mut products = Vec::new();
         module.walk(body, &mut |id| {
-            if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+            if module.op(id).code.is_mma() {
                 products.push(id);
             }
         });
@@ -83,7 +83,7 @@ impl RowAnalysis<'_> {
                 self.users.entry(value).or_default().push(id);
             }
             let is_owner = |&&owner: &&OpId| match (op.code, module.op(owner).code) {
-                (Opcode::Continue, code) => matches!(code, Opcode::For | Opcode::Loop),
+                (Opcode::Continue, code) => code.is_loop(),
                 (Opcode::Break, code) => code == Opcode::Loop,
                 (Opcode::Yield, code) => code == Opcode::If,
                 _ => false,
@@ -91,7 +91,7 @@ impl RowAnalysis<'_> {
             if let Some(&owner) = around.iter().rev().find(is_owner) {
                 self.owners.insert(id, owner);
             }
-            if matches!(op.code, Opcode::For | Opcode::Loop | Opcode::If) {
+            if op.code.is_control_flow() {
                 around.push(id);
                 for &region in &op.regions {
                     for &arg in &module.block(region).args {
@@ -193,9 +193,9 @@ impl RowAnalysis<'_> {
                 let along = values.iter().any(|&value| self.rows.axis(value) == Some(op.dim() as usize));
                 if along { Err((id, "goes from row to row")) } else { Ok(()) }
             }
-            Opcode::MmaF | Opcode::MmaI => self.product(id),
+            code if code.is_mma() => self.product(id),
             Opcode::LoadView | Opcode::StoreView => self.access(id),
-            Opcode::For | Opcode::Loop | Opcode::If => self.region_op(id),
+            code if code.is_control_flow() => self.region_op(id),
             Opcode::Continue | Opcode::Break | Opcode::Yield if self.owners.contains_key(&id) => {
                 self.pending.push(self.owners[&id]);
                 Ok(())

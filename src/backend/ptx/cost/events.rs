@@ -486,7 +486,8 @@ impl EventBuilder<'_, '_> {
         let module = self.op_costs.context.module;
         let (mut plain, mut count) = (true, 0);
         module.walk(region, &mut |id| {
-            plain &= !matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop);
+            let code = module.op(id).code;
+            plain &= !code.is_mma() && !code.is_loop();
             count += 1;
         });
         (plain, count)
@@ -595,8 +596,8 @@ impl EventBuilder<'_, '_> {
         let module = self.op_costs.context.module;
         for &region in &module.op(op).regions {
             module.walk(region, &mut |id| {
-                has_mma |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI);
-                outer |= matches!(module.op(id).code, Opcode::For | Opcode::Loop);
+                has_mma |= module.op(id).code.is_mma();
+                outer |= module.op(id).code.is_loop();
             });
         }
         let known = self.known.get(&op).copied();

@@ -92,7 +92,7 @@ impl<'a> TripCountAnalysis<'a> {
                     self.trip_count.insert(id, (loops, outermost));
                 }
                 self.block(op.regions[0], false);
-            } else if matches!(op.code, Opcode::Loop | Opcode::If) {
+            } else if op.code.is_control_flow() {
                 op.regions.iter().for_each(|&region| self.block(region, outermost && op.code == Opcode::If));
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::ir::{BlockId, Module, OpId, Opcode, Value};
+use crate::ir::{BlockId, Module, OpId, Value};
 use crate::pass::MmaGroups;
 
 /// Bytes of the rows of panels: most, and least for which it pays that neighbours have the same.
@@ -19,7 +19,7 @@ impl Beside {
     pub fn of(module: &Module, body: BlockId) -> Beside {
         let mut products = Vec::new();
         module.walk(body, &mut |id| {
-            if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+            if module.op(id).code.is_mma() {
                 products.push(id);
             }
         });

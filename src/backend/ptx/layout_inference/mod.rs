@@ -250,7 +250,7 @@ impl<'m> Inference<'m> {
                 self.requested_through(id, requested_layouts)
             }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
-            Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
+            code if code.is_mma() && position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
             Opcode::Gather if position > 0 => of(op.results[0]),
             Opcode::Gather => self.accesses.get(&id).cloned(),
@@ -439,7 +439,7 @@ impl<'m> Inference<'m> {
             Opcode::Gather => self.gather(id),
             Opcode::Histogram => self.histogram(id),
             Opcode::WithLayout => self.with_layout(op),
-            Opcode::MmaF | Opcode::MmaI => {
+            code if code.is_mma() => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {
                     Ok(plan) => plan.acc.clone(),

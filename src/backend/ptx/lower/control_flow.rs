@@ -67,7 +67,7 @@ impl Lowering<'_> {
             let op = self.module.op(id);
             if op.operands.iter().any(|operand| views.contains(operand)) {
                 match op.code {
-                    Opcode::MmaF | Opcode::MmaI => only &= !views.contains(&op.operands[2]),
+                    code if code.is_mma() => only &= !views.contains(&op.operands[2]),
                     Opcode::Assume | Opcode::Permute | Opcode::Reshape => only &= views.insert(op.results[0]),
                     _ => only = false,
                 }
@@ -237,7 +237,7 @@ impl Lowering<'_> {
         if self.schedule.orders_mma(body) && self.info.data_partitions == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
-        let outermost = !self.regions.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
+        let outermost = !self.regions.iter().any(|frame| frame.op.is_loop());
         if outermost && self.b.multiplies_since(head) {
             let what = match self.info.data_partitions {
                 1 => Steady::OfThreads,

@@ -108,7 +108,7 @@ impl Builder<'_, '_> {
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
         while let Some(&id) = ops.get(next) {
-            if matches!(self.info.module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+            if self.info.module.op(id).code.is_mma() {
                 steps.extend(self.mma_groups(id));
                 next += 1;
                 continue;

@@ -151,7 +151,7 @@ impl<'m> Lowering<'m> {
 
     /// Returns true if the current region is the body of a loop.
     pub fn is_in_loop(&self) -> bool {
-        self.regions.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
+        self.regions.last().is_some_and(|frame| frame.op.is_loop())
     }
 
     /// Attributes the code that `work` emits to the source location of an op.

@@ -36,7 +36,7 @@ impl<'m> CtaUniformity<'m> {
             let op = module.op(id);
             match op.code {
                 Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
-                Opcode::For | Opcode::Loop | Opcode::If => {
+                code if code.is_control_flow() => {
                     self.enter(op);
                     enclosing_ops.push(id);
                     op.regions.iter().for_each(|&region| self.block(region, enclosing_ops));
@@ -82,7 +82,7 @@ impl<'m> CtaUniformity<'m> {
     fn leave(&mut self, op: &Op, enclosing_ops: &[OpId]) {
         let module = self.module;
         let ends = |&&id: &&OpId| match op.code {
-            Opcode::Continue => matches!(module.op(id).code, Opcode::For | Opcode::Loop),
+            Opcode::Continue => module.op(id).code.is_loop(),
             Opcode::Break => module.op(id).code == Opcode::Loop,
             _ => module.op(id).code == Opcode::If,
         };

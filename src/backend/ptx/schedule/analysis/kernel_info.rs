@@ -129,7 +129,7 @@ impl<'m> KernelInfo<'m> {
     pub fn is_in_loop(&self, id: OpId) -> bool {
         let mut block = self.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
-            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
+            if self.module.op(owner).code.is_loop() {
                 return true;
             }
             block = self.op_blocks[owner.index()];

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{BlockId, OpId, Value};
 
 /// Ops by what they stand in and who uses them.
 pub struct RegionTree {
@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
         let mut block = block;
         loop {
             let owner = *region_tree.owners.get(&block)?;
-            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
+            if self.module.op(owner).code.is_loop() {
                 return Some(owner);
             }
             block = self.op_blocks[owner.index()]?;

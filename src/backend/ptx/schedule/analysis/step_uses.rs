@@ -126,7 +126,7 @@ impl KernelInfo<'_> {
         loop {
             let owner = self.module.block(block).parent?;
             let code = self.module.op(owner).code;
-            if matches!(code, Opcode::For | Opcode::Loop) {
+            if code.is_loop() {
                 return Some((code, block));
             }
             block = self.op_blocks[owner.index()]?;
@@ -145,7 +145,7 @@ impl KernelInfo<'_> {
     }
 
     fn is_mma(&self, id: OpId) -> bool {
-        matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI)
+        self.module.op(id).code.is_mma()
     }
 
     /// Does an MMA update its accumulator where it stands? A carried value of the loop around, or
@@ -174,7 +174,7 @@ impl KernelInfo<'_> {
 
     /// What loops give has registers of its own, which each iteration writes.
     fn is_loop(&self, id: OpId) -> bool {
-        matches!(self.module.op(id).code, Opcode::For | Opcode::Loop)
+        self.module.op(id).code.is_loop()
     }
 
     /// Does a branch that ends with this op give a value in registers that nothing else has: sums

@@ -116,7 +116,7 @@ fn groups(spec: &WarpSpecialization) -> String {
 fn kind(code: Opcode) -> Option<&'static str> {
     Some(match code {
         Opcode::LoadView | Opcode::LoadPtr => "load",
-        Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => "mma",
+        code if code.is_mma() => "mma",
         Opcode::StoreView | Opcode::StorePtr => "store",
         Opcode::AtomicRmw | Opcode::AtomicCas | Opcode::AtomicRedView => "atomic",
         _ => return None,

@@ -66,7 +66,7 @@ impl KernelInfo<'_> {
         let mut async_mma = false;
         for &mma in &module.block(body).ops {
             let op = module.op(mma);
-            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if !op.code.is_mma() {
                 continue;
             }
             let Some(Ok(plan)) = self.inference.products.get(&mma) else { continue };
@@ -127,7 +127,7 @@ impl KernelInfo<'_> {
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let mut multiplies = !no_producer;
-        module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
+        module.walk(body, &mut |id| multiplies |= module.op(id).code.is_mma());
         if multiplies {
             return None;
         }

@@ -6,7 +6,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
-use crate::ir::{BlockId, OpId, Opcode, hint_key};
+use crate::ir::{BlockId, OpId, hint_key};
 
 impl KernelInfo<'_> {
     /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
@@ -19,7 +19,7 @@ impl KernelInfo<'_> {
     ) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
-            let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
+            let is_loop = self.module.op(id).code.is_loop();
             loops.extend(is_loop.then_some(id));
         });
         if loops.is_empty() {
@@ -79,7 +79,7 @@ impl KernelInfo<'_> {
             |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, region_tree)) == Some(id);
         let mut mmas = Vec::new();
         self.module.walk(body, &mut |op| {
-            let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
+            let multiplies = self.module.op(op).code.is_mma();
             mmas.extend((multiplies && is_here(op)).then_some(op));
         });
         let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);

@@ -91,7 +91,7 @@ impl KernelInfo<'_> {
         let module = self.module;
         let mut ops = Vec::new();
         module.walk(body, &mut |id| ops.push(id));
-        if ops.iter().any(|&id| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI)) {
+        if ops.iter().any(|&id| module.op(id).code.is_mma()) {
             return None;
         }
         ops.iter().find_map(|&id| {

@@ -297,13 +297,13 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             }
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
-            Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
+            Step::Mma(_) => op.code.is_mma(),
             Step::For(_) => op.code == Opcode::For,
             Step::Loop(_) => op.code == Opcode::Loop,
             Step::If { .. } => op.code == Opcode::If,
             Step::End(_) => op.code.spec().effect == Effect::Terminator,
             Step::Exec(_) => {
-                let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
+                let other = op.code.is_mma() || op.code.is_control_flow();
                 let ends = op.code.spec().effect == Effect::Terminator;
                 let fetched =
                     self.channel_of(id).is_some() || self.is_aux_load(id) || self.cp_async_loads.contains_key(&id);
@@ -400,7 +400,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             if wanted && !self.defined.contains(&value) {
                 return Err(format!("op {} reads %{}, which is not there", id.index(), value.index()));
             }
-            if self.role != WarpRole::Producer && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if self.role != WarpRole::Producer && op.code.is_mma() {
                 self.stage_acquired(id, value)?;
             }
         }

@@ -8,7 +8,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
-use crate::ir::{BlockId, OpId, Opcode};
+use crate::ir::{BlockId, OpId};
 
 /// Bytes from the first to the one behind the last.
 type Bytes = (i64, i64);
@@ -68,7 +68,7 @@ impl KernelInfo<'_> {
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
             let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
-            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if !op.code.is_mma() {
                 return;
             }
             for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {

@@ -301,7 +301,7 @@ impl KernelInfo<'_> {
                         let axes = without_unit_axes(from, to, &axes).ok_or(Reason::ReadBy(op.code))?;
                         pending.push((op.results[0], axes, rounded));
                     }
-                    Opcode::MmaF | Opcode::MmaI => {
+                    code if code.is_mma() => {
                         let plan = self.inference.products.get(&user).and_then(|plan| plan.as_ref().ok());
                         let plan = plan.ok_or(Reason::Product)?;
                         if op.operands[2] == value || op.operands[0] == op.operands[1] {

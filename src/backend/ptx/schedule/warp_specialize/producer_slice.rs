@@ -106,7 +106,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
             Opcode::LoadView if self.info.is_invariant_load(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
-            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
+            code if code.is_mma() => self.failed = true,
             code if code.spec().effect == Effect::Pure => self.computed(id),
             _ => self.failed = true,
         }
@@ -168,7 +168,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The branches of a loop that leave it early.
     fn early_exits(&mut self, id: OpId) {
         let module = self.info.module;
-        if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
+        if !module.op(id).code.is_loop() {
             return;
         }
         let mut leaving = Vec::new();
