@@ -235,7 +235,7 @@ impl Counter<'_> {
                 ConstData::Splat(bits) => Some(*bits),
                 ConstData::Dense(all) => all.first().copied(),
             },
-            Opcode::Assume | Opcode::Reshape | Opcode::Broadcast | Opcode::WithLayout => operand(0),
+            code if code.has_operand_elements() => operand(0),
             Opcode::Select => operand(if operand(0)? & 1 == 1 { 1 } else { 2 }),
             _ => match op.operands.len() {
                 1 => int::unary(op, self.integer(op.operands[0])?, to, operand(0)?),
@@ -291,10 +291,7 @@ impl Counter<'_> {
             let op = self.module.op(self.module.defining_op(view)?);
             match op.code {
                 Opcode::MakeTensorView => return Some(op),
-                Opcode::Assume
-                | Opcode::MakePartitionView
-                | Opcode::MakeStridedView
-                | Opcode::MakeGatherScatterView => view = op.operands[0],
+                code if code.is_view() || code == Opcode::Assume => view = op.operands[0],
                 _ => return None,
             }
         }

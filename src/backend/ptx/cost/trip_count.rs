@@ -158,7 +158,7 @@ impl<'a> TripCountAnalysis<'a> {
             GetNumTileBlocks => return grid.map(|count| (count, count)),
             GetTensorShape => return self.extents(op.operands[0])?.get(position).copied(),
             GetIndexSpaceShape => return self.counts(op.operands[0])?.get(position).copied(),
-            Assume | Reshape | Broadcast | ExtI | TruncI => return self.range(op.operands[0]),
+            code if code.has_operand_elements() || matches!(code, ExtI | TruncI) => return self.range(op.operands[0]),
             AddI | SubI | MulI | DivI | RemI | MinI | MaxI => {}
             Select => {
                 let (a, b) = (self.range(op.operands[1])?, self.range(op.operands[2])?);

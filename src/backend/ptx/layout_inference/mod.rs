@@ -246,9 +246,7 @@ impl<'m> Inference<'m> {
                 let is_this = |&&(value, _): &&(Value, Value)| value == op.operands[position];
                 of(carried.iter().find(is_this)?.1)
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => {
-                self.requested_through(id, requested_layouts)
-            }
+            code if code.is_alias() => self.requested_through(id, requested_layouts),
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             code if code.is_mma() && position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
@@ -301,7 +299,7 @@ impl<'m> Inference<'m> {
         match op.code {
             Opcode::Constant | Opcode::Iota => ValueOrigin::Rematerialized,
             Opcode::Assume => ValueOrigin::View,
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => {
+            code if code.is_shape_alias() => {
                 let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
                 if uniform || self.source(op.operands[0]) == ValueOrigin::Rematerialized {
                     ValueOrigin::Rematerialized
@@ -358,10 +356,9 @@ impl<'m> Inference<'m> {
     /// The layout that the operand of a virtual op needs so that its result has layout `wanted`.
     pub fn demand(&self, op: OpId, wanted: &Layout) -> Layout {
         let op = self.module.op(op);
-        let shape = self.module.shape(op.operands[0]);
         match op.code {
-            Opcode::Broadcast => wanted.project(shape),
-            Opcode::Reshape => wanted.reshape(shape),
+            Opcode::Broadcast => wanted.project(self.module.shape(op.operands[0])),
+            Opcode::Reshape => wanted.reshape(self.module.shape(op.operands[0])),
             Opcode::Permute => wanted.permute(&inverse(&as_axes(op.permutation()))),
             _ => wanted.clone(),
         }

@@ -68,7 +68,7 @@ impl Lowering<'_> {
             if op.operands.iter().any(|operand| views.contains(operand)) {
                 match op.code {
                     code if code.is_mma() => only &= !views.contains(&op.operands[2]),
-                    Opcode::Assume | Opcode::Permute | Opcode::Reshape => only &= views.insert(op.results[0]),
+                    code if code.is_bijective_alias() => only &= views.insert(op.results[0]),
                     _ => only = false,
                 }
             }

@@ -9,7 +9,7 @@ use super::ir::program::{
     For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, StripMine, WarpRole,
 };
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
-use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -148,11 +148,8 @@ impl Builder<'_, '_> {
         match op.code {
             _ if info.rematerialized.contains(&id) => Step::Deferred(id),
             Opcode::FToF if self.is_in_smem(op.results[0]) => Step::Deferred(id),
-            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
-                Step::Deferred(id)
-            }
-            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
-            Opcode::WithLayout if info.inference.source(op.results[0]) == ValueOrigin::View => Step::Deferred(id),
+            Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
+            _ if is_computed_at_use(info, id) => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
             Opcode::AtomicRmw if info.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
             Opcode::StoreView | Opcode::AtomicRedView if info.tma_stores.contains_key(&id) => self.tma_store(id),
@@ -167,9 +164,6 @@ impl Builder<'_, '_> {
                 Step::If { op: id, arms, pure: info.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && info.inference.source(op.results[0]) == ValueOrigin::Rematerialized => {
-                Step::Deferred(id)
-            }
             _ => Step::Exec(id),
         }
     }

@@ -125,7 +125,7 @@ impl<'m> CtaUniformity<'m> {
         let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
         match op.code {
             Opcode::GetTileBlockId => self.values.contains(&value),
-            Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::ExtI => self.always_differs(op.operands[0]),
+            code if code.has_operand_elements() || code == Opcode::ExtI => self.always_differs(op.operands[0]),
             Opcode::AddI | Opcode::SubI => {
                 let [left, right] = [op.operands[0], op.operands[1]];
                 (!self.values.contains(&left) && self.always_differs(right))
@@ -138,8 +138,7 @@ impl<'m> CtaUniformity<'m> {
 
 /// Does this op compute scalars from scalars?
 fn is_scalar_compute(code: Opcode) -> bool {
-    let renames = matches!(code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    renames || code == Opcode::Constant || code.is_elementwise()
+    code.is_alias() || code == Opcode::Constant || code.is_elementwise()
 }
 
 /// Adds the ops that a value comes from, if they all stand in the entry's body and depend on
@@ -150,11 +149,8 @@ pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut
         Def::Arg(block, _) => block == body,
         Def::Result(id, _) => {
             let op = module.op(id);
-            let views = matches!(
-                op.code,
-                GetTensorShape | GetIndexSpaceShape | MakeTensorView | MakePartitionView | MakeStridedView
-            );
-            let known = views || is_scalar_compute(op.code) || matches!(op.code, GetTileBlockId | GetNumTileBlocks);
+            let extents = matches!(op.code, GetTensorShape | GetIndexSpaceShape | GetTileBlockId | GetNumTileBlocks);
+            let known = extents || op.code.is_view() || is_scalar_compute(op.code);
             known
                 && module.block(body).ops.contains(&id)
                 && (!ops.insert(id) || op.operands.iter().all(|&operand| is_known_at_entry(module, body, operand, ops)))

@@ -149,8 +149,7 @@ impl<'m> KernelInfo<'m> {
     /// Returns true if a load can supply the result of the op: it renames its operand or rounds it
     /// to tf32.
     pub fn is_operand_view(&self, id: OpId) -> bool {
-        let renames = matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume);
-        renames || rounds_to_tf32(self.module, id)
+        self.module.op(id).code.is_bijective_alias() || rounds_to_tf32(self.module, id)
     }
 
     /// Returns true if the kernel prints. The call needs more registers than warp specialization

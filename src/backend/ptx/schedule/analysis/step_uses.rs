@@ -229,7 +229,7 @@ impl KernelInfo<'_> {
         let op = self.module.op(id);
         match op.code {
             Opcode::Constant => matches!(op.const_data(), Some(ConstData::Splat(0))),
-            Opcode::Broadcast | Opcode::Reshape => self.is_zero(op.operands[0]),
+            code if code.has_operand_elements() => self.is_zero(op.operands[0]),
             _ => false,
         }
     }

@@ -15,7 +15,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
-use crate::ir::{OpId, Opcode, Value};
+use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
 
 /// Accesses of a trip through shared memory from which on addresses without an instruction for each
@@ -166,22 +166,11 @@ impl<'a, 'm> MembarState<'a, 'm> {
     fn inputs_in_layout(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
         let inference = &self.info.inference;
         let op = self.info.module.op(id);
-        let renames = matches!(
-            op.code,
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
-        );
         let operands = op.operands.iter().filter(|&&operand| inference.num_elements(operand) > 1);
-        if !renames && !op.code.is_elementwise() {
+        if !op.code.has_operand_elements() && !op.code.is_elementwise() {
             return Vec::new();
         }
-        let layout =
-            |operand: Value| if renames { inference.demand(id, wanted) } else { self.same_layout(operand, wanted) };
-        operands.map(|&operand| (operand, layout(operand))).collect()
-    }
-
-    fn same_layout(&self, operand: Value, wanted: &Layout) -> Layout {
-        debug_assert_eq!(self.info.module.shape(operand), wanted.shape());
-        wanted.clone()
+        operands.map(|&operand| (operand, inference.demand(id, wanted))).collect()
     }
 
     /// Has what a virtual or free value is made of, one after another: chains of them may be longer

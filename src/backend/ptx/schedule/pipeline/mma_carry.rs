@@ -71,9 +71,8 @@ impl KernelInfo<'_> {
         for &region in regions {
             self.module.walk(region, &mut |inner| {
                 pure &= match self.module.op(inner).code {
-                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
-                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
-                    code => code.is_elementwise(),
+                    Opcode::Constant | Opcode::Iota | Opcode::Yield => true,
+                    code => code.is_alias() || code.is_elementwise(),
                 };
             });
         }
@@ -125,8 +124,7 @@ impl KernelInfo<'_> {
             match (maker, self.inference.layout(value)) {
                 (Some(id), _) => {
                     let op = self.module.op(id);
-                    let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-                    let wanted = if renames { self.inference.demand(id, &wanted) } else { wanted };
+                    let wanted = self.inference.demand(id, &wanted);
                     pending.extend(op.operands.iter().map(|&operand| (operand, wanted.clone())));
                 }
                 (None, Some(own)) => {

@@ -57,7 +57,7 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
     while let Def::Result(id, _) = module.def(base) {
         let inner = module.op(id);
         match inner.code {
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Assume => base = inner.operands[0],
+            code if code.has_operand_elements() => base = inner.operands[0],
             _ => return None,
         }
     }

@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is it the same elements in the same registers as another value?
-    fn is_view_of_registers(&self, value: Value) -> bool {
+    pub fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
             && self.inference.source(value) == ValueOrigin::View

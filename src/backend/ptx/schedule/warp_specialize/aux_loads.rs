@@ -139,8 +139,7 @@ impl KernelInfo<'_> {
         let mut values = vec![self.module.op(load).results[0]];
         for &id in ops {
             let op = self.module.op(id);
-            let is_view = matches!(op.code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-            if is_view && op.operands.first().is_some_and(|operand| values.contains(operand)) {
+            if op.code.is_alias() && op.operands.first().is_some_and(|operand| values.contains(operand)) {
                 names.push(id);
                 values.extend(&op.results);
             }
