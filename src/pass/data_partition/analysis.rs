@@ -1,7 +1,7 @@
 //! Analysis for data partitioning: the values whose rows are divided, and a check that each of
 //! their ops can be executed by partitions.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
@@ -15,7 +15,7 @@ const MIN_ROWS: i64 = 64;
 /// Values whose rows are divided among the partitions.
 pub struct PartitionedRows {
     /// Axis of the rows, by value.
-    pub axes: HashMap<Value, usize>,
+    pub axes: FxHashMap<Value, usize>,
     pub count: i64,
 }
 
@@ -27,9 +27,9 @@ impl PartitionedRows {
     pub fn new(module: &Module, body: BlockId, count: i64) -> Result<PartitionedRows, Reason> {
         let mut analysis = RowAnalysis {
             module,
-            rows: PartitionedRows { axes: HashMap::new(), count },
-            users: HashMap::new(),
-            owners: HashMap::new(),
+            rows: PartitionedRows { axes: FxHashMap::default(), count },
+            users: FxHashMap::default(),
+            owners: FxHashMap::default(),
             pending: Vec::new(),
         };
         analysis.collect_users(body, &mut Vec::new());
@@ -65,9 +65,9 @@ struct RowAnalysis<'m> {
     rows: PartitionedRows,
     /// By value: the ops that have it as an operand or result, or own the region that has it as an
     /// argument.
-    users: HashMap<Value, Vec<OpId>>,
+    users: FxHashMap<Value, Vec<OpId>>,
     /// By terminator: the loop or branch that it ends or continues.
-    owners: HashMap<OpId, OpId>,
+    owners: FxHashMap<OpId, OpId>,
     /// Worklist: ops with a value whose row axis has been found.
     pending: Vec<OpId>,
 }
@@ -291,7 +291,7 @@ impl RowAnalysis<'_> {
     /// exactly one store, which is partitioned by rows, and no other access.
     fn check_independent_stores(&self, body: BlockId) -> Result<(), Reason> {
         let module = self.module;
-        let (mut stored, mut loaded, mut problem) = (HashMap::new(), Vec::new(), None);
+        let (mut stored, mut loaded, mut problem) = (FxHashMap::default(), Vec::new(), None);
         module.walk(body, &mut |id| {
             let op = module.op(id);
             let why = match op.code {

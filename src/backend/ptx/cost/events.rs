@@ -1,7 +1,7 @@
 //! Events of a schedule: the steps of each partition with their resource use, as input of the
 //! simulation.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
 use super::op_cost::OpCosts;
@@ -227,7 +227,7 @@ impl EventPrograms {
 struct EventBuilder<'a, 'm> {
     op_costs: OpCosts<'a, 'm>,
     schedule: &'a Schedule,
-    known: &'a HashMap<OpId, f64>,
+    known: &'a FxHashMap<OpId, f64>,
     /// The partition is a producer: one lane, whose events are not merged.
     loads: bool,
     /// Exponentials inside of an exponential order. The order arrive follows their computation.

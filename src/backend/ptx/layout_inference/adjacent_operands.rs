@@ -1,7 +1,7 @@
 //! Adjacent right operands: operands of MMAs that share their left operand, and so can be one wide
 //! operand.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::{BlockId, Module, OpId, Value};
 use crate::pass::MmaGroups;
@@ -12,7 +12,7 @@ const LEAST_SPAN: i64 = 64;
 
 /// For such operands the columns that divide those of all.
 #[derive(Debug, Default)]
-pub struct Beside(HashMap<Value, i64>);
+pub struct Beside(FxHashMap<Value, i64>);
 
 impl Beside {
     /// Those of a body.

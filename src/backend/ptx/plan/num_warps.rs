@@ -15,7 +15,7 @@
 //! MMAs are live together; each warp then has rows of its own, so that no values move between warps
 //! between these MMAs.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::super::CompileOptions;
 use super::super::hardware::{
@@ -119,7 +119,7 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
 
 /// Returns the MMAs of the same iteration that values depend on.
 pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut pending = values.to_vec();
     while let Some(value) = pending.pop() {
         if let Some(op) = module.defining_op(value)
@@ -138,7 +138,7 @@ fn is_scattered(module: &Module, op: &Op) -> bool {
     let index = op.code.spec().operands.iter().position(|operand| operand.name == "index");
     let mut pending: Vec<Value> = index.map_or_else(Vec::new, |group| op.group(group).to_vec());
     pending.extend(op.address());
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     while let Some(value) = pending.pop() {
         if let Type::StridedView { tile, traversal, .. } = module.ty(value)
             && tile != traversal
@@ -194,7 +194,7 @@ struct Sizes {
 impl Sizes {
     fn of(module: &Module, body: BlockId) -> Sizes {
         let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
-        let mut repeated = HashSet::new();
+        let mut repeated = FxHashSet::default();
         module.walk(body, &mut |id| {
             let op = module.op(id);
             if op.code.is_loop() {

@@ -1,7 +1,8 @@
 //! Builds the schedule: runs the planning passes in order and emits the steps of each partition.
 
-use std::collections::HashSet;
 use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
 
 use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
@@ -21,9 +22,9 @@ struct Builder<'a, 'm> {
     smem: SharedMemory,
     role: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
-    thread_private_loads: HashSet<OpId>,
+    thread_private_loads: FxHashSet<OpId>,
     /// Loads whose tiles stand in stages as operands, in the loops around.
-    staged_loads: HashSet<OpId>,
+    staged_loads: FxHashSet<OpId>,
     schedule: Schedule,
 }
 
@@ -46,8 +47,8 @@ impl KernelInfo<'_> {
             info: self,
             smem: smem.clone(),
             role: WarpRole::All,
-            thread_private_loads: HashSet::new(),
-            staged_loads: HashSet::new(),
+            thread_private_loads: FxHashSet::default(),
+            staged_loads: FxHashSet::default(),
             schedule,
         };
         for (role, warps) in partitions {

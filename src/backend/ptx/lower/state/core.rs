@@ -1,7 +1,9 @@
 //! Core state of the lowering of one kernel.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::sync_state::SyncState;
 use super::values::{CacheMark, Tile, Values};
@@ -56,7 +58,7 @@ pub struct Smem {
     /// The allocated ranges.
     pub memory: SharedMemory,
     /// Block-local arrays, by `alloca`.
-    pub arrays: HashMap<OpId, Buffer>,
+    pub arrays: FxHashMap<OpId, Buffer>,
     /// State space of arrays: generic if some of them are block-local.
     pub data_space: Space,
     /// Sub-steps of the current step that are not lowered yet.

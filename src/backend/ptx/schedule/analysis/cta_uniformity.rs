@@ -1,6 +1,6 @@
 //! CTA uniformity: which values are equal in both CTAs of a cluster.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
 
@@ -8,15 +8,15 @@ use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
 pub struct CtaUniformity<'m> {
     module: &'m Module,
     /// All of them.
-    pub values: HashSet<Value>,
+    pub values: FxHashSet<Value>,
     /// Counters that differ by where their loop starts, and that.
-    counters: HashMap<Value, Value>,
+    counters: FxHashMap<Value, Value>,
 }
 
 impl<'m> CtaUniformity<'m> {
     /// Finds them, provided that blocks go round the loops around a place equally often.
     pub fn of(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
-        let mut uniformity = CtaUniformity { module, values: HashSet::new(), counters: HashMap::new() };
+        let mut uniformity = CtaUniformity { module, values: FxHashSet::default(), counters: FxHashMap::default() };
         let mut known = usize::MAX;
         while known != uniformity.values.len() {
             known = uniformity.values.len();
@@ -103,7 +103,7 @@ impl<'m> CtaUniformity<'m> {
     }
 
     /// Adds the ops that the peer's value comes from; false if it cannot be computed here.
-    pub fn peer_computable(&self, value: Value, ops: &mut HashSet<OpId>) -> bool {
+    pub fn peer_computable(&self, value: Value, ops: &mut FxHashSet<OpId>) -> bool {
         if !self.values.contains(&value) {
             return true;
         }
@@ -143,7 +143,7 @@ fn is_scalar_compute(code: Opcode) -> bool {
 
 /// Adds the ops that a value comes from, if they all stand in the entry's body and depend on
 /// nothing but the launch.
-pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut HashSet<OpId>) -> bool {
+pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut FxHashSet<OpId>) -> bool {
     use Opcode::*;
     match module.def(value) {
         Def::Arg(block, _) => block == body,

@@ -1,6 +1,6 @@
 //! Facts about one kernel that all planning passes read: module, layouts, options, uses.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::memory_effects::{MemoryEffect, WrittenMemory};
 use crate::backend::ptx::CompileOptions;
@@ -26,14 +26,14 @@ pub struct KernelInfo<'m> {
     /// Memory that the kernel writes.
     pub written_memory: WrittenMemory,
     /// TMA stores.
-    pub tma_stores: HashMap<OpId, TmaStorePlan>,
+    pub tma_stores: FxHashMap<OpId, TmaStorePlan>,
     /// Privatized atomics, and the copy of their array.
-    pub privatized_atomics: HashSet<OpId>,
+    pub privatized_atomics: FxHashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
     /// MMAs that are issued together.
     pub mma_groups: MmaGroups,
     /// Ops that are rematerialized at their use, by an op that may skip them.
-    pub rematerialized: HashSet<OpId>,
+    pub rematerialized: FxHashSet<OpId>,
     /// Number of ping-pong groups, each with the warps of the layouts.
     pub pingpong_groups: u32,
     /// Number of data partitions, each with separate rows (`warp_specialize/data_partition`).
@@ -78,10 +78,10 @@ impl<'m> KernelInfo<'m> {
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
             written_memory: WrittenMemory::of(module, entry.body),
-            tma_stores: HashMap::new(),
-            privatized_atomics: HashSet::new(),
+            tma_stores: FxHashMap::default(),
+            privatized_atomics: FxHashSet::default(),
             privatized: None,
-            rematerialized: HashSet::new(),
+            rematerialized: FxHashSet::default(),
             pingpong_groups: 1,
             data_partitions: crate::pass::data_partition::count(module, entry.body),
         }

@@ -3,7 +3,7 @@
 //! A value that is computed where it is used, or another view of one, is read when what it is made
 //! of is.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::deferred_values::is_computed_at_use;
 use crate::backend::ptx::mma::OperandPlan;
@@ -188,7 +188,7 @@ impl KernelInfo<'_> {
     /// Values and what they are computed from where they are used: of views, of names, of what is
     /// free or deferred.
     fn with_deferred_inputs(&self, values: Vec<Value>) -> Vec<Value> {
-        let (mut seen, mut all) = (HashSet::new(), Vec::new());
+        let (mut seen, mut all) = (FxHashSet::default(), Vec::new());
         let mut pending = values;
         pending.reverse();
         while let Some(value) = pending.pop() {
@@ -219,7 +219,7 @@ impl KernelInfo<'_> {
 
     /// As [`KernelInfo::accumulators`], of several MMAs, each accumulator once.
     pub fn total_accumulator_registers(&self, mmas: &[OpId]) -> u32 {
-        let mma_groups: HashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
+        let mma_groups: FxHashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
         mma_groups.into_iter().map(|mma| self.accumulator_registers(mma)).sum()
     }
 

@@ -15,7 +15,7 @@
 //! this way (weights that threads unpack, their scales), if the operands keep their number of
 //! stages.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
@@ -111,7 +111,7 @@ impl KernelInfo<'_> {
 
     fn sort_in_program_order(&self, body: BlockId, address_ops: &mut Vec<OpId>) {
         let ops = &self.module.block(body).ops;
-        let order: HashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
+        let order: FxHashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
         address_ops.sort_by_key(|op| order[op]);
         address_ops.dedup();
     }

@@ -1,6 +1,6 @@
 //! Loop-carried MMAs: MMAs in flight across a back edge or beside a side-effect-free branch.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -111,7 +111,7 @@ impl KernelInfo<'_> {
 
     /// Does a value go through shared memory to come in a layout?
     fn needs_smem_conversion(&self, value: Value, wanted: Layout) -> bool {
-        let mut seen: HashMap<Value, Vec<Layout>> = HashMap::new();
+        let mut seen: FxHashMap<Value, Vec<Layout>> = FxHashMap::default();
         let mut pending = vec![(value, wanted)];
         while let Some((value, wanted)) = pending.pop() {
             let known = seen.entry(value).or_default();

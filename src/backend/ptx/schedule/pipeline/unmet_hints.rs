@@ -1,6 +1,6 @@
 //! Reports loop hints that were not satisfied.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
@@ -55,8 +55,8 @@ impl KernelInfo<'_> {
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn producer_stages(&self, schedule: &Schedule, region_tree: &RegionTree) -> HashMap<OpId, u32> {
-        let mut found = HashMap::new();
+    fn producer_stages(&self, schedule: &Schedule, region_tree: &RegionTree) -> FxHashMap<OpId, u32> {
+        let mut found = FxHashMap::default();
         let Some(warp_spec) = &schedule.warp_spec else { return found };
         for channel in &warp_spec.channels {
             if let Some(loop_op) = self.enclosing_loop(channel.block, region_tree) {
@@ -133,7 +133,7 @@ impl KernelInfo<'_> {
 const NO_STAGES: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
 
 /// Stages of multistage copies, by loop.
-fn cp_async_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
+fn cp_async_stages(schedule: &Schedule) -> FxHashMap<OpId, u32> {
     let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,

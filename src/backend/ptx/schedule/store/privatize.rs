@@ -6,7 +6,7 @@
 //! the array and the meaning of its elements need not be known. The gain is large if many atomics
 //! access few elements.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -147,7 +147,7 @@ impl KernelInfo<'_> {
     fn rematerialize_inputs(&mut self, id: OpId) {
         let module = self.module;
         let Some(block) = self.op_blocks[id.index()] else { return };
-        let mut uses: HashMap<Value, u32> = HashMap::new();
+        let mut uses: FxHashMap<Value, u32> = FxHashMap::default();
         module.op(id).operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
         let before = module.block(block).ops.iter().rev().skip_while(|&&other| other != id).skip(1);
         for &other in before {

@@ -1,6 +1,6 @@
 //! Verifies the layout of pipeline stages against the MMA descriptors.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::VerifyResult;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_ROWS, TMA_SMEM_ALIGN};
@@ -63,8 +63,8 @@ impl KernelInfo<'_> {
     }
 
     /// How MMAs want the tiles of loads.
-    fn required_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
-        let mut wanted = HashMap::new();
+    fn required_panels(&self, body: BlockId) -> FxHashMap<OpId, Panels> {
+        let mut wanted = FxHashMap::default();
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
             let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
