@@ -46,17 +46,8 @@ impl Module {
         while let Some(id) = self.defining_op(base) {
             let op = self.op(id);
             match op.code {
-                Opcode::MakePartitionView
-                | Opcode::MakeStridedView
-                | Opcode::MakeGatherScatterView
-                | Opcode::MakeTensorView
-                | Opcode::Assume
-                | Opcode::Offset
-                | Opcode::PtrToPtr
-                | Opcode::Broadcast
-                | Opcode::Reshape
-                | Opcode::Permute
-                | Opcode::Extract => base = op.operands[0],
+                Opcode::Offset | Opcode::PtrToPtr | Opcode::Extract => base = op.operands[0],
+                code if code.is_view() || code.is_alias() => base = op.operands[0],
                 _ => break,
             }
         }

@@ -110,6 +110,28 @@ pub enum Class {
     Own,
 }
 
+/// Structural kind of an op, for passes that treat all ops of a kind alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpKind {
+    /// Matrix multiply-accumulate.
+    Mma,
+    /// Executes its region any number of times.
+    Loop,
+    /// Executes one of its regions.
+    Branch,
+    /// The result has the elements of the operand in another shape.
+    ShapeAlias,
+    /// The result is the operand, with a stated property.
+    Alias,
+    /// The result is the operand in another layout.
+    ConvertLayout,
+    /// Describes an array or its division into tiles.
+    View,
+    /// Any other op.
+    Other,
+}
+
 /// Row of the op table.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -136,6 +158,8 @@ pub struct OpSpec {
     pub effect: Effect,
     /// Typing rule.
     pub class: Class,
+    /// Structural kind.
+    pub kind: OpKind,
     /// `f(a, b) = f(b, a)`.
     pub commutative: bool,
 }
@@ -154,6 +178,7 @@ impl OpSpec {
             regions: 0,
             effect: Effect::Pure,
             class: Class::Own,
+            kind: OpKind::Other,
             commutative: false,
         }
     }
@@ -191,6 +216,10 @@ impl OpSpec {
     }
     const fn class(mut self, class: Class) -> Self {
         self.class = class;
+        self
+    }
+    const fn kind(mut self, kind: OpKind) -> Self {
+        self.kind = kind;
         self
     }
     const fn regions(mut self, count: u8) -> Self {
@@ -279,6 +308,48 @@ macro_rules! ops {
                 self.spec().class != Class::Own || matches!(self, Opcode::Select | Opcode::PowI | Opcode::Offset | Opcode::InlinePtx)
             }
 
+            /// Returns true for matrix multiply-accumulate.
+            pub const fn is_mma(self) -> bool {
+                matches!(self.spec().kind, OpKind::Mma)
+            }
+
+            /// Returns true for `for` and `loop`.
+            pub const fn is_loop(self) -> bool {
+                matches!(self.spec().kind, OpKind::Loop)
+            }
+
+            /// Returns true for loops and branches, whose terminators pass values on.
+            pub const fn is_control_flow(self) -> bool {
+                matches!(self.spec().kind, OpKind::Loop | OpKind::Branch)
+            }
+
+            /// Returns true if the result has the elements of the operand in another shape:
+            /// `broadcast`, `reshape` and `permute`.
+            pub const fn is_shape_alias(self) -> bool {
+                matches!(self.spec().kind, OpKind::ShapeAlias)
+            }
+
+            /// Returns true if the op needs no instructions: shape aliases and `assume`.
+            pub const fn is_alias(self) -> bool {
+                matches!(self.spec().kind, OpKind::ShapeAlias | OpKind::Alias)
+            }
+
+            /// Returns true for aliases that repeat no element: all except `broadcast`.
+            pub const fn is_bijective_alias(self) -> bool {
+                self.is_alias() && !matches!(self, Opcode::Broadcast)
+            }
+
+            /// Returns true if each element of the result is an element of the operand: aliases and
+            /// `with_layout`.
+            pub const fn has_operand_elements(self) -> bool {
+                self.is_alias() || matches!(self.spec().kind, OpKind::ConvertLayout)
+            }
+
+            /// Returns true for ops that describe an array or its division into tiles.
+            pub const fn is_view(self) -> bool {
+                matches!(self.spec().kind, OpKind::View)
+            }
+
             /// Returns the row of this op.
             pub const fn spec(self) -> &'static OpSpec {
                 match self {
@@ -310,7 +381,7 @@ ops! {
     // shows them (see `backend/tileir/legalize`).
     Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")])
         operands(&[one("condition"), many("args")]) effect(Other);
-    Assume 6 "assume" 1 => attrs(&[attr(K::Predicate, "predicate")]) operands(&[one("value")]);
+    Assume 6 "assume" 1 => kind(OpKind::Alias) attrs(&[attr(K::Predicate, "predicate")]) operands(&[one("value")]);
     AtomicCas 7 "atomic_cas_tko" 1 => results(Fixed(2)) flags(MASK_TOKEN) attrs(&[ORDER, SCOPE])
         operands(&[one("pointers"), one("cmp"), one("val"), opt("mask"), opt("token")]) segmented() effect(ReadWrite);
     AtomicRmw 8 "atomic_rmw_tko" 1 => results(Fixed(2)) flags(MASK_TOKEN)
@@ -318,7 +389,7 @@ ops! {
         operands(&[one("pointers"), one("arg"), opt("mask"), opt("token")]) segmented() effect(ReadWrite);
     Bitcast 9 "bitcast" 1 => unary(Class::Cast);
     Break 10 "break" 1 => terminator();
-    Broadcast 11 "broadcast" 1 => operands(&[one("source")]);
+    Broadcast 11 "broadcast" 1 => kind(OpKind::ShapeAlias) operands(&[one("source")]);
     Cat 12 "cat" 1 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("lhs"), one("rhs")]);
     Ceil 13 "ceil" 1 => unary(Class::FloatUnary);
     CmpF 14 "cmpf" 1 => binary(Class::CmpF)
@@ -337,7 +408,7 @@ ops! {
     Floor 39 "floor" 1 => unary(Class::FloatUnary);
     Fma 40 "fma" 1 => operands(&[one("lhs"), one("rhs"), one("acc")]) class(Class::FloatTernary)
         flags(FTZ) attrs(&[ROUNDING]);
-    For 41 "for" 1 => results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
+    For 41 "for" 1 => kind(OpKind::Loop) results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
         attrs(&[EXTENSION_HINTS])
         operands(&[one("lower_bound"), one("upper_bound"), one("step"), many("init_values")]) total()
         regions(1) effect(Region);
@@ -348,7 +419,7 @@ ops! {
     GetNumTileBlocks 46 "get_num_tile_blocks" 1 => results(Fixed(3));
     GetTensorShape 47 "get_tensor_shape" 1 => results(Variable) operands(&[one("src")]);
     GetTileBlockId 48 "get_tile_block_id" 1 => results(Fixed(3));
-    If 50 "if" 1 => results(Variable) operands(&[one("condition")]) regions(2) effect(Region);
+    If 50 "if" 1 => kind(OpKind::Branch) results(Variable) operands(&[one("condition")]) regions(2) effect(Region);
     IntToPtr 51 "int_to_ptr" 1 => unary(Class::Cast);
     Iota 58 "iota" 1 => results(Fixed(1));
     IToF 59 "itof" 1 => cast() attrs(&[SIGN, ROUNDING]);
@@ -362,18 +433,18 @@ ops! {
         operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
     Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
     Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
-    Loop 65 "loop" 1 => results(Variable) attrs(&[EXTENSION_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
-    MakePartitionView 66 "make_partition_view" 1 => operands(&[one("tensor_view")]);
-    MakeTensorView 67 "make_tensor_view" 1 => results(Counted(1))
+    Loop 65 "loop" 1 => kind(OpKind::Loop) results(Variable) attrs(&[EXTENSION_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
+    MakePartitionView 66 "make_partition_view" 1 => kind(OpKind::View) operands(&[one("tensor_view")]);
+    MakeTensorView 67 "make_tensor_view" 1 => kind(OpKind::View) results(Counted(1))
         operands(&[one("base"), many("dynamic_shape"), many("dynamic_strides")]) segmented();
     MakeToken 68 "make_token" 1 => results(Fixed(1));
     MaxF 69 "maxf" 1 => binary(Class::FloatBinary) flags(NAN_FTZ) commutative();
     MaxI 70 "maxi" 1 => binary(Class::IntBinary) attrs(&[SIGN]) commutative();
     MinF 71 "minf" 1 => binary(Class::FloatBinary) flags(NAN_FTZ) commutative();
     MinI 72 "mini" 1 => binary(Class::IntBinary) attrs(&[SIGN]) commutative();
-    MmaF 73 "mmaf" 1 => flags(&[BitAttr(K::Flag(Flag::FastAcc))]) flags_since(3)
+    MmaF 73 "mmaf" 1 => kind(OpKind::Mma) flags(&[BitAttr(K::Flag(Flag::FastAcc))]) flags_since(3)
         operands(&[one("lhs"), one("rhs"), one("acc")]);
-    MmaI 74 "mmai" 1 => attrs(&[attr(K::SignLhs, "signedness_lhs"), attr(K::SignRhs, "signedness_rhs")])
+    MmaI 74 "mmai" 1 => kind(OpKind::Mma) attrs(&[attr(K::SignLhs, "signedness_lhs"), attr(K::SignRhs, "signedness_rhs")])
         operands(&[one("lhs"), one("rhs"), one("acc")]);
     MulF 76 "mulf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]) commutative();
     MulHiI 77 "mulhii" 1 => operands(&[one("x"), one("y")]) class(Class::IntBinary) commutative();
@@ -382,7 +453,7 @@ ops! {
     NegI 80 "negi" 1 => unary(Class::IntUnary) attrs(&[attr_since(K::Overflow, "overflow", 2)]);
     Offset 81 "offset" 1 => operands(&[one("ptr"), one("offset")]);
     OrI 82 "ori" 1 => binary(Class::IntBinary) commutative();
-    Permute 83 "permute" 1 => attrs(&[attr(K::Permutation, "permutation")]) operands(&[one("source")]);
+    Permute 83 "permute" 1 => kind(OpKind::ShapeAlias) attrs(&[attr(K::Permutation, "permutation")]) operands(&[one("source")]);
     PowF 84 "fpowf" 1 => operands(&[one("source"), one("exponent")]) class(Class::FloatBinary);
     Print 85 "print_tko" 1 => results(Variable) flags(&[BitOperand("token")]) flags_since(2)
         attrs(&[attr(K::Text, "str")]) operands(&[many("args"), opt("token")]) segmented() effect(Other);
@@ -392,7 +463,7 @@ ops! {
         operands(&[many("operands")]) total() regions(1) effect(Region);
     RemF 89 "remf" 1 => binary(Class::FloatBinary);
     RemI 90 "remi" 1 => binary(Class::IntBinary) attrs(&[SIGN]);
-    Reshape 91 "reshape" 1 => operands(&[one("source")]);
+    Reshape 91 "reshape" 1 => kind(OpKind::ShapeAlias) operands(&[one("source")]);
     Return 92 "return" 1 => terminator();
     Rsqrt 93 "rsqrt" 1 => unary(Class::FloatUnary) flags(FTZ);
     Scan 94 "scan" 1 => results(Variable)
@@ -423,10 +494,10 @@ ops! {
     Unpack 112 "unpack" 3 => operands(&[one("source")]);
     Alloca 113 "alloca" 3 => flags(&[BitAttr(K::Flag(Flag::Global))])
         attrs(&[attr(K::NumElem, "num_elem"), attr(K::Alignment, "alignment")]) effect(Other);
-    MmaFScaled 114 "mmaf_scaled" 3 =>
+    MmaFScaled 114 "mmaf_scaled" 3 => kind(OpKind::Mma)
         operands(&[one("lhs"), one("rhs"), one("acc"), one("lhs_scale"), one("rhs_scale")]);
-    MakeGatherScatterView 115 "make_gather_scatter_view" 3 => operands(&[one("tensor_view")]);
-    MakeStridedView 116 "make_strided_view" 3 => operands(&[one("tensor_view")]);
+    MakeGatherScatterView 115 "make_gather_scatter_view" 3 => kind(OpKind::View) operands(&[one("tensor_view")]);
+    MakeStridedView 116 "make_strided_view" 3 => kind(OpKind::View) operands(&[one("tensor_view")]);
     AtomicRedView 117 "atomic_red_view_tko" 3 => results(Counted(1)) flags(&[BitOperand("token")])
         attrs(&[ORDER, SCOPE, attr(K::AtomicMode, "mode"), attr_since(K::Inbounds, "inbounds", 5)])
         operands(&[one("view"), many("index"), one("value"), opt("token")]) segmented() effect(ReadWrite);
@@ -457,7 +528,7 @@ ops! {
     Gather 1001 "gather" 255 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("source"), one("positions")]);
     Histogram 1002 "histogram" 255 => operands(&[one("source")]);
     // Extension: the operand in this layout.
-    WithLayout 1003 "with_layout" 255 => attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
+    WithLayout 1003 "with_layout" 255 => kind(OpKind::ConvertLayout) attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
     // Extension: the index of the data partition of the executing consumer group (see
     // `pass/data_partition`).
     DataPartitionId 1004 "data_partition_id" 255 => attrs(&[attr(K::NumElem, "count")]);

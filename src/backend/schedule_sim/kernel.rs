@@ -1,6 +1,6 @@
 //! What runs: a schedule with what it is of, and one launch.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::error::{Fault, broken};
 use super::warp::warp_groups;
@@ -30,7 +30,7 @@ pub struct Kernel<'a> {
     pub memory: &'a Memory,
     pub grid: [u32; 3],
     pub params: &'a [ParamWord],
-    ordering_effect: HashMap<OpId, OrderingEffect>,
+    ordering_effect: FxHashMap<OpId, OrderingEffect>,
     /// Groups of warps that multiply and go through their program for themselves, if each has a part of a tile.
     pub groups: usize,
 }
@@ -44,7 +44,7 @@ impl<'a> Kernel<'a> {
         params: &'a [ParamWord],
     ) -> Kernel<'a> {
         let info = scheduled.context;
-        let mut meets = HashMap::new();
+        let mut meets = FxHashMap::default();
         info.module.walk(scheduled.body, &mut |id| drop(meets.insert(id, ordering_effect_of(info, id))));
         let Scheduled { body, schedule, .. } = *scheduled;
         let groups = warp_groups::count(info, body, schedule);

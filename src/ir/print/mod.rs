@@ -293,7 +293,7 @@ impl<'m> Printer<'m> {
                 put!(self, " {} {operands} : {} -> {results}", quoted(text(op)), self.types(&op.operands));
             }
             Opcode::PowI => put!(self, " {operands} : {}", self.types(&op.operands)),
-            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
+            code if code.is_mma() => {
                 let modifiers = self.modifiers(op);
                 put!(self, " {operands}{modifiers} : {}", self.types(&op.operands));
             }

@@ -1,6 +1,6 @@
 //! Words of packed arrays: views of the array, and loads of their tiles.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::bits::Bits;
 use super::word_packing::{Coded, Grouping};
@@ -180,7 +180,7 @@ impl Trace {
         let low: Vec<Option<u32>> = (0..grouping.elements).map(|element| Some(first(element).0)).collect();
         let straddles = |element| (first(element).1 + bits > grouping.unit).then(|| first(element).0 + 1);
         let high: Vec<Option<u32>> = (0..grouping.elements).map(straddles).collect();
-        let mut joined = Joined { words, shape: apart, known: HashMap::new() };
+        let mut joined = Joined { words, shape: apart, known: FxHashMap::default() };
         let low = joined.of(self, &low);
         let high = high.iter().any(Option::is_some).then(|| joined.of(self, &high));
         Some(Bits::Words { low: self.raw(low), high: high.map(|high| self.raw(high)), unit: grouping.unit })
@@ -191,7 +191,7 @@ impl Trace {
 struct Joined {
     words: Vec<Value>,
     shape: Vec<i64>,
-    known: HashMap<Vec<Option<u32>>, Value>,
+    known: FxHashMap<Vec<Option<u32>>, Value>,
 }
 
 impl Joined {

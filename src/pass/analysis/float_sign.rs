@@ -18,7 +18,7 @@ pub fn is_at_most_one(module: &Module, value: Value) -> bool {
     let Some(id) = module.defining_op(value) else { return false };
     let op = module.op(id);
     match op.code {
-        Opcode::Reshape | Opcode::Broadcast => is_at_most_one(module, op.operands[0]),
+        code if code.has_operand_elements() => is_at_most_one(module, op.operands[0]),
         Opcode::Exp | Opcode::Exp2 => !signs(module, op.operands[0]).above,
         Opcode::Constant => constant(module, value).is_some_and(|number| number.abs() <= 1.0),
         _ => false,
@@ -30,7 +30,7 @@ fn signs(module: &Module, value: Value) -> Signs {
     let op = module.op(id);
     let of = |operand: usize| signs(module, op.operands[operand]);
     match op.code {
-        Opcode::Reshape | Opcode::Broadcast => of(0),
+        code if code.has_operand_elements() => of(0),
         Opcode::Constant => {
             constant(module, value).map_or(ANY, |number| Signs { above: number > 0.0, below: number < 0.0 })
         }

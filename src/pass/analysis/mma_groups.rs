@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Module, Op, OpId, Opcode, Uses, Value};
+use crate::ir::{BlockId, Module, Op, OpId, Uses, Value};
 
 /// Products by the group that contains them.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl MmaGroups {
             for &id in &module.block(block).ops {
                 let op = module.op(id);
                 pending.extend(&op.regions);
-                let is_product = matches!(op.code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
+                let is_product = op.code.is_mma() && wanted(id);
                 if is_product && belongs_to(module, &uses, &open, op) {
                     open.push(id);
                 } else if is_product {
@@ -113,7 +113,7 @@ mod tests {
         let body = module.entries[0].body;
         let groups = MmaGroups::new(&module, body, &|_| true);
         let ops = module.block(body).ops.iter().copied();
-        let products: Vec<OpId> = ops.filter(|&id| module.op(id).code == Opcode::MmaF).collect();
+        let products: Vec<OpId> = ops.filter(|&id| module.op(id).code.is_mma()).collect();
         products.iter().filter(|&&id| groups.last_of(id) == id).map(|&id| groups.group_of(id).len()).collect()
     }
     const WIDE: &str = "  %s = mmaf %a, %b, %z : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";

@@ -200,7 +200,7 @@ impl Counter<'_> {
             Opcode::StoreView => self.touch(op.group(1)[0], op.group(0)[0], weight, true),
             Opcode::StorePtr => self.touch(op.group(0)[0], op.group(1)[0], weight, true),
             Opcode::AtomicRedView => self.touch(op.group(0)[0], op.group(2)[0], weight, true),
-            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
+            code if code.is_mma() => {
                 // 2 m n k operations. k is the last axis of the left operand.
                 let (acc, _) = self.extent(op.results[0]);
                 let k = module.shape(op.operands[0]).last().copied().unwrap_or(1) as f64;
@@ -235,7 +235,7 @@ impl Counter<'_> {
                 ConstData::Splat(bits) => Some(*bits),
                 ConstData::Dense(all) => all.first().copied(),
             },
-            Opcode::Assume | Opcode::Reshape | Opcode::Broadcast | Opcode::WithLayout => operand(0),
+            code if code.has_operand_elements() => operand(0),
             Opcode::Select => operand(if operand(0)? & 1 == 1 { 1 } else { 2 }),
             _ => match op.operands.len() {
                 1 => int::unary(op, self.integer(op.operands[0])?, to, operand(0)?),
@@ -291,10 +291,7 @@ impl Counter<'_> {
             let op = self.module.op(self.module.defining_op(view)?);
             match op.code {
                 Opcode::MakeTensorView => return Some(op),
-                Opcode::Assume
-                | Opcode::MakePartitionView
-                | Opcode::MakeStridedView
-                | Opcode::MakeGatherScatterView => view = op.operands[0],
+                code if code.is_view() || code == Opcode::Assume => view = op.operands[0],
                 _ => return None,
             }
         }

@@ -1,7 +1,7 @@
 //! Analysis for data partitioning: the values whose rows are divided, and a check that each of
 //! their ops can be executed by partitions.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
@@ -15,7 +15,7 @@ const MIN_ROWS: i64 = 64;
 /// Values whose rows are divided among the partitions.
 pub struct PartitionedRows {
     /// Axis of the rows, by value.
-    pub axes: HashMap<Value, usize>,
+    pub axes: FxHashMap<Value, usize>,
     pub count: i64,
 }
 
@@ -27,15 +27,15 @@ impl PartitionedRows {
     pub fn new(module: &Module, body: BlockId, count: i64) -> Result<PartitionedRows, Reason> {
         let mut analysis = RowAnalysis {
             module,
-            rows: PartitionedRows { axes: HashMap::new(), count },
-            users: HashMap::new(),
-            owners: HashMap::new(),
+            rows: PartitionedRows { axes: FxHashMap::default(), count },
+            users: FxHashMap::default(),
+            owners: FxHashMap::default(),
             pending: Vec::new(),
         };
         analysis.collect_users(body, &mut Vec::new());
         let mut products = Vec::new();
         module.walk(body, &mut |id| {
-            if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+            if module.op(id).code.is_mma() {
                 products.push(id);
             }
         });
@@ -65,9 +65,9 @@ struct RowAnalysis<'m> {
     rows: PartitionedRows,
     /// By value: the ops that have it as an operand or result, or own the region that has it as an
     /// argument.
-    users: HashMap<Value, Vec<OpId>>,
+    users: FxHashMap<Value, Vec<OpId>>,
     /// By terminator: the loop or branch that it ends or continues.
-    owners: HashMap<OpId, OpId>,
+    owners: FxHashMap<OpId, OpId>,
     /// Worklist: ops with a value whose row axis has been found.
     pending: Vec<OpId>,
 }
@@ -83,7 +83,7 @@ impl RowAnalysis<'_> {
                 self.users.entry(value).or_default().push(id);
             }
             let is_owner = |&&owner: &&OpId| match (op.code, module.op(owner).code) {
-                (Opcode::Continue, code) => matches!(code, Opcode::For | Opcode::Loop),
+                (Opcode::Continue, code) => code.is_loop(),
                 (Opcode::Break, code) => code == Opcode::Loop,
                 (Opcode::Yield, code) => code == Opcode::If,
                 _ => false,
@@ -91,7 +91,7 @@ impl RowAnalysis<'_> {
             if let Some(&owner) = around.iter().rev().find(is_owner) {
                 self.owners.insert(id, owner);
             }
-            if matches!(op.code, Opcode::For | Opcode::Loop | Opcode::If) {
+            if op.code.is_control_flow() {
                 around.push(id);
                 for &region in &op.regions {
                     for &arg in &module.block(region).args {
@@ -193,9 +193,9 @@ impl RowAnalysis<'_> {
                 let along = values.iter().any(|&value| self.rows.axis(value) == Some(op.dim() as usize));
                 if along { Err((id, "goes from row to row")) } else { Ok(()) }
             }
-            Opcode::MmaF | Opcode::MmaI => self.product(id),
+            code if code.is_mma() => self.product(id),
             Opcode::LoadView | Opcode::StoreView => self.access(id),
-            Opcode::For | Opcode::Loop | Opcode::If => self.region_op(id),
+            code if code.is_control_flow() => self.region_op(id),
             Opcode::Continue | Opcode::Break | Opcode::Yield if self.owners.contains_key(&id) => {
                 self.pending.push(self.owners[&id]);
                 Ok(())
@@ -291,7 +291,7 @@ impl RowAnalysis<'_> {
     /// exactly one store, which is partitioned by rows, and no other access.
     fn check_independent_stores(&self, body: BlockId) -> Result<(), Reason> {
         let module = self.module;
-        let (mut stored, mut loaded, mut problem) = (HashMap::new(), Vec::new(), None);
+        let (mut stored, mut loaded, mut problem) = (FxHashMap::default(), Vec::new(), None);
         module.walk(body, &mut |id| {
             let op = module.op(id);
             let why = match op.code {

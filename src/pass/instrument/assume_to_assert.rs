@@ -237,7 +237,7 @@ impl Instrumenter<'_> {
         while let Some(id) = self.module.defining_op(base) {
             let op = self.module.op(id);
             match op.code {
-                Opcode::Offset | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => base = op.operands[0],
+                code if code.is_shape_alias() || code == Opcode::Offset => base = op.operands[0],
                 _ => break,
             }
         }

@@ -17,13 +17,13 @@ fn op(splitter: &mut Splitter<'_>, id: OpId) {
     let op = splitter.ops.module.op(id).clone();
     splitter.ops.begin(&op);
     if !has_split_values(splitter, &op) {
-        if matches!(op.code, Opcode::If | Opcode::For | Opcode::Loop) {
+        if op.code.is_control_flow() {
             op.regions.iter().for_each(|&region| block(splitter, region));
         }
         return splitter.ops.keep(id);
     }
     match op.code {
-        Opcode::If | Opcode::For | Opcode::Loop => splitter.control(&op, block),
+        code if code.is_control_flow() => splitter.control(&op, block),
         Opcode::Yield | Opcode::Continue | Opcode::Break => splitter.terminator(id, &op),
         Opcode::Reduce => splitter.reduce(&op),
         Opcode::Scan => splitter.scan(&op),
@@ -41,7 +41,7 @@ fn op(splitter: &mut Splitter<'_>, id: OpId) {
         Opcode::GetIndexSpaceShape => splitter.index_space(&op),
         Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => splitter.access(&op),
         Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => splitter.access_by_pointers(&op),
-        Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => product(splitter, &op),
+        code if code.is_mma() => product(splitter, &op),
         Opcode::Assert => assertion(splitter, &op),
         // An assumption about a whole tile does not apply to its boxes.
         Opcode::Assume => {

@@ -83,7 +83,7 @@ impl<'m> Liveness<'m> {
                     self.work.push(Work::Op(id));
                 }
                 Opcode::Continue | Opcode::Break => {
-                    let is_loop = |op: &&OpId| matches!(module.op(**op).code, Opcode::For | Opcode::Loop);
+                    let is_loop = |op: &&OpId| module.op(**op).code.is_loop();
                     if let Some(&target) = stack.iter().rev().find(is_loop) {
                         let terminators = self.terminators.entry(target).or_default();
                         let list =

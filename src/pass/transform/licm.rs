@@ -23,7 +23,7 @@ fn block(module: &mut Module, id: BlockId) {
     for op in ops {
         let regions = module.op(op).regions.clone();
         regions.iter().for_each(|&region| block(module, region));
-        if matches!(module.op(op).code, Opcode::For | Opcode::Loop) {
+        if module.op(op).code.is_loop() {
             hoist(module, regions[0], &mut out);
         }
         out.push(op);

@@ -164,7 +164,7 @@ impl<'m> Body<'m> {
     fn is_deferrable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         match op.code {
-            Opcode::MmaF | Opcode::MmaI => false,
+            code if code.is_mma() => false,
             Opcode::LoadView => op.group(2).is_empty() && self.users(op.results[1]).is_empty(),
             code => code.spec().effect == Effect::Pure && op.regions.is_empty(),
         }
@@ -203,7 +203,7 @@ impl LoopPlan {
         let block = module.op(id).regions[0];
         let body = Body::new(module, block);
         let (args, ops) = (&module.block(block).args, &module.block(block).ops);
-        let is_product = |id: OpId| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
+        let is_product = |id: OpId| module.op(id).code.is_mma() && wanted(id);
         let groups = MmaGroups::new(module, block, wanted);
         let second = groups.group_of(*ops.iter().rfind(|&&id| is_product(id))?);
         let chains = if body.is_pipelinable() { chains(&body, &second, *ops.last()?)? } else { return None };

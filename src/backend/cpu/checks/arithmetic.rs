@@ -13,6 +13,7 @@ use crate::backend::cpu::interp::value::Word;
 use crate::backend::cpu::interp::value::{Width, Words, zip, zip3};
 use crate::backend::cpu::ops::shape;
 use crate::dtype::DType;
+use crate::ir::op_table::Effect;
 use crate::ir::{Loc, Op, OpId, Opcode, Sign, Type};
 
 /// Poison by operand of an op.
@@ -21,14 +22,13 @@ type OperandPoison = [Option<Rc<Poison>>];
 impl Machine<'_> {
     /// Executes an op as [`Machine::step`] does, with poison.
     pub fn checked_step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
-        use Opcode as O;
         let poisons: Vec<Option<Rc<Poison>>> = op.operands.iter().map(|&value| self.poison(value).cloned()).collect();
         let any = poisons.iter().any(Option::is_some);
         if any {
             self.refuse_use(op, &poisons)?;
         }
         let read = self.unwritten(op)?;
-        if matches!(op.code, O::If | O::For | O::Loop | O::Yield | O::Continue | O::Break | O::Return) {
+        if op.code.is_control_flow() || op.code.spec().effect == Effect::Terminator {
             // The step moves values together with their poison.
             return self.step(id, op);
         }

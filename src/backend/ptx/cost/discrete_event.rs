@@ -5,7 +5,7 @@
 //! queue. A loop is simulated for a few iterations; the others are added at the cycles of a steady
 //! iteration.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::async_queue::{AsyncQueue, NUM_QUEUES};
 use super::events::EventPrograms;
@@ -118,7 +118,7 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
 
 /// Returns the loops of the consumers, and the cycles of a tile block with all iterations.
 pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopCost>, f64) {
-    let mut starts: HashMap<usize, (Vec<(usize, f64)>, f64)> = HashMap::new();
+    let mut starts: FxHashMap<usize, (Vec<(usize, f64)>, f64)> = FxHashMap::default();
     let last = |timings: &IterationTiming| timings.starts.first().map_or(0.0, |&(_, start)| start);
     for (loop_index, plan) in programs.loops.iter().enumerate() {
         let of_math = |timings: &&IterationTiming| {
@@ -138,7 +138,7 @@ pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopC
         }
     }
     let mut costs = Vec::new();
-    let mut extra_of_lists: HashMap<usize, f64> = HashMap::new();
+    let mut extra_of_lists: FxHashMap<usize, f64> = FxHashMap::default();
     // In the list, loops follow the loops inside of them.
     for (loop_index, plan) in programs.loops.iter().enumerate() {
         let Some((starts, end)) = starts.get(&loop_index) else { continue };
@@ -153,7 +153,7 @@ pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopC
 }
 
 /// Returns the cycles of the iterations of a list's loops that were not simulated.
-fn extra_of(programs: &EventPrograms, list: usize, extra: &HashMap<usize, f64>) -> f64 {
+fn extra_of(programs: &EventPrograms, list: usize, extra: &FxHashMap<usize, f64>) -> f64 {
     let loops = programs.lists[list].iter().filter_map(|event| match event.what {
         super::events::EventKind::Loop(loop_index) => extra.get(&loop_index).copied(),
         _ => None,

@@ -1,7 +1,7 @@
 //! Events of a schedule: the steps of each partition with their resource use, as input of the
 //! simulation.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
 use super::op_cost::OpCosts;
@@ -229,7 +229,7 @@ impl EventPrograms {
 struct EventBuilder<'a, 'm> {
     op_costs: OpCosts<'a, 'm>,
     schedule: &'a Schedule,
-    known: &'a HashMap<OpId, f64>,
+    known: &'a FxHashMap<OpId, f64>,
     /// The partition is a producer: one lane, whose events are not merged.
     loads: bool,
     /// Exponentials inside of an exponential order. The order arrive follows their computation.
@@ -493,7 +493,8 @@ impl EventBuilder<'_, '_> {
         let module = self.op_costs.context.module;
         let (mut plain, mut count) = (true, 0);
         module.walk(region, &mut |id| {
-            plain &= !matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop);
+            let code = module.op(id).code;
+            plain &= !code.is_mma() && !code.is_loop();
             count += 1;
         });
         (plain, count)
@@ -602,8 +603,8 @@ impl EventBuilder<'_, '_> {
         let module = self.op_costs.context.module;
         for &region in &module.op(op).regions {
             module.walk(region, &mut |id| {
-                has_mma |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI);
-                outer |= matches!(module.op(id).code, Opcode::For | Opcode::Loop);
+                has_mma |= module.op(id).code.is_mma();
+                outer |= module.op(id).code.is_loop();
             });
         }
         let known = self.known.get(&op).copied();

@@ -5,7 +5,7 @@
 //! of tile blocks. An outermost loop gets the maximum, because the block with the most work is the
 //! last to end.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ParamWord;
 use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, Type, Value};
@@ -32,8 +32,8 @@ type IntRange = (i128, i128);
 
 /// Returns the trip counts of the loops of an entry that are known: over a sample of tile blocks
 /// the maximum of an outermost loop, and the mean of an inner one.
-pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> HashMap<OpId, f64> {
-    let mut trip_count: HashMap<OpId, f64> = HashMap::new();
+pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> FxHashMap<OpId, f64> {
+    let mut trip_count: FxHashMap<OpId, f64> = FxHashMap::default();
     let sample = launched.sample();
     let count = sample.len() as f64;
     for block in sample {
@@ -67,9 +67,9 @@ struct TripCountAnalysis<'a> {
     body: BlockId,
     /// The tile block.
     block: Option<[u32; 3]>,
-    values: HashMap<Value, Option<IntRange>>,
+    values: FxHashMap<Value, Option<IntRange>>,
     /// Trip count of each loop; the flag is true for outermost loops.
-    trip_count: HashMap<OpId, (f64, bool)>,
+    trip_count: FxHashMap<OpId, (f64, bool)>,
 }
 
 impl<'a> TripCountAnalysis<'a> {
@@ -79,7 +79,7 @@ impl<'a> TripCountAnalysis<'a> {
         launched: LaunchInfo<'a>,
         block: Option<[u32; 3]>,
     ) -> TripCountAnalysis<'a> {
-        TripCountAnalysis { module, launched, body, block, values: HashMap::new(), trip_count: HashMap::new() }
+        TripCountAnalysis { module, launched, body, block, values: Default::default(), trip_count: Default::default() }
     }
 
     fn block(&mut self, block: BlockId, outermost: bool) {
@@ -92,7 +92,7 @@ impl<'a> TripCountAnalysis<'a> {
                     self.trip_count.insert(id, (loops, outermost));
                 }
                 self.block(op.regions[0], false);
-            } else if matches!(op.code, Opcode::Loop | Opcode::If) {
+            } else if op.code.is_control_flow() {
                 op.regions.iter().for_each(|&region| self.block(region, outermost && op.code == Opcode::If));
             }
         }
@@ -158,7 +158,7 @@ impl<'a> TripCountAnalysis<'a> {
             GetNumTileBlocks => return grid.map(|count| (count, count)),
             GetTensorShape => return self.extents(op.operands[0])?.get(position).copied(),
             GetIndexSpaceShape => return self.counts(op.operands[0])?.get(position).copied(),
-            Assume | Reshape | Broadcast | ExtI | TruncI => return self.range(op.operands[0]),
+            code if code.has_operand_elements() || matches!(code, ExtI | TruncI) => return self.range(op.operands[0]),
             AddI | SubI | MulI | DivI | RemI | MinI | MaxI => {}
             Select => {
                 let (a, b) = (self.range(op.operands[1])?, self.range(op.operands[2])?);

@@ -1,9 +1,9 @@
 //! Adjacent right operands: operands of MMAs that share their left operand, and so can be one wide
 //! operand.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
-use crate::ir::{BlockId, Module, OpId, Opcode, Value};
+use crate::ir::{BlockId, Module, OpId, Value};
 use crate::pass::MmaGroups;
 
 /// Bytes of the rows of panels: most, and least for which it pays that neighbours have the same.
@@ -12,14 +12,14 @@ const LEAST_SPAN: i64 = 64;
 
 /// For such operands the columns that divide those of all.
 #[derive(Debug, Default)]
-pub struct Beside(HashMap<Value, i64>);
+pub struct Beside(FxHashMap<Value, i64>);
 
 impl Beside {
     /// Those of a body.
     pub fn of(module: &Module, body: BlockId) -> Beside {
         let mut products = Vec::new();
         module.walk(body, &mut |id| {
-            if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+            if module.op(id).code.is_mma() {
                 products.push(id);
             }
         });

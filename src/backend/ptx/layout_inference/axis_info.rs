@@ -10,7 +10,7 @@
 //! Integers wrap. A contiguous group that starts at a multiple of its length has no wrap inside;
 //! widening keeps only such groups. Facts of single values are those of [`IntRanges`].
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::ir::{CmpPred, ConstData, Elem, Module, Op, Opcode, Sign, Type, Value};
@@ -59,13 +59,13 @@ struct AxisGroups {
 pub struct AxisInfoAnalysis<'m> {
     module: &'m Module,
     facts: &'m IntRanges,
-    known: HashMap<(Value, AxisGroups), AxisInfo>,
+    known: FxHashMap<(Value, AxisGroups), AxisInfo>,
 }
 
 impl<'m> AxisInfoAnalysis<'m> {
     /// Of the values of this module.
     pub fn new(module: &'m Module, facts: &'m IntRanges) -> AxisInfoAnalysis<'m> {
-        AxisInfoAnalysis { module, facts, known: HashMap::new() }
+        AxisInfoAnalysis { module, facts, known: FxHashMap::default() }
     }
 
     /// How `value` goes along groups of `length` (a power of two, 2 or more) elements of `axis`.

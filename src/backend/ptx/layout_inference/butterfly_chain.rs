@@ -1,6 +1,6 @@
 //! Butterfly chains: the bit at which a tile is halved, and the halves of a chain of such steps.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Value};
 use crate::layout::Layout;
@@ -9,13 +9,13 @@ use crate::layout::Layout;
 #[derive(Default)]
 pub struct ButterflyChains {
     /// The ops that each value goes into.
-    pub users: HashMap<Value, Vec<OpId>>,
+    pub users: FxHashMap<Value, Vec<OpId>>,
     /// The layout of each tile that is taken apart.
-    pub of: HashMap<Value, Layout>,
+    pub of: FxHashMap<Value, Layout>,
     /// All of these, and those of the halves, as flat tiles.
-    pub known: HashSet<Layout>,
+    pub known: FxHashSet<Layout>,
     /// Halves that are put together as registers.
-    pub joined: HashSet<OpId>,
+    pub joined: FxHashSet<OpId>,
 }
 
 impl ButterflyChains {

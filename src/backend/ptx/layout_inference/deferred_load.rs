@@ -4,7 +4,7 @@
 //! needs a barrier. Such a load, and values computed from such loads alone, therefore have no
 //! layout of their own. Each thread loads the elements that it uses, at their use.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::{Inference, ValueOrigin};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -67,7 +67,7 @@ impl Inference<'_> {
     }
 
     /// The wish of an operand whose result only gives its elements another place.
-    pub(super) fn requested_through(&self, id: OpId, requested_layouts: &HashMap<Value, Layout>) -> Option<Layout> {
+    pub(super) fn requested_through(&self, id: OpId, requested_layouts: &FxHashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
         let result = op.results[0];
         (self.source(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))

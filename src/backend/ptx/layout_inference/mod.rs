@@ -41,9 +41,10 @@ mod pointer_access;
 mod scan_order;
 mod user_layout;
 
-use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use axis_bits::{AxisBits, replica_bits, thread_images};
 use axis_info::PointerContiguity;
@@ -85,15 +86,15 @@ pub struct Layouts {
     layouts: Vec<Option<Layout>>,
     sources: Vec<Option<ValueOrigin>>,
     /// Layout in which an access touches memory, by op.
-    pub accesses: HashMap<OpId, Layout>,
+    pub accesses: FxHashMap<OpId, Layout>,
     /// Plans of the matrix products, or why there is none.
-    pub products: HashMap<OpId, Result<MmaPlan, String>>,
+    pub products: FxHashMap<OpId, Result<MmaPlan, String>>,
     /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
-    blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
+    blocked: FxHashMap<(Vec<i64>, Vec<usize>), usize>,
     /// Accesses through pointers that run along an axis.
-    pub pointer_contiguity: HashMap<OpId, PointerContiguity>,
+    pub pointer_contiguity: FxHashMap<OpId, PointerContiguity>,
     /// Values that are computed when such an access asks for them.
-    deferred: HashSet<Value>,
+    deferred: FxHashSet<Value>,
     /// Tiles that are taken apart into halves again and again.
     halves: butterfly_chain::ButterflyChains,
 }
@@ -103,9 +104,9 @@ pub struct Inference<'m> {
     module: &'m Module,
     result: Layouts,
     /// Values whose layout is nobody's choice.
-    unanchored: HashSet<Value>,
+    unanchored: FxHashSet<Value>,
     /// The layouts in which such values are used.
-    requested_layouts: HashMap<Value, Layout>,
+    requested_layouts: FxHashMap<Value, Layout>,
     /// Tiles that are taken apart.
     extract_groups: ExtractGroups<'m>,
     /// Right operands of products that are made side by side.
@@ -163,11 +164,11 @@ impl<'m> Inference<'m> {
             num_warps: num_warps as usize,
             layouts: vec![None; module.num_values()],
             sources: vec![None; module.num_values()],
-            accesses: HashMap::new(),
-            products: HashMap::new(),
-            blocked: HashMap::new(),
-            pointer_contiguity: HashMap::new(),
-            deferred: HashSet::new(),
+            accesses: FxHashMap::default(),
+            products: FxHashMap::default(),
+            blocked: FxHashMap::default(),
+            pointer_contiguity: FxHashMap::default(),
+            deferred: FxHashSet::default(),
             halves: butterfly_chain::ButterflyChains::default(),
         };
         Inference::new(module, layouts)
@@ -177,8 +178,8 @@ impl<'m> Inference<'m> {
         Inference {
             module,
             result,
-            unanchored: HashSet::new(),
-            requested_layouts: HashMap::new(),
+            unanchored: FxHashSet::default(),
+            requested_layouts: FxHashMap::default(),
             extract_groups: ExtractGroups::default(),
             beside: adjacent_operands::Beside::default(),
             changes: 0,
@@ -202,8 +203,8 @@ impl<'m> Inference<'m> {
     }
 
     /// For each value whose layout is nobody's choice that of its first use, where there is one.
-    fn collect_requested_layouts(&self, body: BlockId) -> HashMap<Value, Layout> {
-        let mut requested_layouts = HashMap::new();
+    fn collect_requested_layouts(&self, body: BlockId) -> FxHashMap<Value, Layout> {
+        let mut requested_layouts = FxHashMap::default();
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
         let carried = self.carried_on(body);
@@ -229,7 +230,7 @@ impl<'m> Inference<'m> {
         &self,
         id: OpId,
         position: usize,
-        requested_layouts: &HashMap<Value, Layout>,
+        requested_layouts: &FxHashMap<Value, Layout>,
         carried: &[(Value, Value)],
     ) -> Option<Layout> {
         let op = self.module.op(id);
@@ -246,11 +247,9 @@ impl<'m> Inference<'m> {
                 let is_this = |&&(value, _): &&(Value, Value)| value == op.operands[position];
                 of(carried.iter().find(is_this)?.1)
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => {
-                self.requested_through(id, requested_layouts)
-            }
+            code if code.is_alias() => self.requested_through(id, requested_layouts),
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
-            Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
+            code if code.is_mma() && position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
             Opcode::Gather if position > 0 => of(op.results[0]),
             Opcode::Gather => self.accesses.get(&id).cloned(),
@@ -301,7 +300,7 @@ impl<'m> Inference<'m> {
         match op.code {
             Opcode::Constant | Opcode::Iota => ValueOrigin::Rematerialized,
             Opcode::Assume => ValueOrigin::View,
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => {
+            code if code.is_shape_alias() => {
                 let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
                 if uniform || self.source(op.operands[0]) == ValueOrigin::Rematerialized {
                     ValueOrigin::Rematerialized
@@ -358,10 +357,9 @@ impl<'m> Inference<'m> {
     /// The layout that the operand of a virtual op needs so that its result has layout `wanted`.
     pub fn demand(&self, op: OpId, wanted: &Layout) -> Layout {
         let op = self.module.op(op);
-        let shape = self.module.shape(op.operands[0]);
         match op.code {
-            Opcode::Broadcast => wanted.project(shape),
-            Opcode::Reshape => wanted.reshape(shape),
+            Opcode::Broadcast => wanted.project(self.module.shape(op.operands[0])),
+            Opcode::Reshape => wanted.reshape(self.module.shape(op.operands[0])),
             Opcode::Permute => wanted.permute(&inverse(&as_axes(op.permutation()))),
             _ => wanted.clone(),
         }
@@ -439,7 +437,7 @@ impl<'m> Inference<'m> {
             Opcode::Gather => self.gather(id),
             Opcode::Histogram => self.histogram(id),
             Opcode::WithLayout => self.with_layout(op),
-            Opcode::MmaF | Opcode::MmaI => {
+            code if code.is_mma() => {
                 let plan = self.plan_product(id);
                 let layout = match &plan {
                     Ok(plan) => plan.acc.clone(),

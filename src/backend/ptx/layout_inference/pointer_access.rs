@@ -5,7 +5,7 @@
 //! addresses and masks use are deferred: the access computes them once for each wide access. Any
 //! other access has the layout of its pointers, else of its value.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inference;
 use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
@@ -72,12 +72,12 @@ impl Inference<'_> {
     }
 
     /// Elementwise values that only addresses and masks of such accesses are made of.
-    fn waiting_values(&self, ops: &[OpId]) -> HashSet<Value> {
+    fn waiting_values(&self, ops: &[OpId]) -> FxHashSet<Value> {
         let module = self.module;
-        let mut uses: HashMap<Value, usize> = HashMap::new();
+        let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         ops.iter().flat_map(|&id| &module.op(id).operands).for_each(|&value| *uses.entry(value).or_default() += 1);
-        let mut asked: HashMap<Value, usize> = HashMap::new();
-        let mut deferred = HashSet::new();
+        let mut asked: FxHashMap<Value, usize> = FxHashMap::default();
+        let mut deferred = FxHashSet::default();
         for &id in ops.iter().rev() {
             let op = module.op(id);
             if self.pointer_contiguity.contains_key(&id) {
@@ -92,7 +92,7 @@ impl Inference<'_> {
                 op.operands.iter().for_each(|&value| *asked.entry(value).or_default() += 1);
             }
         }
-        let mut lengths: HashMap<Value, usize> = HashMap::new();
+        let mut lengths: FxHashMap<Value, usize> = FxHashMap::default();
         for &id in ops {
             let op = module.op(id);
             let Some(&result) = op.results.first().filter(|result| deferred.contains(result)) else { continue };

@@ -56,7 +56,7 @@ impl Inference<'_> {
             {
                 let op = module.op(maker);
                 match op.code {
-                    Opcode::Reshape | Opcode::Permute | Opcode::Assume => {
+                    code if code.is_bijective_alias() => {
                         layout = self.demand(maker, &layout);
                         value = op.operands[0];
                     }
@@ -77,7 +77,7 @@ impl Inference<'_> {
             let op = self.module.op(id);
             match op.code {
                 Opcode::WithLayout => return self.chosen(op).is_some(),
-                Opcode::Reshape | Opcode::Permute | Opcode::Assume => value = op.operands[0],
+                code if code.is_bijective_alias() => value = op.operands[0],
                 _ => return false,
             }
         }

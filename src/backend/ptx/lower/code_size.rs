@@ -32,8 +32,8 @@ impl Lowering<'_> {
     /// Rejects tiles with too many registers per thread. An explicit code limit disables the check.
     pub fn check_registers(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let virtual_op = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast)
-            || matches!(op.code, Opcode::Reshape | Opcode::Permute)
+        let virtual_op = op.code.is_alias()
+            || matches!(op.code, Opcode::Constant | Opcode::Iota)
             || !op.regions.is_empty()
             || self.info.rematerialized.contains(&id);
         if virtual_op {

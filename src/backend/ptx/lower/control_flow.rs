@@ -4,8 +4,9 @@
 //! Conversions and thread indices that a region computes are forgotten at its end, because the
 //! region may not have been executed.
 
-use std::collections::HashSet;
 use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
 
 use super::loop_counter::counter_type;
 use super::state::core::{FixedRegisters, RegionFrame, SCHEDULE_MISMATCH};
@@ -62,13 +63,13 @@ impl Lowering<'_> {
 
     /// Returns true if all uses of a value in a block and its regions are MMA operands.
     fn is_mma_operand_only(&self, value: Value, body: BlockId) -> bool {
-        let (mut views, mut only) = (HashSet::from([value]), true);
+        let (mut views, mut only) = (FxHashSet::from_iter([value]), true);
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
             if op.operands.iter().any(|operand| views.contains(operand)) {
                 match op.code {
-                    Opcode::MmaF | Opcode::MmaI => only &= !views.contains(&op.operands[2]),
-                    Opcode::Assume | Opcode::Permute | Opcode::Reshape => only &= views.insert(op.results[0]),
+                    code if code.is_mma() => only &= !views.contains(&op.operands[2]),
+                    code if code.is_bijective_alias() => only &= views.insert(op.results[0]),
                     _ => only = false,
                 }
             }
@@ -115,7 +116,7 @@ impl Lowering<'_> {
             moves.extend(registers.iter().copied().zip(regs.iter().copied()));
         }
         moves.retain(|&(dst, src)| src != Operand::Reg(dst));
-        let written: HashSet<Reg> = moves.iter().map(|&(dst, _)| dst).collect();
+        let written: FxHashSet<Reg> = moves.iter().map(|&(dst, _)| dst).collect();
         let staged: Vec<(Reg, Operand)> = moves
             .into_iter()
             .map(|(dst, src)| match src {
@@ -237,7 +238,7 @@ impl Lowering<'_> {
         if self.schedule.orders_mma(body) && self.info.data_partitions == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
-        let outermost = !self.regions.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
+        let outermost = !self.regions.iter().any(|frame| frame.op.is_loop());
         if outermost && self.b.multiplies_since(head) {
             let what = match self.info.data_partitions {
                 1 => Steady::OfThreads,
@@ -348,7 +349,7 @@ impl Lowering<'_> {
                     .iter()
                     .filter_map(|&register| if let Operand::Reg(reg) = register { Some(reg) } else { None })
                     .collect();
-                let apart: HashSet<Reg> = registers.iter().copied().collect();
+                let apart: FxHashSet<Reg> = registers.iter().copied().collect();
                 if apart.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {
                     fixed.1 = registers;
                 }

@@ -6,8 +6,10 @@
 //!    their number: consumer groups first, the producer last.
 //! 4. [`lower`] finishes the function, estimates the occupancy and prints the text.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::Lowering;
 use super::memory::global_symbol;
@@ -56,7 +58,7 @@ pub fn start<'m>(
         values: Values::new(module.num_values()),
         smem: Smem {
             memory: SharedMemory::new(target.max_shared_bytes()),
-            arrays: HashMap::new(),
+            arrays: FxHashMap::default(),
             data_space: Space::Global,
             sub_steps: VecDeque::new(),
         },

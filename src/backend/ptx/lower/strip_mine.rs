@@ -4,8 +4,9 @@
 //! a time, so that the number of live registers does not depend on the tile size. A reduction of a
 //! large tile can end the sequence. Live-out tiles are concatenated from the strip iterations.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::compute::reduce::StripReduction;
 use super::memory::view_access::ViewAccess;
@@ -18,8 +19,8 @@ impl Lowering<'_> {
     /// Lowers a strip-mined sequence.
     pub fn strip_mine(&mut self, strip: &StripMine) -> Lowered {
         let module = self.module;
-        let mut accesses: HashMap<OpId, ViewAccess> = HashMap::new();
-        let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
+        let mut accesses: FxHashMap<OpId, ViewAccess> = FxHashMap::default();
+        let mut outside: FxHashMap<Value, Rc<[Operand]>> = FxHashMap::default();
         let inside = strip.defined_tiles(module);
         let of_strip = self.schedule.layout(strip.layout).clone();
         for &(id, part) in &strip.ops {
@@ -51,9 +52,9 @@ impl Lowering<'_> {
         let widest = accesses.values().map(ViewAccess::vector).max().unwrap_or(1);
         let piece = strip.registers_per_iteration.max(widest);
         let reductions = strip.ops().filter(|&id| module.op(id).code == Opcode::Reduce);
-        let mut reductions: HashMap<OpId, StripReduction> =
+        let mut reductions: FxHashMap<OpId, StripReduction> =
             reductions.map(|id| (id, self.begin_strip_reduction(id, piece))).collect();
-        let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
+        let mut held: FxHashMap<Value, Vec<Operand>> = FxHashMap::default();
         let mut given: Vec<Vec<Operand>> = vec![Vec::new(); strip.live_out.len()];
         for start in (0..of_strip.num_registers()).step_by(piece) {
             self.check_code_size(module.op(strip.ops[0].0))?;
@@ -90,12 +91,12 @@ impl Lowering<'_> {
         &mut self,
         id: OpId,
         range: std::ops::Range<usize>,
-        accesses: &mut HashMap<OpId, ViewAccess>,
-        outside: &HashMap<Value, Rc<[Operand]>>,
-        held: &mut HashMap<Value, Vec<Operand>>,
+        accesses: &mut FxHashMap<OpId, ViewAccess>,
+        outside: &FxHashMap<Value, Rc<[Operand]>>,
+        held: &mut FxHashMap<Value, Vec<Operand>>,
     ) -> Lowered {
         let op = self.module.op(id);
-        let regs = |value: Value, held: &HashMap<Value, Vec<Operand>>| piece_of(value, range.clone(), outside, held);
+        let regs = |value: Value, held: &FxHashMap<Value, Vec<Operand>>| piece_of(value, range.clone(), outside, held);
         match op.code {
             Opcode::LoadView => {
                 let access = accesses.get_mut(&id).expect("begun");
@@ -122,8 +123,8 @@ impl Lowering<'_> {
 fn piece_of(
     value: Value,
     range: std::ops::Range<usize>,
-    outside: &HashMap<Value, Rc<[Operand]>>,
-    held: &HashMap<Value, Vec<Operand>>,
+    outside: &FxHashMap<Value, Rc<[Operand]>>,
+    held: &FxHashMap<Value, Vec<Operand>>,
 ) -> Vec<Operand> {
     match outside.get(&value) {
         Some(regs) => regs[range].to_vec(),

@@ -4,7 +4,7 @@
 //! Counter-based random numbers (Philox) consist of such pairs. The pass works on finished
 //! instructions.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::super::isa::emit::Function;
 use super::super::isa::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
@@ -69,7 +69,7 @@ pub fn merge(function: &mut Function) {
     }
     // The merged multiplication provides both halves at once: the first half may be read before the
     // line of the second one.
-    let mut moved: HashMap<usize, usize> = pairs.into_iter().collect();
+    let mut moved: FxHashMap<usize, usize> = pairs.into_iter().collect();
     let mut lines: Vec<Option<Line>> = std::mem::take(&mut function.lines).into_iter().map(Some).collect();
     for index in 0..lines.len() {
         function.lines.extend(lines[index].take());
@@ -114,7 +114,7 @@ impl Lives {
 /// them.
 fn pairs(lines: &[Line], writes: &[u8], lives: &Lives) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
-    let mut open: HashMap<Factors, (usize, bool)> = HashMap::new();
+    let mut open: FxHashMap<Factors, (usize, bool)> = FxHashMap::default();
     // Start of the straight-line code.
     let mut start = 0;
     for (index, line) in lines.iter().enumerate() {

@@ -6,7 +6,7 @@
 //! temporaries, so the number is an estimate, usually from above. Without a bound ptxas spends
 //! registers on loads that it moves up, and fewer blocks are resident to hide latency.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::super::hardware::WARP_SIZE;
 use super::super::isa::emit::Function;
@@ -221,7 +221,7 @@ pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, sp
 /// Splits the body at labels and jumps.
 fn blocks(function: &Function) -> Vec<BasicBlock> {
     let mut blocks: Vec<BasicBlock> = Vec::new();
-    let mut labels: HashMap<Label, usize> = HashMap::new();
+    let mut labels: FxHashMap<Label, usize> = FxHashMap::default();
     let mut start = 0;
     let mut close = |start: &mut usize, end: usize| {
         if *start < end {

@@ -4,7 +4,7 @@
 //! A thread should hold the same position of all blocks, so that elements move between threads
 //! once.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::{BlockId, Module, Op, Opcode, Value};
 
@@ -13,12 +13,12 @@ const MANY: u64 = 4;
 
 /// Number of extracted blocks by value and block shape.
 #[derive(Debug, Default)]
-pub struct ExtractGroups<'m>(HashMap<(Value, &'m [i64]), u64>);
+pub struct ExtractGroups<'m>(FxHashMap<(Value, &'m [i64]), u64>);
 
 impl<'m> ExtractGroups<'m> {
     /// Returns the extract groups of a body.
     pub fn of(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
-        let mut taken = HashMap::new();
+        let mut taken = FxHashMap::default();
         module.walk(body, &mut |id| {
             let op = module.op(id);
             if op.code == Opcode::Extract {

@@ -15,7 +15,7 @@
 //! MMAs are live together; each warp then has rows of its own, so that no values move between warps
 //! between these MMAs.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::super::CompileOptions;
 use super::super::hardware::{
@@ -109,7 +109,7 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
     while let Some(block) = pending.pop() {
         let ops = module.block(block).ops.iter().map(|&id| module.op(id));
         pending.extend(ops.clone().flat_map(|op| &op.regions));
-        let is_product = |op: &&Op| matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
+        let is_product = |op: &&Op| op.code.is_mma();
         let shapes: Vec<&[i64]> = ops.filter(is_product).map(|op| module.shape(op.results[0])).collect();
         fits &= shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(USUAL) * i64::from(WGMMA_ROWS));
         several |= shapes.len() > 1;
@@ -119,7 +119,7 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
 
 /// Returns the MMAs of the same iteration that values depend on.
 pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut pending = values.to_vec();
     while let Some(value) = pending.pop() {
         if let Some(op) = module.defining_op(value)
@@ -128,7 +128,7 @@ pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
             pending.extend(&module.op(op).operands);
         }
     }
-    let is_product = |op: &OpId| matches!(module.op(*op).code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
+    let is_product = |op: &OpId| module.op(*op).code.is_mma();
     seen.into_iter().filter(is_product).collect()
 }
 
@@ -138,7 +138,7 @@ fn is_scattered(module: &Module, op: &Op) -> bool {
     let index = op.code.spec().operands.iter().position(|operand| operand.name == "index");
     let mut pending: Vec<Value> = index.map_or_else(Vec::new, |group| op.group(group).to_vec());
     pending.extend(op.address());
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     while let Some(value) = pending.pop() {
         if let Type::StridedView { tile, traversal, .. } = module.ty(value)
             && tile != traversal
@@ -194,10 +194,10 @@ struct Sizes {
 impl Sizes {
     fn of(module: &Module, body: BlockId) -> Sizes {
         let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
-        let mut repeated = HashSet::new();
+        let mut repeated = FxHashSet::default();
         module.walk(body, &mut |id| {
             let op = module.op(id);
-            if matches!(op.code, Opcode::For | Opcode::Loop) {
+            if op.code.is_loop() {
                 op.regions.iter().for_each(|&region| module.walk(region, &mut |inner| repeated.extend([inner])));
             }
             sizes.add(module, op);
@@ -217,7 +217,7 @@ impl Sizes {
     fn add(&mut self, module: &Module, op: &Op) {
         for &value in &op.results {
             let (count, bytes) = extent(module, value);
-            if matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled) {
+            if op.code.is_mma() {
                 let before = products_behind(module, &op.operands[..2]);
                 let held: u64 = before.iter().map(|&other| extent(module, module.op(other).results[0]).0).sum();
                 self.accumulators = self.accumulators.max(count + held);

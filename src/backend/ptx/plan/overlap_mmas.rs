@@ -8,7 +8,7 @@
 //!
 //! The rewriting needs layouts. Layouts of the new module are inferred again.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::super::layout_inference::{AxisBits, Inference, thread_images};
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
@@ -33,8 +33,8 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -
 }
 
 /// Returns the reductions that are in one block with an asynchronous MMA.
-fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> HashSet<OpId> {
-    let mut beside = HashSet::new();
+fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> FxHashSet<OpId> {
+    let mut beside = FxHashSet::default();
     let mut pending = vec![entry.body];
     while let Some(block) = pending.pop() {
         let ops = &module.block(block).ops;

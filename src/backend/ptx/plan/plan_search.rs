@@ -193,13 +193,13 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
 fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
     let mut loops: Vec<OpId> = Vec::new();
     module.walk(entry.body, &mut |id| {
-        if matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
+        if module.op(id).code.is_loop() {
             loops.push(id);
         }
     });
     let mut found = false;
     for region in loops.into_iter().flat_map(|id| &module.op(id).regions) {
-        module.walk(*region, &mut |id| found |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
+        module.walk(*region, &mut |id| found |= module.op(id).code.is_mma());
     }
     found
 }

@@ -5,7 +5,7 @@
 //! repeatable loads are computed again at their uses. The second load hits a cache, and strip_mine
 //! mining (`schedule/strip_mine`) executes each pass on a part of the registers.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::super::hardware::WARP_SIZE;
 use super::num_warps;
@@ -50,16 +50,16 @@ struct Rematerializer<'m> {
     phase: usize,
     epoch: usize,
     /// Values that can be rematerialized.
-    made: HashMap<Value, Made>,
+    made: FxHashMap<Value, Made>,
     /// Their copies in this phase.
-    again: HashMap<Value, Value>,
+    again: FxHashMap<Value, Value>,
     out: Vec<OpId>,
     changed: bool,
 }
 
 fn block(module: &mut Module, id: BlockId, warps: u32) -> bool {
     let ops = std::mem::take(&mut module.block_mut(id).ops);
-    let (made, again) = (HashMap::new(), HashMap::new());
+    let (made, again) = (FxHashMap::default(), FxHashMap::default());
     let mut walk = Rematerializer { module, warps, phase: 0, epoch: 0, made, again, out: Vec::new(), changed: false };
     ops.into_iter().for_each(|op| walk.op(op));
     let Rematerializer { out, changed, .. } = walk;

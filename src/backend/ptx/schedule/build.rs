@@ -1,7 +1,8 @@
 //! Builds the schedule: runs the planning passes in order and emits the steps of each partition.
 
-use std::collections::HashSet;
 use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
 
 use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
@@ -9,7 +10,7 @@ use super::ir::program::{
     For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, StripMine, WarpRole,
 };
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
-use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -21,9 +22,9 @@ struct Builder<'a, 'm> {
     smem: SharedMemory,
     role: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
-    thread_private_loads: HashSet<OpId>,
+    thread_private_loads: FxHashSet<OpId>,
     /// Loads whose tiles stand in stages as operands, in the loops around.
-    staged_loads: HashSet<OpId>,
+    staged_loads: FxHashSet<OpId>,
     schedule: Schedule,
 }
 
@@ -46,8 +47,8 @@ impl KernelInfo<'_> {
             info: self,
             smem: smem.clone(),
             role: WarpRole::All,
-            thread_private_loads: HashSet::new(),
-            staged_loads: HashSet::new(),
+            thread_private_loads: FxHashSet::default(),
+            staged_loads: FxHashSet::default(),
             schedule,
         };
         for (role, warps) in partitions {
@@ -108,7 +109,7 @@ impl Builder<'_, '_> {
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
         while let Some(&id) = ops.get(next) {
-            if matches!(self.info.module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+            if self.info.module.op(id).code.is_mma() {
                 steps.extend(self.mma_groups(id));
                 next += 1;
                 continue;
@@ -148,11 +149,8 @@ impl Builder<'_, '_> {
         match op.code {
             _ if info.rematerialized.contains(&id) => Step::Deferred(id),
             Opcode::FToF if self.is_in_smem(op.results[0]) => Step::Deferred(id),
-            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
-                Step::Deferred(id)
-            }
-            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
-            Opcode::WithLayout if info.inference.source(op.results[0]) == ValueOrigin::View => Step::Deferred(id),
+            Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
+            _ if is_computed_at_use(info, id) => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
             Opcode::AtomicRmw if info.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
             Opcode::StoreView | Opcode::AtomicRedView if info.tma_stores.contains_key(&id) => self.tma_store(id),
@@ -167,9 +165,6 @@ impl Builder<'_, '_> {
                 Step::If { op: id, arms, pure: info.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && info.inference.source(op.results[0]) == ValueOrigin::Rematerialized => {
-                Step::Deferred(id)
-            }
             _ => Step::Exec(id),
         }
     }

@@ -521,7 +521,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
     let module = info.module;
     let of_channel = |channel: u32, step: &Step| {
         let reads = |id: &OpId| {
-            let multiplies = matches!(module.op(*id).code, Opcode::MmaF | Opcode::MmaI);
+            let multiplies = module.op(*id).code.is_mma();
             multiplies && reads_stage_of(info, schedule, *id, &[channel])
         };
         all_ops(schedule, step).iter().any(reads)

@@ -1,6 +1,6 @@
 //! MMAs: where their operands are, and when they land.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::warp_state::{Accumulator, InFlightMma, Partition, Promise};
 use crate::backend::ptx::OperandPlan;
@@ -25,7 +25,7 @@ impl<'a> Partition<'a> {
             .ops
             .iter()
             .all(|id| matches!(self.kernel.info.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()));
-        let mut made: HashMap<Value, Promise> = HashMap::new();
+        let mut made: FxHashMap<Value, Promise> = FxHashMap::default();
         let module = self.kernel.module;
         let mut mmas = Vec::new();
         for issue in &plan.issue {
@@ -72,7 +72,7 @@ impl<'a> Partition<'a> {
     fn accumulator(
         &mut self,
         id: OpId,
-        (plan, made): (&MmaGroup, &HashMap<Value, Promise>),
+        (plan, made): (&MmaGroup, &FxHashMap<Value, Promise>),
         complete: bool,
     ) -> Result<Accumulator, Fault> {
         let module = self.kernel.module;

@@ -1,6 +1,8 @@
 //! Strips: runs of ops a few registers of their tiles at a time.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::cpu::{Frame, Held};
 use crate::backend::ptx::schedule::{StripMine, StripRole};
@@ -14,13 +16,13 @@ const LANES: usize = 32;
 struct StripRun<'f, 'p> {
     frame: &'f mut Frame<'p>,
     module: &'f Module,
-    inside: HashSet<Value>,
+    inside: FxHashSet<Value>,
     /// Another group stores.
     is_silent: bool,
     /// What the piece has made.
-    made: HashMap<Value, Held>,
+    made: FxHashMap<Value, Held>,
     /// Tiles that are put together from pieces.
-    whole: HashMap<Value, Held>,
+    whole: FxHashMap<Value, Held>,
     count: usize,
 }
 
@@ -38,7 +40,7 @@ pub fn run(
     of(StripRole::Preheader).try_for_each(|id| frame.step(id))?;
     let reduces: Vec<OpId> = of(StripRole::Body).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
     let count = layout.num_elements();
-    let (made, whole) = (HashMap::new(), HashMap::new());
+    let (made, whole) = (FxHashMap::default(), FxHashMap::default());
     let mut pieces =
         StripRun { frame, module, inside: strip_mine.defined_tiles(module), is_silent, made, whole, count };
     let mut covered = vec![false; count];

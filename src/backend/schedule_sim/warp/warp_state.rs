@@ -1,8 +1,10 @@
 //! A partition of a tile block: where it stands in its program, and the values that it has.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use crate::backend::cpu::{Frame, Held, LoopTurns};
 use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint, SeqId, Step, WarpRole};
@@ -96,17 +98,17 @@ pub struct Partition<'a> {
     /// In the order in which they were issued.
     pub in_flight: VecDeque<InFlightMma>,
     /// Values that MMAs in flight make.
-    pub in_flight_values: HashMap<Value, (u64, Promise)>,
+    pub in_flight_values: FxHashMap<Value, (u64, Promise)>,
     /// Values that are computed where they are used.
-    pub deferred: HashMap<Value, OpId>,
+    pub deferred: FxHashMap<Value, OpId>,
     /// Stages that were taken, by channel.
-    pub acquired: HashMap<u32, AcquiredStage>,
+    pub acquired: FxHashMap<u32, AcquiredStage>,
     /// The places of tiles that a look has found there, by channel.
-    pub try_waited: HashMap<u32, StageSlot>,
+    pub try_waited: FxHashMap<u32, StageSlot>,
     /// Stages that MMAs which are complete keep.
     pub deferred_releases: Vec<StageSlot>,
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
-    pub cp_async_loads: HashMap<OpId, (usize, usize)>,
+    pub cp_async_loads: FxHashMap<OpId, (usize, usize)>,
     pub tma_stores: VecDeque<PendingStore>,
     /// Which ping-pong group, data partition or group it is of those that run this program.
     pub group: usize,
@@ -152,12 +154,12 @@ impl<'a> Partition<'a> {
             frame,
             levels: vec![entry],
             in_flight: VecDeque::new(),
-            in_flight_values: HashMap::new(),
-            deferred: HashMap::new(),
-            acquired: HashMap::new(),
-            try_waited: HashMap::new(),
+            in_flight_values: FxHashMap::default(),
+            deferred: FxHashMap::default(),
+            acquired: FxHashMap::default(),
+            try_waited: FxHashMap::default(),
             deferred_releases: Vec::new(),
-            cp_async_loads: HashMap::new(),
+            cp_async_loads: FxHashMap::default(),
             tma_stores: VecDeque::new(),
             group,
             is_silent: kernel.groups > 1 && group > 0,

@@ -171,7 +171,7 @@ impl Plan<'_> {
             }
             let op = self.module.op(id);
             match op.code {
-                Opcode::For | Opcode::Loop => {
+                code if code.is_loop() => {
                     let mut blocks = op.regions.clone();
                     self.module.walk(op.regions[0], &mut |inner| blocks.extend(&self.module.op(inner).regions));
                     around.push(Around { id, blocks });

@@ -17,7 +17,7 @@ pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
     module.walk(entry.body, &mut |id| hinted.extend(module.op(id).attr(AttrKind::Hints).is_some().then_some(id)));
     for id in hinted {
         let op = module.op_mut(id);
-        let of_loop = matches!(op.code, Opcode::For | Opcode::Loop);
+        let of_loop = op.code.is_loop();
         op.attrs.retain_mut(|attr| {
             let Attr::Hints(hints) = attr else { return true };
             hints.0.iter_mut().for_each(|(_, list)| list.retain(|(key, _)| key != "cache"));

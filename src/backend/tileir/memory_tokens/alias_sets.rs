@@ -291,7 +291,7 @@ impl LoopBody<'_> {
         let op = self.module.op(id);
         let deeper = |v: Value| depth < 8 && self.is_injective(v, depth + 1);
         match op.code {
-            Opcode::Assume | Opcode::ExtI | Opcode::Reshape => deeper(op.operands[0]),
+            code if code.has_operand_elements() || code == Opcode::ExtI => deeper(op.operands[0]),
             // Sums and differences with an invariant value are injective, also if they wrap.
             Opcode::AddI | Opcode::SubI => {
                 let (a, b) = (op.operands[0], op.operands[1]);

@@ -143,7 +143,7 @@ impl Stage<'_> {
             self.loc = self.module.op(id).loc;
             match self.module.op(id).code {
                 Opcode::If => self.branch(id, &mut state, &waited, context),
-                Opcode::For | Opcode::Loop => self.repeat(id, block, &mut state, &waited),
+                code if code.is_loop() => self.repeat(id, block, &mut state, &waited),
                 Opcode::Yield => {
                     let exported = |(set, _): &(Set, Touch)| self.exported(block, &state[*set]);
                     let tokens: Vec<Value> = context.yields.iter().map(exported).collect();

@@ -140,13 +140,8 @@ impl<'m> Analysis<'m> {
                 _ => None,
             },
             Opcode::Assume => Some(assume(op, operand(0)?)),
-            Opcode::Broadcast
-            | Opcode::Reshape
-            | Opcode::Permute
-            | Opcode::Extract
-            | Opcode::Gather
-            | Opcode::WithLayout
-            | Opcode::MakeTensorView => operand(0),
+            Opcode::Extract | Opcode::Gather | Opcode::MakeTensorView => operand(0),
+            code if code.has_operand_elements() => operand(0),
             Opcode::Histogram => {
                 let count = self.module.shape(op.operands[0]).iter().product();
                 Some(RangeState::any(bits).meet(0, count))

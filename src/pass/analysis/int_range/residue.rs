@@ -52,12 +52,7 @@ impl IntRanges {
             _ if !wraps_at_multiple => None,
             Opcode::AddI => Some((of(0)? + of(1)?) % modulus),
             Opcode::SubI => Some((of(0)? + modulus - of(1)?) % modulus),
-            Opcode::ExtI
-            | Opcode::TruncI
-            | Opcode::Assume
-            | Opcode::Broadcast
-            | Opcode::Reshape
-            | Opcode::WithLayout => of(0),
+            code if code.has_operand_elements() || matches!(code, Opcode::ExtI | Opcode::TruncI) => of(0),
             _ => None,
         }
     }

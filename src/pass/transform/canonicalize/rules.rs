@@ -38,7 +38,7 @@ pub(super) fn step(module: &Module, id: OpId) -> Step {
         Class::FloatTernary => None,
         Class::Own => match op.code {
             Opcode::Select => select(module, op),
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => shape(module, op, result),
+            code if code.is_shape_alias() => shape(module, op, result),
             Opcode::Extract if module.ty_id(op.operands[0]) == module.ty_id(result) => {
                 op.operands[1..].iter().all(|&i| splat(module, i) == Some(0)).then(|| Step::Use(op.operands[0]))
             }

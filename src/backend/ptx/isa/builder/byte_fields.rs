@@ -1,14 +1,14 @@
 //! Byte fields: bytes that were extracted from a word, valid until the word is written again.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::inst::*;
 
 /// Words of 32 bits with one byte of another word or half, and zeros.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    known: HashMap<Reg, (Reg, u32)>,
-    sources: HashSet<Reg>,
+    known: FxHashMap<Reg, (Reg, u32)>,
+    sources: FxHashSet<Reg>,
 }
 
 impl Fields {

@@ -3,7 +3,9 @@
 //! Reason: ptxas recomputes addresses that depend on the thread index in each iteration, to save
 //! registers. This costs nothing if the warps wait for memory, but it delays the issue of MMAs.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::inst::*;
 use super::Builder;
@@ -51,19 +53,19 @@ impl Builder {
 struct Chains {
     what: Steady,
     /// Number of writes of each register before the loop, and in it.
-    writes: HashMap<Key, [u32; 2]>,
+    writes: FxHashMap<Key, [u32; 2]>,
     /// Registers that depend on the thread number.
-    of_threads: HashSet<Key>,
+    of_threads: FxHashSet<Key>,
     /// For each loop-invariant value, the positions of its instructions that are not hoisted.
-    open: HashMap<Key, BTreeSet<usize>>,
+    open: FxHashMap<Key, BTreeSet<usize>>,
     /// Registers with the unmodified thread number, and the positions that extract a part of it.
-    numbers: HashSet<Key>,
-    parts: HashSet<usize>,
+    numbers: FxHashSet<Key>,
+    parts: FxHashSet<usize>,
 }
 
 impl Chains {
     fn new(what: Steady, before: &[Line], inside: &[Line]) -> Chains {
-        let mut writes: HashMap<Key, [u32; 2]> = HashMap::new();
+        let mut writes: FxHashMap<Key, [u32; 2]> = FxHashMap::default();
         for (of_loop, lines) in [before, inside].into_iter().enumerate() {
             for line in lines {
                 registers(line, &mut |key, written| writes.entry(key).or_default()[of_loop] += u32::from(written));
@@ -72,10 +74,10 @@ impl Chains {
         let mut chains = Chains {
             what,
             writes,
-            of_threads: HashSet::new(),
-            open: HashMap::new(),
-            numbers: HashSet::new(),
-            parts: HashSet::new(),
+            of_threads: FxHashSet::default(),
+            open: FxHashMap::default(),
+            numbers: FxHashSet::default(),
+            parts: FxHashSet::default(),
         };
         before.iter().for_each(|line| chains.note_threads(line));
         chains

@@ -1,7 +1,7 @@
 //! Known bits: registers that are another register with some bits cleared, within straight-line
 //! code (LLVM `KnownBits`).
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::inst::*;
 
@@ -9,8 +9,8 @@ use super::super::inst::*;
 /// since.
 #[derive(Debug, Default)]
 pub(super) struct Masked {
-    known: HashMap<u32, (Reg, i64)>,
-    sources: HashSet<u32>,
+    known: FxHashMap<u32, (Reg, i64)>,
+    sources: FxHashSet<u32>,
 }
 
 impl Masked {

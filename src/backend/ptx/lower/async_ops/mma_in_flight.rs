@@ -1,6 +1,6 @@
 //! MMAs in flight: steps that issue or wait for `wgmma` groups, and loop-carried MMAs.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;
@@ -39,7 +39,7 @@ impl Lowering<'_> {
     fn mmas_in_block(&self, mma: OpId) -> usize {
         let Some(block) = self.info.op_blocks[mma.index()] else { return 0 };
         let mmas = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
-        let last: HashSet<OpId> = mmas.map(|&id| self.info.mma_groups.last_of(id)).collect();
+        let last: FxHashSet<OpId> = mmas.map(|&id| self.info.mma_groups.last_of(id)).collect();
         last.len()
     }
 

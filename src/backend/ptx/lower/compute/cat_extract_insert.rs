@@ -3,8 +3,9 @@
 //!
 //! Shared memory is used only for an extracted block that belongs to other warps.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::layout_inference::{
@@ -218,7 +219,7 @@ impl Lowering<'_> {
                 self.linear_in_thread(&numbers)
             })
             .collect();
-        let mut known: HashMap<Vec<u32>, Condition> = HashMap::new();
+        let mut known: FxHashMap<Vec<u32>, Condition> = FxHashMap::default();
         let mut regs = Vec::with_capacity(old.len());
         for (register, &old) in old.iter().enumerate() {
             let element = layout.element(register, 0, 0);

@@ -7,8 +7,9 @@
 //! * Otherwise tile blocks with complete tiles use vectors, and the others access single elements.
 //! * Along a dimension with a promise of the user (`inbounds`) there is no comparison.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::indexed_axis::IndexedAxis;
 use super::tensor_view::Partition;
@@ -50,10 +51,10 @@ pub struct ViewAccess {
     pub ragged: Option<usize>,
     /// Misalignment of the tile start.
     pub misalignment: Option<Misalignment>,
-    offsets: HashMap<(usize, u32), Operand>,
-    addresses: HashMap<Vec<u32>, Operand>,
-    masks: HashMap<(usize, u32), Reg>,
-    combined: HashMap<Vec<(usize, u32)>, Reg>,
+    offsets: FxHashMap<(usize, u32), Operand>,
+    addresses: FxHashMap<Vec<u32>, Operand>,
+    masks: FxHashMap<(usize, u32), Reg>,
+    combined: FxHashMap<Vec<(usize, u32)>, Reg>,
     /// Predicate of the threads that write, if several hold the same element.
     pub owner: Option<Reg>,
     /// Registers are accessed by strip iterations, with other work between these.
@@ -140,10 +141,10 @@ impl Lowering<'_> {
             vector,
             ragged,
             misalignment: shift,
-            offsets: HashMap::new(),
-            addresses: HashMap::new(),
-            masks: HashMap::new(),
-            combined: HashMap::new(),
+            offsets: FxHashMap::default(),
+            addresses: FxHashMap::default(),
+            masks: FxHashMap::default(),
+            combined: FxHashMap::default(),
             owner: None,
             in_strips: false,
         })

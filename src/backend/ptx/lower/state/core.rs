@@ -1,7 +1,9 @@
 //! Core state of the lowering of one kernel.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::sync_state::SyncState;
 use super::values::{CacheMark, Tile, Values};
@@ -56,7 +58,7 @@ pub struct Smem {
     /// The allocated ranges.
     pub memory: SharedMemory,
     /// Block-local arrays, by `alloca`.
-    pub arrays: HashMap<OpId, Buffer>,
+    pub arrays: FxHashMap<OpId, Buffer>,
     /// State space of arrays: generic if some of them are block-local.
     pub data_space: Space,
     /// Sub-steps of the current step that are not lowered yet.
@@ -151,7 +153,7 @@ impl<'m> Lowering<'m> {
 
     /// Returns true if the current region is the body of a loop.
     pub fn is_in_loop(&self) -> bool {
-        self.regions.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
+        self.regions.last().is_some_and(|frame| frame.op.is_loop())
     }
 
     /// Attributes the code that `work` emits to the source location of an op.

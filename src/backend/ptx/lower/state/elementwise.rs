@@ -1,6 +1,6 @@
 //! Elementwise ops: the scalar sequence for each register, packed f16x2 where possible.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::core::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
@@ -18,7 +18,7 @@ impl Lowering<'_> {
         }
         let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect();
         let types = ScalarTypes { operands: &dtypes, result: self.info.element_type(op.results[0]) };
-        let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();
+        let mut known: FxHashMap<Vec<OperandKey>, Operand> = FxHashMap::default();
         let mut regs: Vec<Operand> = Vec::with_capacity(count);
         let args = |register: usize| -> Vec<Operand> { operands.iter().map(|regs| regs[register]).collect() };
         for register in 0..count {

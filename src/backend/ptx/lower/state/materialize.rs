@@ -56,16 +56,12 @@ impl Lowering<'_> {
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let op = self.module.op(id);
-        let renames = matches!(
-            op.code,
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
-        );
         let operands = op.operands.iter().rev().filter(|&&operand| self.info.inference.num_elements(operand) > 1);
         match self.info.inference.source(value) {
             ValueOrigin::Register => return Vec::new(),
             ValueOrigin::Rematerialized | ValueOrigin::View => {}
         }
-        let layout = if renames { self.info.inference.demand(id, wanted) } else { wanted.clone() };
+        let layout = self.info.inference.demand(id, wanted);
         let missing = operands.filter(|&&operand| {
             self.info.inference.source(operand) != ValueOrigin::Register
                 && self.values.in_layout(operand, &layout).is_none()
@@ -131,13 +127,11 @@ impl Lowering<'_> {
         match op.code {
             Opcode::Constant => self.constant(id, wanted),
             Opcode::Iota => self.iota(value, wanted),
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute
-                if self.info.inference.num_elements(op.operands[0]) == 1 =>
-            {
+            code if code.is_shape_alias() && self.info.inference.num_elements(op.operands[0]) == 1 => {
                 let scalar = self.scalar(op.operands[0])?;
                 Ok(vec![scalar; wanted.num_registers()].into())
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.alias_operand(value, wanted),
+            code if code.is_shape_alias() => self.alias_operand(value, wanted),
             _ => self.elementwise_in_layout(id, wanted),
         }
     }

@@ -1,7 +1,9 @@
 //! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer block.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Label, Operand, Reg};
@@ -302,11 +304,11 @@ pub struct WarpUniform {
 pub struct ClusterPeer {
     /// Results of ops that are computed for the peer. While the peer is active: those of this
     /// block.
-    pub tiles: HashMap<Value, Option<Tile>>,
+    pub tiles: FxHashMap<Value, Option<Tile>>,
     /// Ops are lowered for the peer block.
     pub is_active: bool,
     /// Predicates: an index is equal in both blocks.
-    pub equal_indices: HashMap<Value, Reg>,
+    pub equal_indices: FxHashMap<Value, Reg>,
     /// Predicate: the blocks advance in lockstep. `None`: always.
     pub in_lockstep: Option<Reg>,
 }

@@ -1,7 +1,8 @@
 //! Values of a kernel: tiles in registers, their conversions, views, and tiles in shared memory.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::isa::inst::{Operand, Ty};
 use crate::dtype::DType;
@@ -16,11 +17,11 @@ pub struct Values {
     pub conversions: ConversionCache,
     /// Functions of the thread number.
     pub thread_indices: ThreadIndexCache,
-    pub views: HashMap<Value, Rc<TensorView>>,
+    pub views: FxHashMap<Value, Rc<TensorView>>,
     /// Addresses of tiles in pipeline stages.
-    pub staged: HashMap<Value, Operand>,
+    pub staged: FxHashMap<Value, Operand>,
     /// Tiles in stages of `cp.async` whose elements are thread-private.
-    pub private_tiles: HashMap<OpId, ThreadPrivateTile>,
+    pub private_tiles: FxHashMap<OpId, ThreadPrivateTile>,
 }
 
 /// A mark to which the caches can be reset.
@@ -33,7 +34,7 @@ pub struct CacheMark {
 /// The values that all partitions share.
 pub struct Snapshot {
     tiles: Vec<Option<Tile>>,
-    views: HashMap<Value, Rc<TensorView>>,
+    views: FxHashMap<Value, Rc<TensorView>>,
     mark: CacheMark,
 }
 
@@ -44,9 +45,9 @@ impl Values {
             tiles: vec![None; count],
             conversions: ConversionCache::default(),
             thread_indices: ThreadIndexCache::default(),
-            views: HashMap::new(),
-            staged: HashMap::new(),
-            private_tiles: HashMap::new(),
+            views: FxHashMap::default(),
+            staged: FxHashMap::default(),
+            private_tiles: FxHashMap::default(),
         }
     }
 
@@ -99,7 +100,7 @@ pub struct Tile {
 pub struct ConversionCache {
     tiles: Vec<(Value, Tile)>,
     /// Positions of the tiles of a value.
-    of: HashMap<Value, Vec<usize>>,
+    of: FxHashMap<Value, Vec<usize>>,
 }
 
 impl ConversionCache {
@@ -129,7 +130,7 @@ impl ConversionCache {
 /// Functions of the thread number: images of its bits, and the operand with the value.
 #[derive(Debug, Default)]
 pub struct ThreadIndexCache {
-    pub linear: HashMap<Vec<u32>, Operand>,
+    pub linear: FxHashMap<Vec<u32>, Operand>,
     /// Keys in the order of computation. An instruction is reused only inside of its region.
     pub order: Vec<Vec<u32>>,
 }

@@ -1,6 +1,6 @@
 //! CTA uniformity: which values are equal in both CTAs of a cluster.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
 
@@ -8,15 +8,15 @@ use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
 pub struct CtaUniformity<'m> {
     module: &'m Module,
     /// All of them.
-    pub values: HashSet<Value>,
+    pub values: FxHashSet<Value>,
     /// Counters that differ by where their loop starts, and that.
-    counters: HashMap<Value, Value>,
+    counters: FxHashMap<Value, Value>,
 }
 
 impl<'m> CtaUniformity<'m> {
     /// Finds them, provided that blocks go round the loops around a place equally often.
     pub fn of(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
-        let mut uniformity = CtaUniformity { module, values: HashSet::new(), counters: HashMap::new() };
+        let mut uniformity = CtaUniformity { module, values: FxHashSet::default(), counters: FxHashMap::default() };
         let mut known = usize::MAX;
         while known != uniformity.values.len() {
             known = uniformity.values.len();
@@ -36,7 +36,7 @@ impl<'m> CtaUniformity<'m> {
             let op = module.op(id);
             match op.code {
                 Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
-                Opcode::For | Opcode::Loop | Opcode::If => {
+                code if code.is_control_flow() => {
                     self.enter(op);
                     enclosing_ops.push(id);
                     op.regions.iter().for_each(|&region| self.block(region, enclosing_ops));
@@ -82,7 +82,7 @@ impl<'m> CtaUniformity<'m> {
     fn leave(&mut self, op: &Op, enclosing_ops: &[OpId]) {
         let module = self.module;
         let ends = |&&id: &&OpId| match op.code {
-            Opcode::Continue => matches!(module.op(id).code, Opcode::For | Opcode::Loop),
+            Opcode::Continue => module.op(id).code.is_loop(),
             Opcode::Break => module.op(id).code == Opcode::Loop,
             _ => module.op(id).code == Opcode::If,
         };
@@ -103,7 +103,7 @@ impl<'m> CtaUniformity<'m> {
     }
 
     /// Adds the ops that the peer's value comes from; false if it cannot be computed here.
-    pub fn peer_computable(&self, value: Value, ops: &mut HashSet<OpId>) -> bool {
+    pub fn peer_computable(&self, value: Value, ops: &mut FxHashSet<OpId>) -> bool {
         if !self.values.contains(&value) {
             return true;
         }
@@ -125,7 +125,7 @@ impl<'m> CtaUniformity<'m> {
         let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
         match op.code {
             Opcode::GetTileBlockId => self.values.contains(&value),
-            Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::ExtI => self.always_differs(op.operands[0]),
+            code if code.has_operand_elements() || code == Opcode::ExtI => self.always_differs(op.operands[0]),
             Opcode::AddI | Opcode::SubI => {
                 let [left, right] = [op.operands[0], op.operands[1]];
                 (!self.values.contains(&left) && self.always_differs(right))
@@ -138,23 +138,19 @@ impl<'m> CtaUniformity<'m> {
 
 /// Does this op compute scalars from scalars?
 fn is_scalar_compute(code: Opcode) -> bool {
-    let renames = matches!(code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    renames || code == Opcode::Constant || code.is_elementwise()
+    code.is_alias() || code == Opcode::Constant || code.is_elementwise()
 }
 
 /// Adds the ops that a value comes from, if they all stand in the entry's body and depend on
 /// nothing but the launch.
-pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut HashSet<OpId>) -> bool {
+pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut FxHashSet<OpId>) -> bool {
     use Opcode::*;
     match module.def(value) {
         Def::Arg(block, _) => block == body,
         Def::Result(id, _) => {
             let op = module.op(id);
-            let views = matches!(
-                op.code,
-                GetTensorShape | GetIndexSpaceShape | MakeTensorView | MakePartitionView | MakeStridedView
-            );
-            let known = views || is_scalar_compute(op.code) || matches!(op.code, GetTileBlockId | GetNumTileBlocks);
+            let extents = matches!(op.code, GetTensorShape | GetIndexSpaceShape | GetTileBlockId | GetNumTileBlocks);
+            let known = extents || op.code.is_view() || is_scalar_compute(op.code);
             known
                 && module.block(body).ops.contains(&id)
                 && (!ops.insert(id) || op.operands.iter().all(|&operand| is_known_at_entry(module, body, operand, ops)))

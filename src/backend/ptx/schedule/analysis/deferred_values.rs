@@ -18,7 +18,7 @@ impl KernelInfo<'_> {
         loop {
             let op = self.module.op(self.module.defining_op(value)?);
             match op.code {
-                Opcode::Broadcast | Opcode::Reshape => value = op.operands[0],
+                code if code.has_operand_elements() => value = op.operands[0],
                 _ => match op.const_data()? {
                     ConstData::Splat(bits) => return Some(*bits),
                     ConstData::Dense(_) => return None,
@@ -56,8 +56,7 @@ impl KernelInfo<'_> {
 /// Returns true if the op only renames values, or its result is computed at its use.
 pub fn is_computed_at_use(info: &KernelInfo<'_>, id: OpId) -> bool {
     let op = info.module.op(id);
-    let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
-        || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+    let renames = op.code.is_alias() || matches!(op.code, Opcode::Constant | Opcode::Iota);
     let named = op.code == Opcode::WithLayout && info.inference.source(op.results[0]) == ValueOrigin::View;
     renames || named || op.code.is_elementwise() && info.inference.source(op.results[0]) == ValueOrigin::Rematerialized
 }

@@ -44,10 +44,10 @@ impl KernelInfo<'_> {
 
     fn contains_mma(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        let mut found = matches!(op.code, Opcode::MmaF | Opcode::MmaI);
+        let mut found = op.code.is_mma();
         for &region in &op.regions {
             self.module.walk(region, &mut |id| {
-                found |= matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI);
+                found |= self.module.op(id).code.is_mma();
             });
         }
         found

@@ -1,6 +1,6 @@
 //! Facts about one kernel that all planning passes read: module, layouts, options, uses.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::memory_effects::{MemoryEffect, WrittenMemory};
 use crate::backend::ptx::CompileOptions;
@@ -26,14 +26,14 @@ pub struct KernelInfo<'m> {
     /// Memory that the kernel writes.
     pub written_memory: WrittenMemory,
     /// TMA stores.
-    pub tma_stores: HashMap<OpId, TmaStorePlan>,
+    pub tma_stores: FxHashMap<OpId, TmaStorePlan>,
     /// Privatized atomics, and the copy of their array.
-    pub privatized_atomics: HashSet<OpId>,
+    pub privatized_atomics: FxHashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
     /// MMAs that are issued together.
     pub mma_groups: MmaGroups,
     /// Ops that are rematerialized at their use, by an op that may skip them.
-    pub rematerialized: HashSet<OpId>,
+    pub rematerialized: FxHashSet<OpId>,
     /// Number of ping-pong groups, each with the warps of the layouts.
     pub pingpong_groups: u32,
     /// Number of data partitions, each with separate rows (`warp_specialize/data_partition`).
@@ -78,10 +78,10 @@ impl<'m> KernelInfo<'m> {
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
             written_memory: WrittenMemory::of(module, entry.body),
-            tma_stores: HashMap::new(),
-            privatized_atomics: HashSet::new(),
+            tma_stores: FxHashMap::default(),
+            privatized_atomics: FxHashSet::default(),
             privatized: None,
-            rematerialized: HashSet::new(),
+            rematerialized: FxHashSet::default(),
             pingpong_groups: 1,
             data_partitions: crate::pass::data_partition::count(module, entry.body),
         }
@@ -129,7 +129,7 @@ impl<'m> KernelInfo<'m> {
     pub fn is_in_loop(&self, id: OpId) -> bool {
         let mut block = self.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
-            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
+            if self.module.op(owner).code.is_loop() {
                 return true;
             }
             block = self.op_blocks[owner.index()];
@@ -149,8 +149,7 @@ impl<'m> KernelInfo<'m> {
     /// Returns true if a load can supply the result of the op: it renames its operand or rounds it
     /// to tf32.
     pub fn is_operand_view(&self, id: OpId) -> bool {
-        let renames = matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume);
-        renames || rounds_to_tf32(self.module, id)
+        self.module.op(id).code.is_bijective_alias() || rounds_to_tf32(self.module, id)
     }
 
     /// Returns true if the kernel prints. The call needs more registers than warp specialization

@@ -1,6 +1,6 @@
 //! Memory effects: which elements of which array an op reads or writes.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Value};
@@ -83,7 +83,7 @@ impl MemoryEffect {
 /// them is written.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenMemory {
-    stored_roots: HashSet<MemoryRoot>,
+    stored_roots: FxHashSet<MemoryRoot>,
     /// True if the block allocates memory.
     has_block_local: bool,
 }
@@ -91,7 +91,7 @@ pub struct WrittenMemory {
 impl WrittenMemory {
     /// Returns the memory that the kernel with this body writes.
     pub fn of(module: &Module, body: BlockId) -> WrittenMemory {
-        let (mut stored_roots, mut has_block_local) = (HashSet::new(), false);
+        let (mut stored_roots, mut has_block_local) = (FxHashSet::default(), false);
         module.walk(body, &mut |id| {
             has_block_local |= module.op(id).code == Opcode::Alloca;
             if let Some((address, kind)) = address_and_kind(module, id)

@@ -1,21 +1,21 @@
 //! Region tree: the loop, branch and block that enclose each op.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{BlockId, OpId, Value};
 
 /// Ops by what they stand in and who uses them.
 pub struct RegionTree {
     /// The op that a block is a region of.
-    pub owners: HashMap<BlockId, OpId>,
-    pub users: HashMap<Value, Vec<OpId>>,
+    pub owners: FxHashMap<BlockId, OpId>,
+    pub users: FxHashMap<Value, Vec<OpId>>,
 }
 
 impl KernelInfo<'_> {
     /// Returns the region tree of a kernel's body.
     pub fn region_tree(&self, body: BlockId) -> RegionTree {
-        let mut region_tree = RegionTree { owners: HashMap::new(), users: HashMap::new() };
+        let mut region_tree = RegionTree { owners: FxHashMap::default(), users: FxHashMap::default() };
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
             region_tree.owners.extend(op.regions.iter().map(|&region| (region, id)));
@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
         let mut block = block;
         loop {
             let owner = *region_tree.owners.get(&block)?;
-            if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
+            if self.module.op(owner).code.is_loop() {
                 return Some(owner);
             }
             block = self.op_blocks[owner.index()]?;

@@ -26,7 +26,7 @@ impl KernelInfo<'_> {
         module.walk(body, &mut |id| {
             let op = module.op(id);
             match op.code {
-                Opcode::MmaF | Opcode::MmaI => {
+                code if code.is_mma() => {
                     let fetched = |value| self.source_load(value).is_some_and(fetched);
                     operands = operands.max(self.operand_bytes(&self.mma_groups.group_of(id), &fetched));
                 }

@@ -3,7 +3,7 @@
 //! A value that is computed where it is used, or another view of one, is read when what it is made
 //! of is.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::deferred_values::is_computed_at_use;
 use crate::backend::ptx::mma::OperandPlan;
@@ -126,7 +126,7 @@ impl KernelInfo<'_> {
         loop {
             let owner = self.module.block(block).parent?;
             let code = self.module.op(owner).code;
-            if matches!(code, Opcode::For | Opcode::Loop) {
+            if code.is_loop() {
                 return Some((code, block));
             }
             block = self.op_blocks[owner.index()]?;
@@ -145,7 +145,7 @@ impl KernelInfo<'_> {
     }
 
     fn is_mma(&self, id: OpId) -> bool {
-        matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI)
+        self.module.op(id).code.is_mma()
     }
 
     /// Does an MMA update its accumulator where it stands? A carried value of the loop around, or
@@ -174,7 +174,7 @@ impl KernelInfo<'_> {
 
     /// What loops give has registers of its own, which each iteration writes.
     fn is_loop(&self, id: OpId) -> bool {
-        matches!(self.module.op(id).code, Opcode::For | Opcode::Loop)
+        self.module.op(id).code.is_loop()
     }
 
     /// Does a branch that ends with this op give a value in registers that nothing else has: sums
@@ -188,7 +188,7 @@ impl KernelInfo<'_> {
     /// Values and what they are computed from where they are used: of views, of names, of what is
     /// free or deferred.
     fn with_deferred_inputs(&self, values: Vec<Value>) -> Vec<Value> {
-        let (mut seen, mut all) = (HashSet::new(), Vec::new());
+        let (mut seen, mut all) = (FxHashSet::default(), Vec::new());
         let mut pending = values;
         pending.reverse();
         while let Some(value) = pending.pop() {
@@ -219,7 +219,7 @@ impl KernelInfo<'_> {
 
     /// As [`KernelInfo::accumulators`], of several MMAs, each accumulator once.
     pub fn total_accumulator_registers(&self, mmas: &[OpId]) -> u32 {
-        let mma_groups: HashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
+        let mma_groups: FxHashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
         mma_groups.into_iter().map(|mma| self.accumulator_registers(mma)).sum()
     }
 
@@ -229,7 +229,7 @@ impl KernelInfo<'_> {
         let op = self.module.op(id);
         match op.code {
             Opcode::Constant => matches!(op.const_data(), Some(ConstData::Splat(0))),
-            Opcode::Broadcast | Opcode::Reshape => self.is_zero(op.operands[0]),
+            code if code.has_operand_elements() => self.is_zero(op.operands[0]),
             _ => false,
         }
     }

@@ -1,7 +1,8 @@
 //! Header of a schedule: kernel, warps, pipelines and the user's lines of loads, MMAs and stores.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
+
+use rustc_hash::FxHashMap;
 
 use super::pipelines::WarpSpecialization;
 use super::print::join;
@@ -70,8 +71,8 @@ impl Schedule {
     }
 
     /// How each op is executed, if not directly by the threads.
-    fn methods(&self) -> HashMap<OpId, String> {
-        let mut methods = HashMap::new();
+    fn methods(&self) -> FxHashMap<OpId, String> {
+        let mut methods = FxHashMap::default();
         let channels = self.warp_spec.iter().flat_map(|spec| spec.channels.iter().enumerate());
         for (index, channel) in channels {
             let method = format!("TMA, channel {index}, pipeline {}", channel.pipeline);
@@ -116,7 +117,7 @@ fn groups(spec: &WarpSpecialization) -> String {
 fn kind(code: Opcode) -> Option<&'static str> {
     Some(match code {
         Opcode::LoadView | Opcode::LoadPtr => "load",
-        Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => "mma",
+        code if code.is_mma() => "mma",
         Opcode::StoreView | Opcode::StorePtr => "store",
         Opcode::AtomicRmw | Opcode::AtomicCas | Opcode::AtomicRedView => "atomic",
         _ => return None,
@@ -130,7 +131,7 @@ fn accesses(module: &Module, block: BlockId) -> Vec<OpId> {
     ops
 }
 
-fn line(text: &mut String, module: &Module, id: OpId, methods: &HashMap<OpId, String>) {
+fn line(text: &mut String, module: &Module, id: OpId, methods: &FxHashMap<OpId, String>) {
     let Some(kind) = kind(module.op(id).code) else { return };
     let method = methods.get(&id).map_or_else(String::new, |method| format!(", {method}"));
     let _ = writeln!(text, "#   {kind} {}{method}{}", id.index(), location(module, id));

@@ -1,6 +1,6 @@
 //! Pipelines, channels and TMA loads of a warp-specialized kernel, as data.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
@@ -16,13 +16,13 @@ pub struct WarpSpecialization {
     /// The pipelines.
     pub pipelines: Vec<PipelineDesc>,
     /// The channel of each TMA load of an MMA operand.
-    pub operand_channel: HashMap<OpId, usize>,
+    pub operand_channel: FxHashMap<OpId, usize>,
     /// The channel of each auxiliary load.
-    pub aux_channel: HashMap<OpId, usize>,
+    pub aux_channel: FxHashMap<OpId, usize>,
     /// The ops that the producer executes.
-    pub producer_ops: HashSet<OpId>,
+    pub producer_ops: FxHashSet<OpId>,
     /// Loop-carried values and results of region ops that the producer needs.
-    pub producer_live: HashSet<Value>,
+    pub producer_live: FxHashSet<Value>,
     /// Multicast loads, if the kernel is launched in clusters.
     pub multicast: Option<ClusterMulticast>,
     /// Ping-pong of the consumer groups, if it is used.
@@ -119,13 +119,13 @@ impl WarpSpecialization {
 #[derive(Clone)]
 pub struct ClusterMulticast {
     /// Loads that may be equal in both tile blocks, each with the indices that decide it.
-    pub multicast_loads: HashMap<OpId, Vec<Value>>,
+    pub multicast_loads: FxHashMap<OpId, Vec<Value>>,
     /// Ops that the producer also computes for the peer.
-    pub peer_ops: HashSet<OpId>,
+    pub peer_ops: FxHashSet<OpId>,
     /// Outermost loops with different starts in the two tile blocks.
     pub outer_loops: Vec<OpId>,
     /// Ops that their bounds come from.
-    pub bound_ops: HashSet<OpId>,
+    pub bound_ops: FxHashSet<OpId>,
 }
 
 impl ClusterMulticast {

@@ -4,9 +4,10 @@
 //! steps of a sequence are in program order. Loops and branches are steps with sequences of their
 //! own.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
 
 use super::cp_async::CpAsyncPlan;
 use super::pipelines::{PingPong, WarpSpecialization};
@@ -255,7 +256,7 @@ impl StripMine {
     }
 
     /// The tiles that its ops define, and views of them.
-    pub fn defined_tiles(&self, module: &Module) -> HashSet<Value> {
+    pub fn defined_tiles(&self, module: &Module) -> FxHashSet<Value> {
         let made =
             self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
         made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()

@@ -2,8 +2,9 @@
 //!
 //! `warp_specialize/plan` decides and returns them; `pipeline/unmet_hints` prints them as remarks.
 
-use std::collections::HashMap;
 use std::fmt;
+
+use rustc_hash::FxHashMap;
 
 use crate::ir::{OpId, Opcode};
 
@@ -13,13 +14,13 @@ pub struct RejectedLoads {
     /// The reason for all loads, if there is one.
     pub all: Option<Reason>,
     /// The reason for a single load.
-    pub loads: HashMap<OpId, Reason>,
+    pub loads: FxHashMap<OpId, Reason>,
 }
 
 impl RejectedLoads {
     /// All loads, for one reason.
     pub fn all(reason: Reason) -> RejectedLoads {
-        RejectedLoads { all: Some(reason), loads: HashMap::new() }
+        RejectedLoads { all: Some(reason), loads: FxHashMap::default() }
     }
 }
 

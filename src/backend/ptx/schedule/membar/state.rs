@@ -7,7 +7,9 @@
 //! barrier, because shared memory after it may overwrite their operands.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -15,7 +17,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
-use crate::ir::{OpId, Opcode, Value};
+use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
 
 /// Accesses of a trip through shared memory from which on addresses without an instruction for each
@@ -26,7 +28,7 @@ const MIN_AFFINE_ACCESSES: usize = 16;
 #[derive(Default)]
 pub struct AvailableConversions {
     all: Vec<(Value, Layout)>,
-    by_value: HashMap<Value, Vec<usize>>,
+    by_value: FxHashMap<Value, Vec<usize>>,
 }
 
 impl AvailableConversions {
@@ -70,15 +72,15 @@ pub struct MembarState<'a, 'm> {
     pub own_layouts: Vec<Option<Cow<'a, Layout>>>,
     pub available: AvailableConversions,
     /// Loads whose tiles stand in stages as operands, by multistage copies.
-    pub staged_loads: HashSet<OpId>,
+    pub staged_loads: FxHashSet<OpId>,
     /// The stores that TMA does, and the array of each.
-    pub tma_stores: HashMap<OpId, Value>,
+    pub tma_stores: FxHashMap<OpId, Value>,
     /// Those of them that the whole block makes, through shared memory that others use, too.
-    pub block_tma_stores: HashSet<OpId>,
+    pub block_tma_stores: FxHashSet<OpId>,
     /// Are some of them boxes of warps?
     pub has_warp_tma_stores: bool,
     /// Arrays that TMA may have stored to.
-    pub tma_stored_arrays: HashSet<Value>,
+    pub tma_stored_arrays: FxHashSet<Value>,
     /// Results of the MMAs that may be running, in the order of issue.
     pub in_flight: Vec<Vec<Value>>,
     /// Late waits that have not come: how many may run on then, and which wait it is.
@@ -112,8 +114,8 @@ impl<'a, 'm> MembarState<'a, 'm> {
             global_hazards: GlobalHazards::default(),
             own_layouts: vec![None; info.module.num_values()],
             available: AvailableConversions::default(),
-            staged_loads: HashSet::new(),
-            tma_stored_arrays: HashSet::new(),
+            staged_loads: FxHashSet::default(),
+            tma_stored_arrays: FxHashSet::default(),
             in_flight: Vec::new(),
             sunk_waits: VecDeque::new(),
             mma_waits: Vec::new(),
@@ -166,22 +168,11 @@ impl<'a, 'm> MembarState<'a, 'm> {
     fn inputs_in_layout(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
         let inference = &self.info.inference;
         let op = self.info.module.op(id);
-        let renames = matches!(
-            op.code,
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
-        );
         let operands = op.operands.iter().filter(|&&operand| inference.num_elements(operand) > 1);
-        if !renames && !op.code.is_elementwise() {
+        if !op.code.has_operand_elements() && !op.code.is_elementwise() {
             return Vec::new();
         }
-        let layout =
-            |operand: Value| if renames { inference.demand(id, wanted) } else { self.same_layout(operand, wanted) };
-        operands.map(|&operand| (operand, layout(operand))).collect()
-    }
-
-    fn same_layout(&self, operand: Value, wanted: &Layout) -> Layout {
-        debug_assert_eq!(self.info.module.shape(operand), wanted.shape());
-        wanted.clone()
+        operands.map(|&operand| (operand, inference.demand(id, wanted))).collect()
     }
 
     /// Has what a virtual or free value is made of, one after another: chains of them may be longer

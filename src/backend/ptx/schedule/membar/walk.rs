@@ -305,7 +305,7 @@ impl MembarState<'_, '_> {
             return;
         }
         let wanted = |code: Opcode| match op.code {
-            Opcode::Continue => matches!(code, Opcode::For | Opcode::Loop),
+            Opcode::Continue => code.is_loop(),
             Opcode::Break => code == Opcode::Loop,
             _ => code == Opcode::If,
         };

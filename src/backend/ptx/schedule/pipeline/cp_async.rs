@@ -15,7 +15,7 @@
 //! this way (weights that threads unpack, their scales), if the operands keep their number of
 //! stages.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
@@ -66,7 +66,7 @@ impl KernelInfo<'_> {
         let mut async_mma = false;
         for &mma in &module.block(body).ops {
             let op = module.op(mma);
-            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if !op.code.is_mma() {
                 continue;
             }
             let Some(Ok(plan)) = self.inference.products.get(&mma) else { continue };
@@ -111,7 +111,7 @@ impl KernelInfo<'_> {
 
     fn sort_in_program_order(&self, body: BlockId, address_ops: &mut Vec<OpId>) {
         let ops = &self.module.block(body).ops;
-        let order: HashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
+        let order: FxHashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
         address_ops.sort_by_key(|op| order[op]);
         address_ops.dedup();
     }
@@ -127,7 +127,7 @@ impl KernelInfo<'_> {
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let mut multiplies = !no_producer;
-        module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
+        module.walk(body, &mut |id| multiplies |= module.op(id).code.is_mma());
         if multiplies {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Hoists layout conversions of loop invariants.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -14,7 +14,7 @@ impl KernelInfo<'_> {
     /// What a loop uses from outside, in which layouts: to be converted once, before it.
     pub fn hoisted_conversions(&self, body: BlockId) -> Vec<(Value, Layout)> {
         let module = self.module;
-        let mut inside = HashSet::new();
+        let mut inside = FxHashSet::default();
         let mut wanted = Vec::new();
         let inference = &self.inference;
         inside.extend(module.block(body).args.iter().copied());

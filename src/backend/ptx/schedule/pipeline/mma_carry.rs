@@ -1,6 +1,6 @@
 //! Loop-carried MMAs: MMAs in flight across a back edge or beside a side-effect-free branch.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -71,9 +71,8 @@ impl KernelInfo<'_> {
         for &region in regions {
             self.module.walk(region, &mut |inner| {
                 pure &= match self.module.op(inner).code {
-                    Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
-                    Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
-                    code => code.is_elementwise(),
+                    Opcode::Constant | Opcode::Iota | Opcode::Yield => true,
+                    code => code.is_alias() || code.is_elementwise(),
                 };
             });
         }
@@ -112,7 +111,7 @@ impl KernelInfo<'_> {
 
     /// Does a value go through shared memory to come in a layout?
     fn needs_smem_conversion(&self, value: Value, wanted: Layout) -> bool {
-        let mut seen: HashMap<Value, Vec<Layout>> = HashMap::new();
+        let mut seen: FxHashMap<Value, Vec<Layout>> = FxHashMap::default();
         let mut pending = vec![(value, wanted)];
         while let Some((value, wanted)) = pending.pop() {
             let known = seen.entry(value).or_default();
@@ -125,8 +124,7 @@ impl KernelInfo<'_> {
             match (maker, self.inference.layout(value)) {
                 (Some(id), _) => {
                     let op = self.module.op(id);
-                    let renames = matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-                    let wanted = if renames { self.inference.demand(id, &wanted) } else { wanted };
+                    let wanted = self.inference.demand(id, &wanted);
                     pending.extend(op.operands.iter().map(|&operand| (operand, wanted.clone())));
                 }
                 (None, Some(own)) => {

@@ -7,7 +7,7 @@
 //! of the work precedes the wait. The wait is ordered by `MmaWait::release_after`: ptxas expects
 //! long latencies of exponentials and would otherwise emit them after the wait.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
@@ -85,7 +85,7 @@ impl KernelInfo<'_> {
     fn last_step_before_wait(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
         let module = self.module;
         let Step::MmaWait(wait) = &steps[at] else { return None };
-        let later: HashSet<Value> =
+        let later: FxHashSet<Value> =
             [wait.mma, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
         let mut chain: Vec<(usize, Value)> = Vec::new();
         for (position, step) in steps.iter().enumerate().skip(at + 2) {

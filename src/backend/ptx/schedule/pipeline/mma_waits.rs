@@ -10,7 +10,7 @@
 //! The wait for a tile of the producer precedes the first MMA that reads it. If that is in a
 //! region, the wait follows the advance to the stage.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
@@ -51,7 +51,7 @@ struct WaitInserter<'a, 'm> {
     /// In the order in which they were issued.
     in_flight: Vec<InFlightMma>,
     /// Channels whose tiles have been waited for.
-    full_channels: HashSet<u32>,
+    full_channels: FxHashSet<u32>,
     /// The steps of the body that is being made.
     steps: Vec<Step>,
 }
@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
         let partitions: Vec<(WarpRole, SeqId)> =
             schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
         for (role, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
-            let (in_flight, full_channels, steps) = (Vec::new(), HashSet::new(), Vec::new());
+            let (in_flight, full_channels, steps) = (Vec::new(), FxHashSet::default(), Vec::new());
             let mut waits =
                 WaitInserter { info: self, schedule: &mut *schedule, role, in_flight, full_channels, steps };
             waits.sequence(body, &Ending::Complete);

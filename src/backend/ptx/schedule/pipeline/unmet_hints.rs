@@ -1,12 +1,12 @@
 //! Reports loop hints that were not satisfied.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
-use crate::ir::{BlockId, OpId, Opcode, hint_key};
+use crate::ir::{BlockId, OpId, hint_key};
 
 impl KernelInfo<'_> {
     /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
@@ -19,7 +19,7 @@ impl KernelInfo<'_> {
     ) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
-            let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
+            let is_loop = self.module.op(id).code.is_loop();
             loops.extend(is_loop.then_some(id));
         });
         if loops.is_empty() {
@@ -55,8 +55,8 @@ impl KernelInfo<'_> {
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn producer_stages(&self, schedule: &Schedule, region_tree: &RegionTree) -> HashMap<OpId, u32> {
-        let mut found = HashMap::new();
+    fn producer_stages(&self, schedule: &Schedule, region_tree: &RegionTree) -> FxHashMap<OpId, u32> {
+        let mut found = FxHashMap::default();
         let Some(warp_spec) = &schedule.warp_spec else { return found };
         for channel in &warp_spec.channels {
             if let Some(loop_op) = self.enclosing_loop(channel.block, region_tree) {
@@ -79,7 +79,7 @@ impl KernelInfo<'_> {
             |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, region_tree)) == Some(id);
         let mut mmas = Vec::new();
         self.module.walk(body, &mut |op| {
-            let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
+            let multiplies = self.module.op(op).code.is_mma();
             mmas.extend((multiplies && is_here(op)).then_some(op));
         });
         let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
@@ -133,7 +133,7 @@ impl KernelInfo<'_> {
 const NO_STAGES: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
 
 /// Stages of multistage copies, by loop.
-fn cp_async_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
+fn cp_async_stages(schedule: &Schedule) -> FxHashMap<OpId, u32> {
     let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,

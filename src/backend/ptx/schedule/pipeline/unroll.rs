@@ -22,7 +22,7 @@ impl KernelInfo<'_> {
         self.module.walk(self.module.op(id).regions[0], &mut |inner| {
             ops += 1;
             let code = self.module.op(inner).code;
-            plain &= !matches!(code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled | Opcode::Alloca);
+            plain &= !code.is_mma() && code != Opcode::Alloca;
         });
         plain && factor > 1 && ops * factor as usize <= MAX_OPS && self.last_counter_offset(id, factor).is_some()
     }

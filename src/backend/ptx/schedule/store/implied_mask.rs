@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
     fn uniform(&self, mut value: Value) -> Option<Value> {
         while !self.module.shape(value).is_empty() {
             let op = self.module.op(self.module.defining_op(value)?);
-            if !matches!(op.code, Opcode::Broadcast | Opcode::Reshape) {
+            if !op.code.has_operand_elements() {
                 return None;
             }
             value = op.operands[0];

@@ -6,7 +6,7 @@
 //! the array and the meaning of its elements need not be known. The gain is large if many atomics
 //! access few elements.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -57,7 +57,7 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
     while let Def::Result(id, _) = module.def(base) {
         let inner = module.op(id);
         match inner.code {
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Assume => base = inner.operands[0],
+            code if code.has_operand_elements() => base = inner.operands[0],
             _ => return None,
         }
     }
@@ -91,7 +91,7 @@ impl KernelInfo<'_> {
         let module = self.module;
         let mut ops = Vec::new();
         module.walk(body, &mut |id| ops.push(id));
-        if ops.iter().any(|&id| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI)) {
+        if ops.iter().any(|&id| module.op(id).code.is_mma()) {
             return None;
         }
         ops.iter().find_map(|&id| {
@@ -147,7 +147,7 @@ impl KernelInfo<'_> {
     fn rematerialize_inputs(&mut self, id: OpId) {
         let module = self.module;
         let Some(block) = self.op_blocks[id.index()] else { return };
-        let mut uses: HashMap<Value, u32> = HashMap::new();
+        let mut uses: FxHashMap<Value, u32> = FxHashMap::default();
         module.op(id).operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
         let before = module.block(block).ops.iter().rev().skip_while(|&&other| other != id).skip(1);
         for &other in before {

@@ -10,7 +10,7 @@
 //! TMA or none, and none if the kernel reads the array. Between two stores to one array, the first
 //! one is waited for. Atomic additions use TMA reductions and need no order.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis, stored};
@@ -50,7 +50,7 @@ fn is_tma_reduction(module: &Module, id: OpId) -> bool {
 impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
     pub fn select_tma_stores(&mut self, body: BlockId) {
-        let mut stores: HashMap<OpId, TmaStorePlan> = HashMap::new();
+        let mut stores: FxHashMap<OpId, TmaStorePlan> = FxHashMap::default();
         self.module.walk(body, &mut |id| stores.extend(self.plan_tma_store(id).map(|store| (id, store))));
         let others = self.arrays_accessed_by_threads(body, &|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
@@ -70,9 +70,9 @@ impl KernelInfo<'_> {
         &self,
         body: BlockId,
         is_tma_store: &dyn Fn(OpId) -> bool,
-    ) -> Option<HashSet<Value>> {
+    ) -> Option<FxHashSet<Value>> {
         let module = self.module;
-        let mut others: HashSet<Value> = HashSet::new();
+        let mut others: FxHashSet<Value> = FxHashSet::default();
         let mut unknown = false;
         module.walk(body, &mut |id| {
             let op = module.op(id);

@@ -39,23 +39,9 @@ impl KernelInfo<'_> {
             Opcode::Reduce if self.can_strip_reduce(id) => {
                 StripEligibility::Elementwise(self.inference.accesses[&id].clone())
             }
-            Opcode::Reshape | Opcode::Assume | Opcode::WithLayout
-                if self.inference.source(op.results[0]) == ValueOrigin::View =>
-            {
-                StripEligibility::View
-            }
-            Opcode::Constant
-            | Opcode::Iota
-            | Opcode::Assume
-            | Opcode::Broadcast
-            | Opcode::Reshape
-            | Opcode::Permute
-            | Opcode::MakeTensorView
-            | Opcode::MakePartitionView
-            | Opcode::MakeStridedView
-            | Opcode::MakeGatherScatterView
-            | Opcode::MakeToken
-            | Opcode::JoinTokens => StripEligibility::Scalar,
+            _ if op.results.first().is_some_and(|&result| self.is_view_of_registers(result)) => StripEligibility::View,
+            Opcode::Constant | Opcode::Iota | Opcode::MakeToken | Opcode::JoinTokens => StripEligibility::Scalar,
+            code if code.is_alias() || code.is_view() => StripEligibility::Scalar,
             code if code.is_elementwise() => {
                 let result = op.results[0];
                 match self.inference.source(result) {

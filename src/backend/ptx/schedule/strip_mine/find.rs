@@ -7,8 +7,9 @@
 //! result a TMA store writes. [`StripFinder`] reads the ops once, in order, and then finds the
 //! longest sequence from each op on, in time proportional to the length of the block.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use super::eligibility::StripEligibility;
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -81,7 +82,7 @@ pub struct StripFinder {
     ops: Vec<OpInfo>,
     layouts: Vec<Layout>,
     /// How often ops of runs use a value, and the last of them.
-    uses: HashMap<Value, (u32, usize)>,
+    uses: FxHashMap<Value, (u32, usize)>,
     window: Window,
     /// No sequence starts before this op: it would have no store, or too few registers for two
     /// iterations.
@@ -133,11 +134,11 @@ struct LiveTiles {
     layouts: Vec<Layout>,
     effects: EffectIndex,
     /// The op on tiles that made a value, also under another name.
-    makers: HashMap<Value, usize>,
+    makers: FxHashMap<Value, usize>,
     /// The last op on tiles from which a value comes that is computed where it is used.
-    deferred_sources: HashMap<Value, usize>,
+    deferred_sources: FxHashMap<Value, usize>,
     /// How often ops of runs use a value, and the last of them.
-    uses: HashMap<Value, (u32, usize)>,
+    uses: FxHashMap<Value, (u32, usize)>,
 }
 
 impl KernelInfo<'_> {
@@ -157,7 +158,7 @@ impl KernelInfo<'_> {
     }
 
     /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
-    fn last_use(&self, value: Value, uses: &HashMap<Value, (u32, usize)>) -> usize {
+    fn last_use(&self, value: Value, uses: &FxHashMap<Value, (u32, usize)>) -> usize {
         match (self.use_counts[value.index()], uses.get(&value)) {
             (0, _) => 0,
             (count, Some(&(inside, last))) if count == inside => last,

@@ -3,7 +3,7 @@
 //! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one
 //! that it makes, register by register.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps;
@@ -15,9 +15,9 @@ impl KernelInfo<'_> {
     /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: if
     /// whole tiles would leave too few registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
-        let mut uses: HashMap<Value, u32> = HashMap::new();
+        let mut uses: FxHashMap<Value, u32> = FxHashMap::default();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
-        let mut names: HashMap<Value, Value> = HashMap::new();
+        let mut names: FxHashMap<Value, Value> = FxHashMap::default();
         let mut reads = |id: OpId| {
             let op = self.module.op(id);
             let values = if op.code == Opcode::StoreView { op.group(0) } else { &op.operands[..] };
@@ -29,8 +29,8 @@ impl KernelInfo<'_> {
             results.filter(|&value| self.register_tile(value) == Some(value)).collect::<Vec<Value>>()
         };
         let accesses: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect();
-        let inside: HashSet<Value> = accesses.iter().flat_map(|(_, makes)| makes).copied().collect();
-        let mut ends: HashMap<Value, usize> = HashMap::new();
+        let inside: FxHashSet<Value> = accesses.iter().flat_map(|(_, makes)| makes).copied().collect();
+        let mut ends: FxHashMap<Value, usize> = FxHashMap::default();
         for (position, (reads, makes)) in accesses.iter().enumerate() {
             ends.extend(reads.iter().chain(makes).map(|&value| (value, position)));
         }
@@ -39,14 +39,14 @@ impl KernelInfo<'_> {
             false => !self.is_last_used_in(names[value], block, &uses),
         };
         ends.retain(|value, _| !stays(value));
-        let outside: HashSet<Value> =
+        let outside: FxHashSet<Value> =
             accesses.iter().flat_map(|(reads, _)| reads).copied().filter(|value| !inside.contains(value)).collect();
         let sum = |values: &mut dyn Iterator<Item = Value>| values.map(|value| self.words(value)).sum::<u64>();
         let before = sum(&mut outside.iter().copied());
         let after = sum(&mut outside.iter().copied().filter(stays).chain(live_out.iter().copied()));
         let (mut live, mut most) = (before, before);
         for (position, (reads, makes)) in accesses.iter().enumerate() {
-            let ended: HashSet<Value> =
+            let ended: FxHashSet<Value> =
                 reads.iter().copied().filter(|value| ends.get(value) == Some(&position)).collect();
             let (ended, made) = (sum(&mut ended.into_iter()), sum(&mut makes.iter().copied()));
             live -= ended;
@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is it the same elements in the same registers as another value?
-    fn is_view_of_registers(&self, value: Value) -> bool {
+    pub fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
             && self.inference.source(value) == ValueOrigin::View
@@ -82,7 +82,7 @@ impl KernelInfo<'_> {
 
     /// Does the tile of this name end with the ops that use values so often, and is it of their
     /// block?
-    fn is_last_used_in(&self, name: Value, block: BlockId, uses: &HashMap<Value, u32>) -> bool {
+    fn is_last_used_in(&self, name: Value, block: BlockId, uses: &FxHashMap<Value, u32>) -> bool {
         let mut value = name;
         let mut wanted = uses.get(&name).copied();
         while wanted == Some(self.use_counts[value.index()]) && self.is_view_of_registers(value) {

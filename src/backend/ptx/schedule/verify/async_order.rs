@@ -3,7 +3,7 @@
 //! The verifier tracks the MMAs that may be in flight on every path. Branches and loops begin and
 //! end with loop-carried MMAs only, so one path through each sequence represents all of them.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -56,7 +56,7 @@ struct AsyncOrderVerifier<'a, 'm> {
     /// In the order in which they were issued.
     in_flight: Vec<InFlightMma>,
     /// Stages that are held, by channel.
-    acquired: HashMap<u32, AcquiredStage>,
+    acquired: FxHashMap<u32, AcquiredStage>,
     /// Channels whose MMAs are complete and keep their stages.
     deferred_releases: Vec<u32>,
     /// Channels in whose stages boxes stand that TMA may still read.
@@ -66,7 +66,7 @@ struct AsyncOrderVerifier<'a, 'm> {
 impl KernelInfo<'_> {
     /// Is everything waited for in time?
     pub fn verify_async_order(&self, schedule: &Schedule, partition: &Partition) -> VerifyResult {
-        let (in_flight, held, deferred, staging_channels) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        let (in_flight, held, deferred, staging_channels) = (Vec::new(), FxHashMap::default(), Vec::new(), Vec::new());
         let mut verifier = AsyncOrderVerifier {
             info: self,
             schedule,

@@ -1,6 +1,6 @@
 //! Verifies data partitioning: every consumer group computes its own rows alone.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -75,7 +75,7 @@ impl KernelInfo<'_> {
     /// Does a value not depend on the data partition, if ways through loops and branches do not?
     fn is_partition_uniform(&self, value: Value) -> bool {
         let module = self.module;
-        let (mut seen, mut pending) = (HashSet::new(), vec![value]);
+        let (mut seen, mut pending) = (FxHashSet::default(), vec![value]);
         while let Some(value) = pending.pop() {
             if matches!(module.ty(value), Type::Token) || !seen.insert(value) {
                 continue;

@@ -12,7 +12,7 @@
 //! Other files check stages (`stage_layout`), TMA stores (`tma_store`), privatized atomics
 //! (`privatized`), waits (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::steps;
 use super::{PipelineEvent, VerifyResult};
@@ -97,13 +97,13 @@ struct ProgramVerifier<'a, 'm> {
     schedule: &'a Schedule,
     role: WarpRole,
     /// Values that are there.
-    defined: HashSet<Value>,
+    defined: FxHashSet<Value>,
     /// Channels whose stage is held, and the body in which it was taken.
-    acquired: HashMap<u32, SeqId>,
+    acquired: FxHashMap<u32, SeqId>,
     /// Channels that were taken or filled.
-    visited_channels: HashSet<u32>,
+    visited_channels: FxHashSet<u32>,
     /// The loads whose tiles the threads have in stages, in the loops around; own elements or not.
-    cp_async_loads: HashMap<OpId, bool>,
+    cp_async_loads: FxHashMap<OpId, bool>,
     events: Vec<PipelineEvent>,
     cp_async_bytes: u32,
 }
@@ -114,10 +114,10 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             info,
             schedule,
             role: partition.role,
-            defined: HashSet::new(),
-            acquired: HashMap::new(),
-            visited_channels: HashSet::new(),
-            cp_async_loads: HashMap::new(),
+            defined: FxHashSet::default(),
+            acquired: FxHashMap::default(),
+            visited_channels: FxHashSet::default(),
+            cp_async_loads: FxHashMap::default(),
             events: Vec::new(),
             cp_async_bytes: 0,
         }
@@ -147,10 +147,10 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     /// The steps of a body, which do the ops of a block.
     fn sequence(&mut self, block: BlockId, body: SeqId) -> VerifyResult {
         let ops = &self.info.module.block(block).ops;
-        let positions: HashMap<OpId, usize> = ops.iter().enumerate().map(|(position, &id)| (id, position)).collect();
+        let positions: FxHashMap<OpId, usize> = ops.iter().enumerate().map(|(position, &id)| (id, position)).collect();
         let mut before = self.defined.clone();
         self.defined.extend(&self.info.module.block(block).args);
-        let mut done: HashSet<OpId> = HashSet::new();
+        let mut done: FxHashSet<OpId> = FxHashSet::default();
         let mut order: Vec<usize> = Vec::new();
         for step in self.schedule.steps(body) {
             for id in ops_of(self.schedule, step) {
@@ -176,7 +176,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     }
 
     /// Are all ops done that this partition has to do?
-    fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> VerifyResult {
+    fn is_complete(&self, ops: &[OpId], done: &FxHashSet<OpId>) -> VerifyResult {
         let module = self.info.module;
         for &id in ops {
             let code = module.op(id).code;
@@ -297,13 +297,13 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             }
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
-            Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
+            Step::Mma(_) => op.code.is_mma(),
             Step::For(_) => op.code == Opcode::For,
             Step::Loop(_) => op.code == Opcode::Loop,
             Step::If { .. } => op.code == Opcode::If,
             Step::End(_) => op.code.spec().effect == Effect::Terminator,
             Step::Exec(_) => {
-                let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
+                let other = op.code.is_mma() || op.code.is_control_flow();
                 let ends = op.code.spec().effect == Effect::Terminator;
                 let fetched =
                     self.channel_of(id).is_some() || self.is_aux_load(id) || self.cp_async_loads.contains_key(&id);
@@ -400,7 +400,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             if wanted && !self.defined.contains(&value) {
                 return Err(format!("op {} reads %{}, which is not there", id.index(), value.index()));
             }
-            if self.role != WarpRole::Producer && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if self.role != WarpRole::Producer && op.code.is_mma() {
                 self.stage_acquired(id, value)?;
             }
         }

@@ -1,6 +1,6 @@
 //! Verifies the layout of pipeline stages against the MMA descriptors.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::VerifyResult;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_ROWS, TMA_SMEM_ALIGN};
@@ -8,7 +8,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
-use crate::ir::{BlockId, OpId, Opcode};
+use crate::ir::{BlockId, OpId};
 
 /// Bytes from the first to the one behind the last.
 type Bytes = (i64, i64);
@@ -63,12 +63,12 @@ impl KernelInfo<'_> {
     }
 
     /// How MMAs want the tiles of loads.
-    fn required_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
-        let mut wanted = HashMap::new();
+    fn required_panels(&self, body: BlockId) -> FxHashMap<OpId, Panels> {
+        let mut wanted = FxHashMap::default();
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
             let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
-            if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if !op.code.is_mma() {
                 return;
             }
             for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {

@@ -1,6 +1,6 @@
 //! Verifies single steps: strip-mined sequences, copies, loop-carried MMAs, unrolling.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -29,7 +29,7 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
         return Err(format!("iterations of {} registers of {registers}", strip_mine.registers_per_iteration));
     }
     let inside = strip_mine.defined_tiles(module);
-    let mut uses = std::collections::HashMap::new();
+    let mut uses = rustc_hash::FxHashMap::default();
     let mut effects: Vec<(OpId, MemoryEffect)> = Vec::new();
     for (place, &(id, part)) in strip_mine.ops.iter().enumerate() {
         let op = module.op(id);
@@ -64,7 +64,7 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
         let all = info.use_counts[value.index()];
         all > uses.get(*value).copied().unwrap_or(0) && !matches!(module.ty(**value), Type::Token)
     };
-    let left: HashSet<Value> =
+    let left: FxHashSet<Value> =
         inside.iter().filter(leaves).map(|&value| through_views(strip_mine, module, value)).collect();
     if let Some(value) = left.iter().find(|value| !strip_mine.live_out.contains(value)) {
         return Err(format!("%{} is used after its strip-mined sequence, and is not live-out", value.index()));
@@ -152,7 +152,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
 fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> VerifyResult {
     let module = info.module;
     let body = module.op(id).regions[0];
-    let mut made: HashSet<Value> = HashSet::from([module.block(body).args[0]]);
+    let mut made: FxHashSet<Value> = FxHashSet::from_iter([module.block(body).args[0]]);
     let loads = plan.copies.iter().map(|copy| (copy.load, module.op(copy.load).group(1)));
     let slice = plan.address_ops.iter().map(|&op| (op, &module.op(op).operands[..]));
     for (op, operands) in slice.chain(loads) {

@@ -1,6 +1,6 @@
 //! Verifies TMA stores: boxes cover the tile once, buffers are disjoint.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
@@ -18,7 +18,7 @@ impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else
     /// access what it writes, or write where the boxes of warps stand?
     pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let tma_stores: HashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
+        let tma_stores: FxHashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
         if tma_stores.is_empty() {
             return Ok(());
         }

@@ -9,7 +9,7 @@
 //! between them. A tile that is used after the last MMA of the iteration is read while that MMA is
 //! in flight.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN, WARP_SIZE};
@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
         let ops = &self.module.block(block).ops;
         let position = |id: OpId| ops.iter().position(|&other| other == id);
         let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
-        let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<HashSet<OpId>>().len() > 1;
+        let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<FxHashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
         // Beside one MMA alone there are registers enough, and its operands come as soon as they
         // can; unless all wait for it, with nothing to do but what can be had before.
@@ -91,7 +91,7 @@ impl KernelInfo<'_> {
     /// Do all MMAs of a block add to nothing, so that their sums are waited for where they are
     /// made?
     fn start_from_zero(&self, mmas: &[OpId]) -> bool {
-        let sums: HashSet<Value> = mmas.iter().map(|&id| self.module.op(id).results[0]).collect();
+        let sums: FxHashSet<Value> = mmas.iter().map(|&id| self.module.op(id).results[0]).collect();
         !mmas.is_empty()
             && mmas.iter().map(|&id| self.module.op(id).operands[2]).all(|acc| self.is_zero(acc) || sums.contains(&acc))
     }
@@ -120,7 +120,7 @@ impl KernelInfo<'_> {
     /// under whatever name.
     pub fn first_use(&self, ops: &[OpId], load: OpId) -> Option<OpId> {
         let names = self.load_and_views(ops, load);
-        let values: HashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();
+        let values: FxHashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();
         let reads = |id: OpId| {
             let mut found = self.module.op(id).operands.iter().any(|value| values.contains(value));
             for &region in &self.module.op(id).regions {
@@ -139,8 +139,7 @@ impl KernelInfo<'_> {
         let mut values = vec![self.module.op(load).results[0]];
         for &id in ops {
             let op = self.module.op(id);
-            let is_view = matches!(op.code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-            if is_view && op.operands.first().is_some_and(|operand| values.contains(operand)) {
+            if op.code.is_alias() && op.operands.first().is_some_and(|operand| values.contains(operand)) {
                 names.push(id);
                 values.extend(&op.results);
             }

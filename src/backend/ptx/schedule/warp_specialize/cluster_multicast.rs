@@ -1,6 +1,6 @@
 //! Cluster multicast: loads that both CTAs of a cluster can share.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, is_known_at_entry};
@@ -16,16 +16,16 @@ impl KernelInfo<'_> {
     pub fn plan_multicast(
         &self,
         body: BlockId,
-        slice: &HashSet<OpId>,
+        slice: &FxHashSet<OpId>,
         loads: impl Iterator<Item = OpId>,
     ) -> Result<ClusterMulticast, &'static str> {
         let module = self.module;
         let uniformity = CtaUniformity::of(module, body);
         let mut multicast = ClusterMulticast {
-            multicast_loads: HashMap::new(),
-            peer_ops: HashSet::new(),
+            multicast_loads: FxHashMap::default(),
+            peer_ops: FxHashSet::default(),
             outer_loops: Vec::new(),
-            bound_ops: HashSet::new(),
+            bound_ops: FxHashSet::default(),
         };
         for &id in slice {
             let op = module.op(id);
@@ -50,7 +50,7 @@ impl KernelInfo<'_> {
             let op = module.op(load);
             let deciding: Vec<Value> =
                 op.group(1).iter().copied().filter(|value| uniformity.values.contains(value)).collect();
-            let mut ops = HashSet::new();
+            let mut ops = FxHashSet::default();
             let known = deciding
                 .iter()
                 .all(|&index| !uniformity.always_differs(index) && uniformity.peer_computable(index, &mut ops));

@@ -49,8 +49,8 @@ impl KernelInfo<'_> {
             let op = module.op(inner);
             let is_tile = |&value: &Value| matches!(module.ty(value), Type::Tile { .. } if self.inference.num_elements(value) > 1);
             match op.code {
-                Opcode::MmaF | Opcode::MmaI | Opcode::Constant => true,
-                code if code.spec().effect == Effect::Terminator => true,
+                Opcode::Constant => true,
+                code if code.is_mma() || code.spec().effect == Effect::Terminator => true,
                 _ => warp_spec.operand_channel.contains_key(&inner) || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
             }
         })

@@ -10,7 +10,7 @@
 //! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.
 //! Nothing is emitted here.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
 use super::producer_slice::{ProducerSlice, SliceBuilder};
@@ -179,16 +179,17 @@ impl KernelInfo<'_> {
         let mut warp_spec = WarpSpecialization {
             channels: Vec::new(),
             pipelines: Vec::new(),
-            operand_channel: HashMap::new(),
-            aux_channel: HashMap::new(),
-            producer_ops: HashSet::new(),
-            producer_live: HashSet::new(),
+            operand_channel: FxHashMap::default(),
+            aux_channel: FxHashMap::default(),
+            producer_ops: FxHashSet::default(),
+            producer_live: FxHashSet::default(),
             multicast: None,
             pingpong: None,
             data_partitions: self.data_partitions,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut loads, mut operand_uses, mut rejected_loads) = (Vec::new(), HashMap::new(), RejectedLoads::default());
+        let (mut loads, mut operand_uses, mut rejected_loads) =
+            (Vec::new(), FxHashMap::default(), RejectedLoads::default());
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads {
@@ -301,7 +302,7 @@ impl KernelInfo<'_> {
                         let axes = without_unit_axes(from, to, &axes).ok_or(Reason::ReadBy(op.code))?;
                         pending.push((op.results[0], axes, rounded));
                     }
-                    Opcode::MmaF | Opcode::MmaI => {
+                    code if code.is_mma() => {
                         let plan = self.inference.products.get(&user).and_then(|plan| plan.as_ref().ok());
                         let plan = plan.ok_or(Reason::Product)?;
                         if op.operands[2] == value || op.operands[0] == op.operands[1] {
@@ -403,7 +404,7 @@ impl KernelInfo<'_> {
     fn assign_smem_offsets(
         &self,
         channel: &mut Channel,
-        operand_uses: &HashMap<OpId, OperandUse>,
+        operand_uses: &FxHashMap<OpId, OperandUse>,
         multicast: Option<&ClusterMulticast>,
     ) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -469,7 +470,7 @@ impl KernelInfo<'_> {
     /// The last op of a block that these MMAs stand in, and whether one is in a region of its own.
     fn last_use_in_block(&self, block: BlockId, mmas: &[OpId], region_tree: &RegionTree) -> (OpId, bool) {
         let mut wait_at_acquire = false;
-        let mut users = HashSet::new();
+        let mut users = FxHashSet::default();
         for &mma in mmas {
             let mut op = mma;
             while self.op_blocks[op.index()] != Some(block) {

@@ -1,6 +1,6 @@
 //! Producer slice: the control flow and scalars the producer needs for its loads.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
@@ -11,9 +11,9 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 #[derive(Default)]
 pub struct ProducerSlice {
     /// Ops that the producer runs.
-    pub ops: HashSet<OpId>,
+    pub ops: FxHashSet<OpId>,
     /// Carried values and results of region ops that it needs.
-    pub live: HashSet<Value>,
+    pub live: FxHashSet<Value>,
 }
 
 /// Finds the ops that scalars and control flow depend on.
@@ -21,7 +21,7 @@ pub struct SliceBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
     region_tree: &'a RegionTree,
     slice: ProducerSlice,
-    seen: HashSet<Value>,
+    seen: FxHashSet<Value>,
     /// Values whose makers have still to be looked at.
     pending: Vec<Value>,
     /// Something was met that one thread cannot compute.
@@ -36,7 +36,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
             info,
             region_tree,
             slice: ProducerSlice::default(),
-            seen: HashSet::new(),
+            seen: FxHashSet::default(),
             pending: Vec::new(),
             failed: false,
         };
@@ -106,7 +106,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
             Opcode::LoadView if self.info.is_invariant_load(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
-            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
+            code if code.is_mma() => self.failed = true,
             code if code.spec().effect == Effect::Pure => self.computed(id),
             _ => self.failed = true,
         }
@@ -168,7 +168,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The branches of a loop that leave it early.
     fn early_exits(&mut self, id: OpId) {
         let module = self.info.module;
-        if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
+        if !module.op(id).code.is_loop() {
             return;
         }
         let mut leaving = Vec::new();
