@@ -10,6 +10,7 @@ mod epilogue_smem_reuse;
 mod mma;
 mod mma_overlap;
 mod privatized;
+mod schedule_text;
 pub(crate) mod schedules;
 mod strip_mine;
 pub mod sync;

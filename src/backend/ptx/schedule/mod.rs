@@ -65,3 +65,5 @@ pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;
 
 #[cfg(test)]
 pub use crate::backend::ptx::smem::allocation::Buffer;
+#[cfg(test)]
+pub use ir::sub_step::ConversionKind;

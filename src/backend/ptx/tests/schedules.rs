@@ -1,4 +1,4 @@
-//! Schedules: round trip through text, and mutations that the verifier rejects.
+//! Schedules: kernels, and mutations that the verifier rejects.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -10,7 +10,7 @@ use super::*;
 use crate::backend::ptx::lower;
 use crate::backend::ptx::plan::kernel_plan::Plan;
 use crate::backend::ptx::schedule::{
-    CarriedMma, ConsumerWait, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
+    CarriedMma, ConsumerWait, CpAsyncPlan, For, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
 };
 use crate::ir::{BlockId, OpId};
 use crate::pass;
@@ -151,7 +151,7 @@ fn lookups() -> Module {
     k.finish()
 }
 
-fn each_schedule(try_wait: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
+pub fn each_schedule(try_wait: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
     each_schedule_of(kernels(), try_wait);
 }
 
@@ -166,62 +166,6 @@ pub fn each_schedule_of(
                 try_wait(&format!("{name} for {target}"), info, body, schedule);
             });
         }
-    }
-}
-
-#[test]
-fn text_says_all_of_a_schedule() {
-    let (mut count, mut words) = (0, HashSet::new());
-    each_schedule(|name, info, _, schedule| {
-        let text = schedule.to_text(info.module);
-        let back = Schedule::parse(&text, schedule.warp_spec.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
-        assert_eq!((&back.partitions, &back.sequences), (&schedule.partitions, &schedule.sequences), "{name}:\n{text}");
-        assert_eq!(back.to_text(info.module), text, "{name}");
-        words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
-        words.extend(text.contains("registers per iteration, live-out %").then(|| "a strip that gives".to_owned()));
-        let lines = ["tma_store_wait read", "barrier required", "mma ordered", "order_wait exp"].into_iter();
-        words.extend(lines.filter(|line| text.lines().any(|other| other.trim().starts_with(*line))).map(str::to_owned));
-        count += 1;
-    });
-    assert!(count > 80, "{count} schedules");
-    let steps = [
-        "defer",
-        "exec",
-        "local_load",
-        "tma_store",
-        "boxes",
-        "staging",
-        "privatized_atomic",
-        "mma",
-        "produce",
-        "advance",
-        "strip_mine",
-        "for",
-        "if",
-        "cp_async",
-        "carried_mma",
-        "copy",
-        "unroll",
-    ];
-    let waits = ["consumer_wait", "mma_wait", "epilogue", "order_wait", "order_arrive", "pingpong"];
-    let within = [
-        "convert_layout",
-        "smem_write",
-        "smem_read",
-        "global_access",
-        "split",
-        "mma_wait_all",
-        "tma_store_wait",
-        "barrier",
-    ];
-    for word in steps.into_iter().chain(waits).chain(within).chain([
-        "a strip that gives",
-        "tma_store_wait read",
-        "barrier required",
-        "mma ordered",
-        "order_wait exp",
-    ]) {
-        assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
 }
 
@@ -278,6 +222,19 @@ pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(
     mutants
 }
 
+/// Schedules with changed steps: a sample, if there are many steps.
+pub fn step_mutants(
+    info: &KernelInfo<'_>,
+    schedule: &Schedule,
+) -> impl Iterator<Item = (&'static str, Schedule)> + use<> {
+    let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
+    let changed = mutants(info, schedule, false).into_iter().step_by(1 + steps / 200);
+    let others =
+        [sync::barriers::mutants, tma_store::mutants, privatized::mutants, unroll::mutants, sync::mma_order::mutants];
+    let others: Vec<_> = others.into_iter().flat_map(|mutants| mutants(schedule)).collect();
+    changed.chain(mutants(info, schedule, true)).chain(others)
+}
+
 /// Steps that are wrong in place of this one.
 fn instead(info: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     let mut others: Vec<(&'static str, Step)> = Vec::new();
@@ -312,76 +269,74 @@ fn instead(info: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::If { op, arms, pure: false } => {
             others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), pure: true }));
         }
-        Step::For(step) => {
-            let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::For)| {
-                let mut changed = step.clone();
-                change(&mut changed);
-                others.push((what, Step::For(changed)));
-            };
-            for at in 0..step.carried_mmas.len() {
-                with("a product carries no stage", &|step| step.carried_mmas[at].releases = vec![7]);
-                with("a product adds to another value", &|step| step.carried_mmas[at].accumulators[0] += 1);
-                with("a sum is not carried", &|step| step.carried_mmas[at].accumulators.clear());
-                if step.carried_mmas[at].accumulators.len() > 1 {
-                    with("sums change places", &|step| step.carried_mmas[at].accumulators.swap(0, 1));
-                }
-            }
-            if let Some(CarriedMma { accumulators: carried, releases, .. }) = step.carried_mmas.first().cloned() {
-                let other = info.module.block(info.module.entries[0].body).ops[0];
-                with("another op is in orbit", &|step| {
-                    step.carried_mmas[0] =
-                        CarriedMma { mma: other, accumulators: carried.clone(), releases: releases.clone() };
-                });
-            }
-            if step.epilogue.is_some() {
-                with("nothing is waited for on the way out", &|step| step.epilogue = None);
-            }
-            if step.pingpong.is_some() {
-                with("no iterations are dealt", &|step| step.pingpong = None);
-            }
-            for at in 0..step.pingpong.as_ref().map_or(0, |pingpong| pingpong.stages_per_iteration.len()) {
-                with("a stage more is skipped", &|step| {
-                    step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1
-                });
-                with("a loop is not skipped", &|step| {
-                    step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_iteration_of.clear()
-                });
-            }
-            let Some(cp_async) = &step.cp_async else { return others };
-            let mut with_cp_async = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::CpAsyncPlan)| {
-                let mut changed = crate::backend::ptx::schedule::CpAsyncPlan::clone(cp_async);
-                change(&mut changed);
-                with(what, &|step| step.cp_async = Some(Rc::new(changed.clone())));
-            };
-            with_cp_async("one stage", &|cp_async| cp_async.stages = 1);
-            with_cp_async("more stages than fit", &|cp_async| cp_async.stages = 1 << 14);
-            with_cp_async("stages do not begin where they should", &|cp_async| cp_async.stage_bytes -= 1);
-            with_cp_async("stages are too small", &|cp_async| cp_async.stage_bytes -= cp_async.stage_bytes.min(1024));
-            with_cp_async("a tile begins elsewhere", &|cp_async| cp_async.copies[0].smem_offset += 1024);
-            with_cp_async("threads do not meet at the head", &|cp_async| {
-                cp_async.barrier_at_head = !cp_async.barrier_at_head
-            });
-            with_cp_async("threads' elements for operands", &|cp_async| {
-                cp_async.copies[0].thread_private = !cp_async.copies[0].thread_private
-            });
-            if cp_async.async_mma {
-                with_cp_async("products need not land", &|cp_async| cp_async.async_mma = false);
-            }
-            with_cp_async("a piece is not copied", &|cp_async| {
-                let pieces = &mut cp_async.copies[0].accesses;
-                pieces.truncate(pieces.len() - 1);
-            });
-            with_cp_async("nothing is copied", &|cp_async| drop(cp_async.copies.pop()));
-            if !cp_async.address_ops.is_empty() {
-                with_cp_async("an index is not computed", &|cp_async| {
-                    cp_async.address_ops.truncate(cp_async.address_ops.len() - 1)
-                });
-            }
-            with("no copies ahead", &|step| step.cp_async = None);
-        }
+        Step::For(plan) => for_instead(info, plan, &mut |what, plan| others.push((what, Step::For(Box::new(plan))))),
         _ => {}
     }
     others
+}
+
+/// Loops that are wrong in place of this one.
+fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static str, For)) {
+    let mut with = |what, change: &dyn Fn(&mut For)| {
+        let mut changed = step.clone();
+        change(&mut changed);
+        add(what, changed);
+    };
+    for at in 0..step.carried_mmas.len() {
+        with("a product carries no stage", &|step| step.carried_mmas[at].releases = vec![7]);
+        with("a product adds to another value", &|step| step.carried_mmas[at].accumulators[0] += 1);
+        with("a sum is not carried", &|step| step.carried_mmas[at].accumulators.clear());
+        if step.carried_mmas[at].accumulators.len() > 1 {
+            with("sums change places", &|step| step.carried_mmas[at].accumulators.swap(0, 1));
+        }
+    }
+    if let Some(CarriedMma { accumulators: carried, releases, .. }) = step.carried_mmas.first().cloned() {
+        let other = info.module.block(info.module.entries[0].body).ops[0];
+        with("another op is in orbit", &|step| {
+            step.carried_mmas[0] = CarriedMma { mma: other, accumulators: carried.clone(), releases: releases.clone() };
+        });
+    }
+    if step.epilogue.is_some() {
+        with("nothing is waited for on the way out", &|step| step.epilogue = None);
+    }
+    if step.pingpong.is_some() {
+        with("no iterations are dealt", &|step| step.pingpong = None);
+    }
+    for at in 0..step.pingpong.as_ref().map_or(0, |pingpong| pingpong.stages_per_iteration.len()) {
+        with("a stage more is skipped", &|step| step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1);
+        with("a loop is not skipped", &|step| {
+            step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_iteration_of.clear()
+        });
+    }
+    let Some(cp_async) = &step.cp_async else { return };
+    let mut with_cp_async = |what, change: &dyn Fn(&mut CpAsyncPlan)| {
+        let mut changed = CpAsyncPlan::clone(cp_async);
+        change(&mut changed);
+        with(what, &|step| step.cp_async = Some(Rc::new(changed.clone())));
+    };
+    with_cp_async("one stage", &|cp_async| cp_async.stages = 1);
+    with_cp_async("more stages than fit", &|cp_async| cp_async.stages = 1 << 14);
+    with_cp_async("stages do not begin where they should", &|cp_async| cp_async.stage_bytes -= 1);
+    with_cp_async("stages are too small", &|cp_async| cp_async.stage_bytes -= cp_async.stage_bytes.min(1024));
+    with_cp_async("a tile begins elsewhere", &|cp_async| cp_async.copies[0].smem_offset += 1024);
+    with_cp_async("threads do not meet at the head", &|cp_async| cp_async.barrier_at_head = !cp_async.barrier_at_head);
+    with_cp_async("threads' elements for operands", &|cp_async| {
+        cp_async.copies[0].thread_private = !cp_async.copies[0].thread_private
+    });
+    if cp_async.async_mma {
+        with_cp_async("products need not land", &|cp_async| cp_async.async_mma = false);
+    }
+    with_cp_async("a piece is not copied", &|cp_async| {
+        let pieces = &mut cp_async.copies[0].accesses;
+        pieces.truncate(pieces.len() - 1);
+    });
+    with_cp_async("nothing is copied", &|cp_async| drop(cp_async.copies.pop()));
+    if !cp_async.address_ops.is_empty() {
+        with_cp_async("an index is not computed", &|cp_async| {
+            cp_async.address_ops.truncate(cp_async.address_ops.len() - 1)
+        });
+    }
+    with("no copies ahead", &|step| step.cp_async = None);
 }
 
 /// Waits for products that are wrong in place of this one.
@@ -550,19 +505,8 @@ fn the_checker_refuses_every_change() {
     let mut missed = Vec::new();
     each_schedule(|name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
-        let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
-        let changed = mutants(info, schedule, false).into_iter().step_by(1 + steps / 200);
-        let waits = mutants(info, schedule, true);
-        let others = [
-            sync::barriers::mutants,
-            tma_store::mutants,
-            privatized::mutants,
-            unroll::mutants,
-            sync::mma_order::mutants,
-            aux_loads::mutants,
-        ];
-        let others = others.into_iter().flat_map(|mutants| mutants(schedule));
-        for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
+        let aux_loads = aux_loads::mutants(schedule);
+        for (what, mutant) in step_mutants(info, schedule).chain(roles_instead(schedule)).chain(aux_loads) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             match info.verify_schedule(body, &mutant) {

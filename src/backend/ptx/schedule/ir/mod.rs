@@ -4,7 +4,6 @@
 //!
 //! * `cp_async` — multistage `cp.async` copies of a loop
 //! * `header` — kernel, warps, pipelines and the user's lines of loads, MMAs and stores
-//! * `parse` — parses a schedule from text (tests only)
 //! * `pipelines` — pipelines, channels and TMA loads of a warp-specialized kernel, as data
 //! * `print` — prints a schedule as text
 //! * `privatized_array` — a privatized array in shared memory, as data
@@ -15,8 +14,6 @@
 
 pub mod cp_async;
 pub mod header;
-#[cfg(test)]
-pub mod parse;
 pub mod pipelines;
 pub mod print;
 pub mod privatized_array;

@@ -9,8 +9,8 @@ use super::cp_async::{CpAsync, CpAsyncPlan};
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
-    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, StageSource, Step,
-    StripRole, WarpRole,
+    CarriedMma, ConsumerWait, For, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId,
+    StageSource, Step, StripMine, StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
@@ -185,23 +185,7 @@ impl Printer<'_> {
             Step::ConsumerWait(ConsumerWait { channel, sunk }) => {
                 self.line(format_args!("consumer_wait {channel}{}", word(" sunk", *sunk)))
             }
-            Step::MmaWait(MmaWait {
-                mma,
-                from_previous_iteration: carried,
-                pending,
-                sunk,
-                defer_release,
-                release_after,
-            }) => {
-                let (sunk, carried) = (word(", sunk", *sunk), word(", from previous iteration", *carried));
-                let defer_release = word(", defer release", *defer_release);
-                let release_after =
-                    release_after.map_or(String::new(), |value| format!(", release after %{}", value.index()));
-                self.line(format_args!(
-                    "mma_wait {} pending {pending}{sunk}{carried}{defer_release}{release_after}",
-                    mma.index()
-                ));
-            }
+            Step::MmaWait(wait) => self.mma_wait(wait),
             Step::ConsumerTryWait(channel) => self.line(format_args!("consumer_try_wait {channel}")),
             Step::ConsumerRelease(channels) => self.line(format_args!("consumer_release {}", join(channels, ", "))),
             Step::Sub(sub_step) => self.line(format_args!("{sub_step}")),
@@ -211,46 +195,8 @@ impl Printer<'_> {
                 self.line(format_args!("order_wait exp %{}{}", exponentials.index(), word(" sunk", *sunk)));
             }
             Step::ExpOrderArrive(value) => self.line(format_args!("order_arrive exp after %{}", value.index())),
-            Step::StripMine(strip_mine) => {
-                let live_out = join(strip_mine.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
-                let live_out = if live_out.is_empty() { live_out } else { format!(", live-out {live_out}") };
-                self.line(format_args!(
-                    "strip_mine {}, {} registers per iteration{live_out}",
-                    strip_mine.layout, strip_mine.registers_per_iteration
-                ));
-                self.depth += 1;
-                for &(id, part) in &strip_mine.ops {
-                    let word = match part {
-                        StripRole::Body => "body",
-                        StripRole::View => "view",
-                        StripRole::Preheader => "preheader",
-                    };
-                    self.op(word, id);
-                }
-                self.depth -= 1;
-            }
-            Step::For(step) => {
-                self.op("for", step.op);
-                self.depth += 1;
-                self.hoisted(&step.hoisted);
-                step.cp_async.iter().for_each(|cp_async| self.cp_async(cp_async));
-                for carried_mma in &step.carried_mmas {
-                    let releases = join(&carried_mma.releases, ", ");
-                    let accumulators = join(&carried_mma.accumulators, ", ");
-                    self.line(format_args!(
-                        "carried_mma {}: accumulators {accumulators}; releases {releases}",
-                        carried_mma.mma.index()
-                    ));
-                }
-                step.pingpong.iter().for_each(|pingpong| self.pingpong(pingpong));
-                step.unroll.iter().for_each(|unroll| self.line(format_args!("unroll {unroll}")));
-                self.depth -= 1;
-                self.body(step.body);
-                if let Some(epilogue) = step.epilogue {
-                    self.line(format_args!("epilogue"));
-                    self.body(epilogue);
-                }
-            }
+            Step::StripMine(strip_mine) => self.strip_mine(strip_mine),
+            Step::For(step) => self.for_loop(step),
             Step::Loop(step) => {
                 self.op("loop", step.op);
                 self.depth += 1;
@@ -270,15 +216,64 @@ impl Printer<'_> {
         }
     }
 
+    fn mma_wait(&mut self, wait: &MmaWait) {
+        let MmaWait { mma, from_previous_iteration, pending, sunk, defer_release, release_after } = wait;
+        let (sunk, carried) = (word(", sunk", *sunk), word(", from previous iteration", *from_previous_iteration));
+        let defer_release = word(", defer release", *defer_release);
+        let release_after = release_after.map_or(String::new(), |value| format!(", release after %{}", value.index()));
+        self.line(format_args!(
+            "mma_wait {} pending {pending}{sunk}{carried}{defer_release}{release_after}",
+            mma.index()
+        ));
+    }
+
+    fn strip_mine(&mut self, strip_mine: &StripMine) {
+        let live_out = join(strip_mine.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
+        let live_out = if live_out.is_empty() { live_out } else { format!(", live-out {live_out}") };
+        self.line(format_args!(
+            "strip_mine {}, {} registers per iteration{live_out}",
+            strip_mine.layout, strip_mine.registers_per_iteration
+        ));
+        self.depth += 1;
+        for &(id, role) in &strip_mine.ops {
+            let word = match role {
+                StripRole::Body => "body",
+                StripRole::View => "view",
+                StripRole::Preheader => "preheader",
+            };
+            self.op(word, id);
+        }
+        self.depth -= 1;
+    }
+
+    fn for_loop(&mut self, step: &For) {
+        self.op("for", step.op);
+        self.depth += 1;
+        self.hoisted(&step.hoisted);
+        step.cp_async.iter().for_each(|cp_async| self.cp_async(cp_async));
+        for CarriedMma { mma, accumulators, releases } in &step.carried_mmas {
+            let (accumulators, releases) = (join(accumulators, ", "), join(releases, ", "));
+            self.line(format_args!("carried_mma {}: accumulators {accumulators}; releases {releases}", mma.index()));
+        }
+        step.pingpong.iter().for_each(|pingpong| self.pingpong(pingpong));
+        step.unroll.iter().for_each(|unroll| self.line(format_args!("unroll {unroll}")));
+        self.depth -= 1;
+        self.body(step.body);
+        if let Some(epilogue) = step.epilogue {
+            self.line(format_args!("epilogue"));
+            self.body(epilogue);
+        }
+    }
+
     /// A TMA store: its boxes and its staging buffer.
     fn tma_store(&mut self, tma_store: &TmaStore) {
         let TmaStore { op, layout, tile, staging } = tma_store;
         self.op(if staging.is_some() { "tma_store per_warp" } else { "tma_store" }, *op);
         self.depth += 1;
-        let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
-        let (shape, bytes) = (&shared.shape, shared.element_bytes);
+        let TmaBoxLayout { shared, boxes, swizzle, split_bits, order } = tile;
+        let (shape, bytes, swizzle) = (&shared.shape, shared.element_bytes, swizzle_text(*swizzle));
         self.line(format_args!(
-            "boxes {shape:?} by {boxes:?}, {bytes} bytes per element, layout {layout}, bases {order:?}, {split_bits} split bits"
+            "boxes {shape:?} by {boxes:?}, {bytes} bytes per element, {swizzle}, layout {layout}, bases {order:?}, {split_bits} split bits"
         ));
         if let Some(StagingBuffer { buffer, channel, split: StoreSplit { count, bytes, in_flight } }) = staging {
             let (start, end) = (buffer.offset, buffer.offset + buffer.bytes);
@@ -306,7 +301,9 @@ impl Printer<'_> {
     fn mmas(&mut self, plan: &MmaGroup, order: &str) {
         let releases = join(&plan.releases, ", ");
         let releases = if releases.is_empty() { releases } else { format!(" releases {releases}") };
-        if let [op] = plan.ops[..] {
+        if let [op] = plan.ops[..]
+            && plan.issue == MmaGroup::single(op).issue
+        {
             return self.op(format_args!("mma{order}{releases}"), op);
         }
         self.line(format_args!("mma{order} group{releases}"));
@@ -337,12 +334,12 @@ impl Printer<'_> {
     fn cp_async(&mut self, cp_async: &CpAsyncPlan) {
         let all_thread_private = cp_async.is_thread_private();
         let barrier = word(", barrier at head", cp_async.barrier_at_head);
-        let kind = match (all_thread_private, cp_async.async_mma) {
-            (true, _) => ", thread-private",
-            (false, true) => ", mma_wait at head",
-            (false, false) => "",
-        };
-        self.line(format_args!("cp_async {} stages of {} bytes{barrier}{kind}", cp_async.stages, cp_async.stage_bytes));
+        let private = word(", thread-private", all_thread_private);
+        let wait = word(", mma_wait at head", cp_async.async_mma);
+        self.line(format_args!(
+            "cp_async {} stages of {} bytes{barrier}{private}{wait}",
+            cp_async.stages, cp_async.stage_bytes
+        ));
         self.depth += 1;
         for &id in &cp_async.address_ops {
             self.op("address", id);
