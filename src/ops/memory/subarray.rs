@@ -4,7 +4,7 @@
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
-use crate::ir::{Attr, CmpPred, Opcode, Overflow, Predicate, Rounding, Sign, Type, Value};
+use crate::ir::{Attr, CmpPred, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::control::loop_range::{Bound, Count, StepRange};
 use crate::ops::support::tile_index::{Component, IntoIndex, Number, TileIndex};
 use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, here, record};
@@ -120,24 +120,6 @@ impl Derive<'_> {
 }
 
 impl Trace {
-    pub(crate) fn integers(&mut self, code: Opcode, attrs: Vec<Attr>, a: Value, b: Value) -> Value {
-        let dtype = self.builder.module.dtype(a);
-        self.put(code, &[a, b], attrs, dtype, &[])
-    }
-
-    pub(crate) fn as_width(&mut self, value: Value, to: DType) -> Value {
-        match (self.builder.module.dtype(value), to) {
-            (from, to) if from == to => value,
-            (DType::I64, _) => self.put(Opcode::TruncI, &[value], vec![WRAP], to, &[]),
-            _ => self.extended(value, Sign::Signed, to),
-        }
-    }
-
-    pub(crate) fn integer(&mut self, number: i64, dtype: DType) -> Value {
-        let bits = if dtype == DType::I64 { number as u64 } else { number as i32 as u32 as u64 };
-        self.splat(dtype, bits, &[])
-    }
-
     /// A number brought between two others, which are not negative.
     fn clamped(&mut self, value: Value, least: Value, most: Value) -> Value {
         let mut values = [value, least, most];
@@ -145,12 +127,6 @@ impl Trace {
         let [value, least, most] = values;
         let value = self.integers(Opcode::MaxI, vec![SIGNED], value, least);
         self.integers(Opcode::MinI, vec![SIGNED], value, most)
-    }
-
-    pub(crate) fn nonnegative(&mut self, value: Value) -> Value {
-        let ty = self.builder.module.ty_id(value);
-        let predicate = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
-        self.emit(Opcode::Assume, &[&[value]], vec![predicate], vec![], &[ty])[0]
     }
 
     /// The address of element `position` along an axis.
