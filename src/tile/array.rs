@@ -1,6 +1,7 @@
 //! Arrays inside kernels: handles of a pointer, extents and strides, which the launch passes.
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 /// A read-only array in device memory with elements of type `T` and `R` dimensions.
 ///
@@ -18,7 +19,7 @@ use std::marker::PhantomData;
 /// assert_eq!(y.to_vec()?, [2.0; 6]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Array<T, const R: usize> {
     pub(crate) handle: ArrayHandle,
     element: PhantomData<T>,
@@ -28,6 +29,9 @@ pub struct Array<T, const R: usize> {
 ///
 /// The launch makes it from a unique reference to a device array. `Copy`: a handle. Tile blocks are
 /// executed at the same time in any order: two of them must not write the same element.
+///
+/// It dereferences to an [`Array`] of the same memory, as `&mut [T]` does to `&[T]`: loads,
+/// gathers, extents and strides are methods of [`Array`].
 ///
 /// ```
 /// # use cutlet as ct;
@@ -41,10 +45,9 @@ pub struct Array<T, const R: usize> {
 /// assert_eq!(x.to_vec()?, [4.0; 6]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ArrayMut<T, const R: usize> {
-    pub(crate) handle: ArrayHandle,
-    element: PhantomData<T>,
+    array: Array<T, R>,
 }
 
 /// Index into the list of arrays of a trace.
@@ -54,21 +57,22 @@ pub(crate) struct ArrayHandle {
     pub index: u32,
 }
 
-macro_rules! array_handle {
-    ($name:ident) => {
-        impl<T, const R: usize> Clone for $name<T, R> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<T, const R: usize> Copy for $name<T, R> {}
+impl<T, const R: usize> Deref for ArrayMut<T, R> {
+    type Target = Array<T, R>;
 
-        impl<T, const R: usize> $name<T, R> {
-            pub(crate) fn from_handle(handle: ArrayHandle) -> Self {
-                $name { handle, element: PhantomData }
-            }
-        }
-    };
+    fn deref(&self) -> &Array<T, R> {
+        &self.array
+    }
 }
-array_handle!(Array);
-array_handle!(ArrayMut);
+
+impl<T, const R: usize> Array<T, R> {
+    pub(crate) fn from_handle(handle: ArrayHandle) -> Self {
+        Array { handle, element: PhantomData }
+    }
+}
+
+impl<T, const R: usize> ArrayMut<T, R> {
+    pub(crate) fn from_handle(handle: ArrayHandle) -> Self {
+        ArrayMut { array: Array::from_handle(handle) }
+    }
+}

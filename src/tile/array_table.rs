@@ -23,7 +23,7 @@ use crate::kernel::ArrayInfo;
 /// assert_eq!(y.to_vec()?, [1, 2]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Arrays<T, const R: usize> {
     pub(crate) handle: TableHandle,
     element: PhantomData<T>,
@@ -44,7 +44,7 @@ pub struct Arrays<T, const R: usize> {
 /// assert_eq!((a.to_vec()?, b.to_vec()?), (vec![1], vec![2]));
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ArraysMut<T, const R: usize> {
     pub(crate) handle: TableHandle,
     element: PhantomData<T>,
@@ -66,13 +66,6 @@ pub(crate) struct TableHandle {
 
 macro_rules! table_handle {
     ($($name:ident)+) => {$(
-        impl<T, const R: usize> Clone for $name<T, R> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<T, const R: usize> Copy for $name<T, R> {}
-
         impl<T, const R: usize> $name<T, R> {
             pub(crate) fn from_handle(handle: TableHandle) -> Self {
                 $name { handle, element: PhantomData }

@@ -1,5 +1,7 @@
 //! Arrays of complex numbers: arrays of their interleaved real and imaginary parts.
 
+use std::ops::Deref;
+
 use crate::complex::Complex;
 use crate::element::Float;
 use crate::ir::{Opcode, Type};
@@ -30,12 +32,13 @@ use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here
 /// assert_eq!(y.to_vec()?, [75.0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ComplexArray<T, const R: usize> {
     reals: Array<T, R>,
 }
 
-/// A [`ComplexArray`] that the kernel can also write.
+/// A [`ComplexArray`] that the kernel can also write. It dereferences to a [`ComplexArray`] of the
+/// same memory, which has the methods that load.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -50,9 +53,29 @@ pub struct ComplexArray<T, const R: usize> {
 /// assert_eq!(x.to_vec()?, [ct::math::c128::new(3.0, -4.0); 3]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ComplexArrayMut<T, const R: usize> {
-    reals: ArrayMut<T, R>,
+    array: ComplexArray<T, R>,
+}
+
+impl<T, const R: usize> Deref for ComplexArrayMut<T, R> {
+    type Target = ComplexArray<T, R>;
+
+    fn deref(&self) -> &ComplexArray<T, R> {
+        &self.array
+    }
+}
+
+impl<T: Float, const R: usize> ComplexArray<T, R> {
+    fn of(reals: Array<T, R>) -> Self {
+        ComplexArray { reals }
+    }
+}
+
+impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
+    fn of(reals: ArrayMut<T, R>) -> Self {
+        ComplexArrayMut { array: ComplexArray::of(*reals) }
+    }
 }
 
 /// The shape of the parts.
@@ -125,13 +148,6 @@ impl Trace {
 
 macro_rules! complex_array {
     ($name:ident $reals:ident) => {
-        impl<T, const R: usize> Clone for $name<T, R> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<T, const R: usize> Copy for $name<T, R> {}
-
         impl<T: Float, const R: usize> $reals<T, R> {
             /// Returns pairs along the last axis as complex numbers. If the extent is odd, the last
             /// element is a real part; its imaginary part reads as padding and is not written.
@@ -151,7 +167,7 @@ macro_rules! complex_array {
             /// ```
             #[must_use]
             pub fn complex(self) -> $name<T, R> {
-                $name { reals: self }
+                $name::of(self)
             }
         }
 
@@ -173,111 +189,107 @@ macro_rules! complex_array {
             /// ```
             #[must_use]
             pub fn reals(self) -> $reals<T, R> {
-                self.reals
-            }
-
-            /// Loads the tile of `shape` at a tile index, as [`Array::load`]. Elements outside of
-            /// the array are zero. All axes but the last accept a list of positions
-            /// ([`ct::at`](crate::at)).
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ct::math::ComplexArrayMut<f32, 2>) {
-            ///     y.store((0, 0), x.load((0, ct::at(1)), [2, 2]));
-            /// }
-            ///
-            /// let device = ct::Device::cpu();
-            /// let host: Vec<ct::math::c64> = (0..6).map(|i| ct::math::c64::new(i as f32, -1.0)).collect();
-            /// let (x, mut y) = (device.complex(&host, [2, 3])?, device.complex_zeros([2, 2])?);
-            /// ct::launch(kernel, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [host[1], host[2], host[4], host[5]]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> Complex<Tile<T, R>> {
-                self.load_with(index, shape, LoadOptions::default())
-            }
-
-            /// Loads a tile with options, as [`Self::load`]: padding of both parts, order of the
-            /// axes, and hints.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn shortest(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
-            ///     y.store(0, x.load_with(0, [4], options).abs().reduce_min(0));
-            /// }
-            ///
-            /// let device = ct::Device::cpu();
-            /// let (x, mut y) = (device.complex(&[ct::math::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
-            /// ct::launch(shortest, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [5.0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load_with(
-                self,
-                index: impl TileIndex<R>,
-                shape: [usize; R],
-                options: LoadOptions,
-            ) -> Complex<Tile<T, R>> {
-                let place = here();
-                let pairs = self.reals.load_with(index_of_parts(place, "load", index), shape_of_parts(shape), options);
-                let part = |part| Tile::from_raw(record(|t| t.part_of_pairs(place, pairs.raw(), part)));
-                Complex { re: part(0), im: part(1) }
-            }
-
-            /// The extent of an axis in complex numbers.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ArrayMut<i32, 1>) {
-            ///     y.store_scalar(0, x.extent(0) * 10 + x.extent(1));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().complex_zeros::<f32, 2>([2, 3])?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(kernel, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [23]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn extent(self, axis: usize) -> Scalar<i32> {
-                let extent = self.reals.extent(axis);
-                if axis + 1 == R { (extent >> 1) + (extent & 1) } else { extent }
-            }
-
-            /// The number of tiles of `shape` that cover the array along an axis. The last one may
-            /// be partial.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn kernel(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<i32, 1>) {
-            ///     y.store_scalar(0, x.num_tiles(0, [4]));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().complex_zeros::<f32, 1>([9])?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(kernel, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-                self.reals.num_tiles(axis, shape_of_parts(shape))
+                $reals::from_handle(self.reals.handle)
             }
         }
     };
 }
 complex_array!(ComplexArray Array);
-#[cfg(not(doctest))] // the examples are the same
 complex_array!(ComplexArrayMut ArrayMut);
+
+impl<T: Float, const R: usize> ComplexArray<T, R> {
+    /// Loads the tile of `shape` at a tile index, as [`Array::load`]. Elements outside of
+    /// the array are zero. All axes but the last accept a list of positions
+    /// ([`ct::at`](crate::at)).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ct::math::ComplexArrayMut<f32, 2>) {
+    ///     y.store((0, 0), x.load((0, ct::at(1)), [2, 2]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let host: Vec<ct::math::c64> = (0..6).map(|i| ct::math::c64::new(i as f32, -1.0)).collect();
+    /// let (x, mut y) = (device.complex(&host, [2, 3])?, device.complex_zeros([2, 2])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [host[1], host[2], host[4], host[5]]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load(&self, index: impl TileIndex<R>, shape: [usize; R]) -> Complex<Tile<T, R>> {
+        self.load_with(index, shape, LoadOptions::default())
+    }
+
+    /// Loads a tile with options, as [`Self::load`]: padding of both parts, order of the
+    /// axes, and hints.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn shortest(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
+    ///     y.store(0, x.load_with(0, [4], options).abs().reduce_min(0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.complex(&[ct::math::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
+    /// ct::launch(shortest, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [5.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load_with(&self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Complex<Tile<T, R>> {
+        let place = here();
+        let pairs = self.reals.load_with(index_of_parts(place, "load", index), shape_of_parts(shape), options);
+        let part = |part| Tile::from_raw(record(|t| t.part_of_pairs(place, pairs.raw(), part)));
+        Complex { re: part(0), im: part(1) }
+    }
+
+    /// The extent of an axis in complex numbers.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(0, x.extent(0) * 10 + x.extent(1));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().complex_zeros::<f32, 2>([2, 3])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [23]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn extent(&self, axis: usize) -> Scalar<i32> {
+        let extent = self.reals.extent(axis);
+        if axis + 1 == R { (extent >> 1) + (extent & 1) } else { extent }
+    }
+
+    /// The number of tiles of `shape` that cover the array along an axis. The last one may
+    /// be partial.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn kernel(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(0, x.num_tiles(0, [4]));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().complex_zeros::<f32, 1>([9])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+        self.reals.num_tiles(axis, shape_of_parts(shape))
+    }
+}
 
 impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     /// Stores a tile at a tile index, as [`ArrayMut::store`]. Elements outside of the array are not
@@ -319,6 +331,6 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     #[track_caller]
     pub fn store_with(self, index: impl TileIndex<R>, tile: Complex<Tile<T, R>>, options: StoreOptions) {
         let index = index_of_parts(here(), "store", index);
-        self.reals.store_with(index, tile.re.interleave(tile.im, R - 1), options);
+        self.reals().store_with(index, tile.re.interleave(tile.im, R - 1), options);
     }
 }

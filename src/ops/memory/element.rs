@@ -1,6 +1,6 @@
 //! Single elements of arrays, by element index: loads, stores and atomics with scalar results.
 
-use std::marker::PhantomData;
+use std::ops::Deref;
 
 use super::element_index::{Component, GatherIndex, Placed};
 use super::gather_scatter::{GatherOptions, ScatterOptions};
@@ -29,7 +29,6 @@ use crate::tile::{Array, ArrayMut, Handle, Scalar, here, record};
 pub struct Entry<T, const R: usize> {
     array: Array<T, R>,
     index: [Component; R],
-    element: PhantomData<T>,
 }
 
 /// One element of an array that this kernel may also write, by its element index.
@@ -49,13 +48,19 @@ pub struct Entry<T, const R: usize> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct EntryMut<T, const R: usize> {
-    array: ArrayMut<T, R>,
-    index: [Component; R],
-    element: PhantomData<T>,
+    entry: Entry<T, R>,
+}
+
+impl<T, const R: usize> Deref for EntryMut<T, R> {
+    type Target = Entry<T, R>;
+
+    fn deref(&self) -> &Entry<T, R> {
+        &self.entry
+    }
 }
 
 macro_rules! entries {
-    ($array:ident $entry:ident) => {
+    ($array:ident $entry:ident, $make:path) => {
         impl<T: ByteSized, const R: usize> $array<T, R> {
             /// The element at an element index of scalars and numbers, to be loaded, stored and changed. Outside of the
             /// array it reads as zero and cannot be written.
@@ -79,57 +84,56 @@ macro_rules! entries {
             /// ```
             #[must_use]
             pub fn entry(self, index: impl GatherIndex<R, 0>) -> $entry<T, R> {
-                $entry { array: self, index: index.components(), element: PhantomData }
-            }
-        }
-
-        impl<T: ByteSized, const R: usize> $entry<T, R> {
-            /// The element; zero outside of the array.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn last(x: ArrayMut<i32, 1>) {
-            ///     let n = x.extent(0);
-            ///     x.entry(0).store(x.entry(n - 1).load() + x.entry(n).load()); // the second one is 0
-            /// }
-            ///
-            /// let mut x = ct::Device::cpu().array(&[1, 2, 3], [3])?;
-            /// ct::launch(last, 1, (&mut x,))?;
-            /// assert_eq!(x.to_vec()?, [3, 2, 3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load(self) -> Scalar<T> {
-                self.load_with(GatherOptions::new())
-            }
-
-            /// The element with mask, padding, order and bounds check as stated.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn outside(x: ArrayMut<i32, 1>) {
-            ///     x.entry(0).store(x.entry(7).load_with(ct::GatherOptions::new().padding(-1)));
-            /// }
-            ///
-            /// let mut x = ct::Device::cpu().zeros([3])?;
-            /// ct::launch(outside, 1, (&mut x,))?;
-            /// assert_eq!(x.to_vec()?, [-1, 0, 0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load_with(self, options: GatherOptions<T, 0>) -> Scalar<T> {
-                Scalar::from_raw(self.array.gather_with(Placed(self.index), options).raw())
+                $make(Entry { array: Array::from_handle(self.handle), index: index.components() })
             }
         }
     };
 }
-entries!(Array Entry);
-#[cfg(not(doctest))] // the examples are the same
-entries!(ArrayMut EntryMut);
+entries!(Array Entry, std::convert::identity);
+entries!(ArrayMut EntryMut, EntryMut::of);
+
+impl<T: ByteSized, const R: usize> Entry<T, R> {
+    /// The element; zero outside of the array.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn last(x: ArrayMut<i32, 1>) {
+    ///     let n = x.extent(0);
+    ///     x.entry(0).store(x.entry(n - 1).load() + x.entry(n).load()); // the second one is 0
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().array(&[1, 2, 3], [3])?;
+    /// ct::launch(last, 1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [3, 2, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load(&self) -> Scalar<T> {
+        self.load_with(GatherOptions::new())
+    }
+
+    /// The element with mask, padding, order and bounds check as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn outside(x: ArrayMut<i32, 1>) {
+    ///     x.entry(0).store(x.entry(7).load_with(ct::GatherOptions::new().padding(-1)));
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// ct::launch(outside, 1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [-1, 0, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load_with(&self, options: GatherOptions<T, 0>) -> Scalar<T> {
+        Scalar::from_raw(self.array.gather_with(Placed(self.index), options).raw())
+    }
+}
 
 /// An operand as the scalar that it is or becomes.
 #[track_caller]
@@ -145,6 +149,14 @@ fn scalar_of<T: ByteSized>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
 }
 
 impl<T: ByteSized, const R: usize> EntryMut<T, R> {
+    fn of(entry: Entry<T, R>) -> Self {
+        EntryMut { entry }
+    }
+
+    fn array(self) -> ArrayMut<T, R> {
+        ArrayMut::from_handle(self.array.handle)
+    }
+
     /// Writes the element; does nothing outside of the array.
     ///
     /// ```
@@ -180,7 +192,7 @@ impl<T: ByteSized, const R: usize> EntryMut<T, R> {
     /// ```
     #[track_caller]
     pub fn store_with(self, value: impl Operand<Scalar<T>>, options: ScatterOptions<0>) {
-        self.array.scatter_with(Placed(self.index), scalar_of::<T>(value), options);
+        self.array().scatter_with(Placed(self.index), scalar_of::<T>(value), options);
     }
 }
 
@@ -203,7 +215,7 @@ macro_rules! atomics {
             )]
             #[track_caller]
             pub fn $with(self, value: impl Operand<Scalar<T>>, options: AtomicOptions<0>) -> Scalar<T> {
-                Scalar::from_raw(self.array.$with(Placed(self.index), scalar_of::<T>(value), options).raw())
+                Scalar::from_raw(self.array().$with(Placed(self.index), scalar_of::<T>(value), options).raw())
             }
         }
     )+};
@@ -263,7 +275,7 @@ impl<T: AtomicXchg, const R: usize> EntryMut<T, R> {
     ) -> Scalar<T> {
         let index = Placed(self.index);
         Scalar::from_raw(
-            self.array.atomic_cas_with(index, scalar_of::<T>(expected), scalar_of::<T>(desired), options).raw(),
+            self.array().atomic_cas_with(index, scalar_of::<T>(expected), scalar_of::<T>(desired), options).raw(),
         )
     }
 }

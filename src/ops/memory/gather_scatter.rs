@@ -425,68 +425,61 @@ pub(crate) fn store_to<const N: usize>(
     record(|t| t.scatter(&access, value));
 }
 
-macro_rules! gathers {
-    ($name:ident) => {
-        impl<T: ByteSized, const R: usize> $name<T, R> {
-            /// The elements at these element indices: one integer tile, scalar, number or range for each axis of the
-            /// array, stretched together to the shape of the result. What lies outside of the array reads as zero
-            /// (negative indices too). One element by scalars is an [`entry`](Self::entry).
-            ///
-            /// ```
-            /// use cutlet as ct;
-            /// use cutlet::prelude::*;
-            ///
-            /// // Rows of a table by number.
-            /// fn embed(table: Array<f32, 2>, ids: Array<i32, 1>, out: ArrayMut<f32, 2>) {
-            ///     let ids = ids.load([ct::bid(0)], [2]);
-            ///     out.store((ct::bid(0), 0), table.gather((ids.unsqueeze(1), 0..4)));
-            /// }
-            ///
-            /// let device = ct::Device::cpu();
-            /// let table = device.from_fn([3, 4], |[i, j]| (10 * i + j) as f32)?;
-            /// let (ids, mut out) = (device.array(&[2, 0], [2])?, device.zeros([2, 4])?);
-            /// ct::launch(embed, 1, (&table, &ids, &mut out))?;
-            /// assert_eq!(out.to_vec()?, [20.0, 21.0, 22.0, 23.0, 0.0, 1.0, 2.0, 3.0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn gather<const N: usize>(self, index: impl GatherIndex<R, N>) -> Tile<T, N> {
-                self.gather_with(index, GatherOptions::new())
-            }
+impl<T: ByteSized, const R: usize> Array<T, R> {
+    /// The elements at these element indices: one integer tile, scalar, number or range for each axis of the
+    /// array, stretched together to the shape of the result. What lies outside of the array reads as zero
+    /// (negative indices too). One element by scalars is an [`entry`](Self::entry).
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// // Rows of a table by number.
+    /// fn embed(table: Array<f32, 2>, ids: Array<i32, 1>, out: ArrayMut<f32, 2>) {
+    ///     let ids = ids.load([ct::bid(0)], [2]);
+    ///     out.store((ct::bid(0), 0), table.gather((ids.unsqueeze(1), 0..4)));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let table = device.from_fn([3, 4], |[i, j]| (10 * i + j) as f32)?;
+    /// let (ids, mut out) = (device.array(&[2, 0], [2])?, device.zeros([2, 4])?);
+    /// ct::launch(embed, 1, (&table, &ids, &mut out))?;
+    /// assert_eq!(out.to_vec()?, [20.0, 21.0, 22.0, 23.0, 0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn gather<const N: usize>(&self, index: impl GatherIndex<R, N>) -> Tile<T, N> {
+        self.gather_with(index, GatherOptions::new())
+    }
 
-            /// [`Self::gather`] with mask, padding, order, bounds check and hints as stated.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// // The diagonal, where it is positive.
-            /// fn diagonal(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
-            ///     let i = ct::arange(2, 0, 1);
-            ///     y.store(0, x.gather_with((i, i), ct::GatherOptions::new().mask(i.gt(0)).padding(-1)));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7, 8], [2, 2])?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(diagonal, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [-1, 8]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn gather_with<const N: usize>(
-                self,
-                index: impl GatherIndex<R, N>,
-                options: GatherOptions<T, N>,
-            ) -> Tile<T, N> {
-                let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
-                Tile::from_raw(load_from("gather", Target::Elements { array, index, unchecked }, options))
-            }
-        }
-    };
+    /// [`Self::gather`] with mask, padding, order, bounds check and hints as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// // The diagonal, where it is positive.
+    /// fn diagonal(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
+    ///     let i = ct::arange(2, 0, 1);
+    ///     y.store(0, x.gather_with((i, i), ct::GatherOptions::new().mask(i.gt(0)).padding(-1)));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7, 8], [2, 2])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(diagonal, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [-1, 8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn gather_with<const N: usize>(
+        &self,
+        index: impl GatherIndex<R, N>,
+        options: GatherOptions<T, N>,
+    ) -> Tile<T, N> {
+        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
+        Tile::from_raw(load_from("gather", Target::Elements { array, index, unchecked }, options))
+    }
 }
-gathers!(Array);
-#[cfg(not(doctest))] // the examples are the same
-gathers!(ArrayMut);
 
 impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     /// Writes elements at these element indices: one integer tile, scalar, number or range for each axis of the array,

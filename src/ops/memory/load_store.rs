@@ -122,228 +122,199 @@ impl Trace {
     }
 }
 
-macro_rules! array_methods {
-    ($name:ident) => {
-        impl<T: Element, const R: usize> $name<T, R> {
-            /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
-            /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
-            ///
-            /// A shape with fewer axes than the array is read as if it had axes of extent 1 in front, one with more as if those of
-            /// extent 1 were not there: `x.load((i, j), [64])` of a matrix is a piece of a row.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn second(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
-            ///     y.store((0, 0), x.load((0, 1), [2, 2])); // columns 2 and 3, of which there is one
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?, ct::Device::cpu().zeros([2, 2])?);
-            /// ct::launch(second, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [2, 0, 12, 0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load<const N: usize>(self, index: impl TileIndex<R>, shape: [usize; N]) -> Tile<T, N> {
-                self.load_with(index, shape, LoadOptions::default())
-            }
+impl<T: Element, const R: usize> Array<T, R> {
+    /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
+    /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
+    ///
+    /// A shape with fewer axes than the array is read as if it had axes of extent 1 in front, one with more as if those of
+    /// extent 1 were not there: `x.load((i, j), [64])` of a matrix is a piece of a row.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn second(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+    ///     y.store((0, 0), x.load((0, 1), [2, 2])); // columns 2 and 3, of which there is one
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?, ct::Device::cpu().zeros([2, 2])?);
+    /// ct::launch(second, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2, 0, 12, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load<const N: usize>(&self, index: impl TileIndex<R>, shape: [usize; N]) -> Tile<T, N> {
+        self.load_with(index, shape, LoadOptions::default())
+    }
 
-            /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
-            ///     y.store(0, x.load_with(0, [4], options).reduce_max(0));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([3], -2.0f32)?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(largest, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [-2.0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load_with<const N: usize>(
-                self,
-                index: impl TileIndex<R>,
-                shape: [usize; N],
-                options: LoadOptions,
-            ) -> Tile<T, N> {
-                let (place, wanted) = (here(), extents(shape));
-                Tile::from_raw(record(|t| {
-                    let Some(shape) = t.with_rank(place, "load", &wanted, R) else {
-                        return t.poison(Type::tile(T::DTYPE, wanted));
-                    };
-                    let visit = self.visit(place, "load", &shape, &options.access, Some(options.padding));
-                    let tile = t.load(&visit, &index.components());
-                    if N == R { tile } else { t.refit(place, tile, T::DTYPE, &wanted) }
-                }))
-            }
+    /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
+    ///     y.store(0, x.load_with(0, [4], options).reduce_max(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([3], -2.0f32)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(largest, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [-2.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load_with<const N: usize>(
+        &self,
+        index: impl TileIndex<R>,
+        shape: [usize; N],
+        options: LoadOptions,
+    ) -> Tile<T, N> {
+        let (place, wanted) = (here(), extents(shape));
+        Tile::from_raw(record(|t| {
+            let Some(shape) = t.with_rank(place, "load", &wanted, R) else {
+                return t.poison(Type::tile(T::DTYPE, wanted));
+            };
+            let visit = self.visit(place, "load", &shape, &options.access, Some(options.padding));
+            let tile = t.load(&visit, &index.components());
+            if N == R { tile } else { t.refit(place, tile, T::DTYPE, &wanted) }
+        }))
+    }
 
-            /// The element at an element index; zero outside of the array.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn scale(x: ArrayMut<f32, 1>, factor: Array<f32, 1>) {
-            ///     x.store(0, x.load(0, [4]) * factor.load_scalar(0));
-            /// }
-            ///
-            /// let (mut x, factor) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().full([1], 3.0f32)?);
-            /// ct::launch(scale, 1, (&mut x, &factor))?;
-            /// assert_eq!(x.to_vec()?, [6.0; 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
-            where
-                T: ByteSized,
-            {
-                self.load(index, [1; R]).item()
-            }
+    /// The element at an element index; zero outside of the array.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn scale(x: ArrayMut<f32, 1>, factor: Array<f32, 1>) {
+    ///     x.store(0, x.load(0, [4]) * factor.load_scalar(0));
+    /// }
+    ///
+    /// let (mut x, factor) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().full([1], 3.0f32)?);
+    /// ct::launch(scale, 1, (&mut x, &factor))?;
+    /// assert_eq!(x.to_vec()?, [6.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load_scalar(&self, index: impl TileIndex<R>) -> Scalar<T>
+    where
+        T: ByteSized,
+    {
+        self.load(index, [1; R]).item()
+    }
 
-            /// The extent of an axis in elements.
-            ///
-            /// A launch with an array of 2^31 elements or more along this axis is an
-            /// [`Error::Argument`](crate::Error::Argument) with this place: [`Self::extent64`] is for such arrays. Where
-            /// only the kernel knows the extent, of a part of such an array, the kernel asserts it.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn mean(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     y.store(0, x.load(0, [8]).sum(0) / x.extent(0).cast::<f32>());
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([5], 2.0f32)?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(mean, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [2.0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn extent(self, axis: usize) -> Scalar<i32> {
-                let place = here();
-                Scalar::from_raw(record(|t| {
-                    t.extent(self.handle, Method { place, name: "extent", elem: T::NAME }, axis, DType::I32)
-                }))
-            }
+    /// The extent of an axis in elements.
+    ///
+    /// A launch with an array of 2^31 elements or more along this axis is an
+    /// [`Error::Argument`](crate::Error::Argument) with this place: [`Self::extent64`] is for such arrays. Where
+    /// only the kernel knows the extent, of a part of such an array, the kernel asserts it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn mean(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.load(0, [8]).sum(0) / x.extent(0).cast::<f32>());
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([5], 2.0f32)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(mean, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn extent(&self, axis: usize) -> Scalar<i32> {
+        let place = here();
+        Scalar::from_raw(record(|t| {
+            t.extent(self.handle, Method { place, name: "extent", elem: T::NAME }, axis, DType::I32)
+        }))
+    }
 
-            /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn extents(x: Array<f32, 2>, y: ArrayMut<i64, 1>) {
-            ///     y.store_scalar(0, x.extent64(0) * x.extent64(1));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(extents, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [35]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn extent64(self, axis: usize) -> Scalar<i64> {
-                let place = here();
-                Scalar::from_raw(record(|t| {
-                    t.extent(self.handle, Method { place, name: "extent64", elem: T::NAME }, axis, DType::I64)
-                }))
-            }
+    /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn extents(x: Array<f32, 2>, y: ArrayMut<i64, 1>) {
+    ///     y.store_scalar(0, x.extent64(0) * x.extent64(1));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(extents, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [35]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn extent64(&self, axis: usize) -> Scalar<i64> {
+        let place = here();
+        Scalar::from_raw(record(|t| {
+            t.extent(self.handle, Method { place, name: "extent64", elem: T::NAME }, axis, DType::I64)
+        }))
+    }
 
-            /// The extents of all axes in elements. Each is as that of [`Self::extent`].
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn extents(x: Array<f32, 2>, y: ArrayMut<i32, 1>) {
-            ///     let [rows, columns] = x.shape();
-            ///     y.store_scalar(0, rows);
-            ///     y.store_scalar(1, columns);
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(extents, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [5, 7]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn shape(self) -> [Scalar<i32>; R] {
-                let place = here();
-                let method = Method { place, name: "shape", elem: T::NAME };
-                std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, method, d, DType::I32))))
-            }
+    /// The extents of all axes in elements. Each is as that of [`Self::extent`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn extents(x: Array<f32, 2>, y: ArrayMut<i32, 1>) {
+    ///     let [rows, columns] = x.shape();
+    ///     y.store_scalar(0, rows);
+    ///     y.store_scalar(1, columns);
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(extents, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [5, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn shape(&self) -> [Scalar<i32>; R] {
+        let place = here();
+        let method = Method { place, name: "shape", elem: T::NAME };
+        std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, method, d, DType::I32))))
+    }
 
-            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. A launch with an
-            /// array that has 2^31 tiles or more along this axis is an error, as that of [`Self::extent`]: such an
-            /// array needs larger tiles.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     let sums = ct::fold(..x.num_tiles(0, [4]), ct::zeros([4]), |sums, i| sums + x.load(i, [4]));
-            ///     y.store(0, sums.sum(0));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([10], 1)?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(sum, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [10]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-                let (shape, access) = (extents(shape), Access::default());
-                let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
-                Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
-            }
+    /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. A launch with an
+    /// array that has 2^31 tiles or more along this axis is an error, as that of [`Self::extent`]: such an
+    /// array needs larger tiles.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     let sums = ct::fold(..x.num_tiles(0, [4]), ct::zeros([4]), |sums, i| sums + x.load(i, [4]));
+    ///     y.store(0, sums.sum(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([10], 1)?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(sum, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [10]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+        let (shape, access) = (extents(shape), Access::default());
+        let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
+        Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+    }
 
-            /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
-            /// Nothing is copied.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn turned(x: Array<i32, 3>, y: ArrayMut<i32, 3>) {
-            ///     y.store((0, 0, 0), x.permute([1, 2, 0]).load((0, 0, 0), [1, 2, 2]));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 1, 2])?, ct::Device::cpu().zeros([1, 2, 2])?);
-            /// ct::launch(turned, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn permute(self, order: [usize; R]) -> $name<T, R> {
-                let place = here();
-                $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
-            }
-
-            pub(crate) fn visit<'a>(
-                self,
-                place: Place,
-                name: &'static str,
-                shape: &'a [i64],
-                access: &'a Access,
-                padding: Option<Padding>,
-            ) -> Visit<'a> {
-                let (array, elem, dtype) = (self.handle, T::NAME, T::DTYPE);
-                Visit { place, name, array, elem, dtype, shape, step: None, access, padding }
-            }
-        }
-    };
+    pub(crate) fn visit<'a>(
+        &self,
+        place: Place,
+        name: &'static str,
+        shape: &'a [i64],
+        access: &'a Access,
+        padding: Option<Padding>,
+    ) -> Visit<'a> {
+        let (array, elem, dtype) = (self.handle, T::NAME, T::DTYPE);
+        Visit { place, name, array, elem, dtype, shape, step: None, access, padding }
+    }
 }
-array_methods!(Array);
-#[cfg(not(doctest))] // the examples are the same
-array_methods!(ArrayMut);
 
 /// Value of a store into an array of `T` with `R` axes: a [`Tile<T, R>`].
 ///
@@ -500,6 +471,6 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// ```
     #[must_use]
     pub fn as_array(self) -> Array<T, R> {
-        Array::from_handle(self.handle)
+        *self
     }
 }

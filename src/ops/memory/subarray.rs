@@ -4,7 +4,7 @@
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
-use crate::ir::{Attr, CmpPred, Opcode, Overflow, Predicate, Rounding, Sign, Type, Value};
+use crate::ir::{Attr, CmpPred, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::control::loop_range::{Bound, Count, StepRange};
 use crate::ops::support::tile_index::{Component, IntoIndex, Number, TileIndex};
 use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, here, record};
@@ -120,24 +120,6 @@ impl Derive<'_> {
 }
 
 impl Trace {
-    pub(crate) fn integers(&mut self, code: Opcode, attrs: Vec<Attr>, a: Value, b: Value) -> Value {
-        let dtype = self.builder.module.dtype(a);
-        self.put(code, &[a, b], attrs, dtype, &[])
-    }
-
-    pub(crate) fn as_width(&mut self, value: Value, to: DType) -> Value {
-        match (self.builder.module.dtype(value), to) {
-            (from, to) if from == to => value,
-            (DType::I64, _) => self.put(Opcode::TruncI, &[value], vec![WRAP], to, &[]),
-            _ => self.extended(value, Sign::Signed, to),
-        }
-    }
-
-    pub(crate) fn integer(&mut self, number: i64, dtype: DType) -> Value {
-        let bits = if dtype == DType::I64 { number as u64 } else { number as i32 as u32 as u64 };
-        self.splat(dtype, bits, &[])
-    }
-
     /// A number brought between two others, which are not negative.
     fn clamped(&mut self, value: Value, least: Value, most: Value) -> Value {
         let mut values = [value, least, most];
@@ -145,12 +127,6 @@ impl Trace {
         let [value, least, most] = values;
         let value = self.integers(Opcode::MaxI, vec![SIGNED], value, least);
         self.integers(Opcode::MinI, vec![SIGNED], value, most)
-    }
-
-    pub(crate) fn nonnegative(&mut self, value: Value) -> Value {
-        let ty = self.builder.module.ty_id(value);
-        let predicate = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
-        self.emit(Opcode::Assume, &[&[value]], vec![predicate], vec![], &[ty])[0]
     }
 
     /// The address of element `position` along an axis.
@@ -372,6 +348,28 @@ macro_rules! array_parts {
                 made.map_or(self, Self::from_handle)
             }
 
+            /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
+            /// Nothing is copied.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn turned(x: Array<i32, 3>, y: ArrayMut<i32, 3>) {
+            ///     y.store((0, 0, 0), x.permute([1, 2, 0]).load((0, 0, 0), [1, 2, 2]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 1, 2])?, ct::Device::cpu().zeros([1, 2, 2])?);
+            /// ct::launch(turned, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn permute(self, order: [usize; R]) -> $name<T, R> {
+                let place = here();
+                $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
+            }
+
             /// The same memory with two axes exchanged.
             ///
             /// ```
@@ -428,31 +426,6 @@ macro_rules! array_parts {
                     t.reshape_array(&of, &shape.components()).unwrap_or_else(|| t.poison_array(N))
                 }))
             }
-
-            /// Elements in memory from one to the next along an axis.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn strides(x: Array<i32, 2>, y: ArrayMut<i64, 1>) {
-            ///     y.store_scalar(0, x.stride(0));
-            ///     y.store_scalar(1, x.transpose().stride(0));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().zeros::<i32, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(strides, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [5, 1]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn stride(self, axis: usize) -> Scalar<i64> {
-                let of = self.derive(here(), "stride");
-                Scalar::from_raw(record(|t| match t.array_stride(&of, axis) {
-                    Some(stride) => t.raw(stride),
-                    None => t.poison(Type::scalar(DType::I64)),
-                }))
-            }
         }
 
         impl<T: Element> $name<T, 2> {
@@ -481,6 +454,33 @@ macro_rules! array_parts {
 array_parts!(Array);
 #[cfg(not(doctest))] // the examples are the same
 array_parts!(ArrayMut);
+
+impl<T: Element, const R: usize> Array<T, R> {
+    /// Elements in memory from one to the next along an axis.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn strides(x: Array<i32, 2>, y: ArrayMut<i64, 1>) {
+    ///     y.store_scalar(0, x.stride(0));
+    ///     y.store_scalar(1, x.transpose().stride(0));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().zeros::<i32, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(strides, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [5, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn stride(&self, axis: usize) -> Scalar<i64> {
+        let of = self.derive(here(), "stride");
+        Scalar::from_raw(record(|t| match t.array_stride(&of, axis) {
+            Some(stride) => t.raw(stride),
+            None => t.poison(Type::scalar(DType::I64)),
+        }))
+    }
+}
 
 macro_rules! index_axis {
     ($($(#[$doc:meta])* $name:ident $rank:literal $less:literal;)+) => {$(

@@ -1,6 +1,7 @@
 //! Packed arrays in kernels.
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 use super::store::Target;
 use super::tile::NarrowTile;
@@ -30,7 +31,7 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
 /// assert_eq!(y.to_vec()?, [19]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct PackedArray<F, const R: usize> {
     words: Array<u32, R>,
     extent: Scalar<i32>,
@@ -39,7 +40,8 @@ pub struct PackedArray<F, const R: usize> {
 }
 
 /// A [`PackedArray`] that the kernel can also write, by whole tiles. Two tile blocks must not write
-/// the same tile.
+/// the same tile. It dereferences to a [`PackedArray`] of the same memory, which has the methods
+/// that load.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -53,12 +55,9 @@ pub struct PackedArray<F, const R: usize> {
 /// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct PackedArrayMut<F, const R: usize> {
-    words: ArrayMut<u32, R>,
-    extent: Scalar<i32>,
-    facts: PackedFacts,
-    element: PhantomData<F>,
+    array: PackedArray<F, R>,
 }
 
 /// Facts of a packed array that are compiled into the kernel, in addition to those of its words.
@@ -79,155 +78,154 @@ impl<F, const R: usize> PackedArray<F, R> {
 
 impl<F, const R: usize> PackedArrayMut<F, R> {
     pub(crate) fn new(words: ArrayMut<u32, R>, extent: Scalar<i32>, facts: PackedFacts) -> Self {
-        PackedArrayMut { words, extent, facts, element: PhantomData }
+        PackedArrayMut { array: PackedArray::new(*words, extent, facts) }
     }
 }
 
-macro_rules! packed_array {
-    ($name:ident) => {
-        impl<F, const R: usize> Clone for $name<F, R> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<F, const R: usize> Copy for $name<F, R> {}
+impl<F, const R: usize> Deref for PackedArrayMut<F, R> {
+    type Target = PackedArray<F, R>;
 
-        impl<F: Narrow, const R: usize> $name<F, R> {
-            /// Loads the tile of `shape` at a tile index, as [`Array::load`](crate::Array::load).
-            /// Elements outside of the array have the code 0.
-            ///
-            /// Rows of the tile are whole bytes: multiples of 2 elements for 4 bits, and of 8
-            /// elements for 3, 5, 6 and 7 bits. Multiples of 32 bits (for 3, 5, 6 and 7 bits: of 32
-            /// elements) are read by words. All axes but the last accept `ct::at`.
-            ///
-            /// ```
-            /// use cutlet as ct;
-            /// use cutlet::prelude::*;
-            /// use cutlet::packed::{Narrow, PackedArray, f6e3m2};
-            ///
-            /// /// Generic over the type, so over its width.
-            /// fn sums<F: Narrow>(x: PackedArray<F, 2>, y: ArrayMut<f32, 2>) {
-            ///     let row = ct::bid(0);
-            ///     let tiles = x.num_tiles(1, [1, 32]);
-            ///     let sum = ct::fold(..tiles, ct::zeros::<f32, 2>([1, 32]), |sum, i| sum + x.load((row, i), [1, 32]).cast::<f32>());
-            ///     y.store((row, 0), sum.sum(1));
-            /// }
-            ///
-            /// let device = ct::Device::cpu();
-            /// let x = device.packed(&vec![f6e3m2::from_f32(0.5); 300], [3, 100])?;
-            /// let mut y = device.zeros([3, 1])?;
-            /// ct::launch(sums::<f6e3m2>, 3, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [50.0; 3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> NarrowTile<F, R> {
-                let (shape, place) = (extents(shape), here());
-                let (array, coded, bytes64) = (self.words.handle, Coded::of::<F>(), self.facts.bytes64);
-                let source = Source { place, name: "load", array, coded, bytes64 };
-                NarrowTile::of(record(|t| t.load_packed(&source, &index.components(), &shape)))
-            }
-
-            /// Loads a tile and casts it: [`Self::load`], then [`cast`](NarrowTile::cast).
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn halves(x: ct::packed::PackedArray<ct::packed::i4, 1>, y: ArrayMut<f32, 1>) {
-            ///     y.store(0, x.load_as::<f32>(0, [8]) * 0.5);
-            /// }
-            ///
-            /// let device = ct::Device::cpu();
-            /// let (x, mut y) = (device.packed(&[-8, 1, 7].map(ct::packed::i4::saturating), [3])?, device.zeros([3])?);
-            /// ct::launch(halves, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [-4.0, 0.5, 3.5]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn load_as<U: Element>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<U, R> {
-                self.load(index, shape).cast::<U>()
-            }
-
-            /// The extent of an axis in elements.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn extents(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
-            ///     y.store_scalar(0, x.extent(0));
-            ///     y.store_scalar(1, x.extent(1));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(extents, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [3, 5]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn extent(self, axis: usize) -> Scalar<i32> {
-                if axis + 1 == R { self.extent } else { self.words.extent(axis) }
-            }
-
-            /// The extents of all axes in elements.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn size(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
-            ///     let [rows, columns] = x.shape();
-            ///     y.store_scalar(0, rows * columns);
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 2>([3, 5])?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(size, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [15]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn shape(self) -> [Scalar<i32>; R] {
-                std::array::from_fn(|axis| self.extent(axis))
-            }
-
-            /// The number of tiles of `shape` that cover the array along an axis. The last one may
-            /// be partial.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn count(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
-            ///     y.store_scalar(0, x.num_tiles(0, [8]));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([17])?, ct::Device::cpu().zeros([1])?);
-            /// ct::launch(count, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-                let place = here();
-                if axis + 1 == R && record(|t| t.legal_shape(place, "num_tiles", &extents(shape))) {
-                    let step = shape[axis];
-                    return at_place(place, || (self.extent + (step - 1)) / step);
-                }
-                let mut shape = shape;
-                shape[R - 1] = 1;
-                self.words.num_tiles(axis, shape)
-            }
-        }
-    };
+    fn deref(&self) -> &PackedArray<F, R> {
+        &self.array
+    }
 }
-packed_array!(PackedArray);
-packed_array!(PackedArrayMut);
+
+impl<F: Narrow, const R: usize> PackedArray<F, R> {
+    #[track_caller]
+    fn source(&self, name: &'static str) -> Source {
+        let (array, coded, bytes64) = (self.words.handle, Coded::of::<F>(), self.facts.bytes64);
+        Source { place: here(), name, array, coded, bytes64 }
+    }
+
+    /// Loads the tile of `shape` at a tile index, as [`Array::load`](crate::Array::load).
+    /// Elements outside of the array have the code 0.
+    ///
+    /// Rows of the tile are whole bytes: multiples of 2 elements for 4 bits, and of 8
+    /// elements for 3, 5, 6 and 7 bits. Multiples of 32 bits (for 3, 5, 6 and 7 bits: of 32
+    /// elements) are read by words. All axes but the last accept `ct::at`.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet::packed::{Narrow, PackedArray, f6e3m2};
+    ///
+    /// /// Generic over the type, so over its width.
+    /// fn sums<F: Narrow>(x: PackedArray<F, 2>, y: ArrayMut<f32, 2>) {
+    ///     let row = ct::bid(0);
+    ///     let tiles = x.num_tiles(1, [1, 32]);
+    ///     let sum = ct::fold(..tiles, ct::zeros::<f32, 2>([1, 32]), |sum, i| sum + x.load((row, i), [1, 32]).cast::<f32>());
+    ///     y.store((row, 0), sum.sum(1));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.packed(&vec![f6e3m2::from_f32(0.5); 300], [3, 100])?;
+    /// let mut y = device.zeros([3, 1])?;
+    /// ct::launch(sums::<f6e3m2>, 3, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [50.0; 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load(&self, index: impl TileIndex<R>, shape: [usize; R]) -> NarrowTile<F, R> {
+        let (shape, source) = (extents(shape), self.source("load"));
+        NarrowTile::of(record(|t| t.load_packed(&source, &index.components(), &shape)))
+    }
+
+    /// Loads a tile and casts it: [`Self::load`], then [`cast`](NarrowTile::cast).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn halves(x: ct::packed::PackedArray<ct::packed::i4, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(0, x.load_as::<f32>(0, [8]) * 0.5);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.packed(&[-8, 1, 7].map(ct::packed::i4::saturating), [3])?, device.zeros([3])?);
+    /// ct::launch(halves, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [-4.0, 0.5, 3.5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn load_as<U: Element>(&self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<U, R> {
+        self.load(index, shape).cast::<U>()
+    }
+
+    /// The extent of an axis in elements.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn extents(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(0, x.extent(0));
+    ///     y.store_scalar(1, x.extent(1));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
+    /// ct::launch(extents, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3, 5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn extent(&self, axis: usize) -> Scalar<i32> {
+        if axis + 1 == R { self.extent } else { self.words.extent(axis) }
+    }
+
+    /// The extents of all axes in elements.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn size(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
+    ///     let [rows, columns] = x.shape();
+    ///     y.store_scalar(0, rows * columns);
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 2>([3, 5])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(size, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [15]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn shape(&self) -> [Scalar<i32>; R] {
+        std::array::from_fn(|axis| self.extent(axis))
+    }
+
+    /// The number of tiles of `shape` that cover the array along an axis. The last one may
+    /// be partial.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn count(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(0, x.num_tiles(0, [8]));
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([17])?, ct::Device::cpu().zeros([1])?);
+    /// ct::launch(count, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+        let place = here();
+        if axis + 1 == R && record(|t| t.legal_shape(place, "num_tiles", &extents(shape))) {
+            let step = shape[axis];
+            return at_place(place, || (self.extent + (step - 1)) / step);
+        }
+        let mut shape = shape;
+        shape[R - 1] = 1;
+        self.words.num_tiles(axis, shape)
+    }
+}
 
 impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// Stores a tile at a tile index. Elements outside of the array are not written. Rows of the
-    /// tile are whole bytes, as in [`Self::load`].
+    /// tile are whole bytes, as in [`PackedArray::load`].
     ///
     /// ```
     /// use cutlet as ct;
@@ -248,16 +246,7 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// ```
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: NarrowTile<F, R>) {
-        let target = Target {
-            source: Source {
-                place: here(),
-                name: "store",
-                array: self.words.handle,
-                coded: Coded::of::<F>(),
-                bytes64: self.facts.bytes64,
-            },
-            extent: (!self.facts.whole).then_some(self.extent),
-        };
+        let target = Target { source: self.source("store"), extent: (!self.facts.whole).then_some(self.extent) };
         target.store(&index.components(), tile.bits());
     }
 
@@ -280,6 +269,6 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn as_packed_array(self) -> PackedArray<F, R> {
-        PackedArray::new(self.words.as_array(), self.extent, self.facts)
+        *self
     }
 }

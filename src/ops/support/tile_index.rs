@@ -430,21 +430,4 @@ impl Trace {
             (_, sign, _) => self.extended(value, sign, DType::I32),
         }
     }
-
-    /// An integer in a wider type.
-    pub(crate) fn extended(&mut self, value: Value, sign: Sign, to: DType) -> Value {
-        let shape = self.builder.module.shape(value).to_vec();
-        self.put(Opcode::ExtI, &[value], vec![Attr::Sign(sign)], to, &shape)
-    }
-
-    /// Scalars of one type: i64, if one of them is.
-    pub(crate) fn of_one_width(&mut self, values: &mut [Value]) {
-        if values.iter().any(|&value| self.builder.module.dtype(value) == DType::I64) {
-            for value in values {
-                if self.builder.module.dtype(*value) != DType::I64 {
-                    *value = self.extended(*value, Sign::Signed, DType::I64);
-                }
-            }
-        }
-    }
 }
