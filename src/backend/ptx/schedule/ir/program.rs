@@ -422,11 +422,6 @@ impl Step {
         }
     }
 
-    /// Returns true if the step is a loop.
-    pub fn is_loop(&self) -> bool {
-        matches!(self, Step::For(_) | Step::Loop(_))
-    }
-
     /// The bodies of a loop or branch.
     pub fn sequences(&self) -> &[SeqId] {
         match self {

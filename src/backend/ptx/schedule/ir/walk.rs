@@ -6,6 +6,7 @@
 //! belongs to `leave`.
 
 use super::program::{Schedule, SeqId, Step};
+use crate::ir::OpId;
 
 /// A place between two steps.
 #[derive(Clone, Copy)]
@@ -16,6 +17,13 @@ pub struct Place<'a> {
     /// The loop or branch of the sequence, and the index of the sequence in it.
     pub parent: Option<&'a Step>,
     pub index: usize,
+}
+
+impl Place<'_> {
+    /// The op of the loop whose body the sequence is.
+    pub fn parent_loop(&self) -> Option<OpId> {
+        self.parent.filter(|step| matches!(step, Step::For(_) | Step::Loop(_))).and_then(Step::op)
+    }
 }
 
 /// A data-flow analysis of one partition.
