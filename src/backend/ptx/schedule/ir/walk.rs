@@ -1,29 +1,18 @@
-//! Program walk: the traversal of a partition that the data-flow analyses of a schedule share.
+//! Program walk: the traversal of a partition that data-flow analyses of a schedule share.
 //!
-//! Each step is visited once, in program order. The sequences of a loop or branch follow their
-//! step. There is no fixpoint: `enter` sets the state at the head of a loop to facts that hold in
-//! every iteration, and `leave` sets the state after it. The epilogue of a loop has only waits, and
-//! belongs to `leave`.
+//! Each step is visited once, in program order, and the sequences of a loop or branch after it.
+//! There is no fixpoint: `enter` sets the state at the head of a loop to facts that hold in every
+//! iteration, and `leave` sets the state after the loop and handles the waits of its epilogue.
 
 use super::program::{Schedule, SeqId, Step};
-use crate::ir::OpId;
 
-/// A place between two steps.
+/// A place in a sequence.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub seq: SeqId,
-    /// The index of the next step in the sequence.
     pub position: usize,
-    /// The loop or branch of the sequence, and the index of the sequence in it.
+    /// The loop or branch of the sequence.
     pub parent: Option<&'a Step>,
-    pub index: usize,
-}
-
-impl Place<'_> {
-    /// The op of the loop whose body the sequence is.
-    pub fn parent_loop(&self) -> Option<OpId> {
-        self.parent.filter(|step| matches!(step, Step::For(_) | Step::Loop(_))).and_then(Step::op)
-    }
 }
 
 /// A data-flow analysis of one partition.
@@ -38,8 +27,8 @@ pub trait Visitor<'a> {
     /// Visits a step, before its sequences.
     fn step(&mut self, step: &'a Step, place: Place<'a>) -> Result<(), Self::Error>;
 
-    /// Begins a sequence.
-    fn enter(&mut self, place: Place<'a>) -> Result<(), Self::Error>;
+    /// Begins the body of a loop or an arm of a branch.
+    fn enter(&mut self, parent: &'a Step) -> Result<(), Self::Error>;
 
     /// Ends a sequence. `before` is the state before `enter`.
     fn leave(&mut self, place: Place<'a>, before: Self::State) -> Result<(), Self::Error>;
@@ -50,30 +39,29 @@ pub trait Visitor<'a> {
 
 impl Schedule {
     /// Walks through a sequence and all nested ones.
-    pub fn walk<'a, V: Visitor<'a>>(&'a self, body: SeqId, visitor: &mut V) -> Result<(), V::Error> {
-        self.walk_sequence(Place { seq: body, position: 0, parent: None, index: 0 }, visitor)
-    }
-
-    fn walk_sequence<'a, V: Visitor<'a>>(&'a self, start: Place<'a>, visitor: &mut V) -> Result<(), V::Error> {
+    pub fn walk<'a, V: Visitor<'a>>(
+        &'a self,
+        seq: SeqId,
+        parent: Option<&'a Step>,
+        visitor: &mut V,
+    ) -> Result<(), V::Error> {
         let before = visitor.state().clone();
-        visitor.enter(start)?;
-        let steps = self.steps(start.seq);
+        parent.map_or(Ok(()), |parent| visitor.enter(parent))?;
+        let steps = self.steps(seq);
         for (position, step) in steps.iter().enumerate() {
-            visitor.step(step, Place { position, ..start })?;
-            let nested = |(index, &seq): (usize, &SeqId)| Place { seq, position: 0, parent: Some(step), index };
-            let mut nested = step.sequences().iter().enumerate().map(nested);
-            if let Step::If { arms, .. } = step {
-                let (before, mut ends) = (visitor.state().clone(), Vec::new());
-                for arm in nested {
-                    visitor.state().clone_from(&before);
-                    self.walk_sequence(arm, visitor)?;
-                    ends.push(visitor.state().clone());
-                }
-                *visitor.state() = visitor.join(arms, ends)?;
-            } else {
-                nested.try_for_each(|body| self.walk_sequence(body, visitor))?;
+            visitor.step(step, Place { seq, position, parent })?;
+            let Step::If { arms, .. } = step else {
+                step.sequences().iter().try_for_each(|&body| self.walk(body, Some(step), visitor))?;
+                continue;
+            };
+            let (before, mut ends) = (visitor.state().clone(), Vec::new());
+            for &arm in arms {
+                visitor.state().clone_from(&before);
+                self.walk(arm, Some(step), visitor)?;
+                ends.push(visitor.state().clone());
             }
+            *visitor.state() = visitor.join(arms, ends)?;
         }
-        visitor.leave(Place { position: steps.len(), ..start }, before)
+        visitor.leave(Place { seq, position: steps.len(), parent }, before)
     }
 }

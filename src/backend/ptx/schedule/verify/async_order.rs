@@ -67,7 +67,7 @@ impl KernelInfo<'_> {
             deferred_releases: deferred,
             staging_channels,
         };
-        schedule.walk(partition.body, &mut verifier)
+        schedule.walk(partition.body, None, &mut verifier)
     }
 }
 
@@ -331,8 +331,8 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    fn enter(&mut self, place: Place<'a>) -> VerifyResult {
-        if let Some(Step::For(step)) = place.parent {
+    fn enter(&mut self, parent: &'a Step) -> VerifyResult {
+        if let Step::For(step) = parent {
             let args = &self.info.module.block(self.info.module.op(step.op).regions[0]).args;
             // A barrier at the head of each iteration waits for whatever runs.
             self.in_flight = if step.has_barrier_at_head() { Vec::new() } else { Self::carried_mmas(step, &args[1..]) };

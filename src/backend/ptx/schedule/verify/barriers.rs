@@ -67,7 +67,7 @@ impl KernelInfo<'_> {
             }
             let (accessed, sub_steps, cp_async_buffers) = (Accessed::default(), Vec::new(), Vec::new());
             let mut verifier = BarrierVerifier { info: self, schedule, accessed, sub_steps, cp_async_buffers };
-            schedule.walk(*body, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
+            schedule.walk(*body, None, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
         }
         Ok(())
     }
@@ -247,7 +247,8 @@ impl BarrierVerifier<'_, '_> {
 
     /// Code that a back edge reaches, or that may have been skipped: all that the loop does may
     /// have been done.
-    fn assume_all_accessed(&mut self, loop_op: OpId) {
+    fn assume_all_accessed(&mut self, parent: &Step) {
+        let (Step::For(_) | Step::Loop(_), Some(loop_op)) = (parent, parent.op()) else { return };
         let info = self.info;
         self.accessed.written = vec![ALL];
         self.accessed.read = vec![ALL];
@@ -297,11 +298,9 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         Ok(())
     }
 
-    fn enter(&mut self, place: Place<'a>) -> VerifyResult {
-        if let Some(loop_op) = place.parent_loop() {
-            self.assume_all_accessed(loop_op);
-        }
-        if matches!(place.parent, Some(Step::For(plan)) if plan.has_barrier_at_head()) {
+    fn enter(&mut self, parent: &'a Step) -> VerifyResult {
+        self.assume_all_accessed(parent);
+        if matches!(parent, Step::For(plan) if plan.has_barrier_at_head()) {
             self.accessed.after_barrier();
         }
         Ok(())
@@ -311,13 +310,14 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         if !self.sub_steps.is_empty() {
             return Err("sub-steps without a step".to_owned());
         }
-        if let Some(loop_op) = place.parent_loop() {
-            self.assume_all_accessed(loop_op);
-            // It may have been skipped, with its waits.
-            self.accessed.tma_store_reads.extend(before.tma_store_reads);
-        }
-        if matches!(place.parent, Some(Step::For(_))) {
+        let Some(parent) = place.parent else { return Ok(()) };
+        self.assume_all_accessed(parent);
+        if matches!(parent, Step::For(_)) {
             self.cp_async_buffers.pop();
+        }
+        if !matches!(parent, Step::If { .. }) {
+            // The loop may have been skipped, with its waits.
+            self.accessed.tma_store_reads.extend(before.tma_store_reads);
         }
         Ok(())
     }
