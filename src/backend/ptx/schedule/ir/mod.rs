@@ -11,6 +11,7 @@
 //! * `rejected_loads` — the loads that no producer issues, with the reasons
 //! * `sub_step` — layout conversions, shared-memory accesses and barriers of one step
 //! * `tma_store` — staging buffers and how a tile is split
+//! * `walk` — the traversal of a partition that data-flow analyses share
 
 pub mod cp_async;
 pub mod header;
@@ -21,3 +22,4 @@ pub mod program;
 pub mod rejected_loads;
 pub mod sub_step;
 pub mod tma_store;
+pub mod walk;

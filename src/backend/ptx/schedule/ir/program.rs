@@ -313,6 +313,20 @@ pub struct CarriedMma {
     pub releases: Vec<u32>,
 }
 
+impl For {
+    /// Returns true if each iteration begins with a barrier, which waits for all MMAs.
+    pub fn has_barrier_at_head(&self) -> bool {
+        self.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head)
+    }
+
+    /// The carried MMAs with their accumulators among the carried values of one iteration.
+    pub fn accumulators_in<'a>(&'a self, values: &'a [Value]) -> impl Iterator<Item = (&'a CarriedMma, Vec<Value>)> {
+        self.carried_mmas.iter().map(|carried| {
+            (carried, carried.accumulators.iter().filter_map(|&index| values.get(index).copied()).collect())
+        })
+    }
+}
+
 impl Schedule {
     /// The number of a layout in the table.
     pub fn layout_id(&mut self, layout: &Layout) -> LayoutId {

@@ -11,16 +11,18 @@
 //! region, the wait follows the advance to the stage.
 
 use rustc_hash::FxHashSet;
+use std::convert::Infallible;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
+    ConsumerWait, For, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
 };
+use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
 /// MMAs that may be running.
 #[derive(Clone, Debug)]
-struct InFlightMma {
+struct UnwaitedMma {
     /// The last one of those that are issued together.
     mma: OpId,
     /// What they compute.
@@ -29,229 +31,174 @@ struct InFlightMma {
     from_previous_iteration: bool,
 }
 
-/// What is complete when a body ends.
-#[derive(Clone)]
-enum Ending {
-    /// All.
-    Complete,
-    /// All, or nothing else than what is loop-carried: the results of each MMA.
-    Carried(Vec<Vec<Value>>),
-    /// What there is runs on.
-    InFlight,
-    /// The same, beside a branch that only computes; but where threads have a barrier, all is
-    /// complete.
-    Overlapped,
-}
-
 /// One partition's way through its program.
 struct WaitInserter<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    schedule: &'a mut Schedule,
+    schedule: &'a Schedule,
     role: WarpRole,
     /// In the order in which they were issued.
-    in_flight: Vec<InFlightMma>,
+    in_flight: Vec<UnwaitedMma>,
     /// Channels whose tiles have been waited for.
     full_channels: FxHashSet<u32>,
-    /// The steps of the body that is being made.
-    steps: Vec<Step>,
+    /// The waits, and the places before whose steps they belong.
+    waits: Vec<(SeqId, usize, Step)>,
 }
 
 impl KernelInfo<'_> {
     /// Puts waits between the steps of a schedule that has none.
     pub fn insert_waits(&self, schedule: &mut Schedule) {
-        let partitions: Vec<(WarpRole, SeqId)> =
-            schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
-        for (role, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
-            let (in_flight, full_channels, steps) = (Vec::new(), FxHashSet::default(), Vec::new());
-            let mut waits =
-                WaitInserter { info: self, schedule: &mut *schedule, role, in_flight, full_channels, steps };
-            waits.sequence(body, &Ending::Complete);
+        let mut waits = Vec::new();
+        for partition in schedule.partitions.iter().filter(|partition| partition.role != WarpRole::Producer) {
+            let (role, in_flight, full_channels) = (partition.role, Vec::new(), FxHashSet::default());
+            let mut inserter = WaitInserter { info: self, schedule, role, in_flight, full_channels, waits };
+            let Ok(()) = schedule.walk(partition.body, None, &mut inserter);
+            waits = inserter.waits;
+        }
+        for (seq, position, wait) in waits.into_iter().rev() {
+            schedule.sequences[seq.0 as usize].insert(position, wait);
         }
     }
 }
 
 impl WaitInserter<'_, '_> {
-    fn sequence(&mut self, body: SeqId, ending: &Ending) {
-        let outer_steps = std::mem::take(&mut self.steps);
-        for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
-            self.wait_before(&step, ending);
-            let (take, mma) = (matches!(step, Step::Advance(_)), matches!(step, Step::Mma(_)));
-            match &step {
-                Step::For(step) => self.for_loop(step),
-                Step::Loop(step) => self.sequence(step.body, &Ending::Complete),
-                Step::If { arms, pure: true, .. } => self.pure_arms(arms),
-                Step::If { arms, .. } => arms.iter().for_each(|&arm| self.sequence(arm, &Ending::Complete)),
-                _ => {}
-            }
-            self.steps.push(step);
-            if take || mma {
-                self.after_step();
-            }
-        }
-        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, outer_steps);
-    }
-
-    /// Branches that only compute. Where they meet, the same MMAs may still run: what one of them
-    /// waited for, the other one waits for at its end.
-    fn pure_arms(&mut self, arms: &[SeqId]) {
-        let before = self.in_flight.clone();
-        let mut left: Vec<Vec<InFlightMma>> = Vec::new();
-        for &arm in arms {
-            self.in_flight.clone_from(&before);
-            self.sequence(arm, &Ending::Overlapped);
-            left.push(std::mem::take(&mut self.in_flight));
-        }
-        let alike = left.iter().map(Vec::len).min().unwrap_or(0);
-        for (&arm, in_flight) in arms.iter().zip(left) {
-            self.in_flight = in_flight;
-            if self.in_flight.len() > alike {
-                let outer_steps = std::mem::take(&mut self.steps);
-                self.mma_wait(alike, true);
-                let wait = std::mem::replace(&mut self.steps, outer_steps);
-                let steps = &mut self.schedule.sequences[arm.0 as usize];
-                let end = steps.len() - 1;
-                steps.splice(end..end, wait);
-            }
-        }
-    }
-
     /// The waits that a step needs.
-    fn wait_before(&mut self, step: &Step, ending: &Ending) {
+    fn wait_before(&mut self, step: &Step, place: Place<'_>) {
         if !self.in_flight.is_empty() {
             for value in self.info.values_read_by(step) {
                 let position = self.in_flight.iter().position(|mma| mma.results.contains(&value));
-                position.into_iter().for_each(|position| self.mma_wait(self.in_flight.len() - 1 - position, true));
+                position
+                    .into_iter()
+                    .for_each(|position| self.mma_wait(place, self.in_flight.len() - 1 - position, true));
             }
-            let known =
-                |carried_mmas: &[Vec<Value>]| self.in_flight.iter().all(|mma| carried_mmas.contains(&mma.results));
-            let all = match (step, ending) {
-                (Step::End(_), Ending::Complete) => true,
-                (Step::End(_), Ending::Carried(carried_mmas)) => !known(carried_mmas),
-                (step, Ending::Overlapped) => self.info.may_need_barrier(step),
-                (Step::End(_), Ending::InFlight) => false,
+            let sunk = matches!(place.parent, Some(Step::If { pure: true, .. }));
+            let all = match (step, place.parent) {
+                (step, _) if sunk => self.info.may_need_barrier(step),
+                (&Step::End(id), Some(Step::For(plan))) if !plan.carried_mmas.is_empty() => {
+                    let carried: Vec<_> = plan.accumulators_in(&self.info.module.op(id).operands).collect();
+                    !self.in_flight.iter().all(|mma| carried.iter().any(|(_, results)| *results == mma.results))
+                }
+                // A barrier at the head of the next iteration waits for what runs on.
+                (Step::End(_), Some(Step::For(plan))) => !(plan.has_barrier_at_head() && self.role == WarpRole::All),
+                (Step::End(_), _) => true,
                 (step, _) => self.info.waits_for_all_mmas(self.schedule, step),
             };
             if all {
                 // A loop or branch computes bounds and conditions first, and what brings a tile
                 // what it is made of.
-                let sunk = matches!(ending, Ending::Overlapped);
-                self.mma_wait(0, sunk || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
+                let late = !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_));
+                self.mma_wait(place, 0, sunk || late);
             }
         }
+        self.consumer_waits(step, place);
+    }
+
+    /// The waits for tiles of the producer that a step is the first one to use.
+    fn consumer_waits(&mut self, step: &Step, place: Place<'_>) {
+        let info = self.info;
+        let Some(warp_spec) = self.schedule.warp_spec.as_deref() else { return };
+        let (loads, channels, sunk): (Vec<OpId>, _, _) = match step {
+            Step::Mma(plan) => {
+                let operands = plan.ops.iter().flat_map(|&id| &info.module.op(id).operands[..2]);
+                let loads = operands.filter_map(|&value| info.source_load(value));
+                (loads.collect(), &warp_spec.operand_channel, true)
+            }
+            &Step::LocalLoad { op: load, from: StageSource::Channel } => (vec![load], &warp_spec.aux_channel, false),
+            _ => return,
+        };
+        for channel in loads.iter().filter_map(|load| channels.get(load)).map(|&channel| channel as u32) {
+            if self.full_channels.insert(channel) {
+                self.consumer_wait(place, channel, sunk);
+            }
+        }
+    }
+
+    /// The waits that follow a step.
+    fn wait_after(&mut self, step: &Step, place: Place<'_>) {
         match step {
-            Step::Mma(plan) => self.consumer_wait_operands(plan),
-            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.consumer_wait_aux(load),
-            _ => {}
-        }
-    }
-
-    /// The first use of a small tile that comes with others.
-    fn consumer_wait_aux(&mut self, load: OpId) {
-        let channel = self
-            .schedule
-            .warp_spec
-            .as_ref()
-            .and_then(|warp_spec| warp_spec.aux_channel.get(&load))
-            .map(|&channel| channel as u32);
-        if let Some(channel) = channel.filter(|&channel| self.full_channels.insert(channel)) {
-            self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
-        }
-    }
-
-    /// The first use of tiles that the producer loads.
-    fn consumer_wait_operands(&mut self, plan: &MmaGroup) {
-        for &id in &plan.ops {
-            for &value in &self.info.module.op(id).operands[..2] {
-                let load = self.info.source_load(value);
-                let warp_spec = self.schedule.warp_spec.as_deref();
-                let channel =
-                    load.and_then(|load| warp_spec?.operand_channel.get(&load)).map(|&channel| channel as u32);
-                if let Some(channel) = channel.filter(|&channel| self.full_channels.insert(channel)) {
-                    self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
-                }
-            }
-        }
-    }
-
-    /// After the step that came last.
-    fn after_step(&mut self) {
-        match self.steps.last() {
-            Some(&Step::Advance(channel)) => {
-                let wait_at_acquire = self
-                    .schedule
-                    .warp_spec
-                    .as_ref()
-                    .is_some_and(|warp_spec| warp_spec.channels[channel as usize].wait_at_acquire);
+            &Step::Advance(channel) => {
                 self.full_channels.remove(&channel);
-                if wait_at_acquire {
+                let mut channels = self.schedule.warp_spec.iter().flat_map(|warp_spec| &warp_spec.channels);
+                if channels.nth(channel as usize).is_some_and(|channel| channel.wait_at_acquire) {
                     self.full_channels.insert(channel);
-                    self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
+                    self.consumer_wait(place, channel, false);
                 }
             }
-            Some(Step::Mma(plan)) if self.info.is_async(&plan.ops) => {
+            Step::Mma(plan) if self.info.is_async(&plan.ops) => {
                 let Some(mma) = plan.last() else { return };
                 let results = self.info.results_of(&plan.ops);
-                self.in_flight.push(InFlightMma { mma, results, from_previous_iteration: false });
+                self.in_flight.push(UnwaitedMma { mma, results, from_previous_iteration: false });
                 if self.role == WarpRole::Consumer {
-                    self.mma_wait(1, false);
+                    self.mma_wait(place, 1, false);
                 }
             }
             _ => {}
         }
     }
 
-    /// The body of a loop, and the way out of it.
-    fn for_loop(&mut self, step: &For) {
-        let op = self.info.module.op(step.op);
-        let block = self.info.module.block(op.regions[0]);
-        let exit = block.ops.last().map(|&exit| self.info.module.op(exit));
-        let of = |values: &[Value]| -> Vec<Vec<Value>> {
-            let carried_mmas = step.carried_mmas.iter();
-            carried_mmas
-                .map(|carried_mma| carried_mma.accumulators.iter().map(|&carried| values[carried]).collect())
-                .collect()
-        };
-        let mmas = |results: Vec<Vec<Value>>| -> Vec<InFlightMma> {
-            let carried_mmas = step.carried_mmas.iter().zip(results);
-            carried_mmas
-                .map(|(carried_mma, results)| InFlightMma {
-                    mma: carried_mma.mma,
-                    results,
-                    from_previous_iteration: true,
-                })
-                .collect()
-        };
-        // Multistage copies of it for all threads wait at the head for whatever runs.
-        let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
-        let ending = match exit {
-            Some(exit) if !step.carried_mmas.is_empty() => Ending::Carried(of(&exit.operands)),
-            _ if waits_at_head && self.role == WarpRole::All => Ending::InFlight,
-            _ => Ending::Complete,
-        };
-        self.in_flight = if waits_at_head { Vec::new() } else { mmas(of(&block.args[1..])) };
-        self.sequence(step.body, &ending);
-        self.in_flight = mmas(of(&op.results));
-        if let Some(epilogue) = step.epilogue {
-            let outer_steps = std::mem::take(&mut self.steps);
-            self.mma_wait(0, false);
-            self.schedule.sequences[epilogue.0 as usize] = std::mem::replace(&mut self.steps, outer_steps);
-        }
+    fn consumer_wait(&mut self, place: Place<'_>, channel: u32, sunk: bool) {
+        self.waits.push((place.seq, place.position, Step::ConsumerWait(ConsumerWait { channel, sunk })));
     }
 
     /// A wait for all MMAs but the `pending` latest ones, if there are more.
-    fn mma_wait(&mut self, pending: usize, sunk: bool) {
+    fn mma_wait(&mut self, place: Place<'_>, pending: usize, sunk: bool) {
         let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
             return;
         };
-        let InFlightMma { mma, from_previous_iteration: carried, .. } = self.in_flight[completed - 1];
+        let UnwaitedMma { mma, from_previous_iteration, .. } = self.in_flight[completed - 1];
         self.in_flight.drain(..completed);
-        self.steps.push(Step::MmaWait(MmaWait {
-            mma,
-            from_previous_iteration: carried,
-            pending,
-            sunk,
-            defer_release: false,
-            release_after: None,
-        }));
+        let wait = MmaWait { mma, from_previous_iteration, pending, sunk, defer_release: false, release_after: None };
+        self.waits.push((place.seq, place.position, Step::MmaWait(wait)));
+    }
+}
+
+/// What the iteration before has issued.
+fn carried_mmas(step: &For, values: &[Value]) -> Vec<UnwaitedMma> {
+    let carried = step.accumulators_in(values);
+    carried.map(|(carried, results)| UnwaitedMma { mma: carried.mma, results, from_previous_iteration: true }).collect()
+}
+
+impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
+    type State = Vec<UnwaitedMma>;
+    type Error = Infallible;
+
+    fn state(&mut self) -> &mut Vec<UnwaitedMma> {
+        &mut self.in_flight
+    }
+
+    fn step(&mut self, step: &'a Step, place: Place<'a>) -> Result<(), Infallible> {
+        self.wait_before(step, place);
+        self.wait_after(step, Place { position: place.position + 1, ..place });
+        Ok(())
+    }
+
+    fn enter(&mut self, parent: &'a Step) -> Result<(), Infallible> {
+        if let Step::For(step) = parent {
+            let args = &self.info.module.block(self.info.module.op(step.op).regions[0]).args;
+            // A barrier at the head of each iteration waits for whatever runs.
+            self.in_flight = if step.has_barrier_at_head() { Vec::new() } else { carried_mmas(step, &args[1..]) };
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, place: Place<'a>, _: Vec<UnwaitedMma>) -> Result<(), Infallible> {
+        if let Some(Step::For(step)) = place.parent {
+            self.in_flight = carried_mmas(step, &self.info.module.op(step.op).results);
+            if let Some(epilogue) = step.epilogue {
+                self.mma_wait(Place { seq: epilogue, position: 0, parent: None }, 0, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where arms meet, the same MMAs may still run: what one of them waited for, the others wait
+    /// for at their ends.
+    fn join(&mut self, arms: &'a [SeqId], ends: Vec<Vec<UnwaitedMma>>) -> Result<Vec<UnwaitedMma>, Infallible> {
+        let common = ends.iter().map(Vec::len).min().unwrap_or(0);
+        for (&seq, in_flight) in arms.iter().zip(ends) {
+            self.in_flight = in_flight;
+            let position = self.schedule.steps(seq).len().saturating_sub(1);
+            self.mma_wait(Place { seq, position, parent: None }, common, true);
+        }
+        Ok(std::mem::take(&mut self.in_flight))
     }
 }

@@ -1,7 +1,7 @@
 //! Verifies async order: no read before the wait, no release before the last read.
 //!
-//! The verifier tracks the MMAs that may be in flight on every path. Branches and loops begin and
-//! end with loop-carried MMAs only, so one path through each sequence represents all of them.
+//! The verifier tracks the MMAs that may be in flight on every path. Loops begin and end with
+//! loop-carried MMAs only, so one path through each sequence represents all of them.
 
 use rustc_hash::FxHashMap;
 
@@ -13,6 +13,7 @@ use crate::backend::ptx::schedule::ir::program::{
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
+use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
 /// MMAs that may be running.
@@ -29,23 +30,13 @@ struct InFlightMma {
     releases: Vec<u32>,
 }
 
-/// A stage that is held.
+/// A stage that is held, until the end of its sequence at most (`program`).
 #[derive(Clone, Copy)]
 struct AcquiredStage {
     /// Where it was taken.
     seq: SeqId,
     /// Have its tiles been waited for?
     is_full: bool,
-}
-
-/// What may be in flight at the end of a body.
-#[derive(Clone, Copy)]
-enum Ending<'a> {
-    Nothing,
-    Carried(&'a For),
-    Anything,
-    /// The same, beside a branch that only computes.
-    Overlapped,
 }
 
 /// One partition's way through its program.
@@ -76,7 +67,7 @@ impl KernelInfo<'_> {
             deferred_releases: deferred,
             staging_channels,
         };
-        verifier.sequence(partition.body, Ending::Nothing)
+        schedule.walk(partition.body, None, &mut verifier)
     }
 }
 
@@ -87,40 +78,6 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
 impl<'a> AsyncOrderVerifier<'a, '_> {
     fn warp_spec(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
-    }
-
-    fn sequence(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
-        let mut sunk = false;
-        for step in self.schedule.steps(body) {
-            match step {
-                _ if step.is_wait() && self.role == WarpRole::Producer => {
-                    return Err("the producer has a wait".to_owned());
-                }
-                Step::MmaWait(wait) => self.mma_wait(wait)?,
-                Step::ConsumerWait(wait) => self.consumer_wait(wait, body)?,
-                Step::Sub(sub_step) => {
-                    self.sub_step(sub_step)?;
-                    continue;
-                }
-                step => {
-                    self.is_ready(step)?;
-                    if matches!(ending, Ending::Overlapped)
-                        && !self.in_flight.is_empty()
-                        && self.info.may_need_barrier(step)
-                    {
-                        return Err(
-                            "a branch may have a barrier, and waits there for MMAs that the other branch does not wait for".to_owned()
-                        );
-                    }
-                    self.step(step, body, ending)?;
-                }
-            }
-            sunk = matches!(
-                step,
-                Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })
-            );
-        }
-        if sunk { Err("a sunk wait without a next step".to_owned()) } else { Ok(()) }
     }
 
     /// Are a step's operands there, and is complete what has to be complete first?
@@ -201,40 +158,6 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             Some(_) => Err(format!("channel {} is waited for in another sequence than its advance", wait.channel)),
             None => Err(format!("channel {} is waited for, and its stage is not acquired", wait.channel)),
         }
-    }
-
-    fn step(&mut self, step: &'a Step, body: SeqId, ending: Ending<'_>) -> VerifyResult {
-        match step {
-            &Step::Advance(channel) => self.advance(channel, body),
-            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.consumer_release(channel)),
-            Step::Mma(plan) => self.mma_group(plan),
-            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.local_load(load),
-            Step::TmaStore(tma_store) => self.tma_store(tma_store),
-            Step::For(step) => self.for_loop(step),
-            Step::Loop(step) => self.region(step.body, Ending::Nothing),
-            Step::If { arms, pure, .. } => {
-                let ending = if *pure { Ending::Overlapped } else { Ending::Nothing };
-                let (before, mut after) = (self.in_flight.clone(), None);
-                for &arm in arms {
-                    self.in_flight.clone_from(&before);
-                    self.region(arm, ending)?;
-                    if after.get_or_insert_with(|| self.in_flight.clone()) != &self.in_flight {
-                        return Err("the branches wait for different MMAs".to_owned());
-                    }
-                }
-                Ok(())
-            }
-            &Step::End(id) => self.terminator(id, ending),
-            _ => Ok(()),
-        }
-    }
-
-    /// A body that need not run: what it takes and waits for is forgotten.
-    fn region(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
-        let before = self.acquired.clone();
-        self.sequence(body, ending)?;
-        self.acquired = before;
-        Ok(())
     }
 
     /// An advance needs a stage that is neither acquired nor read by MMAs in flight.
@@ -321,31 +244,22 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    fn for_loop(&mut self, step: &'a For) -> VerifyResult {
-        let op = self.info.module.op(step.op);
-        let args = &self.info.module.block(op.regions[0]).args;
-        let carried_mmas = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<InFlightMma> {
-            let mma = |carried_mma: &crate::backend::ptx::schedule::CarriedMma| InFlightMma {
-                mma: carried_mma.mma,
-                results: carried_mma.accumulators.iter().filter_map(|&carried| of(carried)).collect(),
+    fn carried_mmas(step: &For, values: &[Value]) -> Vec<InFlightMma> {
+        let carried = step.accumulators_in(values);
+        carried
+            .map(|(carried, results)| InFlightMma {
+                mma: carried.mma,
+                results,
                 from_previous_iteration: true,
                 reads: Vec::new(),
-                releases: carried_mma.releases.clone(),
-            };
-            step.carried_mmas.iter().map(mma).collect()
-        };
-        // Multistage copies of the loop for all threads wait at the head, and on the way out, for
-        // whatever runs.
-        let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
-        let ending = match () {
-            () if !step.carried_mmas.is_empty() => Ending::Carried(step),
-            () if waits_at_head && self.role == WarpRole::All => Ending::Anything,
-            () => Ending::Nothing,
-        };
-        self.in_flight =
-            if waits_at_head { Vec::new() } else { carried_mmas(&|carried| args.get(carried + 1).copied()) };
-        self.region(step.body, ending)?;
-        self.in_flight = carried_mmas(&|carried| op.results.get(carried).copied());
+                releases: carried.releases.clone(),
+            })
+            .collect()
+    }
+
+    /// After a loop: its epilogue waits for the loop-carried MMAs.
+    fn leave_for(&mut self, step: &For) -> VerifyResult {
+        self.in_flight = Self::carried_mmas(step, &self.info.module.op(step.op).results);
         for wait in step.epilogue.map_or(&[][..], |epilogue| self.schedule.steps(epilogue)) {
             match wait {
                 Step::MmaWait(wait) if !wait.sunk => self.mma_wait(wait)?,
@@ -358,23 +272,90 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// What may run on into the next iteration?
-    fn terminator(&self, id: OpId, ending: Ending<'_>) -> VerifyResult {
+    /// What may run on after the end of a sequence?
+    fn terminator(&self, id: OpId, parent: Option<&Step>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
-        let may_stay = |mma: &InFlightMma| match ending {
-            Ending::Nothing => false,
-            Ending::Anything | Ending::Overlapped => true,
-            Ending::Carried(step) => step.carried_mmas.iter().any(|carried_mma| {
-                let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| mma.results.contains(value));
-                carried_mma.mma == mma.mma && carried_mma.accumulators.iter().all(carries)
-            }),
+        let overlapped = matches!(parent, Some(Step::If { pure: true, .. }));
+        let may_stay = |mma: &InFlightMma| match parent {
+            Some(Step::For(step)) if !step.carried_mmas.is_empty() => step
+                .accumulators_in(exit)
+                .any(|(carried, sums)| carried.mma == mma.mma && sums.iter().all(|sum| mma.results.contains(sum))),
+            Some(Step::For(step)) => step.has_barrier_at_head() && self.role == WarpRole::All,
+            _ => overlapped,
         };
         match self.in_flight.iter().find(|mma| !may_stay(mma)) {
             Some(mma) => fault(mma.mma, "is in flight at the end of its sequence"),
-            None if !self.deferred_releases.is_empty() && !matches!(ending, Ending::Overlapped) => {
+            None if !self.deferred_releases.is_empty() && !overlapped => {
                 Err(format!("the deferred releases of channels {:?} are missing", self.deferred_releases))
             }
             None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
+    type State = Vec<InFlightMma>;
+    type Error = String;
+
+    fn state(&mut self) -> &mut Vec<InFlightMma> {
+        &mut self.in_flight
+    }
+
+    fn step(&mut self, step: &'a Step, Place { seq, parent, .. }: Place<'a>) -> VerifyResult {
+        match step {
+            _ if step.is_wait() && self.role == WarpRole::Producer => {
+                return Err("the producer has a wait".to_owned());
+            }
+            Step::MmaWait(wait) => return self.mma_wait(wait),
+            Step::ConsumerWait(wait) => return self.consumer_wait(wait, seq),
+            Step::Sub(sub_step) => return self.sub_step(sub_step),
+            step => self.is_ready(step)?,
+        }
+        if matches!(parent, Some(Step::If { pure: true, .. }))
+            && !self.in_flight.is_empty()
+            && self.info.may_need_barrier(step)
+        {
+            return Err(
+                "a branch may have a barrier, and waits there for MMAs that the other branch does not wait for"
+                    .to_owned(),
+            );
+        }
+        match step {
+            &Step::Advance(channel) => self.advance(channel, seq),
+            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.consumer_release(channel)),
+            Step::Mma(plan) => self.mma_group(plan),
+            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.local_load(load),
+            Step::TmaStore(tma_store) => self.tma_store(tma_store),
+            &Step::End(id) => self.terminator(id, parent),
+            _ => Ok(()),
+        }
+    }
+
+    fn enter(&mut self, parent: &'a Step) -> VerifyResult {
+        if let Step::For(step) = parent {
+            let args = &self.info.module.block(self.info.module.op(step.op).regions[0]).args;
+            // A barrier at the head of each iteration waits for whatever runs.
+            self.in_flight = if step.has_barrier_at_head() { Vec::new() } else { Self::carried_mmas(step, &args[1..]) };
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, place: Place<'a>, _: Vec<InFlightMma>) -> VerifyResult {
+        let last = self.schedule.steps(place.seq).iter().rfind(|step| !matches!(step, Step::Sub(_)));
+        match (last, place.parent) {
+            (
+                Some(Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })),
+                _,
+            ) => Err("a sunk wait without a next step".to_owned()),
+            (_, Some(Step::For(step))) => self.leave_for(step),
+            _ => Ok(()),
+        }
+    }
+
+    fn join(&mut self, _: &'a [SeqId], mut ends: Vec<Vec<InFlightMma>>) -> Result<Vec<InFlightMma>, String> {
+        match ends.windows(2).all(|pair| pair[0] == pair[1]) {
+            true => Ok(ends.pop().unwrap_or_default()),
+            false => Err("the branches wait for different MMAs".to_owned()),
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
+use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{OpId, Opcode, Value};
 
 /// All of shared memory.
 const ALL: Buffer = Buffer { offset: 0, bytes: u32::MAX };
@@ -31,11 +32,12 @@ impl Accessed {
         *self = Accessed { tma_store_reads: std::mem::take(&mut self.tma_store_reads), ..Accessed::default() };
     }
 
-    fn join(&mut self, other: Accessed) {
+    fn join(mut self, other: Accessed) -> Accessed {
         self.written.extend(other.written);
         self.read.extend(other.read);
         self.tma_store_reads.extend(other.tma_store_reads);
         self.effects.extend(other.effects);
+        self
     }
 }
 
@@ -44,8 +46,10 @@ struct BarrierVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     accessed: Accessed,
-    /// Stages of multistage copies, in the loops around.
-    cp_async_buffers: Vec<Buffer>,
+    /// The sub-steps of the next step.
+    sub_steps: Vec<SubStep>,
+    /// Stages of multistage copies, if a loop around has any.
+    cp_async_buffers: Vec<Option<Buffer>>,
 }
 
 impl KernelInfo<'_> {
@@ -56,12 +60,14 @@ impl KernelInfo<'_> {
         for Partition { role, body, .. } in &schedule.partitions {
             if *role == WarpRole::Producer {
                 // The producer has no barriers: there is one lane of it.
-                verify_no_sub_steps(schedule, *body)?;
+                if schedule.steps_with_nested(*body).into_iter().any(|step| matches!(step, Step::Sub(_))) {
+                    return Err("the producer has sub-steps".to_owned());
+                }
                 continue;
             }
-            let mut verifier =
-                BarrierVerifier { info: self, schedule, accessed: Accessed::default(), cp_async_buffers: Vec::new() };
-            verifier.sequence(*body).map_err(|problem| format!("program {role}: {problem}"))?;
+            let (accessed, sub_steps, cp_async_buffers) = (Accessed::default(), Vec::new(), Vec::new());
+            let mut verifier = BarrierVerifier { info: self, schedule, accessed, sub_steps, cp_async_buffers };
+            schedule.walk(*body, None, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
         }
         Ok(())
     }
@@ -118,19 +124,8 @@ impl<'a> SubStepShape<'a> {
     }
 }
 
-/// Does no step of a body do anything within?
-fn verify_no_sub_steps(schedule: &Schedule, body: SeqId) -> VerifyResult {
-    for step in schedule.steps(body) {
-        if matches!(step, Step::Sub(_)) {
-            return Err("the producer has sub-steps".to_owned());
-        }
-        step.sequences().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
-    }
-    Ok(())
-}
-
-fn overlaps_any(places: &[Buffer], buffer: Buffer) -> bool {
-    places.iter().any(|other| other.offset < buffer.offset + buffer.bytes && buffer.offset < end(*other))
+fn overlaps_any<'a>(places: impl IntoIterator<Item = &'a Buffer>, buffer: Buffer) -> bool {
+    places.into_iter().any(|other| other.offset < buffer.offset + buffer.bytes && buffer.offset < end(*other))
 }
 
 fn last_smem_write(sub_steps: &[SubStep]) -> Option<Buffer> {
@@ -142,28 +137,6 @@ fn end(buffer: Buffer) -> u32 {
 }
 
 impl BarrierVerifier<'_, '_> {
-    fn sequence(&mut self, body: SeqId) -> VerifyResult {
-        let mut sub_steps: Vec<SubStep> = Vec::new();
-        for step in self.schedule.steps(body) {
-            match step {
-                Step::Sub(one) => sub_steps.push(*one),
-                step if step.is_wait() => {}
-                step => {
-                    let sub_steps = std::mem::take(&mut sub_steps);
-                    self.sub_steps(step, &sub_steps)?;
-                    let stages_buffer =
-                        matches!(step, Step::For(plan) if plan.cp_async.is_some()).then(|| last_smem_write(&sub_steps));
-                    self.cp_async_buffers.extend(stages_buffer.flatten());
-                    self.step(step)?;
-                    if stages_buffer.flatten().is_some() {
-                        self.cp_async_buffers.pop();
-                    }
-                }
-            }
-        }
-        if sub_steps.is_empty() { Ok(()) } else { Err("sub-steps without a step".to_owned()) }
-    }
-
     /// What a step does within.
     fn sub_steps(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
         for (at, one) in sub_steps.iter().enumerate() {
@@ -213,7 +186,7 @@ impl BarrierVerifier<'_, '_> {
             SubStep::SmemWrite(buffer) if buffer.offset < share.start() || end(*buffer) > most => {
                 Err(format!("nothing may be written from {} to {}", buffer.offset, end(*buffer)))
             }
-            SubStep::SmemWrite(buffer) if overlaps_any(&self.cp_async_buffers, *buffer) => {
+            SubStep::SmemWrite(buffer) if overlaps_any(self.cp_async_buffers.iter().flatten(), *buffer) => {
                 Err(format!("stages of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
             }
             SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
@@ -272,53 +245,10 @@ impl BarrierVerifier<'_, '_> {
         self.accessed.effects.extend(effect.filter(|effect| !self.accessed.effects.contains(effect)));
     }
 
-    fn step(&mut self, step: &Step) -> VerifyResult {
-        let module = self.info.module;
-        match step {
-            Step::For(plan) => {
-                let barrier_at_head = plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
-                self.loop_body((plan.op, plan.body), barrier_at_head)?;
-            }
-            Step::Loop(plan) => self.loop_body((plan.op, plan.body), false)?,
-            Step::If { arms, .. } => {
-                let before = self.accessed.clone();
-                let mut after = Accessed::default();
-                for &arm in arms {
-                    self.accessed = before.clone();
-                    self.sequence(arm)?;
-                    after.join(std::mem::take(&mut self.accessed));
-                }
-                self.accessed = after;
-                if arms.len() < 2 {
-                    self.accessed.join(before);
-                }
-            }
-            &Step::End(id) if module.op(id).code == Opcode::Return && !self.accessed.tma_store_reads.is_empty() => {
-                return Err("the copy engine may still read shared memory when the tile block ends".to_owned());
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// A loop. `barrier_at_head`: each iteration begins with a barrier.
-    fn loop_body(&mut self, (id, body): (OpId, SeqId), barrier_at_head: bool) -> VerifyResult {
-        let block = self.info.module.op(id).regions[0];
-        let before = self.accessed.tma_store_reads.clone();
-        self.assume_all_accessed(block);
-        if barrier_at_head {
-            self.accessed.after_barrier();
-        }
-        self.sequence(body)?;
-        self.assume_all_accessed(block);
-        // It may have been skipped, with its waits.
-        self.accessed.tma_store_reads.extend(before);
-        Ok(())
-    }
-
     /// Code that a back edge reaches, or that may have been skipped: all that the loop does may
     /// have been done.
-    fn assume_all_accessed(&mut self, block: BlockId) {
+    fn assume_all_accessed(&mut self, parent: &Step) {
+        let (Step::For(_) | Step::Loop(_), Some(loop_op)) = (parent, parent.op()) else { return };
         let info = self.info;
         self.accessed.written = vec![ALL];
         self.accessed.read = vec![ALL];
@@ -328,11 +258,71 @@ impl BarrierVerifier<'_, '_> {
             .filter(|tma_store| tma_store.staging.is_none())
             .map(|tma_store| tma_store.op)
             .collect();
-        info.module.walk(block, &mut |id| {
+        info.module.walk(info.module.op(loop_op).regions[0], &mut |id| {
             self.add_effect(id);
             if tma_stores.contains(&id) {
                 self.accessed.tma_store_reads = vec![ALL];
             }
         });
+    }
+}
+
+impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
+    type State = Accessed;
+    type Error = String;
+
+    fn state(&mut self) -> &mut Accessed {
+        &mut self.accessed
+    }
+
+    fn step(&mut self, step: &'a Step, _: Place<'a>) -> VerifyResult {
+        if step.is_wait() {
+            return Ok(());
+        }
+        if let Step::Sub(one) = step {
+            self.sub_steps.push(*one);
+            return Ok(());
+        }
+        let sub_steps = std::mem::take(&mut self.sub_steps);
+        self.sub_steps(step, &sub_steps)?;
+        let is_return = |id: OpId| self.info.module.op(id).code == Opcode::Return;
+        match step {
+            &Step::End(id) if is_return(id) && !self.accessed.tma_store_reads.is_empty() => {
+                return Err("the copy engine may still read shared memory when the tile block ends".to_owned());
+            }
+            Step::For(plan) => {
+                self.cp_async_buffers.push(plan.cp_async.as_ref().and_then(|_| last_smem_write(&sub_steps)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, parent: &'a Step) -> VerifyResult {
+        self.assume_all_accessed(parent);
+        if matches!(parent, Step::For(plan) if plan.has_barrier_at_head()) {
+            self.accessed.after_barrier();
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, place: Place<'a>, before: Accessed) -> VerifyResult {
+        if !self.sub_steps.is_empty() {
+            return Err("sub-steps without a step".to_owned());
+        }
+        let Some(parent) = place.parent else { return Ok(()) };
+        self.assume_all_accessed(parent);
+        if matches!(parent, Step::For(_)) {
+            self.cp_async_buffers.pop();
+        }
+        if !matches!(parent, Step::If { .. }) {
+            // The loop may have been skipped, with its waits.
+            self.accessed.tma_store_reads.extend(before.tma_store_reads);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, _: &'a [SeqId], ends: Vec<Accessed>) -> Result<Accessed, String> {
+        Ok(ends.into_iter().reduce(Accessed::join).unwrap_or_default())
     }
 }
