@@ -190,6 +190,7 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
         schedule: false,
         plan_search,
         pingpong: !plan.disable_pingpong,
+        optimizations: ptx::OptimizationSet::ALL,
     }
 }
 

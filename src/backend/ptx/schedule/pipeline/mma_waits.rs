@@ -12,6 +12,7 @@
 
 use std::collections::HashSet;
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
@@ -249,7 +250,7 @@ impl WaitInserter<'_, '_> {
             mma,
             from_previous_iteration: carried,
             pending,
-            sunk,
+            sunk: sunk && self.info.is_enabled(Optimization::SinkMmaWaits),
             defer_release: false,
             release_after: None,
         }));
