@@ -103,6 +103,8 @@ pub struct PlanOverride {
     pub disable_pingpong: bool,
     /// Disables TMA loads.
     pub disable_tma_loads: bool,
+    /// Enabled optimizations.
+    pub optimizations: ptx::OptimizationSet,
 }
 
 /// The text is part of the keys of tuning records and cache files. It contains the plan only if an
@@ -148,7 +150,12 @@ impl Hints {
             line_info: None,
             device_debug: false,
             memcheck: false,
-            plan: PlanOverride { disable_search: false, disable_pingpong: false, disable_tma_loads: false },
+            plan: PlanOverride {
+                disable_search: false,
+                disable_pingpong: false,
+                disable_tma_loads: false,
+                optimizations: ptx::OptimizationSet::ALL,
+            },
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads },
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
     } = hints;
     let mut key = WordWriter::default();
     key.push(device.id() << 8 | u64::from(dependent) << 7 | generator as u64);
@@ -68,8 +68,13 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
     let plan = u64::from(disable_tma_loads) << 2 | u64::from(disable_pingpong) << 1 | u64::from(disable_search);
     let checks = u64::from(device_debug) << 1 | u64::from(memcheck);
-    let flags = plan << 5 | u64::from(checked) << 4 | lines << 2 | checks;
+    // The flag of a further word keeps keys of different lengths apart.
+    let differs = optimizations.bits() != 0;
+    let flags = u64::from(differs) << 8 | plan << 5 | u64::from(checked) << 4 | lines << 2 | checks;
     key.push(word(opt_level) << 32 | flags);
+    if differs {
+        key.push(optimizations.bits());
+    }
     key
 }
 
@@ -249,6 +254,7 @@ fn remember(slot: &Specialised) {
 mod tests {
     use super::*;
     use crate::Backend;
+    use crate::backend::ptx::{Optimization, OptimizationSet};
 
     #[test]
     fn each_wish_for_code_is_another_kernel() {
@@ -270,6 +276,8 @@ mod tests {
             hints.plan(PlanOverride { disable_search: true, ..plan }),
             hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
             hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),
+            hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::TryWait), ..plan }),
+            hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::ExpOrder), ..plan }),
         ];
         let key = |hints| {
             let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: false };

@@ -23,6 +23,7 @@ mod layout_inference;
 mod lower;
 mod mma;
 mod opt;
+mod optimizations;
 mod options;
 mod plan;
 #[cfg(test)]
@@ -53,4 +54,5 @@ pub use isa::emit::global_symbol;
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
+pub use optimizations::{Optimization, OptimizationSet};
 pub use options::{CompileOptions, PlanSearch};

@@ -1,5 +1,7 @@
 //! Compile options of the ptx back end.
 
+use super::optimizations::OptimizationSet;
+
 /// Options of the user, which override the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -26,6 +28,8 @@ pub struct CompileOptions {
     pub plan_search: PlanSearch,
     /// Ping-pong schedules are allowed.
     pub pingpong: bool,
+    /// Enabled optimizations.
+    pub optimizations: OptimizationSet,
 }
 
 /// Scope of the plan search.
@@ -54,6 +58,7 @@ impl Default for CompileOptions {
             schedule: false,
             plan_search: PlanSearch::Calibrated,
             pingpong: true,
+            optimizations: OptimizationSet::ALL,
         }
     }
 }

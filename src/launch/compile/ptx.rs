@@ -2,17 +2,17 @@
 //! code is in the disk cache.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, Mapped, Other};
 use super::kernel_source::Source;
 use super::tensor_map::TensorMaps;
-use crate::backend::ptx::{self, Assertion, CompileOptions, ParamKind};
+use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
 use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
@@ -50,7 +50,7 @@ impl Maps<'_> {
 
 /// Generates PTX.
 pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
-    let mut code = ptx::compile(module, target, &options(hints, maps.are_allowed()))?;
+    let mut code = ptx::compile(module, target, &options(hints, maps.are_allowed())?)?;
     if let Maps::Without(reason) = maps {
         code.remarks.tma_rejected = Some(reason.to_owned());
     }
@@ -67,7 +67,7 @@ pub(crate) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool)
 
 /// Returns the complete schedule of the PTX as text.
 pub(crate) fn full_schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
-    let options = CompileOptions { schedule: true, ..options(hints, tma) };
+    let options = CompileOptions { schedule: true, ..options(hints, tma)? };
     Ok(ptx::compile(module, target, &options)?.schedule)
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn full_schedule(module: &Module, target: Target, hints: Hints, tma: 
 pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
     let title = format!("{name}, {target}");
     let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
-    ptx::with_plan(module, target, &options(hints, tma), ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
+    ptx::with_plan(module, target, &options(hints, tma)?, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
 }
 
 fn stuck() -> crate::Error {
@@ -106,7 +106,7 @@ fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchIn
     let look = &mut |subject: &ptx::CostInput<'_, '_>| {
         subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
     };
-    let (cost, text) = ptx::with_plan(module, target, &options(hints, true), launched, look)?.ok_or_else(stuck)?;
+    let (cost, text) = ptx::with_plan(module, target, &options(hints, true)?, launched, look)?.ok_or_else(stuck)?;
     Ok((cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3), text))
 }
 
@@ -158,7 +158,22 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
     open
 }
 
-fn options(hints: Hints, tma: bool) -> CompileOptions {
+/// Returns the optimizations that `CUTLET_DISABLE` enables. It is read once, so it is equal for all
+/// kernels of the process.
+///
+/// # Errors
+/// [`Error::Argument`] with all names, if a name is unknown.
+pub(crate) fn optimizations_from_env() -> Result<OptimizationSet> {
+    static ENABLED: OnceLock<(String, std::result::Result<OptimizationSet, String>)> = OnceLock::new();
+    let (value, enabled) = ENABLED.get_or_init(|| {
+        let value = std::env::var("CUTLET_DISABLE").unwrap_or_default();
+        let enabled = OptimizationSet::all_but(&value);
+        (value, enabled)
+    });
+    enabled.clone().map_err(|problem| Error::environment("CUTLET_DISABLE", value, problem))
+}
+
+fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
     // The interpreter uses `loop_limit`, `wants_lines` the next two, and `assembly` the last two.
     let Hints {
         num_warps,
@@ -179,7 +194,8 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
         false if wanted() => ptx::PlanSearch::Report,
         false => ptx::PlanSearch::Calibrated,
     };
-    CompileOptions {
+    let optimizations = plan.optimizations.intersection(optimizations_from_env()?);
+    Ok(CompileOptions {
         num_warps,
         occupancy,
         num_stages,
@@ -190,7 +206,8 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
         schedule: false,
         plan_search,
         pingpong: !plan.disable_pingpong,
-    }
+        optimizations,
+    })
 }
 
 /// Ratio of needed to available registers from which a warning is written without a request.
@@ -370,6 +387,32 @@ fn unpack(bytes: &[u8]) -> Option<Cubin> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::ptx::Optimization;
+
+    /// Environment variable of the child processes of the test below.
+    const CHILD: &str = "CUTLET_TEST_DISABLE_CHILD";
+
+    #[test]
+    fn the_environment_disables_optimizations() {
+        let set = OptimizationSet::ALL.without(Optimization::TryWait).without(Optimization::ExpOrder);
+        if let Some(child) = std::env::var_os(CHILD) {
+            let found = options(Hints::new(), true);
+            match child == "known" {
+                true => assert_eq!(found.unwrap().optimizations, set),
+                false => {
+                    let error = found.unwrap_err().to_string();
+                    assert!(error.contains("CUTLET_DISABLE=nothing") && error.contains("try_wait"), "{error}");
+                }
+            }
+            return;
+        }
+        for (child, value) in [("known", "try_wait,exp_order"), ("unknown", "nothing")] {
+            let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+            command.args(["the_environment_disables_optimizations", "--test-threads=1"]);
+            command.env(CHILD, child).env("CUTLET_DISABLE", value).stdout(std::process::Stdio::null());
+            assert!(command.status().expect("a process").success(), "{child}");
+        }
+    }
 
     #[test]
     fn cache_entries_hold_log_and_code() {

@@ -13,13 +13,14 @@ use crate::runtime::{Backend, Device, Driver, Gpu, Seen, driver_build};
 use crate::target::Target;
 
 /// Environment variables that affect execution. The report has those that are set.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 11] = [
     "CUDA_VISIBLE_DEVICES",
     "CUTLET_BACKEND",
     "CUTLET_CACHE",
     "CUTLET_CACHE_BYTES",
     "CUTLET_CACHE_DIR",
     "CUTLET_COMPILE_SECONDS",
+    "CUTLET_DISABLE",
     "CUTLET_PTXAS",
     "CUTLET_TARGET",
     "CUTLET_TILEIR",

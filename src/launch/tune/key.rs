@@ -2,10 +2,12 @@
 
 use std::fmt::Debug;
 
+use crate::backend::ptx::OptimizationSet;
 use crate::cache::disk::ContentKey;
 use crate::error::Result;
+use crate::launch::compile::ptx::optimizations_from_env;
 use crate::launch::options::{Launch, Wishes};
-use crate::runtime::Device;
+use crate::runtime::{Backend, Device};
 
 /// Key of the result of a search. If any part differs, the search is repeated.
 ///
@@ -54,7 +56,7 @@ impl TuneKey {
         Ok(TuneKey {
             name: name.to_owned(),
             device: words(device.name().to_owned()),
-            backend: made_by(wishes),
+            backend: made_by(wishes)?,
             target: device.target().map_or_else(String::new, |target| target.to_string()),
             driver: device.as_gpu().map(|gpu| gpu.driver_identity()).transpose()?.map(words).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -93,11 +95,22 @@ impl TuneKey {
     }
 }
 
-/// Returns the generator of the code of a launch without hints. Code with checks has other times.
-fn made_by(wishes: Wishes) -> String {
+/// Returns the generator of the code of a launch without hints. Code with checks has other times,
+/// and so has code without some optimizations.
+fn made_by(wishes: Wishes) -> Result<String> {
     // Hints and dependent launches are in the hash of the kernels.
     let Wishes { generator, checked, hints: _, dependent: _ } = wishes;
-    if checked { format!("{generator} with checks") } else { generator.to_string() }
+    let mut text = generator.to_string();
+    if checked {
+        text += " with checks";
+    }
+    if generator == Backend::Ptx {
+        let enabled = optimizations_from_env()?;
+        if enabled != OptimizationSet::ALL {
+            text += &format!(", {enabled:?}");
+        }
+    }
+    Ok(text)
 }
 
 /// Returns the text of a configuration on one line.
@@ -130,7 +143,7 @@ mod tests {
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
         let wishes = |checked| Wishes { hints: Hints::new(), generator: Backend::Ptx, dependent: false, checked };
-        assert_eq!(made_by(wishes(false)), "ptx");
-        assert_ne!(made_by(wishes(false)), made_by(wishes(true)));
+        assert_eq!(made_by(wishes(false)).unwrap(), "ptx");
+        assert_ne!(made_by(wishes(false)).unwrap(), made_by(wishes(true)).unwrap());
     }
 }

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Inference, ValueOrigin};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
@@ -20,7 +21,8 @@ impl Inference<'_> {
         let value = self.module.op(id).results[0];
         let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
         let elements = self.num_elements(value);
-        if elements == 1 || elements > self.num_warps * 32 || !self.module.op(id).is_weak_load() {
+        let is_enabled = self.optimizations.contains(Optimization::DeferredLoad);
+        if !is_enabled || elements == 1 || elements > self.num_warps * 32 || !self.module.op(id).is_weak_load() {
             return coalesced;
         }
         self.unanchored.insert(value);

@@ -58,6 +58,7 @@ pub use scan_order::{AxisBit, ScanOrder, axis_bits};
 pub use user_layout::chosen_warps;
 
 use super::mma::MmaPlan;
+use super::optimizations::{Optimization, OptimizationSet};
 use super::plan::extract_groups::ExtractGroups;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -83,6 +84,8 @@ pub struct Layouts {
     pub target: Target,
     /// Warps of a tile block.
     pub num_warps: usize,
+    /// Enabled optimizations.
+    pub optimizations: OptimizationSet,
     layouts: Vec<Option<Layout>>,
     sources: Vec<Option<ValueOrigin>>,
     /// Layout in which an access touches memory, by op.
@@ -139,15 +142,22 @@ impl Layouts {
 
 impl<'m> Inference<'m> {
     /// Infers the layouts of an entry.
-    pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
+    pub fn run(
+        module: &'m Module,
+        entry: &Entry,
+        target: Target,
+        num_warps: u32,
+        optimizations: OptimizationSet,
+    ) -> Inference<'m> {
         let facts = Rc::new(IntRanges::analyze(module, entry));
-        let mut inference = Inference::start(module, facts.clone(), target, num_warps);
+        let start = |facts| Inference::start(module, facts, (target, num_warps), optimizations);
+        let mut inference = start(Rc::clone(&facts));
         inference.infer(entry.body);
         let requested_layouts = inference.collect_requested_layouts(entry.body);
-        if requested_layouts.is_empty() {
+        if requested_layouts.is_empty() || !optimizations.contains(Optimization::RequestedLayouts) {
             return inference;
         }
-        let mut again = Inference { requested_layouts, ..Inference::start(module, facts, target, num_warps) };
+        let mut again = Inference { requested_layouts, ..start(facts) };
         again.infer(entry.body);
         again
     }
@@ -157,11 +167,17 @@ impl<'m> Inference<'m> {
         self.result
     }
 
-    fn start(module: &'m Module, facts: Rc<IntRanges>, target: Target, num_warps: u32) -> Inference<'m> {
+    fn start(
+        module: &'m Module,
+        facts: Rc<IntRanges>,
+        (target, num_warps): (Target, u32),
+        optimizations: OptimizationSet,
+    ) -> Inference<'m> {
         let layouts = Layouts {
             facts,
             target,
             num_warps: num_warps as usize,
+            optimizations,
             layouts: vec![None; module.num_values()],
             sources: vec![None; module.num_values()],
             accesses: FxHashMap::default(),
@@ -195,7 +211,9 @@ impl<'m> Inference<'m> {
         self.halves = butterfly_chain::ButterflyChains::collect(self.module, body);
         self.collect_pointer_runs(body);
         self.extract_groups = ExtractGroups::of(self.module, body);
-        self.beside = adjacent_operands::Beside::of(self.module, body);
+        if self.optimizations.contains(Optimization::AdjacentOperands) {
+            self.beside = adjacent_operands::Beside::of(self.module, body);
+        }
         self.collect_accesses(body);
         self.place_chosen_loads(body);
         self.place_pointer_runs();

@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inference;
 use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
 use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -40,6 +41,9 @@ fn pointee(module: &Module, pointers: Value) -> Option<DType> {
 impl Inference<'_> {
     /// Finds the accesses whose addresses run, and what is computed for them alone.
     pub(super) fn collect_pointer_runs(&mut self, body: BlockId) {
+        if !self.optimizations.contains(Optimization::PointerContiguity) {
+            return;
+        }
         let module = self.module;
         let facts = self.facts.clone();
         let mut runs = AxisInfoAnalysis::new(module, &facts);

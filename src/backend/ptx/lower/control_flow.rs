@@ -14,6 +14,7 @@ use super::unroll::{LoopRegs, Unroll};
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::builder::Steady;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
@@ -234,6 +235,9 @@ impl Lowering<'_> {
     /// In loops with ordered MMAs all invariants are hoisted. In other outermost loops with MMAs
     /// only values of the thread number are.
     fn hoist_invariants(&mut self, body: SeqId, head: usize) {
+        if !self.info.is_enabled(Optimization::HoistInvariants) {
+            return;
+        }
         // Data partitions do not have enough registers.
         if self.schedule.orders_mma(body) && self.info.data_partitions == 1 {
             self.b.hoist_steady(head, Steady::All);

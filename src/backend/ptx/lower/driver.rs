@@ -26,6 +26,7 @@ use crate::backend::ptx::isa::inst::{Space, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::opt::{mul_wide, register_pressure};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::backend::ptx::smem::allocation::SharedMemory;
@@ -160,9 +161,12 @@ pub fn lower<'m>(
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
-    mul_wide::merge(&mut function);
+    if options.optimizations.contains(Optimization::MulWide) {
+        mul_wide::merge(&mut function);
+    }
     // Kernels with MMAs plan their registers for one block.
-    if !has_mmas && options.occupancy.is_none() {
+    let limits = options.optimizations.contains(Optimization::MinBlocks);
+    if limits && !has_mmas && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
         function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::super::CompileOptions;
 use super::super::layout_inference::{Inference, Layouts};
+use super::super::{CompileOptions, Optimization};
 use super::num_warps::num_warps;
 use super::overlap_mmas::overlap_mmas;
 use super::rematerialize::reloaded;
@@ -24,16 +24,17 @@ impl<'a> Plan<'a> {
     /// Returns the plan of a module with one entry: loads of tiles that fill the registers are
     /// repeated, layouts are inferred, and work is made independent of asynchronous MMAs.
     pub fn of(module: Cow<'a, Module>, target: Target, options: CompileOptions) -> Plan<'a> {
-        let entry = &module.entries[0];
+        let (entry, enabled) = (&module.entries[0], options.optimizations);
         let warps = num_warps(&module, entry.body, &options);
         let inferred = |module: Module| {
-            let layouts = Inference::run(&module, &module.entries[0], target, warps).into_layouts();
+            let layouts = Inference::run(&module, &module.entries[0], target, warps, enabled).into_layouts();
             Plan { module: Cow::Owned(module), layouts, options }
         };
-        if let Some(repeated) = reloaded(&module, entry.body, warps) {
+        let repeats = enabled.contains(Optimization::RematerializeLoads);
+        if let Some(repeated) = if repeats { reloaded(&module, entry.body, warps) } else { None } {
             return inferred(repeated);
         }
-        let inference = Inference::run(&module, entry, target, warps);
+        let inference = Inference::run(&module, entry, target, warps, enabled);
         match overlap_mmas(&module, entry, &inference) {
             Some(overlapped) => inferred(overlapped),
             None => {

@@ -17,12 +17,12 @@
 
 use rustc_hash::FxHashSet;
 
-use super::super::CompileOptions;
 use super::super::hardware::{
     MAX_CTAS_PER_SM, MAX_REGISTERS_PER_THREAD, MAX_WARPS_PER_CTA, MAX_WARPS_PER_SM, REGISTERS_PER_SM, WARP_GROUP_WARPS,
     WARP_SIZE, WGMMA_ROWS,
 };
 use super::super::layout_inference::{chosen_warps, halved_bit};
+use super::super::{CompileOptions, Optimization};
 use super::extract_groups::ExtractGroups;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
@@ -100,6 +100,9 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
 /// of the same warps, which need too many registers.
 pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     const USUAL: u32 = 3;
+    if !options.optimizations.contains(Optimization::DataPartition) {
+        return 1;
+    }
     if let Some(warps) = options.num_warps {
         let each = 1 << warps.max(1).trailing_zeros();
         return if each >= WARP_GROUP_WARPS { (warps / each).max(1) } else { 1 };

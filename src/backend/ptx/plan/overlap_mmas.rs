@@ -10,6 +10,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::super::Optimization;
 use super::super::layout_inference::{AxisBits, Inference, thread_images};
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
@@ -23,9 +24,12 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -
     }
     let beside = beside_products(module, entry, &alone);
     let mut module = module.clone();
-    let mut any =
-        pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
-    any |= count > 1 && pass::pipeline_dependent_mma(&mut module, &alone);
+    let enabled = inference.optimizations;
+    let mut any = enabled.contains(Optimization::ThreadLocalReduction)
+        && pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
+    any |= count > 1
+        && enabled.contains(Optimization::PipelineDependentMma)
+        && pass::pipeline_dependent_mma(&mut module, &alone);
     any.then(|| {
         pass::optimize(&mut module);
         module

@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 
 use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
-use super::super::{CompileOptions, PlanSearch, lower};
+use super::super::{CompileOptions, Optimization, PlanSearch, lower};
 use super::kernel_plan::Plan;
 use super::num_warps;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, hint_key};
@@ -83,7 +83,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     let mut chosen = SearchResult { options: usual, considered: Vec::new() };
     let is_calibrated = target.arch == 90 && target.accelerated;
     let verbose = options.plan_search == PlanSearch::Report;
-    if options.plan_search == PlanSearch::Off || !(is_calibrated || verbose) || !has_mma_in_loop(module, entry) {
+    let is_enabled = options.optimizations.contains(Optimization::PlanSearch) && options.plan_search != PlanSearch::Off;
+    if !is_enabled || !(is_calibrated || verbose) || !has_mma_in_loop(module, entry) {
         return chosen;
     }
     let warps = num_warps::num_warps(module, entry.body, options);

@@ -1,7 +1,7 @@
 //! Clusters: MMAs whose operands the two tile blocks of a cluster share.
 
 use super::*;
-use crate::backend::ptx::PlanSearch;
+use crate::backend::ptx::{OptimizationSet, PlanSearch};
 
 pub const PAIRS: CompileOptions = CompileOptions {
     num_warps: None,
@@ -14,6 +14,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
     schedule: false,
     plan_search: PlanSearch::Off,
     pingpong: true,
+    optimizations: OptimizationSet::ALL,
 };
 
 /// For iterations that are dealt to teams.

@@ -3,13 +3,23 @@
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{PrivatizedArray, Schedule, Step};
-use crate::ir::{AtomicMode, Elem, MemScope};
+use crate::ir::{AtomicMode, Elem, MemScope, Overflow};
 
 /// Counts of numbers: a tile of them in each iteration of a loop, and, if `also_read`, the first count read at the end.
 pub fn counts(also_read: bool) -> Module {
+    counts_of(also_read, false)
+}
+
+/// The same of the numbers below a bound in their array.
+pub fn masked_counts() -> Module {
+    counts_of(false, true)
+}
+
+fn counts_of(also_read: bool, masked: bool) -> Module {
     let mut k = Kernel::new("counts");
     let numbers = k.array(DType::I32, 1, true);
     let counted = k.param(Type::ptr(DType::I32));
+    let bound = k.param(Type::scalar(DType::I32));
     let x = k.partition(&numbers, &[1024], &[0]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let elem = Elem::Ptr { pointee: DType::I32, attr: None };
@@ -23,10 +33,11 @@ pub fn counts(also_read: bool) -> Module {
     let args = k.b.module.block(body).args.clone();
     let at = k.load(x, &[args[0]]);
     let places = k.b.simple(Opcode::Offset, &[pointers, at], vec![], many);
+    let mask: Vec<Value> = if masked { vec![below(&mut k, args[0], bound)] } else { Vec::new() };
     let types = [Type::tile(DType::I32, [1024]), Type::Token].map(|ty| k.b.module.intern(ty));
     let attrs =
         vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device), Attr::AtomicMode(AtomicMode::Add)];
-    k.b.op(Opcode::AtomicRmw, &[&[places], &[ones], &[], &[]], attrs, vec![], &types);
+    k.b.op(Opcode::AtomicRmw, &[&[places], &[ones], &mask, &[]], attrs, vec![], &types);
     k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     k.b.end_block();
     k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[]], vec![], vec![body], &[]);
@@ -36,6 +47,22 @@ pub fn counts(also_read: bool) -> Module {
         k.b.op(Opcode::LoadPtr, &[&[counted], &[], &[], &[]], attrs, vec![], &types);
     }
     k.finish()
+}
+
+/// The elements of a tile of 1024 whose number from `start` on is below a bound.
+fn below(k: &mut Kernel, start: Value, bound: Value) -> Value {
+    let [numbers, starts, bounds] = [None, Some(start), Some(bound)].map(|scalar| {
+        let ty = k.tile(DType::I32, &[1024]);
+        let Some(scalar) = scalar else { return k.b.simple(Opcode::Iota, &[], vec![], ty) };
+        let single = k.shaped(Opcode::Reshape, scalar, &[1], vec![]);
+        k.shaped(Opcode::Broadcast, single, &[1024], vec![])
+    });
+    let attrs = vec![Attr::Overflow(Overflow::None)];
+    let ty = k.tile(DType::I32, &[1024]);
+    let places = k.b.simple(Opcode::AddI, &[numbers, starts], attrs, ty);
+    let ty = k.tile(DType::I1, &[1024]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    k.b.simple(Opcode::CmpI, &[places, bounds], attrs, ty)
 }
 
 /// Schedules whose copy is another one, each with what was changed.

@@ -1,6 +1,7 @@
 //! Encoding of the forms of arguments and of hints in a bundle.
 
 use super::wire::{Read, Reader, Writer};
+use crate::backend::ptx::OptimizationSet;
 use crate::backend::{Hints, PlanOverride};
 use crate::kernel::{ArgSignature, ArrayInfo};
 use crate::launch::compile::check_hints::check_hints;
@@ -69,7 +70,7 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads },
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
     } = hints;
     for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
         to.option(number, Writer::u32);
@@ -78,6 +79,7 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
     for flag in [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] {
         to.flag(flag);
     }
+    to.u64(optimizations.bits());
 }
 
 pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
@@ -92,6 +94,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         *flag = from.flag()?;
     }
     let [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] = flags;
+    let optimizations = OptimizationSet::from_bits(from.u64()?).ok_or("unknown optimizations")?;
     let hints = Hints {
         num_warps,
         num_stages,
@@ -103,7 +106,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads },
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
     };
     check_hints(hints).map_err(|error| error.to_string())?;
     Ok(hints)

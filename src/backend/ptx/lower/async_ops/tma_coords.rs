@@ -107,7 +107,7 @@ mod tests {
     ) -> T {
         let entry = &module.entries[0];
         let options = CompileOptions { tma, ..CompileOptions::default() };
-        let inference = Inference::run(module, entry, target, 4);
+        let inference = Inference::run(module, entry, target, 4, options.optimizations);
         let mut lowering = start(module, entry, inference, "k", &options);
         lowering.entry_params(entry);
         let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);

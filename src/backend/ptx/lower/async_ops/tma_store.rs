@@ -10,6 +10,7 @@ use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, stored};
 use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{StagingBuffer, StoreSplit, TmaStore};
@@ -40,7 +41,7 @@ impl Lowering<'_> {
     pub fn prefetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
         let mut stores: Vec<&TmaStore> = schedule.tma_stores().collect();
-        if stores.is_empty() {
+        if stores.is_empty() || !self.info.is_enabled(Optimization::PrefetchMaps) {
             return Ok(());
         }
         stores.sort_unstable_by_key(|plan| plan.op);

@@ -15,6 +15,7 @@ use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::isa::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::lower::{Lowered, Lowering};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::ReductionStep;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Opcode};
@@ -93,6 +94,9 @@ impl Lowering<'_> {
 
     /// Returns the kind of a reduction with this body, if integer instructions are faster.
     fn minmax_of(&self, body: BlockId, partials: &ReductionPartials) -> Option<Extreme> {
+        if !self.info.is_enabled(Optimization::MinMax3) {
+            return None;
+        }
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
         let target = self.info.inference.target;

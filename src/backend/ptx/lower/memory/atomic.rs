@@ -6,6 +6,7 @@ use crate::backend::ptx::layout_inference::replica_bits;
 use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
@@ -169,7 +170,9 @@ impl Lowering<'_> {
     fn has_vector_add(&self, mode: AtomicMode, dtype: DType) -> bool {
         let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         // Vector additions exist for global memory alone.
-        adds && self.b.target.arch >= WIDE_ADDITIONS && self.smem.data_space == Space::Global
+        adds && self.info.is_enabled(Optimization::VectorAtomics)
+            && self.b.target.arch >= WIDE_ADDITIONS
+            && self.smem.data_space == Space::Global
     }
 
     /// Emits reductions of `width` adjacent elements each.

@@ -12,12 +12,16 @@ use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::state::vector_access;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::Value;
 use crate::layout::Layout;
 
 impl Lowering<'_> {
     /// Returns the misalignment of a load, if aligned vectors are wider than its own.
     pub fn misalignment_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Misalignment> {
+        if !self.info.is_enabled(Optimization::UnalignedLoad) {
+            return None;
+        }
         let module = self.module;
         let axis = contiguous_axis(module, shape).filter(|_| shape.sparse.is_none())?;
         let narrow = shape.vector(module, &self.info.inference.facts, axis);

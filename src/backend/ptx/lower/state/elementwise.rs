@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::core::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
 use crate::ir::{Elem, OpId, Opcode, Rounding, Type};
@@ -66,7 +67,7 @@ impl Lowering<'_> {
         if repr::class(dtype) != RegClass::B16 || types.operands.iter().any(|&other| other != dtype) {
             return None;
         }
-        if !scalar::f16x2::exists(op, dtype) {
+        if !scalar::f16x2::exists(op, dtype) || !self.info.is_enabled(Optimization::PackedHalves) {
             return None;
         }
         let mut packed = Vec::with_capacity(first.len());

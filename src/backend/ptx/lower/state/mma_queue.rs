@@ -9,6 +9,7 @@ use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{OpId, Value};
 
 /// Least number of lines between issue and wait for which the basic block is split before the wait.
@@ -60,7 +61,10 @@ impl Lowering<'_> {
     pub fn wait_mmas(&mut self, pending: usize) {
         let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
         let issued = self.sync.mmas.in_flight[completed - 1].issued_at;
-        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
+        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES
+            && self.is_in_loop()
+            && self.info.is_enabled(Optimization::SplitBasicBlocks)
+        {
             // Without the end of a block ptxas moves work that overlaps the MMA below the wait.
             self.split_basic_block();
         }

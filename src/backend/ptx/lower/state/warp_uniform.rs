@@ -13,6 +13,7 @@ use super::sync_state::WarpUniform;
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {
@@ -46,7 +47,8 @@ impl Lowering<'_> {
 
     /// Returns true if the kernel has scalar loads next to asynchronous MMAs.
     pub fn has_scalar_loads(&self) -> bool {
-        self.info.inference.accesses.keys().any(|&id| self.is_scalar_load(id))
+        self.info.is_enabled(Optimization::ScalarLoad)
+            && self.info.inference.accesses.keys().any(|&id| self.is_scalar_load(id))
     }
 
     /// Returns true if the op is a scalar load in a block with an asynchronous MMA.

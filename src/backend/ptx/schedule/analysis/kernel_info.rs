@@ -3,8 +3,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::memory_effects::{MemoryEffect, WrittenMemory};
-use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::layout_inference::Inference;
+use crate::backend::ptx::optimizations::Optimization;
+use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::smem::allocation::SharedMemory;
@@ -70,9 +71,10 @@ impl<'m> KernelInfo<'m> {
         inference: Inference<'m>,
         options: &CompileOptions,
     ) -> KernelInfo<'m> {
+        let is_grouped = options.optimizations.contains(Optimization::MmaGroups);
         KernelInfo {
             module,
-            mma_groups: MmaGroups::new(module, entry.body, &|id| inference.runs_alone(id)),
+            mma_groups: MmaGroups::new(module, entry.body, &|id| is_grouped && inference.runs_alone(id)),
             inference,
             options: *options,
             use_counts: use_counts(module, entry.body),
@@ -85,6 +87,11 @@ impl<'m> KernelInfo<'m> {
             pingpong_groups: 1,
             data_partitions: crate::pass::data_partition::count(module, entry.body),
         }
+    }
+
+    /// Returns true if an optimization is enabled.
+    pub fn is_enabled(&self, optimization: Optimization) -> bool {
+        self.options.optimizations.contains(optimization)
     }
 
     /// Number type of a tile value; pointers count as 64-bit integers.

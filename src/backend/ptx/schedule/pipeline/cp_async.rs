@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
@@ -56,7 +57,7 @@ impl KernelInfo<'_> {
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let body = module.op(id).regions[0];
-        if self.ends_early(body) {
+        if self.ends_early(body) || !self.is_enabled(Optimization::CpAsync) {
             return None;
         }
         let requested = self.requested_stages(Some(id));
@@ -165,6 +166,9 @@ impl KernelInfo<'_> {
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and
     /// the bytes that it takes there.
     fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+        if !self.is_enabled(Optimization::ThreadPrivateCopies) {
+            return None;
+        }
         let threads = self.inference.num_warps * WARP_SIZE as usize;
         let (vector, bytes) = self.copy_vector(load)?;
         let count = self.inference.accesses.get(&load)?.num_registers() / vector;

@@ -7,6 +7,7 @@
 //!
 //! If MMAs take longer, the order only costs.
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
@@ -26,6 +27,9 @@ impl KernelInfo<'_> {
     /// Orders the exponentials of two consumer groups where these take as long as the MMAs of an
     /// iteration.
     pub fn order_exponentials(&self, schedule: &mut Schedule) {
+        if !self.is_enabled(Optimization::ExpOrder) {
+            return;
+        }
         let of_loop = |plan: &For| Some((plan.body, self.exp_span(schedule, plan)?));
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {

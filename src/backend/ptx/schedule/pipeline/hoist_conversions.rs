@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -13,6 +14,9 @@ const MAX_HOISTED_REGISTERS: usize = 32;
 impl KernelInfo<'_> {
     /// What a loop uses from outside, in which layouts: to be converted once, before it.
     pub fn hoisted_conversions(&self, body: BlockId) -> Vec<(Value, Layout)> {
+        if !self.is_enabled(Optimization::HoistConversions) {
+            return Vec::new();
+        }
         let module = self.module;
         let mut inside = FxHashSet::default();
         let mut wanted = Vec::new();

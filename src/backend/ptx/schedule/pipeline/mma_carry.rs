@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -13,6 +14,9 @@ impl KernelInfo<'_> {
     /// The MMAs of a loop body that accumulate in place from iteration to iteration. `steps`: those
     /// of the body.
     pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
+        if !self.is_enabled(Optimization::MmaCarry) {
+            return Vec::new();
+        }
         let module = self.module;
         let op = module.op(id);
         let body = op.regions[0];
@@ -67,7 +71,7 @@ impl KernelInfo<'_> {
     /// Are there two branches that only compute, so that MMAs may stay in flight beside them?
     pub fn is_pure(&self, id: OpId) -> bool {
         let regions = &self.module.op(id).regions;
-        let mut pure = regions.len() == 2;
+        let mut pure = regions.len() == 2 && self.is_enabled(Optimization::MmaBesideBranch);
         for &region in regions {
             self.module.walk(region, &mut |inner| {
                 pure &= match self.module.op(inner).code {

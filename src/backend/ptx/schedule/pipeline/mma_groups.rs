@@ -1,5 +1,6 @@
 //! MMA groups: MMAs issued together under one `commit_group`.
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue, OrderSpan};
@@ -74,6 +75,9 @@ impl KernelInfo<'_> {
     /// left operand is the same, and of their right operands that the producer loads, the second
     /// one stands behind the first one.
     pub fn can_extend_n(&self, mma: OpId, next: OpId, warp_spec: Option<&WarpSpecialization>) -> bool {
+        if !self.is_enabled(Optimization::WideMma) {
+            return false;
+        }
         let (a, b) = (&self.module.op(mma).operands, &self.module.op(next).operands);
         let slot = |value: Value| warp_spec?.operand_slot(self.source_load(value)?);
         let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();

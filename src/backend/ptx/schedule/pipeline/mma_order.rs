@@ -11,6 +11,7 @@
 //! (FlashAttention-3, Shah et al. 2024).
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
@@ -31,6 +32,9 @@ impl KernelInfo<'_> {
             return;
         };
         let of_loop = |plan: &For| {
+            if !self.is_enabled(Optimization::MmaOrder) {
+                return None;
+            }
             let one = self.single_mma_position(schedule, plan).map(|at| [at, at]);
             let span =
                 one.or_else(|| if self.data_partitions > 1 { self.multi_mma_span(schedule, plan) } else { None });

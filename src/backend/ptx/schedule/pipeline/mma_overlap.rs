@@ -9,6 +9,7 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
 use crate::ir::{OpId, Opcode, Value};
@@ -25,6 +26,9 @@ impl KernelInfo<'_> {
     /// Has part of the work on an MMA done before the wait for the next one. Where threads have a
     /// barrier amid that work all MMAs land, so that this comes when it is known where they do.
     pub fn overlap_mmas(&self, schedule: &mut Schedule) {
+        if !self.is_enabled(Optimization::MmaOverlap) {
+            return;
+        }
         let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
         bodies.into_iter().for_each(|body| self.overlap_in_loop(schedule, body));
     }

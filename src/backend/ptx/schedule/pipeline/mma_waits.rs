@@ -13,6 +13,7 @@
 use rustc_hash::FxHashSet;
 use std::convert::Infallible;
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
@@ -146,6 +147,7 @@ impl WaitInserter<'_, '_> {
         };
         let UnwaitedMma { mma, from_previous_iteration, .. } = self.in_flight[completed - 1];
         self.in_flight.drain(..completed);
+        let sunk = sunk && self.info.is_enabled(Optimization::SinkMmaWaits);
         let wait = MmaWait { mma, from_previous_iteration, pending, sunk, defer_release: false, release_after: None };
         self.waits.push((place.seq, place.position, Step::MmaWait(wait)));
     }

@@ -5,6 +5,7 @@
 //! the barrier, during the work on its MMAs, and computes the address of the stage. If the test
 //! fails, the wait tests again.
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
@@ -15,6 +16,9 @@ const WIDE_BITS: u32 = 16;
 impl KernelInfo<'_> {
     /// Inserts a `consumer_try_wait` into each loop that gains by it.
     pub fn insert_try_waits(&self, schedule: &mut Schedule) {
+        if !self.is_enabled(Optimization::TryWait) {
+            return;
+        }
         let position = |plan: &&For| {
             let steps = schedule.steps(plan.body);
             let (at, channel) = try_wait_position(steps)?;

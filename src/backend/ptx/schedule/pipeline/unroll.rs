@@ -1,5 +1,6 @@
 //! Unrolling: how many iterations of a `for` are emitted in a row.
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
@@ -11,7 +12,7 @@ impl KernelInfo<'_> {
     /// The unroll factor that the hint of a loop requests, if it is possible; 1 forbids unrolling
     /// by ptxas. `plain`: the loop has no multistage copies, carried MMAs or ping-pong.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
-        let requested = self.unroll_hint(id)?;
+        let requested = self.unroll_hint(id).filter(|_| self.is_enabled(Optimization::Unroll))?;
         (requested == 1 || plain && self.can_unroll(id, requested)).then_some(requested)
     }
 

@@ -4,6 +4,7 @@
 //! element but near the end of an array. Where the largest element of a thread is known without
 //! looking at all of them, one comparison decides for all.
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, CmpPred, Opcode, Sign, Value};
@@ -24,6 +25,9 @@ impl KernelInfo<'_> {
 
     /// The comparisons of which a mask is the conjunction, if all of them can be decided at once.
     pub fn comparisons(&self, mask: Value) -> Option<Vec<Comparison>> {
+        if !self.is_enabled(Optimization::ImpliedMask) {
+            return None;
+        }
         let module = self.module;
         let mut found = Vec::new();
         let mut pending = vec![mask];

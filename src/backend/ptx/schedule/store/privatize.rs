@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -69,6 +70,9 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
 impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
     pub fn select_privatized_atomics(&mut self, body: BlockId, smem: &mut SharedMemory) {
+        if !self.is_enabled(Optimization::PrivatizedAtomics) {
+            return;
+        }
         let Some((first, root, mode)) = self.find_privatizable(body) else { return };
         let replicas = (REPLICAS_PER_WARP * self.inference.num_warps as u32).min(MAX_REPLICAS);
         let privatized = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas };

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis, stored};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::backend::ptx::schedule::analysis::memory_effects::has_unknown_root;
@@ -50,6 +51,9 @@ fn is_tma_reduction(module: &Module, id: OpId) -> bool {
 impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
     pub fn select_tma_stores(&mut self, body: BlockId) {
+        if !self.is_enabled(Optimization::TmaStore) {
+            return;
+        }
         let mut stores: FxHashMap<OpId, TmaStorePlan> = FxHashMap::default();
         self.module.walk(body, &mut |id| stores.extend(self.plan_tma_store(id).map(|store| (id, store))));
         let others = self.arrays_accessed_by_threads(body, &|id| stores.contains_key(&id));
@@ -184,6 +188,9 @@ impl KernelInfo<'_> {
 
     /// A store by boxes of each warp, whose place it reserves.
     fn plan_warp_store(&self, id: OpId, others: u32, smem: &mut SharedMemory) -> Option<TmaStorePlan> {
+        if !self.is_enabled(Optimization::WarpStaging) {
+            return None;
+        }
         let tile = self.warp_box_tile(id)?;
         let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
         let capacity = self.smem_for_stages(smem).saturating_sub(others + 2 * SWIZZLE_ATOM_BYTES) / all;

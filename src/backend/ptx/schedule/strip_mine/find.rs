@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::eligibility::StripEligibility;
 use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::StripRole;
@@ -248,6 +249,9 @@ impl KernelInfo<'_> {
 impl StripFinder {
     /// The strip that starts with the op at this position, if there is one.
     pub fn at(&mut self, info: &KernelInfo<'_>, start: usize) -> Option<StripCandidate<'_>> {
+        if !info.is_enabled(Optimization::StripMine) {
+            return None;
+        }
         let (strip_registers, end) = match self.find_closed(start) {
             Some(found) => found,
             None => self.find_with_live_out(info, start)?,

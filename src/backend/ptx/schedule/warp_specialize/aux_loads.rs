@@ -14,6 +14,7 @@ use rustc_hash::FxHashSet;
 use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
@@ -31,7 +32,7 @@ impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are
     /// done with.
     pub fn add_aux_loads(&self, region_tree: &RegionTree, warp_spec: &mut WarpSpecialization, body: BlockId) {
-        if self.data_partitions > 1 {
+        if self.data_partitions > 1 || !self.is_enabled(Optimization::AuxLoads) {
             return;
         }
         let mut loads = Vec::new();

@@ -4,6 +4,7 @@
 //! producer advances its pipeline at the place of the store and passes the next stage on without a
 //! load. The consumer advances to that stage, and releases it after TMA has read the boxes.
 
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, WarpSpecialization};
@@ -15,6 +16,9 @@ impl KernelInfo<'_> {
     /// pipeline for it: that of the loads which come last before it, since what comes next is
     /// loaded through the others.
     pub fn staging_channel(&self, warp_spec: &WarpSpecialization, region_tree: &RegionTree) -> Option<Channel> {
+        if !self.is_enabled(Optimization::EpilogueSmemReuse) {
+            return None;
+        }
         let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;

@@ -7,6 +7,7 @@
 //! those of all earlier iterations.
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::op_table::Effect;
@@ -19,7 +20,7 @@ impl KernelInfo<'_> {
     /// The ping-pong of the kernel, if it is possible and profitable.
     pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
-        if crowded || !self.can_pingpong() {
+        if crowded || !self.can_pingpong() || !self.is_enabled(Optimization::Pingpong) {
             return None;
         }
         let pingpong = self.possible_pingpong(body, warp_spec)?;

@@ -19,6 +19,7 @@ use crate::backend::ptx::hardware::{
 };
 use crate::backend::ptx::layout_inference::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
@@ -122,7 +123,7 @@ impl KernelInfo<'_> {
         cluster_rejected: &mut Option<&'static str>,
     ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
         let planned = self.plan_channels(body, None, smem);
-        if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE {
+        if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE || !self.is_enabled(Optimization::ClusterMulticast) {
             return planned;
         }
         if self.data_partitions > 1 {
@@ -249,7 +250,7 @@ impl KernelInfo<'_> {
         let count = (self.consumer_warps() + self.producer_warps()) * WARP_SIZE;
         match () {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
-            () if !self.options.tma => Err(Reason::NoMaps),
+            () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::NoMaps),
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.has_print(body) => Err(Reason::Prints),
             () if self.has_inner_exit(body) => Err(Reason::Exits),
@@ -420,6 +421,7 @@ impl KernelInfo<'_> {
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
                 alike
+                    && self.is_enabled(Optimization::FusedBoxes)
                     && first.partitions.max(load.partitions) == 1
                     && operand_use.direct
                     && next.direct

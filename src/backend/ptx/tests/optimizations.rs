@@ -1,0 +1,187 @@
+//! Switches of the optimizations: each changes code, and the code without an optimization is legal.
+
+use super::schedules::kernels;
+use super::*;
+use crate::backend::ptx::{Optimization, OptimizationSet};
+use crate::ir::Overflow;
+use crate::pass;
+
+/// For each optimization the name of a kernel of [`all`] whose code its switch changes on sm_90a.
+const CHANGED: &[(Optimization, &str)] = &[
+    (Optimization::PlanSearch, "copies beside operands"),
+    (Optimization::DataPartition, "whole"),
+    (Optimization::RematerializeLoads, "large rows"),
+    (Optimization::ThreadLocalReduction, "beside"),
+    (Optimization::PipelineDependentMma, "beside"),
+    (Optimization::PointerContiguity, "gather_scatter_13.4"),
+    (Optimization::DeferredLoad, "gather_scatter_view_13.4"),
+    (Optimization::AdjacentOperands, "products that depend, 96"),
+    (Optimization::RequestedLayouts, "gather_scatter_view_13.4"),
+    (Optimization::WarpSpecialization, "teams"),
+    (Optimization::FusedBoxes, "products that depend, 96"),
+    (Optimization::AuxLoads, "a rider"),
+    (Optimization::ClusterMulticast, "pair"),
+    (Optimization::Pingpong, "teams"),
+    (Optimization::EpilogueSmemReuse, "lent"),
+    (Optimization::TmaStore, "added"),
+    (Optimization::WarpStaging, "teams"),
+    (Optimization::PrivatizedAtomics, "counts"),
+    (Optimization::ImpliedMask, "masked counts"),
+    (Optimization::StripMine, "vadd 16384"),
+    (Optimization::CpAsync, "copies ahead"),
+    (Optimization::ThreadPrivateCopies, "copies ahead"),
+    (Optimization::Unroll, "rounds"),
+    (Optimization::HoistConversions, "sums of columns"),
+    (Optimization::MmaGroups, "products that depend, 96"),
+    (Optimization::WideMma, "products that depend, 96"),
+    (Optimization::MmaCarry, "teams"),
+    (Optimization::MmaBesideBranch, "branch beside products"),
+    (Optimization::SinkMmaWaits, "beside"),
+    (Optimization::MmaOverlap, "beside"),
+    (Optimization::TryWait, "beside"),
+    (Optimization::MmaOrder, "turns"),
+    (Optimization::ExpOrder, "beside"),
+    (Optimization::HoistInvariants, "teams"),
+    (Optimization::SplitBasicBlocks, "lent"),
+    (Optimization::ScalarLoad, "scaled"),
+    (Optimization::PrefetchMaps, "added"),
+    (Optimization::UnalignedLoad, "shifted"),
+    (Optimization::VectorAtomics, "atomics_13.4"),
+    (Optimization::PackedHalves, "copies beside operands"),
+    (Optimization::MinMax3, "beside"),
+    (Optimization::MulWide, "both halves"),
+    (Optimization::MinBlocks, "vadd 1024"),
+];
+
+/// A copy of a vector by one element.
+const SHIFTED: &str = "
+entry @shifted(%p: tile<ptr<f32>>, %q: tile<ptr<f32>>, %n: tile<i32>) {
+  %token = make_token : token
+  %from = assume div_by<16>, %p : tile<ptr<f32>>
+  %to = assume div_by<16>, %q : tile<ptr<f32>>
+  %count = assume div_by<16>, %n : tile<i32>
+  %x = make_tensor_view %from, shape = [%count], strides = [1] : tile<i32> -> tensor_view<?xf32, strides=[1]>
+  %y = make_tensor_view %to, shape = [%count], strides = [1] : tile<i32> -> tensor_view<?xf32, strides=[1]>
+  %each = make_strided_view %x : strided_view<tile=(1024), traversal_strides=[1], padding_value = zero, tensor_view<?xf32, strides=[1]>>
+  %tiles = make_partition_view %y : partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>
+  %i, %j, %k = get_tile_block_id : tile<i32>
+  %tile = constant <i32: 1024> : tile<i32>
+  %one = constant <i32: 1> : tile<i32>
+  %start = muli %i, %tile : tile<i32>
+  %before = subi %start, %one : tile<i32>
+  %values, %loaded = load_view_tko weak %each[%before] token = %token : strided_view<tile=(1024), traversal_strides=[1], padding_value = zero, tensor_view<?xf32, strides=[1]>>, tile<i32> -> tile<1024xf32>, token
+  %stored = store_view_tko weak %values, %tiles[%i] token = %token : tile<1024xf32>, partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>, tile<i32> -> token
+  return
+}";
+
+/// Both halves of products.
+fn both_halves() -> Module {
+    let mut k = Kernel::new("halves");
+    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::I32, 1, true)).collect();
+    let i = k.bids()[0];
+    let [x, low, high] = [0, 1, 2].map(|n| k.partition(&arrays[n], &[1024], &[0]));
+    let tile = k.load(x, &[i]);
+    // A masked load writes its registers on two paths.
+    let ones = k.b.splat(DType::I32, u64::from(u32::MAX), &[1024]);
+    let tile = k.op(Opcode::XorI, &[tile, ones]);
+    let ty = k.tile(DType::I32, &[1024]);
+    let factor = k.b.splat(DType::I32, 0xD251_1F53, &[1024]);
+    let products = [
+        k.b.simple(Opcode::MulI, &[tile, factor], vec![Attr::Overflow(Overflow::None)], ty),
+        k.b.simple(Opcode::MulHiI, &[tile, factor], vec![], ty),
+    ];
+    for (product, view) in products.into_iter().zip([low, high]) {
+        k.store(product, view, &[i]);
+    }
+    k.finish()
+}
+
+/// Rows, less their sums, that fill the registers.
+fn large_rows() -> Module {
+    let mut k = Kernel::new("rows");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 1, true));
+    let [x, y] = arrays.map(|array| k.partition(&array, &[1 << 16], &[0]));
+    let i = k.bids()[0];
+    let tile = k.load(x, &[i]);
+    let sum = k.reduce(Opcode::AddF, tile, 0, 0);
+    let sum = k.shaped(Opcode::Reshape, sum, &[1], vec![]);
+    let sums = k.shaped(Opcode::Broadcast, sum, &[1 << 16], vec![]);
+    let less = k.op(Opcode::SubF, &[tile, sums]);
+    k.store(less, y, &[i]);
+    k.finish()
+}
+
+/// In a loop, sums of tiles and of a tile from outside in another layout.
+fn sums_of_columns() -> Module {
+    let mut k = Kernel::new("columns");
+    let arrays = [(); 3].map(|()| k.array(DType::F32, 2, true));
+    let (rows, columns) = (k.partition(&arrays[0], &[64, 32], &[0, 1]), k.partition(&arrays[1], &[64, 32], &[1, 0]));
+    let result = k.partition(&arrays[2], &[64, 32], &[1, 0]);
+    let i = k.bids()[0];
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let outside = k.load(rows, &[i, zero]);
+    let int = k.tile(DType::I32, &[]);
+    let body = k.b.begin_block(&[int]);
+    let at = k.b.module.block(body).args[0];
+    let tile = k.load(columns, &[at, i]);
+    let sum = k.op(Opcode::AddF, &[tile, outside]);
+    k.store(sum, result, &[at, i]);
+    k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+    k.b.end_block();
+    k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[]], vec![], vec![body], &[]);
+    k.finish()
+}
+
+/// The kernels of the tests of schedules, and further ones.
+fn all() -> Vec<(String, Module, CompileOptions)> {
+    let mut shifted = Module::parse("shifted", SHIFTED).unwrap_or_else(|error| panic!("{error}"));
+    pass::optimize(&mut shifted);
+    let more = [
+        ("whole", data_partition::whole(192)),
+        ("large rows", large_rows()),
+        ("masked counts", privatized::masked_counts()),
+        ("sums of columns", sums_of_columns()),
+        ("scaled", deferred_load::scaled(false, 64, 1)),
+        ("shifted", shifted),
+        ("both halves", both_halves()),
+    ];
+    let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
+    kernels().into_iter().chain(more).collect()
+}
+
+fn without(options: &CompileOptions, optimization: Optimization) -> CompileOptions {
+    CompileOptions { optimizations: OptimizationSet::ALL.without(optimization), ..*options }
+}
+
+#[test]
+fn each_switch_changes_the_code_of_a_kernel() {
+    let (kernels, mut dead) = (all(), Vec::new());
+    for &optimization in Optimization::ALL {
+        let known = CHANGED.iter().find(|(known, _)| *known == optimization);
+        let (_, name) = known.unwrap_or_else(|| panic!("no kernel for {optimization:?}"));
+        let mut named = kernels.iter().filter(|(kernel, ..)| kernel == name).peekable();
+        assert!(named.peek().is_some(), "there is no kernel `{name}`");
+        let changes = named.any(|(_, module, options)| {
+            let text = |options: &CompileOptions| compile(module, Target::SM_90A, options).unwrap().text;
+            text(options) != text(&without(options, optimization))
+        });
+        dead.extend((!changes).then_some((optimization, name)));
+    }
+    assert!(dead.is_empty(), "these switches do not change these kernels: {dead:?}");
+}
+
+/// Debug builds verify each schedule.
+#[test]
+fn code_without_an_optimization_is_legal() {
+    let step = crate::sample::one_in(16);
+    // A kernel that is written for data partitions needs the other parts of these.
+    let kernels = all().into_iter().filter(|(name, ..)| name != "bands");
+    for (number, (name, module, options)) in kernels.enumerate() {
+        for &optimization in Optimization::ALL.iter().skip(number % step).step_by(step) {
+            let options = without(&options, optimization);
+            if let Err(error) = compile(&module, Target::SM_90A, &options) {
+                panic!("{name} without {optimization:?}: {error}");
+            }
+        }
+    }
+}
