@@ -42,7 +42,6 @@ const KNOTS: &[&[&str]] = &[
     &["ir/print", "ir/print/control", "ir/print/memory"],
     &["ir/verify", "ir/verify/scope"],
     &["ops/memory/subarray", "ops/memory/tile_access", "ops/support/tile_index"],
-    &["pass/transform/canonicalize", "pass/transform/canonicalize/control"],
 ];
 
 /// The names of a module or item, from the root of the crate on.
