@@ -40,7 +40,6 @@ const KNOTS: &[&[&str]] = &[
     ],
     &["ir/parse", "ir/parse/control", "ir/parse/literal", "ir/parse/memory", "ir/parse/ops", "ir/parse/types"],
     &["ir/print", "ir/print/control", "ir/print/memory"],
-    &["ir/verify", "ir/verify/scope"],
     &["ops/memory/subarray", "ops/memory/tile_access", "ops/support/tile_index"],
 ];
 

@@ -1,6 +1,8 @@
 //! Rules of the structure of an entry: blocks, terminators, and the scope of each use.
 
-use super::{Verifier, rule};
+use super::op::check_op;
+use super::rule;
+use super::verifier::Verifier;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
 
@@ -101,8 +103,8 @@ impl Verifier<'_> {
             (false, true) => self.report_op(op, "is the last op of its block, which must end with a terminator"),
             _ => {}
         }
-        if in_scope {
-            self.op(id);
+        if in_scope && let Err(message) = check_op(module, op) {
+            self.report_op(op, &message);
         }
         if terminator
             && in_scope
