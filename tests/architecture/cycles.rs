@@ -39,7 +39,6 @@ const KNOTS: &[&[&str]] = &[
         "backend/ptx/layout_inference/user_layout",
     ],
     &["ir/parse", "ir/parse/control", "ir/parse/literal", "ir/parse/memory", "ir/parse/ops", "ir/parse/types"],
-    &["ir/print", "ir/print/control", "ir/print/memory"],
     &["ops/memory/subarray", "ops/memory/tile_access", "ops/support/tile_index"],
 ];
 
