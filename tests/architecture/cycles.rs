@@ -38,7 +38,6 @@ const KNOTS: &[&[&str]] = &[
         "backend/ptx/layout_inference/scan_order",
         "backend/ptx/layout_inference/user_layout",
     ],
-    &["ir/parse", "ir/parse/control", "ir/parse/literal", "ir/parse/memory", "ir/parse/ops", "ir/parse/types"],
     &["ops/memory/subarray", "ops/memory/tile_access", "ops/support/tile_index"],
 ];
 

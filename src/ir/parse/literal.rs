@@ -1,7 +1,7 @@
 //! Parser of numbers and constant data.
 
-use super::Parser;
 use super::cursor::Parsed;
+use super::parser::Parser;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, Literal, Rounding, TypeId};
