@@ -19,12 +19,6 @@ use methods::Methods;
 /// files of the folder.
 const KNOTS: &[&[&str]] = &[
     &[
-        "backend/cpu/checks/arithmetic",
-        "backend/cpu/interp/block",
-        "backend/cpu/interp/dispatch",
-        "backend/cpu/memory/access",
-    ],
-    &[
         "backend/ptx/layout_inference",
         "backend/ptx/layout_inference/butterfly",
         "backend/ptx/layout_inference/cat_extract",

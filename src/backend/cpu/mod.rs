@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub use checks::options::Checks;
-pub(crate) use interp::block::Fault;
+pub(crate) use interp::machine::Fault;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use interp::stepper::{Frame, Held, LoopTurns};
 pub use memory::host_memory::Memory;
@@ -52,7 +52,7 @@ use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
 use checks::race_detector::Watch;
-use interp::block::Machine;
+use interp::machine::Machine;
 use interp::slot::Val;
 use interp::value::{Width, Words};
 

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
-use super::block::{Fault, Machine};
 use super::loop_limit::Turns;
+use super::machine::{Fault, Machine};
 use super::slot::Val;
 use super::value::{Width, Word, Words, each_width, with_width};
 use crate::backend::ParamWord;

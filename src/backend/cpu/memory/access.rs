@@ -9,7 +9,7 @@ use super::host_memory::Span;
 use super::tile_budget;
 use super::view::{self, Footprint, Index};
 use crate::backend::cpu::checks::race_detector::Touch;
-use crate::backend::cpu::interp::block::{Machine, Own};
+use crate::backend::cpu::interp::machine::{Machine, Own};
 use crate::backend::cpu::interp::slot::Val;
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width, zip};
 use crate::backend::cpu::ops::atomic::Update;

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::backend::cpu::interp::block::Machine;
+use crate::backend::cpu::interp::machine::Machine;
 use crate::backend::cpu::interp::slot::Val;
 use crate::backend::cpu::interp::value::Words;
 
