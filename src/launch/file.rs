@@ -279,7 +279,7 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temporary::TemporaryFolder;
+    use crate::util::temp_dir::TemporaryFolder;
 
     /// Adds a line to a text.
     fn add(path: &Path, line: &str) {

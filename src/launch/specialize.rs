@@ -18,8 +18,8 @@ use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
-use crate::process::PerProcess;
 use crate::runtime::{Device, Stream};
+use crate::util::process::PerProcess;
 
 /// Slot of a specialization. It is filled when it is returned to other files, except by
 /// [`Prepared`].

@@ -20,7 +20,7 @@ use crate::ir::{
     Attr, BlockId, Builder, Def, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
     Value, Written,
 };
-use crate::task::{Scoped, may_interrupt};
+use crate::util::task::{Scoped, may_interrupt};
 
 /// The user's source place, as `#[track_caller]` passes it.
 pub(crate) type Place = &'static std::panic::Location<'static>;

@@ -11,7 +11,7 @@ use crate::data::{Spread, format_of, random};
 use crate::elementwise::Named;
 use crate::harness::{Session, Suite, Want, ravel};
 use crate::integer::{value, wrapped};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::backend::Assembly;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
-use crate::temporary::TemporaryFolder;
+use crate::util::temp_dir::TemporaryFolder;
 
 /// Environment variables that name CUDA toolkits.
 const TOOLKITS: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];

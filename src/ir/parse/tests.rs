@@ -2,12 +2,12 @@
 //! golden files.
 
 use crate::backend::tileir::{WriteOptions, read, write};
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::attr::pattern_mask;
 use crate::ir::{Attr, AttrKind, Builder, ConstData, Global, Literal, Module, Opcode, PrintOptions, Type, verify};
 use crate::pass::tests::random;
-use crate::sample::one_in;
+use crate::types::float_codec;
+use crate::util::test_sample::one_in;
 
 #[test]
 fn random_kernels_read_back() {
@@ -100,7 +100,7 @@ fn every_literal_of_every_type_reads_back() {
         verify(&back).unwrap_or_else(|problems| panic!("{}", problems[0]));
         let (want, got) = (numbers(&b.module), numbers(&back));
         for (i, (want, got)) in want.iter().zip(&got).enumerate() {
-            let nan = |bits: u64| dtype.is_float() && codec::decode(dtype, bits).is_nan();
+            let nan = |bits: u64| dtype.is_float() && float_codec::decode(dtype, bits).is_nan();
             assert!(want == got, "{dtype}: number {i}, {want:#x} became {got:#x} (NaN: {})", nan(*want));
         }
         assert_eq!(want.len(), got.len());

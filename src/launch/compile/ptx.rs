@@ -16,11 +16,11 @@ use crate::error::Result;
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
-use crate::process::PerProcess;
 use crate::runtime::{
     Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
 };
 use crate::target::Target;
+use crate::util::process::PerProcess;
 
 /// Use of tensor maps by a kernel. Without them it has no warp specialization.
 #[derive(Clone, Copy, Debug)]

@@ -81,7 +81,7 @@ mod tests {
         let trace = trace_kernel("fill", &kernel, &Arguments::of((x,)))?;
         let wishes = Wishes { hints: Hints::default(), generator: Backend::Cpu, dependent: false, checked: false };
         let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), wishes };
-        let folder = crate::temporary::TemporaryFolder::new().expect("a folder");
+        let folder = crate::util::temp_dir::TemporaryFolder::new().expect("a folder");
         let defect = |log: &str| Error::Compile { kernel: "fill".into(), stage: "ptxas", log: log.into() };
         let report = |folder: &Path, error| case.reported(folder, error, |_, module| Ok(module)).to_string();
 

@@ -324,7 +324,7 @@ environment CUTLET_TARGET=sm_80
 
     #[test]
     fn the_cache_is_counted() {
-        let folder = crate::temporary::TemporaryFolder::new().expect("a folder");
+        let folder = crate::util::temp_dir::TemporaryFolder::new().expect("a folder");
         let empty = cache(Some(DiskCache::new(folder.path().join("none"), 1 << 20))).expect("a folder to come");
         assert_eq!((empty.kernels, empty.bytes), (0, 0));
         assert!(cache(None).expect_err("no cache").contains("CUTLET_CACHE"));

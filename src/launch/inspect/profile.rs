@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::pass::Work;
-use crate::process::PerProcess;
 use crate::runtime::{Device, Event, Stream};
+use crate::util::process::PerProcess;
 
 /// Limit of launches with pending events. Then the times of the older half are read.
 const MOST_PENDING: usize = 512;

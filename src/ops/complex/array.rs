@@ -1,11 +1,11 @@
 //! Arrays of complex numbers: arrays of their interleaved real and imaginary parts.
 
-use crate::complex::Complex;
 use crate::element::Float;
 use crate::ir::{Opcode, Type};
 use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
 use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+use crate::types::complex::Complex;
 
 /// An array of complex numbers with parts of type `T` and `R` axes; read only.
 ///

@@ -25,7 +25,7 @@ use sys::{
 };
 
 use crate::error::{Error, Result};
-use crate::process;
+use crate::util::process;
 
 /// The status of a driver call; 0 is success.
 type Status = c_uint;

@@ -7,9 +7,9 @@
 
 use super::host_memory::{Cell, Span};
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width};
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Padding, Rounding, Type};
+use crate::types::float_codec;
 
 /// By tile dimension: element offsets relative to the start of the footprint; `None` is outside.
 pub(super) type Axes = Vec<Vec<Option<usize>>>;
@@ -228,5 +228,5 @@ pub(super) fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
         Some(Padding::PosInf) => f64::INFINITY,
         Some(Padding::NegInf) => f64::NEG_INFINITY,
     };
-    codec::encode(dtype, value, Rounding::NearestEven)
+    float_codec::encode(dtype, value, Rounding::NearestEven)
 }

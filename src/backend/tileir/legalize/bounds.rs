@@ -8,13 +8,13 @@ use super::launch_compare::{Bound, Limit};
 use super::launch_conditions::{Guards, Promises};
 use super::launch_probe;
 use super::rewrite::rewrite_blocks;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign,
     Substitution, Type, Value,
 };
 use crate::pass::IntRanges;
+use crate::types::float_codec;
 
 /// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
 /// can check it. Returns the conditions for the launch. The loops that the launch cannot check
@@ -261,5 +261,5 @@ pub(super) fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
         Padding::PosInf => f64::INFINITY,
         Padding::NegInf => f64::NEG_INFINITY,
     };
-    codec::encode(module.dtype(tile), value, Rounding::NearestEven)
+    float_codec::encode(module.dtype(tile), value, Rounding::NearestEven)
 }

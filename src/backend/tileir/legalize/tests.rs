@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::ir::{Attr, Builder, Module, Opcode, Overflow, Padding, Rounding, Sign, Type, Value, verify};
 use crate::pass::optimize;
 use crate::pass::tests::random;
-use crate::sample::one_in;
+use crate::util::test_sample::one_in;
 
 /// Runs both stages, with guards or with the launch conditions of the kernel for three tile blocks.
 fn staged(mut module: Module, guards: Guards) -> Option<Module> {
