@@ -12,10 +12,10 @@
 
 use std::rc::Rc;
 
-use super::loop_limit::Turns;
+use super::loop_limit::IterationLimit;
 use super::machine::{Fault, Machine};
 use super::op_family::{Control, Family};
-use super::slot::Val;
+use super::slot::Slot;
 use super::value::Words;
 use crate::backend::cpu::memory::tile_budget::{self, Claim};
 use crate::backend::cpu::ops::shape::{along_axis, cat, set_along_axis};
@@ -24,21 +24,21 @@ use crate::ir::{BlockId, Module, Op, OpId, Opcode, Sign};
 /// End of the execution of a block of ops.
 #[derive(Debug)]
 pub(crate) enum Flow {
-    Yield(Vec<Val>),
-    Continue(Vec<Val>),
-    Break(Vec<Val>),
+    Yield(Vec<Slot>),
+    Continue(Vec<Slot>),
+    Break(Vec<Slot>),
     Return,
 }
 
 impl Machine<'_> {
     /// Runs the kernel for one tile block: once for each data partition, one after another.
-    pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
-        for band in 0..self.program.bands {
+    pub fn run(&mut self, id: [u32; 3], params: &[Slot]) -> Result<(), Fault> {
+        for data_partition in 0..self.program.num_data_partitions {
             self.in_time()?;
-            self.band = band;
+            self.data_partition = data_partition;
             self.begin(id, params);
             let flow = self.run_block(self.program.body);
-            self.frame.fill(Val::Dead);
+            self.slots.fill(Slot::Empty);
             self.allocations.clear();
             flow?;
         }
@@ -54,8 +54,8 @@ impl Machine<'_> {
             let op = program.module.op(id);
             let place = |fault: Fault| Fault { loc: fault.loc.or(Some(op.loc)), ..fault };
             let left = if values { self.checked_step(id, op) } else { self.step(id, op) }.map_err(place)?;
-            for value in program.liveness.dying(id) {
-                self.frame[value.index()] = Val::Dead;
+            for value in program.last_uses.dying(id) {
+                self.slots[value.index()] = Slot::Empty;
             }
             if let Some(left) = left {
                 flow = left;
@@ -152,10 +152,10 @@ impl Machine<'_> {
 
     fn run_loop(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         let mut carried = self.take_all(id);
-        let mut turns = Turns::of(self.module(), op.regions[0], self.program.loop_limit);
+        let mut iterations = IterationLimit::new(self.module(), op.regions[0], self.program.loop_limit);
         loop {
             self.in_time()?;
-            if turns.next(&carried)? && !(self.wait)() {
+            if iterations.next(&carried)? && !(self.wait)() {
                 return Err(Fault::abandoned());
             }
             self.bind(op.regions[0], carried);
@@ -171,7 +171,7 @@ impl Machine<'_> {
         }
     }
 
-    fn terminate(&mut self, id: OpId, flow: impl FnOnce(Vec<Val>) -> Flow) -> Option<Flow> {
+    fn terminate(&mut self, id: OpId, flow: impl FnOnce(Vec<Slot>) -> Flow) -> Option<Flow> {
         Some(flow(self.take_all(id)))
     }
 
@@ -204,7 +204,7 @@ impl Machine<'_> {
             values = pairs;
             length = length.div_ceil(2);
         }
-        self.set_results(op, values.into_iter().map(Val::Tile).collect());
+        self.set_results(op, values.into_iter().map(Slot::Tile).collect());
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Machine<'_> {
             }
             distance *= 2;
         }
-        self.set_results(op, values.into_iter().map(Val::Tile).collect());
+        self.set_results(op, values.into_iter().map(Slot::Tile).collect());
         Ok(())
     }
 
@@ -252,7 +252,7 @@ impl Machine<'_> {
     }
 
     fn call(&mut self, body: BlockId, args: Vec<Rc<Words>>) -> Result<Vec<Rc<Words>>, Fault> {
-        self.bind(body, args.into_iter().map(Val::Tile));
+        self.bind(body, args.into_iter().map(Slot::Tile));
         let outside = std::mem::replace(&mut self.folding, true);
         let flow = self.run_block(body)?;
         self.folding = outside;
@@ -261,7 +261,7 @@ impl Machine<'_> {
                 .into_iter()
                 .map(|v| match v {
                     // Poison in a region is an error at once.
-                    Val::Tile(words) | Val::Poisoned(words, _) => words,
+                    Slot::Tile(words) | Slot::Poisoned(words, _) => words,
                     other => unreachable!("a region yields tiles, got {other:?}"),
                 })
                 .collect()),

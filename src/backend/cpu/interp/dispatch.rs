@@ -2,7 +2,7 @@
 
 use super::machine::{Fault, Machine};
 use super::op_family::{Conversion, Environment, FloatMultiary, FloatUnary, Integer, MatrixProduct, Movement};
-use super::slot::Val;
+use super::slot::Slot;
 use super::value::{Word, Words, each_width, zip3};
 use crate::backend::cpu::checks::assume;
 use crate::backend::cpu::ops::directed_rounding;
@@ -248,7 +248,7 @@ impl Machine<'_> {
         match which {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
-            O::DataPartitionId => self.put(op, Words::W32(vec![self.band])),
+            O::DataPartitionId => self.put(op, Words::W32(vec![self.data_partition])),
 
             // Memory.
             O::Offset => self.offset(op),
@@ -260,7 +260,7 @@ impl Machine<'_> {
             O::MakeTensorView => self.make_tensor_view(op),
             O::MakePartitionView | O::MakeStridedView | O::MakeGatherScatterView => {
                 let array = self.array(op.operands[0]).clone();
-                self.set(op.results[0], Val::View(array))
+                self.set(op.results[0], Slot::View(array))
             }
             O::GetTensorShape => {
                 let shape = self.array(op.operands[0]).shape.clone();
@@ -332,14 +332,14 @@ impl Machine<'_> {
 
     fn put_three(&mut self, op: &Op, numbers: [u32; 3]) {
         for (&result, number) in op.results.iter().zip(numbers) {
-            self.set(result, Val::tile(Words::W32(vec![number])));
+            self.set(result, Slot::tile(Words::W32(vec![number])));
         }
     }
 
     fn put_ints(&mut self, op: &Op, numbers: &[i64]) {
         for (&result, &number) in op.results.iter().zip(numbers) {
             let words = int::write(self.module().dtype(result), &[number as u64]);
-            self.set(result, Val::tile(words));
+            self.set(result, Slot::tile(words));
         }
     }
 

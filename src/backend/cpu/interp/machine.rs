@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use super::slot::Val;
+use super::slot::Slot;
 use super::value::{Array, Width, Words};
 use crate::backend::cpu::checks::options::Checks;
 use crate::backend::cpu::checks::poison::Poison;
@@ -41,13 +41,13 @@ impl From<String> for Fault {
 }
 
 /// Memory that one tile block has allocated.
-pub(crate) struct Own {
+pub(crate) struct Allocation {
     pub memory: Box<[AtomicU64]>,
     /// By half byte: true if it was written. Empty unless unwritten memory is checked.
     pub written: Vec<bool>,
 }
 
-impl Own {
+impl Allocation {
     pub fn span(&self) -> Span<'_> {
         Span::of_shared(&self.memory)
     }
@@ -61,11 +61,11 @@ pub(crate) struct Machine<'p> {
     /// Position of the tile block in the grid.
     pub id: [u32; 3],
     /// Number of the data partition.
-    pub band: u32,
+    pub data_partition: u32,
     /// Text that the tile block has printed.
     pub printed: String,
     /// Memory of the `alloca`s in the open blocks.
-    pub allocations: Vec<Own>,
+    pub allocations: Vec<Allocation>,
     /// Requested checks.
     pub checks: Checks,
     /// Record of the race detector, if races are checked.
@@ -78,7 +78,7 @@ pub(crate) struct Machine<'p> {
     pub folding: bool,
     /// Elements that a store through a view writes; all if `None`.
     pub only: Option<Vec<bool>>,
-    pub frame: Vec<Val>,
+    pub slots: Vec<Slot>,
     /// Yields to other blocks. Returns false if a block has failed, so that waiting is useless.
     pub wait: &'p dyn Fn() -> bool,
 }
@@ -92,14 +92,14 @@ impl<'p> Machine<'p> {
         wait: &'p dyn Fn() -> bool,
     ) -> Machine<'p> {
         let (id, view, folding) = ([0; 3], RefCell::default(), false);
-        let frame = vec![Val::Dead; program.module.num_values()];
+        let slots = vec![Slot::Empty; program.module.num_values()];
         let (printed, allocations) = (String::new(), Vec::new());
         Machine {
             program,
             memory,
             grid,
             id,
-            band: 0,
+            data_partition: 0,
             printed,
             allocations,
             checks,
@@ -108,13 +108,13 @@ impl<'p> Machine<'p> {
             until: None,
             folding,
             only: None,
-            frame,
+            slots,
             wait,
         }
     }
 
     /// Resets the state before the first op of a tile block.
-    pub fn begin(&mut self, id: [u32; 3], params: &[Val]) {
+    pub fn begin(&mut self, id: [u32; 3], params: &[Slot]) {
         self.id = id;
         self.view = RefCell::new(View::new(id, self.grid));
         self.folding = false;
@@ -136,10 +136,10 @@ impl<'p> Machine<'p> {
         &self.program.module
     }
 
-    pub fn bind(&mut self, block: BlockId, values: impl IntoIterator<Item = Val>) {
+    pub fn bind(&mut self, block: BlockId, values: impl IntoIterator<Item = Slot>) {
         let module = self.module();
         for (&arg, value) in module.block(block).args.iter().zip(values) {
-            self.frame[arg.index()] = value;
+            self.slots[arg.index()] = value;
         }
     }
 
@@ -147,73 +147,73 @@ impl<'p> Machine<'p> {
 
     /// Returns the words of a tile value.
     pub fn tile(&self, value: Value) -> &Rc<Words> {
-        match &self.frame[value.index()] {
-            Val::Tile(words) | Val::Poisoned(words, _) => words,
+        match &self.slots[value.index()] {
+            Slot::Tile(words) | Slot::Poisoned(words, _) => words,
             other => unreachable!("value {} is no tile: {other:?}", value.index()),
         }
     }
 
     /// Returns the words of a value, if it is a tile.
     pub fn words(&self, value: Value) -> Option<&Words> {
-        match &self.frame[value.index()] {
-            Val::Tile(words) | Val::Poisoned(words, _) => Some(words),
-            Val::Dead | Val::View(_) | Val::Token => None,
+        match &self.slots[value.index()] {
+            Slot::Tile(words) | Slot::Poisoned(words, _) => Some(words),
+            Slot::Empty | Slot::View(_) | Slot::Token => None,
         }
     }
 
     /// Returns the poison of a value.
     pub fn poison(&self, value: Value) -> Option<&Rc<Poison>> {
-        match &self.frame[value.index()] {
-            Val::Poisoned(_, poison) => Some(poison),
+        match &self.slots[value.index()] {
+            Slot::Poisoned(_, poison) => Some(poison),
             _ => None,
         }
     }
 
     /// Adds poison to a value without poison.
     pub fn set_poison(&mut self, value: Value, poison: Poison) {
-        let val = &mut self.frame[value.index()];
-        if let Val::Tile(words) = val {
-            *val = Val::Poisoned(words.clone(), Rc::new(poison));
+        let val = &mut self.slots[value.index()];
+        if let Slot::Tile(words) = val {
+            *val = Slot::Poisoned(words.clone(), Rc::new(poison));
         }
     }
 
     /// Returns the array of a view.
     pub fn array(&self, value: Value) -> &Rc<Array> {
-        match &self.frame[value.index()] {
-            Val::View(array) => array,
+        match &self.slots[value.index()] {
+            Slot::View(array) => array,
             other => unreachable!("value {} is no view: {other:?}", value.index()),
         }
     }
 
     /// Returns an operand, and consumes it at its last use.
-    pub fn take(&mut self, id: OpId, operand: usize) -> Val {
+    pub fn take(&mut self, id: OpId, operand: usize) -> Slot {
         let value = self.module().op(id).operands[operand];
-        if self.program.liveness.takes(self.module(), id, operand) {
-            std::mem::take(&mut self.frame[value.index()])
+        if self.program.last_uses.takes(self.module(), id, operand) {
+            std::mem::take(&mut self.slots[value.index()])
         } else {
-            self.frame[value.index()].clone()
+            self.slots[value.index()].clone()
         }
     }
 
-    pub fn take_all(&mut self, id: OpId) -> Vec<Val> {
+    pub fn take_all(&mut self, id: OpId) -> Vec<Slot> {
         (0..self.module().op(id).operands.len()).map(|i| self.take(id, i)).collect()
     }
 
     /// Returns a tile operand for modification in place: a copy, except at its last use.
     pub fn take_words(&mut self, id: OpId, operand: usize) -> Words {
         match self.take(id, operand) {
-            Val::Tile(words) | Val::Poisoned(words, _) => Rc::unwrap_or_clone(words),
+            Slot::Tile(words) | Slot::Poisoned(words, _) => Rc::unwrap_or_clone(words),
             other => unreachable!("operand {operand} is no tile: {other:?}"),
         }
     }
 
     #[cfg(any(test, feature = "_suite"))]
-    pub fn get(&self, value: Value) -> &Val {
-        &self.frame[value.index()]
+    pub fn get(&self, value: Value) -> &Slot {
+        &self.slots[value.index()]
     }
 
-    pub fn set(&mut self, value: Value, val: Val) {
-        self.frame[value.index()] = val;
+    pub fn set(&mut self, value: Value, val: Slot) {
+        self.slots[value.index()] = val;
     }
 
     /// Returns the single word of a rank-0 integer.
@@ -234,7 +234,7 @@ impl<'p> Machine<'p> {
     }
 
     pub(crate) fn put(&mut self, op: &Op, words: Words) {
-        self.set(op.results[0], Val::tile(words));
+        self.set(op.results[0], Slot::tile(words));
     }
 
     /// Sets the (empty) value of each token result of an op.
@@ -242,12 +242,12 @@ impl<'p> Machine<'p> {
         let module = self.module();
         for &result in &op.results {
             if *module.ty(result) == Type::Token {
-                self.set(result, Val::Token);
+                self.set(result, Slot::Token);
             }
         }
     }
 
-    pub fn set_results(&mut self, op: &Op, values: Vec<Val>) {
+    pub fn set_results(&mut self, op: &Op, values: Vec<Slot>) {
         for (&result, value) in op.results.iter().zip(values) {
             self.set(result, value);
         }
@@ -265,16 +265,16 @@ impl<'p> Machine<'p> {
     }
 
     /// Returns the counter value of a `for`.
-    pub fn counter_of(&self, op: &Op, number: i128) -> Val {
-        Val::tile(int::write(self.module().dtype(op.operands[0]), &[number as u64]))
+    pub fn counter_of(&self, op: &Op, number: i128) -> Slot {
+        Slot::tile(int::write(self.module().dtype(op.operands[0]), &[number as u64]))
     }
 
     // Memory.
 
     /// Returns true if these bytes are of an `alloca`.
-    pub fn is_own(&self, span: Span<'_>) -> bool {
-        let mut own = self.allocations.iter().map(Own::span);
-        own.any(|own| own.part(span.address().wrapping_sub(own.address()), 1).is_some())
+    pub fn is_allocated(&self, span: Span<'_>) -> bool {
+        let mut allocations = self.allocations.iter().map(Allocation::span);
+        allocations.any(|allocated| allocated.part(span.address().wrapping_sub(allocated.address()), 1).is_some())
     }
 
     /// Returns checked bytes of the launch, of a global, or of an `alloca`. They are unchecked if
@@ -292,8 +292,8 @@ impl<'p> Machine<'p> {
             .find(address, bytes, write)
             .or_else(|| self.program.globals.find(address, bytes, write))
             .or_else(|| {
-                let own = self.allocations.iter().map(Own::span);
-                own.into_iter().find_map(|span| span.part(address.wrapping_sub(span.address()), bytes))
+                let allocations = self.allocations.iter().map(Allocation::span);
+                allocations.into_iter().find_map(|span| span.part(address.wrapping_sub(span.address()), bytes))
             })
             .or_else(|| {
                 let foreign = self.program.foreign.contains(&through);

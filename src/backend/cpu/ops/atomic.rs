@@ -16,10 +16,10 @@ pub(crate) struct Update {
 
 impl Update {
     /// Creates the operation on an element in memory of all tile blocks, or in memory of the block
-    /// (`own`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global memory,
+    /// (`private`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global memory,
     /// and keeps them in shared memory.
-    pub fn new(mode: AtomicMode, dtype: DType, own: bool) -> Update {
-        Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !own }
+    pub fn new(mode: AtomicMode, dtype: DType, private: bool) -> Update {
+        Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !private }
     }
 
     /// Returns the new pattern from the old one and the operand.
