@@ -8,7 +8,7 @@ use crate::backend::{cpu, tileir};
 use crate::cache::disk::DiskCache;
 use crate::error::Result;
 use crate::launch::compile::tileir_route::{Way, driver_compiles, ways};
-use crate::launch::options::generator;
+use crate::launch::options::gpu_backend;
 use crate::runtime::{Backend, Device, Driver, Gpu, Seen, driver_build};
 use crate::target::Target;
 
@@ -151,7 +151,7 @@ fn chosen() -> Result<Backend, String> {
     match (asked, Device::gpu(0)) {
         (Some(Backend::Cpu), _) | (None, Err(_)) => Ok(Backend::Cpu),
         (Some(_), Err(error)) => Err(error.to_string()),
-        (_, Ok(device)) => Ok(generator(asked, || device.as_gpu().is_some_and(driver_compiles))),
+        (_, Ok(device)) => Ok(gpu_backend(asked, || device.as_gpu().is_some_and(driver_compiles))),
     }
 }
 
@@ -160,7 +160,7 @@ fn cache(cache: Option<DiskCache>) -> Result<CacheCheck, String> {
     let folder = cache.folder().to_owned();
     if folder.exists() && !cache.is_own() {
         return Err(format!(
-            "{} is not used: it belongs to somebody else or can be written by others (chmod 700, or CUTLET_CACHE_DIR)",
+            "{} is not used: it belongs to another user or can be written by others (chmod 700, or CUTLET_CACHE_DIR)",
             folder.display()
         ));
     }

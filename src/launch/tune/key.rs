@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::cache::disk::ContentKey;
 use crate::error::Result;
-use crate::launch::options::{Launch, Wishes};
+use crate::launch::options::{CompileRequest, Launch};
 use crate::runtime::Device;
 
 /// Key of the result of a search. If any part differs, the search is repeated.
@@ -50,11 +50,11 @@ impl TuneKey {
     pub fn of<C: Debug>(device: Device, name: &str, kernel: &str, configurations: &[C]) -> Result<TuneKey> {
         let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let texts: Vec<String> = configurations.iter().map(text_of).collect();
-        let wishes = Launch::new(1).wishes(device)?;
+        let request = Launch::new(1).request(device)?;
         Ok(TuneKey {
             name: name.to_owned(),
             device: words(device.name().to_owned()),
-            backend: made_by(wishes),
+            backend: made_by(request),
             target: device.target().map_or_else(String::new, |target| target.to_string()),
             driver: device.as_gpu().map(|gpu| gpu.driver_identity()).transpose()?.map(words).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -93,11 +93,11 @@ impl TuneKey {
     }
 }
 
-/// Returns the generator of the code of a launch without hints. Code with checks has other times.
-fn made_by(wishes: Wishes) -> String {
+/// Returns the back end of the code of a launch without hints. Code with checks has other times.
+fn made_by(request: CompileRequest) -> String {
     // Hints and dependent launches are in the hash of the kernels.
-    let Wishes { generator, checked, hints: _, dependent: _ } = wishes;
-    if checked { format!("{generator} with checks") } else { generator.to_string() }
+    let CompileRequest { backend, checks, hints: _, programmatic_launch: _ } = request;
+    if checks { format!("{backend} with checks") } else { backend.to_string() }
 }
 
 /// Returns the text of a configuration on one line.
@@ -129,8 +129,9 @@ mod tests {
 
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
-        let wishes = |checked| Wishes { hints: Hints::new(), generator: Backend::Ptx, dependent: false, checked };
-        assert_eq!(made_by(wishes(false)), "ptx");
-        assert_ne!(made_by(wishes(false)), made_by(wishes(true)));
+        let request =
+            |checks| CompileRequest { hints: Hints::new(), backend: Backend::Ptx, programmatic_launch: false, checks };
+        assert_eq!(made_by(request(false)), "ptx");
+        assert_ne!(made_by(request(false)), made_by(request(true)));
     }
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::index::{Open, through_assumes, tile_count};
 use super::launch_compare::{Bound, Limit};
-use super::launch_conditions::{Guards, Promises};
+use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
@@ -25,7 +25,7 @@ pub(super) fn run(
     facts: &IntRanges,
     guards: Guards,
     wrapping: &mut FxHashSet<OpId>,
-) -> Promises {
+) -> LaunchConditions {
     let (mut open, limits) = open_accesses(module, entry, facts, guards);
     let probe = match guards {
         Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping),
@@ -37,7 +37,7 @@ pub(super) fn run(
         Some(dims) => guard(module, id, dims, out, &mut values),
     });
     values.apply(module, entry.body);
-    Promises { limits, probe }
+    LaunchConditions { limits, probe }
 }
 
 /// Returns the accesses that may be outside, and the conditions of the other ones.
