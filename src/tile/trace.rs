@@ -148,7 +148,7 @@ thread_local! {
 }
 
 /// The maximum number of open traces on one thread of a pool.
-const MOST_TRACES: u32 = 32;
+const MAX_TRACES: u32 = 32;
 
 static NEXT_TRACE: AtomicU64 = AtomicU64::new(0);
 
@@ -166,7 +166,7 @@ pub fn is_tracing() -> bool {
 pub(crate) fn can_launch() -> bool {
     match DEPTH.get() {
         0 => true,
-        depth => depth < MOST_TRACES && may_interrupt(),
+        depth => depth < MAX_TRACES && may_interrupt(),
     }
 }
 

@@ -362,7 +362,7 @@ impl Parser<'_> {
                 self.cursor.expect(",")?;
                 Predicate::Bounded { lower, upper: bound(self)? }
             }
-            other => return self.cursor.fail_at(at, format!("`{other}` is no promise of `assume`")),
+            other => return self.cursor.fail_at(at, format!("`{other}` is no predicate of `assume`")),
         };
         self.cursor.expect(">")?;
         Ok(predicate)

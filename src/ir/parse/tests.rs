@@ -154,7 +154,7 @@ fn problems_have_their_place() {
         ("%0 = constant <i64: 1> : token", "2:28", "this is no tile of i64"),
         ("%0 = iota : tile<4y8xi32>", "2:21", "expected `x`"),
         ("%0 = iota : tilt<4xi32>", "2:15", "`tilt` is no type of Tile IR"),
-        ("%0 = assume lucky<3>, %arg0 : tile<i32>", "2:15", "`lucky` is no promise of `assume`"),
+        ("%0 = assume lucky<3>, %arg0 : tile<i32>", "2:15", "`lucky` is no predicate of `assume`"),
         ("%a:3 = get_tile_block_id : -> return", "2:33", "expected a type"),
         ("%0:5000 = make_token : token", "2:11", "5000 results of one name"),
         ("assert %arg0, \"never : tile<i32>", "2:17", "the string has no end"),

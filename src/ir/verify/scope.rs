@@ -93,7 +93,7 @@ impl Verifier<'_> {
         let module = self.module;
         let op = module.op(id);
         if std::mem::replace(&mut walk.seen_ops[id.index()], true) {
-            self.report_op(op, "stands in two places");
+            self.report_op(op, "is in two blocks");
             return;
         }
         let in_scope = self.uses(walk, op);

@@ -126,7 +126,7 @@ impl<'p> Machine<'p> {
     pub fn in_time(&self) -> Result<(), Fault> {
         match self.until {
             Some(until) if Instant::now() > until => {
-                Err("the launch is not done within the time that it has".to_owned().into())
+                Err("the launch exceeds its time limit".to_owned().into())
             }
             _ => Ok(()),
         }

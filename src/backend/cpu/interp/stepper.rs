@@ -134,7 +134,7 @@ impl<'p> Frame<'p> {
         let place = |fault: Fault| Fault { loc: fault.loc.or(Some(op.loc)), ..fault };
         let missing = |value: &&Value| !self.is_known(**value) && !matches!(module.ty(**value), Type::Token);
         if let Some(value) = op.operands.iter().find(missing) {
-            let message = format!("op {} reads %{}, which is not there", id.index(), value.index());
+            let message = format!("op {} reads %{}, which is undefined", id.index(), value.index());
             return Err(place(message.into()));
         }
         self.machine.step(id, op).map(drop).map_err(place)
@@ -202,7 +202,7 @@ impl<'p> Frame<'p> {
     pub fn number(&self, value: Value, sign: Sign) -> Result<i64, Fault> {
         match self.is_known(value) {
             true => Ok(self.machine.scalar(value, sign)),
-            false => Err(format!("%{} is read, and not there", value.index()).into()),
+            false => Err(format!("%{} is read and undefined", value.index()).into()),
         }
     }
 

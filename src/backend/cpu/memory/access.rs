@@ -315,7 +315,7 @@ impl Machine<'_> {
             let index: Vec<String> = index.iter().map(Index::to_string).collect();
             let index = index.join(", ");
             return Err(format!(
-                "tile [{index}] lies outside of its array, of extents {shape:?}: fewer tile blocks cover it"
+                "tile [{index}] is outside of its array, of extents {shape:?}: fewer tile blocks cover it"
             ));
         }
         if self.watch.is_none() {

@@ -97,8 +97,8 @@ pub(super) fn footprint(
     for (d, (dim, places)) in positions(view, array, index).into_iter().enumerate() {
         if inbounds.get(d) == Some(&true) && places.contains(&None) {
             return Err(format!(
-                "tile index {index:?} sticks out of an array of extents {:?} along tile dimension {d}, which was \
-                 promised to be in bounds",
+                "tile index {index:?} is outside of an array of extents {:?} along tile dimension {d}, which was \
+                 assumed to be in bounds",
                 array.shape
             ));
         }

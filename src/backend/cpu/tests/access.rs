@@ -194,7 +194,7 @@ fn bounds_promises_are_checked() {
     };
     let mut array = Buffer::zeros(DType::I32, 6);
     launch(&module(0), [1; 3], &mut [&mut array]).unwrap();
-    assert!(fault(launch(&module(1), [1; 3], &mut [&mut array])).contains("promised to be in bounds"));
+    assert!(fault(launch(&module(1), [1; 3], &mut [&mut array])).contains("assumed to be in bounds"));
 }
 
 /// Pointers to elements `offsets` of the array at `base`.
