@@ -96,12 +96,7 @@
 pub mod backend;
 pub mod cache;
 #[doc(hidden)]
-pub mod codec;
-mod complex;
-#[doc(hidden)]
 pub mod doctest;
-pub mod dtype;
-pub mod element;
 mod error;
 pub mod guide;
 #[doc(hidden)]
@@ -109,19 +104,15 @@ pub mod ir;
 pub mod kernel;
 mod launch;
 pub mod layout;
-mod narrow;
 pub mod ops;
 #[doc(hidden)]
 pub mod pass;
 pub mod prelude;
-mod process;
 pub mod runtime;
-#[cfg(test)]
-mod sample;
 mod target;
-mod task;
-mod temporary;
 pub mod tile;
+mod types;
+mod util;
 
 #[doc(inline)]
 pub use backend::Hints;
@@ -160,6 +151,9 @@ pub use runtime::{
 pub use target::{ByTarget, Target};
 #[doc(inline)]
 pub use tile::{Arrays, ArraysMut, Ptr, PtrTile};
+#[doc(hidden)]
+pub use types::float_codec;
+pub use types::{dtype, element};
 
 /// Ahead-of-time compilation: kernels in files, bundles of kernels, and compilation in parallel.
 pub mod aot {
@@ -198,13 +192,13 @@ pub mod inspect {
 /// division, promotion.
 pub mod math {
     #[doc(inline)]
-    pub use crate::complex::{Complex, ComplexPart, c32, c64, c128};
-    #[doc(inline)]
     pub use crate::ops::{
         ComplexArray, ComplexArrayMut, Divides, Divisor, FftElement, FloatMode, Promote, fft, ifft, promote, with_mode,
     };
     #[doc(inline)]
     pub use crate::runtime::{ComplexDeviceArray, Interleaved};
+    #[doc(inline)]
+    pub use crate::types::complex::{Complex, ComplexPart, c32, c64, c128};
 }
 
 /// Packed arrays of numbers of 1 to 8 bits, and tiles of them.
@@ -212,14 +206,14 @@ pub mod packed {
     #[doc(inline)]
     pub use crate::element::{f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu};
     #[doc(inline)]
-    pub use crate::narrow::{
-        FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3,
-        f6e3m2, f6e4m1, f7e1m5, f7e2m4, f7e3m3, f7e4m2, f7e5m1, i1, i2, i3, i4, i5, i6, i7, u1, u2, u3, u4, u5, u6, u7,
-    };
-    #[doc(inline)]
     pub use crate::ops::{NarrowTile, Packed, PackedArray, PackedArrayMut};
     #[doc(inline)]
     pub use crate::runtime::{PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView};
+    #[doc(inline)]
+    pub use crate::types::packed_formats::{
+        FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3,
+        f6e3m2, f6e4m1, f7e1m5, f7e2m4, f7e3m3, f7e4m2, f7e5m1, i1, i2, i3, i4, i5, i6, i7, u1, u2, u3, u4, u5, u6, u7,
+    };
 }
 
 /// Random numbers: a counter-based generator in kernels, and random arrays.

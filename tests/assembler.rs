@@ -2,8 +2,8 @@
 //! One test, because environment variables belong to the whole process.
 #![cfg(unix)]
 
-#[path = "../src/temporary.rs"]
-mod temporary;
+#[path = "../src/util/temp_dir.rs"]
+mod temp_dir;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -64,7 +64,7 @@ fn cubin_with(factor: i32, hints: ct::Hints) -> ct::Result<Vec<u8>> {
 
 #[test]
 fn the_assembler() -> ct::Result<()> {
-    let root = temporary::TemporaryFolder::new().expect("a folder");
+    let root = temp_dir::TemporaryFolder::new().expect("a folder");
     let at = |name: &str| root.path().join(name);
     SEARCHED.iter().for_each(|name| forget(name));
     set("PATH", "/usr/bin:/bin");

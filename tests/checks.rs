@@ -365,7 +365,7 @@ fn promises_become_assertions() {
     }
     let code = ct::inspect(kernel, (x, at, x.mutable(), 8)).checks(ct::Checks::all());
     let refused = code.ptx().unwrap_err().to_string();
-    assert!(refused.contains("the ptx back end checks promises"), "{refused}");
+    assert!(refused.contains("the ptx back end checks only assumptions"), "{refused}");
 }
 
 /// A tile or scalar is used: a doubtful element is an error.

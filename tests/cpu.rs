@@ -101,7 +101,7 @@ fn an_access_outside_names_the_line() -> ct::Result<()> {
             let place = problem.location.as_ref().expect("a place");
             assert!(place.file.ends_with("cpu.rs"), "{place}");
             assert!(
-                problem.to_string().contains("promised to be in bounds") && problem.to_string().contains("(2, 0, 0)")
+                problem.to_string().contains("assumed to be in bounds") && problem.to_string().contains("(2, 0, 0)")
             );
         }
         other => panic!("an execution error, got {other:?}"),
@@ -153,7 +153,7 @@ fn broken_promises_not_to_overflow_are_errors_where_they_are_made() -> ct::Resul
     // Not even a promise, unless the loop runs.
     ct::launch(successors, 1, (&mut x, 0))?;
     let error = ct::launch(successors, 1, (&mut x, 2)).unwrap_err().to_string();
-    assert!(error.contains("2147483647 + 1 was promised to fit 32 bits, signed"), "{error}");
+    assert!(error.contains("2147483647 + 1 was assumed to fit 32 bits, signed"), "{error}");
     assert!(error.contains("tests/cpu.rs:") && error.contains(":23"), "{error}");
     // Passes must not compute what does not fit.
     fn folded(y: ct::ArrayMut<u8, 1>) {
@@ -161,7 +161,7 @@ fn broken_promises_not_to_overflow_are_errors_where_they_are_made() -> ct::Resul
         y.store([0], unsafe { ct::full([4], 128u8).unchecked_shl(1) });
     }
     let error = ct::launch(folded, 1, (&mut device.zeros([4])?,)).unwrap_err().to_string();
-    assert!(error.contains("128 << 1 was promised to fit 8 bits, unsigned"), "{error}");
+    assert!(error.contains("128 << 1 was assumed to fit 8 bits, unsigned"), "{error}");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Bytecode of the reference tools (`tests/data/golden`: files of cuTile Python and files made by
 //! hand, each with its disassembly): read, verified, printed, written and read again.
 
-#[path = "../src/temporary.rs"]
-mod temporary;
+#[path = "../src/util/temp_dir.rs"]
+mod temp_dir;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ fn written_files_disassemble_to_the_same_text() {
         println!("skipped: no tileirdisasm (scripts/tools installs it; CUTLET_TILEIRDISASM names one)");
         return;
     };
-    let folder = temporary::TemporaryFolder::new().expect("a temporary folder");
+    let folder = temp_dir::TemporaryFolder::new().expect("a temporary folder");
     for_every_file(|name, bytes, text| {
         let module = read_golden(bytes)?;
         let written = write(&module, &at_version(name)).map_err(|e| e.to_string())?;

@@ -23,20 +23,20 @@ use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 
 /// Limit of symbolic links in one path. Linux follows 40.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Limit of attempts at a lock or a change. An attempt fails only if another process was faster.
-const MOST_TRIES: usize = 10_000;
+const MAX_TRIES: usize = 10_000;
 
 /// Limit of characters of a kernel's name in a file name, which has at most 255 bytes on most file
 /// systems.
-const MOST_NAME_CHARS: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 /// Returns the name of a kernel as part of a file name. Characters other than letters, digits, `_`,
 /// `$`, `-` and `.` are replaced by `_`, and so is a leading dot.
 pub(super) fn name_for_file(kernel: &str) -> String {
     let keeps = |c: char| c.is_ascii_alphanumeric() || "_$-.".contains(c);
-    let mut name: String = kernel.chars().take(MOST_NAME_CHARS).map(|c| if keeps(c) { c } else { '_' }).collect();
+    let mut name: String = kernel.chars().take(MAX_NAME_CHARS).map(|c| if keeps(c) { c } else { '_' }).collect();
     if name.starts_with('.') {
         name.replace_range(..1, "_");
     }
@@ -65,7 +65,7 @@ pub(super) fn update(path: &Path, mut change: impl FnMut(Option<&str>) -> Result
     let target = Target::of(path).map_err(failed)?;
     let lock = target.lock();
     let mut old = target.read().map_err(failed)?;
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_TRIES {
         let new = change(old.as_deref())?;
         let mut now = None;
         let is_same = || {
@@ -96,7 +96,7 @@ impl Target {
         while let Ok(next) = fs::read_link(&path) {
             path = folder_of(&path).join(next);
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(io::Error::other("too many symbolic links"));
             }
         }
@@ -194,7 +194,7 @@ impl Lock {
         let mut name = OsString::from(path);
         name.push(".lock");
         let path = PathBuf::from(name);
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let file = match OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path) {
                 // The lock file of another user may be read-only.
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => File::open(&path),
@@ -279,7 +279,7 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temporary::TemporaryFolder;
+    use crate::util::temp_dir::TemporaryFolder;
 
     /// Adds a line to a text.
     fn add(path: &Path, line: &str) {
@@ -393,6 +393,6 @@ mod tests {
         {
             assert_eq!(name_for_file(kernel), name);
         }
-        assert_eq!(name_for_file(&"x".repeat(1000)).len(), MOST_NAME_CHARS);
+        assert_eq!(name_for_file(&"x".repeat(1000)).len(), MAX_NAME_CHARS);
     }
 }

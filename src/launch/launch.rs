@@ -160,17 +160,17 @@ impl Launch<'_> {
         refuse_nested(|| call.name())?;
         let args = call.args();
         let device = self.device(args)?;
-        let wishes = self.wishes(device)?;
-        let Some(grid) = self.grid.checked(wishes.generator)? else {
+        let request = self.request(device)?;
+        let Some(grid) = self.grid.checked(request.backend)? else {
             make(args, device)?;
             return self.grid.may_be_empty(args);
         };
-        let slot = specialise(call, device, wishes, self.stream)?;
+        let slot = specialise(call, device, request, self.stream)?;
         if remarks::wanted() {
             let executable = slot.get().expect("a slot that was specialised is filled");
             self.say_work(device, grid, call, executable.remarks());
         }
-        run(&slot, self.stream, grid, wishes.dependent, self.checks_for(&wishes)?, args)
+        run(&slot, self.stream, grid, request.programmatic_launch, self.checks_for(&request)?, args)
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::backend::Hints;
     use crate::backend::cpu::Checks;
-    use crate::launch::options::Wishes;
+    use crate::launch::options::CompileRequest;
     use crate::prelude::*;
     use crate::runtime::{Backend, Device};
     use crate::{AtomicOptions, GatherOptions, LoadOptions, ScatterOptions, StoreOptions, arange, bid, ones};
@@ -192,14 +192,14 @@ mod tests {
     {
         let args = Arguments::of(args);
         let hints = Hints::default();
-        let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: true };
-        let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), wishes, None)?;
+        let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
+        let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }
 
     fn said(result: Result<()>) -> String {
         let text = result.expect_err("a promise is broken").to_string();
-        let (place, text) = text.split_once(": a broken promise: ").unwrap_or_else(|| panic!("{text}"));
+        let (place, text) = text.split_once(": violated assumption: ").unwrap_or_else(|| panic!("{text}"));
         assert!(place.starts_with(file!()), "{place}");
         text.to_owned()
     }
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn promises_of_views() -> Result<()> {
-        let want = "tile index 3 sticks out of an extent of 100, in tiles of 32, and was promised to be in bounds";
+        let want = "tile index 3 is outside of an extent of 100, in tiles of 32, and was assumed to be in bounds";
         let loads = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             y.store(0, x.load_with(i, [32], unsafe { LoadOptions::new().check_bounds(false) }));
         };
@@ -256,7 +256,7 @@ mod tests {
             y.store_with(i, x.load(0, [32]), unsafe { StoreOptions::new().check_bounds(false) });
         };
         tried(stores, 2, 3, want)?;
-        let want = "tile index -1 sticks out of an extent of 100, in tiles of 32, and was promised to be in bounds";
+        let want = "tile index -1 is outside of an extent of 100, in tiles of 32, and was assumed to be in bounds";
         tried(stores, 0, -1, want)
     }
 
@@ -266,21 +266,21 @@ mod tests {
             let options = unsafe { GatherOptions::new().check_bounds(false) };
             y.store(0, x.gather_with(arange::<i32>(4, 0, 1) + i, options));
         };
-        tried(gathers, 96, 97, "element 100 lies outside of an array whose last element is 99 (element [3])")?;
+        tried(gathers, 96, 97, "element 100 is outside of an array whose last element is 99 (element [3])")?;
         let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             // Elements outside of the mask are not assumed to be in bounds.
             let at = arange::<i32>(4, 0, 1);
             let options = unsafe { ScatterOptions::new().check_bounds(false) };
             y.scatter_with(at + i, ones([4]), options.mask(at.ge(1)));
         };
-        tried(scatters, -1, -2, "element -1 lies outside of an array whose last element is 99 (element [1])")?;
+        tried(scatters, -1, -2, "element -1 is outside of an array whose last element is 99 (element [1])")?;
         let adds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             let at = arange::<i32>(2, 0, 1) + i;
             crate::if_then(bid(0).eq(0), || {
                 y.atomic_add_with(at, 1, unsafe { AtomicOptions::new().check_bounds(false) });
             });
         };
-        tried(adds, 98, 99, "element 100 lies outside of an array whose last element is 99 (element [1])")
+        tried(adds, 98, 99, "element 100 is outside of an array whose last element is 99 (element [1])")
     }
 
     #[test]

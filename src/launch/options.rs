@@ -15,15 +15,15 @@ use crate::runtime::{Backend, Device, Stream};
 
 /// Options of the generated code of a launch, besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct CompileRequest {
     pub hints: Hints,
     /// Back end that generates the code.
-    pub generator: Backend,
+    pub backend: Backend,
     /// The kernel may start while the preceding kernel of the stream is in progress.
-    pub dependent: bool,
+    pub programmatic_launch: bool,
     /// The code is generated for checks. On the cpu back end this is the kernel as written; on a
     /// GPU it is code that checks assumptions.
-    pub checked: bool,
+    pub checks: bool,
 }
 
 /// Launch with options: stream, back end, hints.
@@ -205,8 +205,8 @@ impl<'s> Launch<'s> {
     /// for.
     #[inline]
     #[track_caller]
-    pub(super) fn checks_for(&self, wishes: &Wishes) -> Result<Checks> {
-        self.checks_of(wishes.generator, wishes.checked)
+    pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
+        self.checks_of(request.backend, request.checks)
     }
 
     /// Returns the checks of a launch of code from a back end. `checked`: the code was generated
@@ -334,22 +334,22 @@ impl<'s> Launch<'s> {
     /// [`Error::Argument`] at the caller's location for hints that no code can satisfy.
     #[inline]
     #[track_caller]
-    pub(super) fn wishes(&self, device: Device) -> Result<Wishes> {
+    pub(super) fn request(&self, device: Device) -> Result<CompileRequest> {
         check_hints(self.hints)?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
-            let checked = self.checks_on(Backend::Cpu)?.of_values();
-            return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false, checked });
+            let checks = self.checks_on(Backend::Cpu)?.of_values();
+            return Ok(CompileRequest { hints: self.hints, backend: Backend::Cpu, programmatic_launch: false, checks });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
             (None, Some(asked)) => *asked,
             (None, None) => *ASKED.get_or_init(|| Backend::from_env().ok().flatten()),
         };
-        let dependent = self.dependent && gpu.target().arch >= 90;
-        let generator = generator(asked, || driver_compiles(gpu));
-        let checked = self.checks_on(generator)?.bounds;
-        Ok(Wishes { hints: self.hints, generator, dependent, checked })
+        let programmatic_launch = self.dependent && gpu.target().arch >= 90;
+        let backend = gpu_backend(asked, || driver_compiles(gpu));
+        let checks = self.checks_on(backend)?.bounds;
+        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks })
     }
 
     #[inline]
@@ -421,10 +421,10 @@ fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the generator of the code for a GPU: the requested one, or by default Tile IR if the
+/// Returns the back end for a GPU: the requested one, or by default Tile IR if the
 /// driver compiles it, else PTX.
 #[inline]
-pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
+pub(super) fn gpu_backend(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
     match asked {
         Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
         Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,
@@ -449,11 +449,11 @@ fn refused(checks: Checks, backend: Backend) -> Error {
     Error::argument(match backend {
         Backend::Cpu => unreachable!("the cpu back end makes all checks, also {checks:?}"),
         Backend::Ptx => {
-            "the ptx back end checks promises (`bounds`) alone: for other checks make the arrays of this launch on \
+            "the ptx back end checks only assumptions (`bounds`): for other checks make the arrays of this launch on \
                          `Device::cpu()`"
         }
         Backend::TileIr => {
-            "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of promises (`bounds`), \
+            "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of assumptions (`bounds`), \
                             or with arrays on `Device::cpu()` for all"
         }
     })
@@ -482,9 +482,9 @@ mod tests {
     #[test]
     fn tile_ir_is_chosen_where_the_driver_compiles_it() {
         for compiles in [false, true] {
-            assert_eq!(generator(None, || compiles), if compiles { Backend::TileIr } else { Backend::Ptx });
+            assert_eq!(gpu_backend(None, || compiles), if compiles { Backend::TileIr } else { Backend::Ptx });
             for asked in [Backend::Ptx, Backend::TileIr] {
-                assert_eq!(generator(Some(asked), || compiles), asked);
+                assert_eq!(gpu_backend(Some(asked), || compiles), asked);
             }
         }
     }

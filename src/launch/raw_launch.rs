@@ -37,7 +37,7 @@ impl RawLaunch {
     pub(super) fn new(kernel: &Specialised, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
         // The grid is unknown here.
         let (code, maps) = code.for_launch(None, &words)?;
-        let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded.get())?;
+        let code = code.guard.as_ref().map_or(Ok(code), |guard| guard.guarded.get())?;
         let (function, config) = code.kernel.raw();
         Ok(RawLaunch {
             function,

@@ -13,7 +13,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
-use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end};
+use crate::runtime::{Device, MemoryUse, Stream, StreamHandle, launch_end};
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
 /// the cpu device. If the launch belongs to the graph that this thread records, the kernel is added
@@ -29,7 +29,6 @@ pub(super) fn run(
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialised is filled");
-    let _range = Range::begin(|| executable.remarks().kernel());
     let claimed = if recorder::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
     let device = match &executable.code {
         Code::Gpu(code) => Device::of(code.kernel.gpu()),

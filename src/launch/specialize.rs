@@ -11,15 +11,15 @@ use rustc_hash::FxHasher;
 use super::compile::compile;
 use super::compile::executable::Executable;
 use super::inspect::remarks::Stages;
-use super::options::Wishes;
+use super::options::CompileRequest;
 use crate::backend::{Hints, PlanOverride};
 use crate::cache::kernel_cache::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
-use crate::process::PerProcess;
 use crate::runtime::{Device, Stream};
+use crate::util::process::PerProcess;
 
 /// Slot of a specialization. It is filled when it is returned to other files, except by
 /// [`Prepared`].
@@ -27,12 +27,12 @@ pub(super) type Specialised = Arc<Slot<Executable>>;
 
 /// Limit of kernels in the cache that are not in use. The least recently launched one is removed.
 /// One needs about 10 KiB, and on a GPU its code.
-const MOST_KERNELS: usize = 1024;
+const MAX_KERNELS: usize = 1024;
 
 /// Returns the cache of the kernels that this process compiled.
 fn compiled() -> &'static MemoryCache<Executable> {
     static COMPILED: PerProcess<MemoryCache<Executable>> = PerProcess::new();
-    COMPILED.get(|| MemoryCache::new(MOST_KERNELS))
+    COMPILED.get(|| MemoryCache::new(MAX_KERNELS))
 }
 
 thread_local! {
@@ -42,11 +42,11 @@ thread_local! {
 /// Returns the words at the start of every key: the properties that code depends on besides kernel
 /// and arguments.
 #[inline]
-pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
+pub(super) fn key_of(device: Device, request: CompileRequest) -> WordWriter {
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
-    let Wishes { hints, generator, dependent, checked } = wishes;
+    let CompileRequest { hints, backend, programmatic_launch, checks } = request;
     let Hints {
         num_warps,
         num_stages,
@@ -61,16 +61,16 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
     } = hints;
     let mut key = WordWriter::default();
-    key.push(device.id() << 8 | u64::from(dependent) << 7 | generator as u64);
+    key.push(device.id() << 8 | u64::from(programmatic_launch) << 7 | backend as u64);
     key.push(word(num_warps) << 32 | word(num_stages));
     key.push(word(num_ctas) << 32 | word(occupancy));
     key.push(word(code_limit) << 32 | word(loop_limit));
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
     let plan = u64::from(disable_tma_loads) << 2 | u64::from(disable_pingpong) << 1 | u64::from(disable_search);
-    let checks = u64::from(device_debug) << 1 | u64::from(memcheck);
+    let debug = u64::from(device_debug) << 1 | u64::from(memcheck);
     // The flag of a further word keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0;
-    let flags = u64::from(differs) << 8 | plan << 5 | u64::from(checked) << 4 | lines << 2 | checks;
+    let flags = u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
@@ -87,7 +87,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
 pub(super) fn specialise(
     call: &Call<'_>,
     device: Device,
-    wishes: Wishes,
+    request: CompileRequest,
     stream: Option<&Stream>,
 ) -> Result<Specialised> {
     let Some(id) = call.identity() else {
@@ -96,9 +96,9 @@ pub(super) fn specialise(
         // Not in a closure: `track_caller` does not apply inside it.
         let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
-        return specialise_trace(&name, module, (device, wishes, stream), stages);
+        return specialise_trace(&name, module, (device, request, stream), stages);
     };
-    let slot = slot_of_type(id, call.args(), device, wishes);
+    let slot = slot_of_type(id, call.args(), device, request);
     if slot.get().is_none() {
         // Without a lock, because the kernel is user code. Concurrent threads each trace it.
         let name = call.name();
@@ -107,7 +107,7 @@ pub(super) fn specialise(
         // Not in a closure: `track_caller` does not apply inside it.
         let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
-        fill(&slot, &name, module, device, wishes, stages)?;
+        fill(&slot, &name, module, device, request, stages)?;
     }
     Ok(slot)
 }
@@ -117,7 +117,7 @@ pub(super) struct Prepared {
     slot: Specialised,
     trace: Option<(Module, Stages)>,
     device: Device,
-    wishes: Wishes,
+    request: CompileRequest,
 }
 
 impl Prepared {
@@ -135,9 +135,9 @@ impl Prepared {
     /// # Errors
     /// Errors of the compilation.
     pub fn compile(self, name: &str) -> Result<()> {
-        let Prepared { slot, trace, device, wishes } = self;
+        let Prepared { slot, trace, device, request } = self;
         let Some((module, stages)) = trace else { return Ok(()) };
-        slot.fill(|| compile(name, module, device, wishes, stages)).map(drop)
+        slot.fill(|| compile(name, module, device, request, stages)).map(drop)
     }
 }
 
@@ -147,24 +147,24 @@ impl Prepared {
 /// # Errors
 /// Errors of tracing.
 #[track_caller]
-pub(super) fn prepare(call: &Call<'_>, device: Device, wishes: Wishes) -> Result<Prepared> {
-    let known = call.identity().map(|id| slot_of_type(id, call.args(), device, wishes));
+pub(super) fn prepare(call: &Call<'_>, device: Device, request: CompileRequest) -> Result<Prepared> {
+    let known = call.identity().map(|id| slot_of_type(id, call.args(), device, request));
     if let Some(slot) = known.as_ref().filter(|slot| slot.get().is_some()) {
-        return Ok(Prepared { slot: slot.clone(), trace: None, device, wishes });
+        return Ok(Prepared { slot: slot.clone(), trace: None, device, request });
     }
     let start = Instant::now();
     // Not in a closure: `track_caller` does not apply inside it.
     let module = call.trace(&call.name())?;
     let stages = Stages::begun("trace", start);
-    let slot = known.unwrap_or_else(|| slot_of_trace(&module, device, wishes));
+    let slot = known.unwrap_or_else(|| slot_of_trace(&module, device, request));
     let trace = slot.get().is_none().then_some((module, stages));
-    Ok(Prepared { slot, trace, device, wishes })
+    Ok(Prepared { slot, trace, device, request })
 }
 
 /// Returns the slot of a kernel that is identified by its type. The slot may be empty.
 #[inline]
-fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, wishes: Wishes) -> Specialised {
-    let mut key = key_of(device, wishes);
+fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: CompileRequest) -> Specialised {
+    let mut key = key_of(device, request);
     given.key(&mut key);
     let mut seed = FxHasher::default();
     id.hash(&mut seed);
@@ -195,8 +195,15 @@ fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> 
 
 /// Compiles a trace into its slot.
 #[cold]
-fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: Wishes, stages: Stages) -> Result<()> {
-    slot.fill(|| compile(name, module, device, wishes, stages))?;
+fn fill(
+    slot: &Specialised,
+    name: &str,
+    module: Module,
+    device: Device,
+    request: CompileRequest,
+    stages: Stages,
+) -> Result<()> {
+    slot.fill(|| compile(name, module, device, request, stages))?;
     remember(slot);
     Ok(())
 }
@@ -206,20 +213,20 @@ fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: 
 pub(super) fn specialise_trace(
     name: &str,
     module: Module,
-    (device, wishes, stream): (Device, Wishes, Option<&Stream>),
+    (device, request, stream): (Device, CompileRequest, Option<&Stream>),
     stages: Stages,
 ) -> Result<Specialised> {
-    let slot = slot_of_trace(&module, device, wishes);
+    let slot = slot_of_trace(&module, device, request);
     if slot.get().is_none() {
         refuse_captured(name, stream)?;
-        fill(&slot, name, module, device, wishes, stages)?;
+        fill(&slot, name, module, device, request, stages)?;
     }
     Ok(slot)
 }
 
 /// Returns the slot of a kernel that is identified by its trace. The slot may be empty.
-fn slot_of_trace(module: &Module, device: Device, wishes: Wishes) -> Specialised {
-    let key = key_of(device, wishes);
+fn slot_of_trace(module: &Module, device: Device, request: CompileRequest) -> Specialised {
+    let key = key_of(device, request);
     let hash = hash_words(hash_trace(module), key.words());
     recent(hash, key.words(), &Wanted::Trace(module)).unwrap_or_else(|| {
         let identity = || Identity::Trace(Box::new(module.clone()));
@@ -280,8 +287,8 @@ mod tests {
             hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::ExpOrder), ..plan }),
         ];
         let key = |hints| {
-            let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: false };
-            key_of(Device::cpu(), wishes).words().to_vec()
+            let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: false };
+            key_of(Device::cpu(), request).words().to_vec()
         };
         let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();
         assert_eq!(keys.len(), all.len());

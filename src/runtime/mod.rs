@@ -45,5 +45,4 @@ pub(crate) use driver::Driver;
 pub use graph::{Graph, GraphResource};
 pub use measure::bench::{Bench, Times};
 pub use measure::interleaved::Comparison;
-pub(crate) use measure::nvtx::Range;
 pub use measure::state_copies::Scratch;

@@ -20,7 +20,7 @@ use crate::ir::{
     Attr, BlockId, Builder, Def, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
     Value, Written,
 };
-use crate::task::{Scoped, may_interrupt};
+use crate::util::task::{Scoped, may_interrupt};
 
 /// The user's source place, as `#[track_caller]` passes it.
 pub(crate) type Place = &'static std::panic::Location<'static>;
@@ -148,7 +148,7 @@ thread_local! {
 }
 
 /// The maximum number of open traces on one thread of a pool.
-const MOST_TRACES: u32 = 32;
+const MAX_TRACES: u32 = 32;
 
 static NEXT_TRACE: AtomicU64 = AtomicU64::new(0);
 
@@ -166,7 +166,7 @@ pub fn is_tracing() -> bool {
 pub(crate) fn can_launch() -> bool {
     match DEPTH.get() {
         0 => true,
-        depth => depth < MOST_TRACES && may_interrupt(),
+        depth => depth < MAX_TRACES && may_interrupt(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::{Location, Note};
 /// The function that runs a kernel. Frames outside of it do not belong to the kernel.
 const ROOT: &str = "::trace_into_module";
 /// The maximum number of reported calls: the innermost ones of a longer chain.
-const MOST_CALLS: usize = 12;
+const MAX_CALLS: usize = 12;
 /// Crates whose functions do not belong to the user's kernel.
 const LIBRARIES: [&str; 4] = ["cutlet", "core", "alloc", "std"];
 
@@ -117,7 +117,7 @@ fn chain(frames: Vec<Frame>, location: Option<&Location>) -> Vec<Note> {
     let mut callee = first;
     let mut notes = Vec::new();
     for caller in frames {
-        if !is_within(&callee, &caller) && notes.len() < MOST_CALLS {
+        if !is_within(&callee, &caller) && notes.len() < MAX_CALLS {
             let place = caller.place.clone().map(|place| {
                 match folder.as_ref().and_then(|f| place.file.strip_prefix(f.as_str())) {
                     Some(file) => Location { file: file.to_string().into(), ..place },

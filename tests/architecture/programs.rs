@@ -4,16 +4,14 @@ use std::fs;
 use std::path::Path;
 
 /// Lines before `main`, with the head of the file: kernels and what belongs to them.
-const MOST_LINES: usize = 59;
+const MAX_LINES: usize = 59;
 
 /// What is wrong with an example.
 fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     match text.lines().position(|line| line.trim_start_matches("pub ").starts_with("fn main(")) {
         None => faults.push("no `main`".to_string()),
-        Some(lines) if lines > MOST_LINES => {
-            faults.push(format!("{lines} lines before `main`, more than {MOST_LINES}"))
-        }
+        Some(lines) if lines > MAX_LINES => faults.push(format!("{lines} lines before `main`, more than {MAX_LINES}")),
         Some(_) => {}
     }
     for line in text.lines().map(str::trim_start) {

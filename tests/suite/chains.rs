@@ -16,7 +16,7 @@ use cutlet::FloatMode;
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 /// An operation on two tiles, under its name. Equal names are equal operations of one type.
 pub struct Operation<T, U = T> {

@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {

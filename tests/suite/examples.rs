@@ -8,8 +8,8 @@ use crate::harness::{Session, Suite};
 use crate::lines::without_lines;
 use crate::measure::by_name;
 use crate::ptxas::{self, Demand};
-use crate::sample::one_in;
-use crate::temporary::TemporaryFolder;
+use crate::temp_dir::TemporaryFolder;
+use crate::test_sample::one_in;
 use crate::tileiras;
 
 /// Adds the tests of this file.

@@ -23,9 +23,9 @@ use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 use crate::ptxas::{self, Demand, is_too_small};
 use crate::runner::{Completion, Trial};
-use crate::sample::one_in;
 use crate::schedules;
 use crate::sums;
+use crate::test_sample::one_in;
 use crate::tileiras;
 
 /// One way to run a test.

@@ -22,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chains::{TILE, divisor, extremes, number, operations, same};
 use crate::harness::{Session, Suite};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 /// Sequences of a kernel.
 const ROWS: usize = 32;

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want, ravel};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {

@@ -78,8 +78,6 @@ mod require;
 mod riders;
 mod rounds;
 mod runner;
-#[path = "../../src/sample.rs"]
-mod sample;
 mod scan;
 mod schedules;
 mod scratch;
@@ -89,8 +87,10 @@ mod sums;
 mod sweep;
 mod table;
 mod teams;
-#[path = "../../src/temporary.rs"]
-mod temporary;
+#[path = "../../src/util/temp_dir.rs"]
+mod temp_dir;
+#[path = "../../src/util/test_sample.rs"]
+mod test_sample;
 mod tileiras;
 mod unsigned;
 mod views;

@@ -49,7 +49,7 @@ where
     }
     if let Some(said) = checked(session, kernel, (&x, &mut y, 97))? {
         let on_cpu = device.backend() == ct::Backend::Cpu;
-        ensure!(!said.is_empty() && (on_cpu || said.contains(&format!("a broken promise: {want}"))), "{said}");
+        ensure!(!said.is_empty() && (on_cpu || said.contains(&format!("violated assumption: {want}"))), "{said}");
     }
     Ok(())
 }
@@ -60,11 +60,11 @@ fn views(session: Session) -> Result<()> {
     let loads = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         y.store(0, x.load_with(i / 8, [32], unsafe { ct::LoadOptions::new().check_bounds(false) }));
     };
-    tried(session, loads, "tile index 12 sticks out of an extent of 128, in tiles of 32")?;
+    tried(session, loads, "tile index 12 is outside of an extent of 128, in tiles of 32")?;
     let stores = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         y.store_with(i / 8, x.load(0, [32]), unsafe { ct::StoreOptions::new().check_bounds(false) });
     };
-    tried(session, stores, "tile index 12 sticks out of an extent of 128, in tiles of 32")
+    tried(session, stores, "tile index 12 is outside of an extent of 128, in tiles of 32")
 }
 
 fn pointers(session: Session) -> Result<()> {
@@ -72,12 +72,12 @@ fn pointers(session: Session) -> Result<()> {
         let options = unsafe { ct::GatherOptions::new().check_bounds(false) };
         y.store(0, x.gather_with(ct::arange::<i32>(32, 0, 1) + i, options));
     };
-    tried(session, gathers, "element 128 lies outside of an array whose last element is 127 (element [31])")?;
+    tried(session, gathers, "element 128 is outside of an array whose last element is 127 (element [31])")?;
     let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         let options = unsafe { ct::ScatterOptions::new().check_bounds(false) };
         y.scatter_with(ct::arange::<i32>(32, 0, 1) + i, ct::ones([32]), options);
     };
-    tried(session, scatters, "element 128 lies outside of an array whose last element is 127 (element [31])")
+    tried(session, scatters, "element 128 is outside of an array whose last element is 127 (element [31])")
 }
 
 fn numbers(session: Session) -> Result<()> {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cutlet::Target;
 
 use crate::sums;
-use crate::temporary::TemporaryFolder;
+use crate::temp_dir::TemporaryFolder;
 
 /// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on `PATH`.
 pub fn find() -> Option<&'static Path> {

@@ -11,7 +11,7 @@ use crate::data::{Spread, format_of, random};
 use crate::elementwise::Named;
 use crate::harness::{Session, Suite, Want, ravel};
 use crate::integer::{value, wrapped};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -35,11 +35,11 @@ pub fn register(suite: &mut Suite) {
 type Scan<T> = fn(Tile<T, 2>, usize, ct::ScanOptions) -> Tile<T, 2>;
 
 /// Elements of the largest tile that goes to Tile IR's assembler, which takes long for scans.
-const MOST_ASSEMBLED: usize = 1024;
+const MAX_ASSEMBLED: usize = 1024;
 
 /// Is a tile larger than Tile IR's assembler is asked to take?
 fn is_too_large(session: Session, tile: [usize; 2]) -> bool {
-    session.through_tile_ir() && session.only_compiles() && tile[0] * tile[1] > MOST_ASSEMBLED
+    session.through_tile_ir() && session.only_compiles() && tile[0] * tile[1] > MAX_ASSEMBLED
 }
 
 const TILES: [[usize; 2]; 9] =

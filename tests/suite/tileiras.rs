@@ -14,7 +14,7 @@ use cutlet::Target;
 use cutlet::backend::tileir::{Assembler, read};
 use cutlet::ir::{Attr, BlockId, Module, Opcode, Type};
 
-use crate::temporary::TemporaryFolder;
+use crate::temp_dir::TemporaryFolder;
 
 /// What kernels are assembled for.
 pub const TARGETS: [&str; 4] = ["sm_80", "sm_90", "sm_100", "sm_120"];

@@ -1,8 +1,8 @@
 //! A row's arrays and configurations, and what can be done with one of them.
 //!
-//! Relies on the launch interface of the crate. Which kernels there are is not known here.
+//! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known here.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cutlet as ct;
 use cutlet::aot::{ExportedKernel, Format};
@@ -10,7 +10,7 @@ use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::{Backend, Device, Hints, Target};
 
 use super::fill::Fill;
-use super::tuning::Tune;
+use super::tuning::{Choice, Tune, Tuning};
 
 /// What is done with a configuration.
 pub enum Step<'a> {
@@ -134,13 +134,13 @@ pub trait Row: Tune + Send + Sync {
     fn fill(&self, set: usize) -> ct::Result<()>;
 }
 
-pub(super) type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
+type Body<S> = Box<dyn Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync>;
 
 /// The usual row: sets of arrays `S`.
 pub struct Configurations<S> {
-    pub(super) sets: Vec<Mutex<S>>,
+    sets: Vec<Mutex<S>>,
     addresses: fn(&S) -> Vec<u64>,
-    pub(super) list: Vec<(String, Hints, Body<S>)>,
+    list: Vec<(String, Hints, Body<S>)>,
 }
 
 impl<S: Send> Configurations<S> {
@@ -199,5 +199,57 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Row for Configurations<S> {
         let count = if let Step::Launches(count) = step { count } else { 1 };
         let mut call = Call::new(backend, hints, step);
         (0..count).try_for_each(|_| body(&mut arrays, &mut call))
+    }
+}
+
+impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
+    fn tune(
+        self: Box<Self>,
+        name: &str,
+        plain: &str,
+        how: &Tuning,
+    ) -> ct::Result<(Choice, ct::tune::TuningResult<Choice>)> {
+        let Configurations { sets, list, .. } = *self;
+        let set = sets.into_iter().next().expect("a row has a set of arrays");
+        let mut arrays = set.into_inner().unwrap_or_else(PoisonError::into_inner);
+        arrays.fill(&mut 0)?;
+        let list = Arc::new(list);
+        let mut all: Vec<Choice> =
+            list.iter().enumerate().map(|(index, (label, ..))| Choice { index, label: label.clone() }).collect();
+        let is_plain = |c: &Choice| c.label == plain || c.label.strip_prefix(plain).is_some_and(|l| l.starts_with(','));
+        let first = all.iter().position(is_plain).unwrap_or(0);
+        all[..=first].rotate_right(1);
+        let (default, backend) = (all[0].clone(), how.backend);
+
+        let kernels_of = list.clone();
+        let mut tuner = ct::Tuner::new()
+            .name(name)
+            .scratch()
+            .bench(ct::Bench::new().warm_up(1).runs(how.runs))
+            .limit(how.limit)
+            .show_progress()
+            .kernels(move |arrays: &mut S, choice: &Choice, kernels| {
+                let (_, hints, body) = &kernels_of[choice.index];
+                let mut held = Some(kernels);
+                let mut call = Call::new(backend, *hints, Step::CompileSummary(&mut held));
+                // What fails here fails again when it is run.
+                let _ = body(arrays, &mut call);
+                held.unwrap_or_else(|| ct::aot::Kernels::on(ct::Device::cpu()))
+            });
+        if let Some(path) = &how.record {
+            tuner = tuner.record(path);
+        }
+        if how.afresh {
+            tuner = tuner.ignore_cache();
+        }
+        let device = match backend {
+            Backend::Cpu => ct::Device::cpu(),
+            _ => ct::Device::gpu(0)?,
+        };
+        let tuned = tuner.run(device, &mut arrays, all, |arrays, choice| {
+            let (_, hints, body) = &list[choice.index];
+            body(arrays, &mut Call::new(backend, *hints, Step::Launch))
+        })?;
+        Ok((default, tuned))
     }
 }

@@ -14,7 +14,7 @@ pub struct Place<const R: usize> {
 }
 
 /// Blocks of a grid along its second and third axis.
-const MOST_BLOCKS: usize = 65535;
+const MAX_BLOCKS: usize = 65535;
 
 impl<const R: usize> Place<R> {
     /// The layout of a tensor with just these axes.
@@ -71,7 +71,7 @@ impl Place<4> {
         };
         let axes = merged(dims, strides);
         let (mut shape, mut place) = ([1, 1, 1, row], [0, 0, 0, step]);
-        if axes.len() > 3 || axes.iter().skip(1).any(|&(extent, _)| extent > MOST_BLOCKS) {
+        if axes.len() > 3 || axes.iter().skip(1).any(|&(extent, _)| extent > MAX_BLOCKS) {
             let (dims, strides) = (layout.dims(), layout.stride());
             bail!(
                 "{name}: the rows of a tensor of shape {dims:?} and strides {strides:?} lie in too many places: `contiguous` puts them together"

@@ -39,9 +39,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub use checks::options::Checks;
-pub(crate) use interp::block::Fault;
+pub(crate) use interp::machine::Fault;
 #[cfg(any(test, feature = "_suite"))]
-pub(crate) use interp::stepper::{Frame, Held, LoopTurns};
+pub(crate) use interp::stepper::{Frame, LoopLimit, SlotContent};
 pub use memory::host_memory::Memory;
 pub(crate) use ops::printf::failure;
 pub use program::Program;
@@ -52,8 +52,8 @@ use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
 use checks::race_detector::Watch;
-use interp::block::Machine;
-use interp::slot::Val;
+use interp::machine::Machine;
+use interp::slot::Slot;
 use interp::value::{Width, Words};
 
 /// Options of the execution of a launch.
@@ -131,12 +131,12 @@ impl Program {
 
 impl Code {
     /// Returns the parameters of the entry as values.
-    fn arguments(&self, params: &[ParamWord]) -> Vec<Val> {
+    fn arguments(&self, params: &[ParamWord]) -> Vec<Slot> {
         let args = &self.module.block(self.body).args;
         let word = |(&arg, &bits): (&crate::ir::Value, &ParamWord)| {
             let (elem, _) = self.module.ty(arg).as_tile().expect("parameters are tiles");
             let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
-            Val::tile(Words::splat(Width::of_elem(elem), bits, 1))
+            Slot::tile(Words::splat(Width::of_elem(elem), bits, 1))
         };
         args.iter().zip(params).map(word).collect()
     }
@@ -262,7 +262,7 @@ impl Launch<'_> {
         [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
     }
 
-    fn run_block(&self, machine: &mut Machine<'_>, arguments: &[Val], number: u64, progress: &Progress) {
+    fn run_block(&self, machine: &mut Machine<'_>, arguments: &[Slot], number: u64, progress: &Progress) {
         let result = machine.run(self.block_id(number), arguments);
         let printed = std::mem::take(&mut machine.printed);
         if result.is_ok() && printed.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::interp::last_use::Liveness;
+use super::interp::last_use::LastUses;
 use super::interp::loop_limit;
 use super::memory::global::Globals;
 use super::memory::{provenance, tile_budget};
@@ -34,8 +34,8 @@ pub(super) struct Code {
     pub(super) module: Module,
     pub(super) body: BlockId,
     /// Number of data partitions. A tile block executes the body once for each of them.
-    pub(super) bands: u32,
-    pub(super) liveness: Liveness,
+    pub(super) num_data_partitions: u32,
+    pub(super) last_uses: LastUses,
     pub(super) globals: Globals,
     /// Views and pointers of unknown provenance.
     pub(super) foreign: FxHashSet<Value>,
@@ -71,8 +71,8 @@ impl Program {
         Ok(Program(Arc::new(Code {
             module: module.clone(),
             body: entry.body,
-            bands: crate::pass::data_partition::count(module, entry.body),
-            liveness: Liveness::of(module, entry.body),
+            num_data_partitions: crate::pass::data_partition::count(module, entry.body),
+            last_uses: LastUses::new(module, entry.body),
             globals: Globals::of(module),
             foreign: provenance::foreign(module, entry.body),
             elements: tile_budget::elements(module),
@@ -85,7 +85,7 @@ impl Program {
     #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn in_any_order(mut self) -> Program {
         if let Some(code) = Arc::get_mut(&mut self.0) {
-            code.liveness = Liveness::of_any_order(&code.module);
+            code.last_uses = LastUses::none(&code.module);
         }
         self
     }
@@ -100,9 +100,9 @@ impl Program {
 
     /// Sets the number of iterations after which a loop without a range is reported as endless.
     #[must_use]
-    pub fn with_loop_limit(mut self, turns: Option<u32>) -> Program {
-        if let (Some(turns), Some(code)) = (turns, Arc::get_mut(&mut self.0)) {
-            code.loop_limit = turns.into();
+    pub fn with_loop_limit(mut self, iterations: Option<u32>) -> Program {
+        if let (Some(iterations), Some(code)) = (iterations, Arc::get_mut(&mut self.0)) {
+            code.loop_limit = iterations.into();
         }
         self
     }

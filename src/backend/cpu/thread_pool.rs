@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
-use crate::process::PerProcess;
+use crate::util::process::PerProcess;
 
 /// Work that several threads share: each thread executes parts until none is left.
 pub(super) trait Shared: Send + Sync + 'static {

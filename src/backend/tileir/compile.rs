@@ -1,10 +1,10 @@
 //! Compilation of an optimized module to bytecode: legalization, no-wrap flags, memory order,
 //! hints, verification, output.
 
-use super::bytecode::required_version::lowest_version;
+use super::bytecode::required_version::required_version;
 use super::bytecode::version::Version;
 use super::bytecode::write::{WriteOptions, write};
-use super::legalize::{Guards, Promises, legalize, read_tf32_as_f32};
+use super::legalize::{Guards, LaunchConditions, legalize, read_tf32_as_f32};
 use super::memory_tokens::order_memory;
 use super::no_wrap;
 use super::target_requirements;
@@ -50,7 +50,7 @@ pub struct Compiled {
     /// Parameters, in order.
     pub params: Vec<Param>,
     /// Conditions that each launch must satisfy.
-    pub promises: Promises,
+    pub conditions: LaunchConditions,
 }
 
 /// Compiles the only entry of a verified and optimized module to Tile IR bytecode.
@@ -79,13 +79,13 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     if let Some(ordered) = pass::expand_ordered_reductions(&module).map_err(Error::Unsupported)? {
         module = ordered;
     }
-    forget_launch(&mut module);
+    drop_launch_locations(&mut module);
     if options.version.is_some_and(|version| version < Version::V13_4) {
-        drop_promises(&mut module);
+        drop_assumptions(&mut module);
     } else if options.version.is_some() {
         saturate(&mut module);
     }
-    let promises = legalize(&mut module, options.guards);
+    let conditions = legalize(&mut module, options.guards);
     if target.arch < 90 {
         read_tf32_as_f32(&mut module);
     }
@@ -98,14 +98,14 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         stage: "the verifier after the Tile IR stages",
         log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     })?;
-    let version = options.version.unwrap_or_else(|| lowest_version(&module).max(Version::first_for(target)));
+    let version = options.version.unwrap_or_else(|| required_version(&module).max(Version::first_for(target)));
     let written = WriteOptions { version: Some(version), target: Some(target), debug: true };
     let bytecode = write(&module, &written)?;
     if version < Version::V13_3 {
         module.producer = None;
     }
     let params = params(&module);
-    Ok(Compiled { bytecode, module, entry: name, params, promises })
+    Ok(Compiled { bytecode, module, entry: name, params, conditions })
 }
 
 /// Returns the parameters of the only entry of a module.
@@ -121,7 +121,7 @@ pub fn params(module: &Module) -> Vec<Param> {
 /// Replaces the places of the ops that the launch created (the entry and the description of its
 /// arguments) by that of the kernel's first op. So a kernel has one bytecode file for all launch
 /// places, and its cached machine code is found.
-fn forget_launch(module: &mut Module) {
+fn drop_launch_locations(module: &mut Module) {
     let (launch, body) = (module.entries[0].loc, module.entries[0].body);
     let mut first = None;
     module.walk(body, &mut |id| {
@@ -139,7 +139,7 @@ fn forget_launch(module: &mut Module) {
 }
 
 /// Removes `inbounds` for versions that lack it; the access is checked then.
-fn drop_promises(module: &mut Module) {
+fn drop_assumptions(module: &mut Module) {
     for_every_op(module, |op| {
         if matches!(op.code, Opcode::LoadView | Opcode::StoreView) {
             op.attrs.retain(|attr| attr.kind() != AttrKind::Inbounds);

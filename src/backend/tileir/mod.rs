@@ -23,12 +23,12 @@ mod tileiras;
 mod unsupported_hints;
 
 pub use bytecode::read::read;
-pub use bytecode::required_version::lowest_version;
+pub use bytecode::required_version::required_version;
 pub use bytecode::version::Version;
 pub use bytecode::write::{WriteOptions, write};
 pub use compile::{CompileOptions, Compiled, Param, compile, params};
 pub use grid::MAX_GRID;
-pub use legalize::{Bound, Guards, Limit, Probe, Promises, legalize};
+pub use legalize::{Bound, Guards, LaunchConditions, Limit, Probe, legalize};
 pub use memory_tokens::order_memory;
 pub use tileiras::Assembler;
 pub(crate) use tileiras::find_program;

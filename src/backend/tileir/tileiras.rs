@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::backend::Assembly;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
-use crate::temporary::TemporaryFolder;
+use crate::util::temp_dir::TemporaryFolder;
 
 /// Environment variables that name CUDA toolkits.
 const TOOLKITS: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
@@ -20,11 +20,11 @@ const TOOLKITS: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
 const PASSED: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "TMPDIR", "TEMP", "TMP"];
 
 /// Result of a child process.
-struct Ended {
+struct Exit {
     /// Success; `None` after the time limit.
     good: Option<bool>,
     /// Standard output and standard error.
-    said: String,
+    text: String,
 }
 
 /// An assembler on this machine.
@@ -55,7 +55,7 @@ impl Assembler {
             };
         }
         find_program("tileiras").map(Assembler::at).ok_or_else(|| {
-            let places: Vec<String> = places().iter().map(|p| p.display().to_string()).collect();
+            let places: Vec<String> = search_paths().iter().map(|p| p.display().to_string()).collect();
             Error::NoDevice(format!(
                 "the Tile IR assembler `tileiras` is not installed (CUTLET_TILEIRAS is not set; looked in {}): \
                  `pip install nvidia-cuda-tileiras nvidia-cuda-nvcc nvidia-nvvm`, or CUDA 13.1 or later",
@@ -75,10 +75,10 @@ impl Assembler {
     /// [`Error::Io`] if it cannot be started, [`Error::NoDevice`] if it prints no version.
     pub fn identity(&self) -> Result<String> {
         let folder = self.folder()?;
-        let Ended { good, said } = self.run(&["--version".as_ref()], &folder.path().join("log"))?;
+        let Exit { good, text } = self.run(&["--version".as_ref()], &folder.path().join("log"))?;
         match good {
-            Some(true) => Ok(said),
-            _ => Err(Error::NoDevice(format!("{} --version does not answer: {said}", self.path.display()))),
+            Some(true) => Ok(text),
+            _ => Err(Error::NoDevice(format!("{} --version does not answer: {text}", self.path.display()))),
         }
     }
 
@@ -88,15 +88,15 @@ impl Assembler {
 
     /// Runs the assembler with these arguments. Its output is written to the file `log`, because a
     /// full pipe would block it.
-    fn run(&self, arguments: &[&OsStr], log: &Path) -> Result<Ended> {
+    fn run(&self, arguments: &[&OsStr], log: &Path) -> Result<Exit> {
         let at = |source| Error::Io { path: log.display().to_string(), source };
         let (output, errors) = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file))).map_err(at)?;
         let mut command = Command::new(&self.path);
         command.env_clear().args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors);
         command.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         let good = command.spawn().and_then(|child| self.wait(child)).map_err(|source| self.io(source))?;
-        let said = String::from_utf8_lossy(&std::fs::read(log).map_err(at)?).into_owned();
-        Ok(Ended { good, said })
+        let text = String::from_utf8_lossy(&std::fs::read(log).map_err(at)?).into_owned();
+        Ok(Exit { good, text })
     }
 
     fn io(&self, source: std::io::Error) -> Error {
@@ -132,14 +132,14 @@ impl Assembler {
         let wishes = flags(assembly);
         let mut arguments = vec![target.as_ref(), "-o".as_ref(), output.as_os_str(), input.as_os_str()];
         arguments.extend(wishes.iter().map(OsStr::new));
-        let Ended { good, said } = self.run(&arguments, &folder.path().join("log"))?;
+        let Exit { good, text } = self.run(&arguments, &folder.path().join("log"))?;
         match good {
             Some(true) => std::fs::read(&output).map_err(at(&output)),
-            Some(false) => Err(refusal(kernel, &said)),
+            Some(false) => Err(rejection(kernel, &text)),
             None => Err(Error::Compile {
                 kernel: kernel.into(),
                 stage: "tileiras",
-                log: format!("not done after {} s, ended\n{said}", self.time_limit.as_secs()),
+                log: format!("not done after {} s, ended\n{text}", self.time_limit.as_secs()),
             }),
         }
     }
@@ -177,11 +177,11 @@ fn flags(Assembly { lines, opt_level, device_debug, memcheck }: Assembly) -> Vec
 
 /// Returns the first program of this name in the folders of the assembler.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    places().iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+    search_paths().iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Returns the folders that may contain the assembler, best first.
-fn places() -> Vec<PathBuf> {
+fn search_paths() -> Vec<PathBuf> {
     let folders = |name: &str| {
         let value = std::env::var_os(name).unwrap_or_default();
         std::env::split_paths(&value).filter(|p| !p.as_os_str().is_empty()).collect::<Vec<_>>()
@@ -203,23 +203,24 @@ fn places() -> Vec<PathBuf> {
 }
 
 /// Converts the messages of the assembler to an error.
-fn refusal(kernel: &str, said: &str) -> Error {
+fn rejection(kernel: &str, output: &str) -> Error {
     const LACKS: &str = "Incompatibility with architecture";
-    let complaints: Vec<Diagnostic> = said.lines().filter(|line| line.contains(LACKS)).filter_map(complaint).collect();
-    if complaints.is_empty() {
-        let places = said.lines().filter_map(complaint).map(|c| c.to_string()).collect::<Vec<_>>();
-        let log = match said.trim() {
-            "" => "it ended in the middle of its work and said nothing: a fault of its own".to_string(),
-            said if places.is_empty() => said.to_string(),
+    let diagnostics: Vec<Diagnostic> =
+        output.lines().filter(|line| line.contains(LACKS)).filter_map(parse_diagnostic).collect();
+    if diagnostics.is_empty() {
+        let places = output.lines().filter_map(parse_diagnostic).map(|c| c.to_string()).collect::<Vec<_>>();
+        let log = match output.trim() {
+            "" => "it ended without a message: an internal error".to_string(),
+            output if places.is_empty() => output.to_string(),
             _ => places.join("\n"),
         };
         return Error::Compile { kernel: kernel.into(), stage: "tileiras", log };
     }
-    Error::Unsupported(complaints)
+    Error::Unsupported(diagnostics)
 }
 
 /// Parses one line of the assembler: `...loc("file":line:column)...: error: message`.
-fn complaint(line: &str) -> Option<Diagnostic> {
+fn parse_diagnostic(line: &str) -> Option<Diagnostic> {
     let (place, message) = line.split_once("error: ")?;
     Some(Diagnostic::new(message.trim(), location(place)))
 }
@@ -237,20 +238,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_at_the_users_lines() {
-        let said = "#cuda_tile.di_loc<loc(\"src/kernel.rs\":286:15) in #cuda_tile.di_subprogram<file = <\"kernel.rs\" in \
+    fn diagnostics_are_at_the_users_lines() {
+        let text = "#cuda_tile.di_loc<loc(\"src/kernel.rs\":286:15) in #cuda_tile.di_subprogram<file = <\"kernel.rs\" in \
                     \"src\">, line = 285>>: error: Incompatibility with architecture 'sm_80': unsupported type 'f8E4M3FN'\n\
                     error: failed to compile Tile IR program\n";
-        let Error::Unsupported(list) = refusal("k", said) else { panic!("a target that lacks a type") };
+        let Error::Unsupported(list) = rejection("k", text) else { panic!("a target that lacks a type") };
         let text = list[0].to_string();
         assert_eq!(
             text,
             "src/kernel.rs:286:15: Incompatibility with architecture 'sm_80': unsupported type 'f8E4M3FN'"
         );
-        let other = refusal("k", "error: failed to compile Tile IR program\n").to_string();
+        let other = rejection("k", "error: failed to compile Tile IR program\n").to_string();
         assert!(other.contains("tileiras") && other.contains("failed to compile"), "{other}");
-        let silent = refusal("k", "\n").to_string();
-        assert!(silent.contains("said nothing"), "{silent}");
+        let silent = rejection("k", "\n").to_string();
+        assert!(silent.contains("without a message"), "{silent}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn check(module: &Module) -> Result<()> {
     for entry in &module.entries {
         module.walk(entry.body, &mut |id| {
             let op = module.op(id);
-            if let Some(what) = by_hand(op) {
+            if let Some(what) = unsupported(op) {
                 let message = format!("{what}, which Tile IR leaves to its compiler");
                 let way_out = "leave it out, or launch on the ptx back end (`.backend(ct::Backend::Ptx)`)";
                 found.push(Diagnostic::new(message, module.location(op.loc).cloned()).note(way_out));
@@ -26,7 +26,7 @@ pub(super) fn check(module: &Module) -> Result<()> {
     if found.is_empty() { Ok(()) } else { Err(Error::Unsupported(found)) }
 }
 
-fn by_hand(op: &Op) -> Option<String> {
+fn unsupported(op: &Op) -> Option<String> {
     if op.code == Opcode::WithLayout {
         return Some("`with_layout`: a layout of a tile".to_owned());
     }

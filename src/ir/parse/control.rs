@@ -1,10 +1,92 @@
-//! Parser of ops with regions.
+//! Parser of regions, and of the ops that have some.
 
-use super::Parser;
 use super::cursor::Parsed;
-use crate::ir::{Attr, BlockId, Flag, Loc, OpId, Opcode, TypeId, Value};
+use super::parser::Parser;
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, BlockId, Flag, Loc, MAX_NESTING, OpId, Opcode, TypeId, Value};
+
+/// Left side of an op: each name with its number of results.
+type Header<'t> = Vec<(&'t str, usize)>;
 
 impl<'t> Parser<'t> {
+    /// Parses `{ ops }` into a block, and adds a terminator of the given opcode if the text omits
+    /// it. Values defined inside go out of scope at its end.
+    pub(super) fn region(&mut self, block: BlockId, implicit: Option<Opcode>) -> Parsed<()> {
+        self.depth += 1;
+        // The body of the entry is not counted.
+        if self.depth > MAX_NESTING + 1 {
+            return self.cursor.fail(format!("more than {MAX_NESTING} regions in one another"));
+        }
+        let outer = self.values.clone();
+        self.cursor.expect("{")?;
+        while !self.cursor.eat("}") {
+            let id = self.op()?;
+            self.module.block_mut(block).ops.push(id);
+        }
+        self.values = outer;
+        self.depth -= 1;
+        let last = self.module.block(block).ops.last().map(|&id| self.module.op(id).code.spec().effect);
+        if let Some(code) = implicit.filter(|_| last != Some(Effect::Terminator)) {
+            let id = self.module.add_op(code, &[&[]], vec![], vec![], &[], Loc::UNKNOWN);
+            self.module.block_mut(block).ops.push(id);
+        }
+        Ok(())
+    }
+
+    fn op(&mut self) -> Parsed<OpId> {
+        let header = self.header()?;
+        let at = self.cursor.position();
+        let name = self.cursor.word()?;
+        let Some(&code) = Opcode::ALL.iter().find(|code| code.spec().name == name) else {
+            return self.cursor.fail_at(at, format!("`{name}` is no operation of Tile IR"));
+        };
+        self.op_at = at;
+        let count = header.iter().map(|(_, count)| count).sum();
+        // Two functions, since the locals of `simple_op` would otherwise be on the stack at each
+        // nesting depth.
+        let id = match code.spec().regions {
+            0 => self.simple_op(code, count)?,
+            _ => self.op_with_regions(code)?,
+        };
+        let found = self.module.op(id).results.len();
+        if found != count {
+            return self.cursor.fail_at(at, format!("`{name}` has {found} results here, not {count}"));
+        }
+        let loc = self.location()?;
+        self.module.op_mut(id).loc = loc;
+        let mut results = self.module.op(id).results.clone().into_iter();
+        for (name, count) in header {
+            for i in 0..count {
+                let value = results.next().expect("as many results as were counted");
+                let part = if count == 1 { name.to_string() } else { format!("{name}#{i}") };
+                self.define(&part, value)?;
+            }
+        }
+        Ok(id)
+    }
+
+    /// Parses `%a, %b:2 = `. Empty for an op without results.
+    fn header(&mut self) -> Parsed<Header<'t>> {
+        const MAX: usize = 1 << 12;
+        let mut header = Vec::new();
+        if !self.cursor.is_next("%") {
+            return Ok(header);
+        }
+        loop {
+            self.cursor.expect("%")?;
+            let name = self.cursor.symbol()?;
+            let count = if self.cursor.eat(":") { self.cursor.integer()? } else { 1 };
+            header.push((name, count));
+            if header.iter().map(|(_, count)| *count).fold(0usize, usize::saturating_add) > MAX || count == 0 {
+                return self.cursor.fail(format!("{count} results of one name"));
+            }
+            if self.cursor.eat("=") {
+                return Ok(header);
+            }
+            self.cursor.expect(",")?;
+        }
+    }
+
     /// Parses `iter_values(%a = %init, …)`, if present.
     fn iter_values(&mut self) -> Parsed<(Vec<&'t str>, Vec<Value>)> {
         if !self.cursor.eat_word("iter_values") {
@@ -45,7 +127,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses an op with regions.
-    pub(super) fn op_with_regions(&mut self, code: Opcode) -> Parsed<OpId> {
+    fn op_with_regions(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::For => self.for_loop(),
             Opcode::Loop => self.loop_op(),

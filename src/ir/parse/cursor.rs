@@ -167,7 +167,7 @@ impl<'t> Cursor<'t> {
                         bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
                         rest.nth(1);
                     }
-                    _ => return self.fail_at(at, "a `\\` in the string stands before nothing that is known"),
+                    _ => return self.fail_at(at, "an unknown escape sequence in the string"),
                 },
                 Some((_, byte)) => bytes.push(byte),
                 None => return self.fail_at(at, "the string has no end"),

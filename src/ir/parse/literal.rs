@@ -1,10 +1,10 @@
 //! Parser of numbers and constant data.
 
-use super::Parser;
 use super::cursor::Parsed;
-use crate::codec;
+use super::parser::Parser;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, Literal, Rounding, TypeId};
+use crate::types::float_codec;
 
 /// Maximum number of elements of a constant. No tile may have more.
 const MAX_ELEMENTS: usize = 1 << 24;
@@ -134,6 +134,6 @@ fn element(dtype: DType, text: &str) -> Option<u64> {
     // Parsed directly, since a conversion from another float type would round twice.
     match dtype {
         DType::F32 => Some(u64::from(text.parse::<f32>().ok()?.to_bits())),
-        _ => Some(codec::encode(dtype, text.parse().ok()?, Rounding::NearestEven)),
+        _ => Some(float_codec::encode(dtype, text.parse().ok()?, Rounding::NearestEven)),
     }
 }

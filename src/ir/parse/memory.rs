@@ -1,7 +1,7 @@
 //! Parser of memory ops.
 
-use super::Parser;
 use super::cursor::Parsed;
+use super::parser::Parser;
 use crate::ir::{AtomicMode, Attr, MemOrder, MemScope, MultimemKind, OpId, Opcode, Value};
 
 impl Parser<'_> {

@@ -1,12 +1,12 @@
 //! Parser of ops without regions and memory: the regular classes by their rows, the others
 //! individually.
 
-use super::Parser;
 use super::cursor::Parsed;
+use super::parser::Parser;
 use crate::ir::op_table::{Arity, AttrSpec, Class, Effect};
 use crate::ir::{
-    Attr, AttrKind, CmpOrder, CmpPred, Distribution, Flag, Loc, OpId, Opcode, Overflow, Predicate, Rounding, Sign,
-    Type, TypeId, Value,
+    Attr, AttrKind, CmpOrder, CmpPred, Distribution, Flag, OpId, Opcode, Overflow, Predicate, Rounding, Sign, Type,
+    TypeId, Value,
 };
 
 impl Parser<'_> {
@@ -38,17 +38,6 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds an op.
-    pub(super) fn add(
-        &mut self,
-        code: Opcode,
-        groups: &[&[Value]],
-        attrs: Vec<Attr>,
-        results: &[TypeId],
-    ) -> Parsed<OpId> {
-        Ok(self.module.add_op(code, groups, attrs, vec![], results, Loc::UNKNOWN))
-    }
-
     /// Adds an op with one operand per group. Other numbers of operands are rejected.
     fn plain(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, results: &[TypeId]) -> Parsed<OpId> {
         let groups = code.spec().operands;
@@ -58,47 +47,6 @@ impl Parser<'_> {
         }
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
         self.add(code, &groups, attrs, results)
-    }
-
-    /// Parses `: types`, or `: types -> results`. Only the last list is returned.
-    pub(super) fn result_types(&mut self) -> Parsed<Vec<TypeId>> {
-        self.cursor.expect(":")?;
-        let mut types = if self.cursor.is_next("->") { Vec::new() } else { self.types()? };
-        if self.cursor.eat("->") {
-            types = if self.sees_type() { self.types()? } else { Vec::new() };
-        }
-        Ok(types)
-    }
-
-    /// Parses types and returns the last one.
-    fn last_type(&mut self) -> Parsed<TypeId> {
-        match self.result_types()?.last() {
-            Some(&ty) => Ok(ty),
-            None => self.cursor.fail("expected a type"),
-        }
-    }
-
-    fn sees_type(&self) -> bool {
-        let word = self.cursor.peek_word();
-        word == "token" || word == "tile" || word.ends_with("_view")
-    }
-
-    /// Parses one of the words of an enumeration.
-    pub(super) fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Parsed<T> {
-        match self.maybe_one_of(all, name) {
-            Some(value) => Ok(value),
-            None => {
-                let words: Vec<&str> = all.iter().map(|&value| name(value)).collect();
-                self.cursor.fail(format!("expected one of: {}", words.join(", ")))
-            }
-        }
-    }
-
-    pub(super) fn maybe_one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
-        let word = self.cursor.peek_word();
-        let found = all.iter().copied().find(|&value| name(value) == word)?;
-        self.cursor.eat(word);
-        Some(found)
     }
 
     /// Parses the modifiers of the row of an op, in the order of the printer. Omitted required
@@ -163,13 +111,6 @@ impl Parser<'_> {
         };
         let types = self.result_types()?;
         self.plain(code, &operands, vec![pred, other], &types)
-    }
-
-    /// Parses `name = number`.
-    pub(super) fn number_named<T: std::str::FromStr>(&mut self, name: &str) -> Parsed<T> {
-        self.cursor.expect_word(name)?;
-        self.cursor.expect("=")?;
-        self.cursor.integer()
     }
 
     fn own(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
@@ -421,18 +362,9 @@ impl Parser<'_> {
                 self.cursor.expect(",")?;
                 Predicate::Bounded { lower, upper: bound(self)? }
             }
-            other => return self.cursor.fail_at(at, format!("`{other}` is no promise of `assume`")),
+            other => return self.cursor.fail_at(at, format!("`{other}` is no predicate of `assume`")),
         };
         self.cursor.expect(">")?;
         Ok(predicate)
-    }
-
-    /// Parses `token = %t`, if present.
-    pub(super) fn token(&mut self) -> Parsed<Vec<Value>> {
-        if !self.cursor.eat_word("token") {
-            return Ok(Vec::new());
-        }
-        self.cursor.expect("=")?;
-        Ok(vec![self.value()?])
     }
 }

@@ -2,12 +2,12 @@
 //! golden files.
 
 use crate::backend::tileir::{WriteOptions, read, write};
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::attr::pattern_mask;
 use crate::ir::{Attr, AttrKind, Builder, ConstData, Global, Literal, Module, Opcode, PrintOptions, Type, verify};
 use crate::pass::tests::random;
-use crate::sample::one_in;
+use crate::types::float_codec;
+use crate::util::test_sample::one_in;
 
 #[test]
 fn random_kernels_read_back() {
@@ -100,7 +100,7 @@ fn every_literal_of_every_type_reads_back() {
         verify(&back).unwrap_or_else(|problems| panic!("{}", problems[0]));
         let (want, got) = (numbers(&b.module), numbers(&back));
         for (i, (want, got)) in want.iter().zip(&got).enumerate() {
-            let nan = |bits: u64| dtype.is_float() && codec::decode(dtype, bits).is_nan();
+            let nan = |bits: u64| dtype.is_float() && float_codec::decode(dtype, bits).is_nan();
             assert!(want == got, "{dtype}: number {i}, {want:#x} became {got:#x} (NaN: {})", nan(*want));
         }
         assert_eq!(want.len(), got.len());
@@ -154,7 +154,7 @@ fn problems_have_their_place() {
         ("%0 = constant <i64: 1> : token", "2:28", "this is no tile of i64"),
         ("%0 = iota : tile<4y8xi32>", "2:21", "expected `x`"),
         ("%0 = iota : tilt<4xi32>", "2:15", "`tilt` is no type of Tile IR"),
-        ("%0 = assume lucky<3>, %arg0 : tile<i32>", "2:15", "`lucky` is no promise of `assume`"),
+        ("%0 = assume lucky<3>, %arg0 : tile<i32>", "2:15", "`lucky` is no predicate of `assume`"),
         ("%a:3 = get_tile_block_id : -> return", "2:33", "expected a type"),
         ("%0:5000 = make_token : token", "2:11", "5000 results of one name"),
         ("assert %arg0, \"never : tile<i32>", "2:17", "the string has no end"),

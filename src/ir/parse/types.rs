@@ -1,11 +1,11 @@
 //! Parser of types and hints.
 
-use super::Parser;
 use super::cursor::Parsed;
+use super::parser::Parser;
 use crate::dtype::DType;
 use crate::ir::{Elem, HintValue, Hints, Padding, PtrAttr, Type, TypeId};
 
-impl Parser<'_> {
+impl<'t> Parser<'t> {
     /// Parses a type.
     pub(super) fn ty(&mut self) -> Parsed<TypeId> {
         let at = self.cursor.position();
@@ -93,24 +93,6 @@ impl Parser<'_> {
         Ok(Type::TensorView { elem, shape, strides, ptr_attr })
     }
 
-    /// Parses items in brackets, separated by commas.
-    pub(super) fn list<T>(
-        &mut self,
-        open: &str,
-        close: &str,
-        mut item: impl FnMut(&mut Self) -> Parsed<T>,
-    ) -> Parsed<Vec<T>> {
-        let mut items = Vec::new();
-        self.cursor.expect(open)?;
-        while !self.cursor.eat(close) {
-            if !items.is_empty() {
-                self.cursor.expect(",")?;
-            }
-            items.push(item(self)?);
-        }
-        Ok(items)
-    }
-
     fn tiled_view(&mut self, kind: &str) -> Parsed<Type> {
         self.cursor.expect("<")?;
         self.cursor.expect_word("tile")?;
@@ -179,5 +161,44 @@ impl Parser<'_> {
             Ok((target, keys))
         })?;
         Ok(Hints(targets))
+    }
+
+    /// Parses `(%a: type, …)`.
+    pub(super) fn typed_args(&mut self) -> Parsed<(Vec<&'t str>, Vec<TypeId>)> {
+        let (mut names, mut types) = (Vec::new(), Vec::new());
+        self.cursor.expect("(")?;
+        while !self.cursor.eat(")") {
+            if !names.is_empty() {
+                self.cursor.expect(",")?;
+            }
+            self.cursor.expect("%")?;
+            names.push(self.cursor.symbol()?);
+            self.cursor.expect(":")?;
+            types.push(self.ty()?);
+        }
+        Ok((names, types))
+    }
+
+    /// Parses `: types`, or `: types -> results`. Only the last list is returned.
+    pub(super) fn result_types(&mut self) -> Parsed<Vec<TypeId>> {
+        self.cursor.expect(":")?;
+        let mut types = if self.cursor.is_next("->") { Vec::new() } else { self.types()? };
+        if self.cursor.eat("->") {
+            types = if self.sees_type() { self.types()? } else { Vec::new() };
+        }
+        Ok(types)
+    }
+
+    /// Parses types and returns the last one.
+    pub(super) fn last_type(&mut self) -> Parsed<TypeId> {
+        match self.result_types()?.last() {
+            Some(&ty) => Ok(ty),
+            None => self.cursor.fail("expected a type"),
+        }
+    }
+
+    fn sees_type(&self) -> bool {
+        let word = self.cursor.peek_word();
+        word == "token" || word == "tile" || word.ends_with("_view")
     }
 }

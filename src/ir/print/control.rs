@@ -1,13 +1,70 @@
-//! Printer of ops with regions.
+//! Printer of blocks and of ops with regions.
 
 use super::literal::element;
+use super::printer::Printer;
 use super::types::join;
-use super::{Flag, Opcode, Printer};
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, BlockId, Op, Value};
+use crate::ir::{Attr, AttrKind, BlockId, Flag, Op, OpId, Opcode, Value};
 use std::fmt::Write;
 
 impl Printer<'_> {
+    /// Prints ops, one per line, one level deeper.
+    pub(super) fn ops(&mut self, ops: &[OpId]) {
+        self.depth += 1;
+        for &id in ops {
+            let op = self.module.op(id);
+            self.out.extend(std::iter::repeat_n("  ", self.depth));
+            self.out.push_str(self.names.header(id));
+            self.out.push_str(op.code.spec().name);
+            match op.matches_row() {
+                Ok(()) if op.regions.is_empty() => self.simple_op(op),
+                Ok(()) => self.op_with_regions(op),
+                Err(_) => self.generic(op),
+            }
+            self.location(op.loc);
+            self.out.push('\n');
+        }
+        self.depth -= 1;
+    }
+
+    /// Prints `{ … }` of a region. A terminator with the given opcode and without operands is
+    /// omitted.
+    fn region(&mut self, block: BlockId, implicit: Option<Opcode>) {
+        let ops = &self.module.block(block).ops;
+        let hidden = ops.last().is_some_and(|&last| {
+            let last = self.module.op(last);
+            Some(last.code) == implicit && last.operands.is_empty()
+        });
+        self.out.push_str("{\n");
+        self.ops(&ops[..ops.len() - usize::from(hidden)]);
+        self.out.extend(std::iter::repeat_n("  ", self.depth));
+        self.out.push('}');
+    }
+
+    /// Prints an op that does not match its row: all its parts, without a specific syntax.
+    fn generic(&mut self, op: &Op) {
+        put!(self, "({})", self.values(&op.operands));
+        if !op.attrs.is_empty() {
+            put!(self, " {:?}", op.attrs);
+        }
+        put!(self, " : ({}) -> ({})", self.types(&op.operands), self.types(&op.results));
+        for &region in &op.regions {
+            let args = join(self.typed_args(region), ", ");
+            put!(self, " ({args}) ");
+            self.region(region, None);
+        }
+    }
+
+    fn op_with_regions(&mut self, op: &Op) {
+        match op.code {
+            Opcode::For => self.for_loop(op),
+            Opcode::Loop => self.endless_loop(op),
+            Opcode::If => self.branch(op),
+            Opcode::Reduce | Opcode::Scan => self.reduction(op),
+            code => unreachable!("{} has no regions", code.spec().name),
+        }
+    }
+
     /// Returns `iter_values(%a = %init, …)`.
     fn iter_values(&self, args: &[Value], init: &[Value]) -> String {
         let pairs = args.iter().zip(init);
@@ -15,7 +72,7 @@ impl Printer<'_> {
         format!("iter_values({})", join(pairs, ", "))
     }
 
-    pub(super) fn for_loop(&mut self, op: &Op) {
+    fn for_loop(&mut self, op: &Op) {
         let body = op.regions[0];
         let args = &self.module.block(body).args;
         let unsigned = if op.flag(Flag::UnsignedCmp) { " unsigned" } else { "" };
@@ -29,7 +86,7 @@ impl Printer<'_> {
         self.region(body, Some(Opcode::Continue));
     }
 
-    pub(super) fn endless_loop(&mut self, op: &Op) {
+    fn endless_loop(&mut self, op: &Op) {
         let body = op.regions[0];
         self.out.push(' ');
         if !op.operands.is_empty() {
@@ -49,7 +106,7 @@ impl Printer<'_> {
         self.region(body, Some(Opcode::Continue));
     }
 
-    pub(super) fn branch(&mut self, op: &Op) {
+    fn branch(&mut self, op: &Op) {
         put!(self, " {} ", self.names.value(op.operands[0]));
         if !op.results.is_empty() {
             put!(self, "-> ({}) ", self.types(&op.results));
@@ -61,7 +118,7 @@ impl Printer<'_> {
         }
     }
 
-    pub(super) fn reduction(&mut self, op: &Op) {
+    fn reduction(&mut self, op: &Op) {
         let body: BlockId = op.regions[0];
         put!(self, " {} dim={}", self.values(&op.operands), op.dim());
         if op.code == Opcode::Scan {

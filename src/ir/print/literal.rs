@@ -7,9 +7,9 @@
 
 use std::fmt::Write;
 
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, Type};
+use crate::types::float_codec;
 
 /// Returns one element, from its bit pattern (see [`ConstData`] for the patterns).
 pub(super) fn element(dtype: DType, bits: u64) -> String {
@@ -39,7 +39,7 @@ fn natural_precision(dtype: DType) -> usize {
 }
 
 fn float(dtype: DType, bits: u64) -> String {
-    let value = codec::decode(dtype, bits);
+    let value = float_codec::decode(dtype, bits);
     if value.is_finite() {
         let short = scientific_6(value);
         // Narrower formats have at most 11 significant bits, so six digits identify each value.

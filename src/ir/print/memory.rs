@@ -1,8 +1,8 @@
 //! Printer of memory ops: memory order, scope, operands, hints, and the types of their syntax.
 
+use super::printer::Printer;
 use super::types::join;
-use super::{Printer, Type};
-use crate::ir::{Attr, AttrKind, MultimemKind, Op, Opcode, Value};
+use crate::ir::{Attr, AttrKind, MultimemKind, Op, Opcode, Type, Value};
 use std::fmt::Write;
 
 impl Printer<'_> {

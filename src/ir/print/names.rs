@@ -9,9 +9,9 @@
 use rustc_hash::FxHashSet;
 
 use super::literal;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
+use crate::types::float_codec;
 
 /// Names of all values of the entries.
 pub(super) struct Names {
@@ -202,7 +202,7 @@ fn constant_hint(module: &Module, op: &Op) -> Option<String> {
         (DType::I1, Some(bits)) => if bits & 1 == 1 { "true" } else { "false" }.to_string(),
         (_, None) => format!("cst_{dtype}"),
         (_, Some(bits)) if dtype.is_int() => format!("cst_{}_{dtype}", literal::signed(dtype, bits)),
-        (_, Some(bits)) => match codec::decode(dtype, bits) {
+        (_, Some(bits)) => match float_codec::decode(dtype, bits) {
             value if value.is_nan() => format!("cst_NaN_{dtype}"),
             value if value == value.trunc() && value < 2f64.powi(64) && value.is_sign_positive() => {
                 format!("cst_{}_{dtype}", value as u64)

@@ -13,21 +13,22 @@ mod convert;
 mod elementwise;
 mod memory;
 mod mma;
+mod op;
 mod rule;
 mod scope;
 mod shape;
 mod simple;
 mod types;
+mod verifier;
 mod view;
 
-use super::attr::{Attr, AttrKind};
-use super::module::{Entry, Global, Module, Op, OpId, Value};
+use super::module::{Entry, Global, Module};
 use super::name::is_identifier;
-use super::op_table::{Class, Opcode};
 use super::types::{Elem, Type};
 use crate::dtype::DType;
-use crate::error::{Diagnostic, Location};
-use rule::{OpRule, Rule};
+use crate::error::Diagnostic;
+use rule::Rule;
+use verifier::Verifier;
 
 /// Checks structure, scope and types of a module, and reports all errors.
 ///
@@ -57,21 +58,7 @@ pub fn verify(module: &Module) -> Result<(), Vec<Diagnostic>> {
     if verifier.errors.is_empty() { Ok(()) } else { Err(verifier.errors) }
 }
 
-struct Verifier<'m> {
-    module: &'m Module,
-    errors: Vec<Diagnostic>,
-}
-
 impl Verifier<'_> {
-    fn report(&mut self, message: String, location: Option<&Location>) {
-        self.errors.push(Diagnostic::new(message, location.cloned()));
-    }
-
-    fn report_op(&mut self, op: &Op, message: &str) {
-        let location = self.module.location(op.loc);
-        self.report(format!("`{}`: {message}", op.code.spec().name), location);
-    }
-
     fn symbols(&mut self) {
         let module = self.module;
         let globals = module.globals.iter().map(|g| (&g.name, None));
@@ -114,26 +101,6 @@ impl Verifier<'_> {
         }
         self.scopes(entry);
     }
-
-    /// Checks an op whose operands are in scope.
-    fn op(&mut self, id: OpId) {
-        let op = self.module.op(id);
-        let checked = op.matches_row().and_then(|()| self.value_types(op)).and_then(|()| typing(self.module, op));
-        let checked = checked.and_then(|()| match op.attr(AttrKind::Hints) {
-            Some(Attr::Hints(hints)) => simple::check_hints(hints),
-            _ => Ok(()),
-        });
-        if let Err(message) = checked {
-            self.report_op(op, &message);
-        }
-    }
-
-    fn value_types(&self, op: &Op) -> Rule {
-        let all = op.operands.iter().chain(&op.results);
-        all.copied().try_for_each(|v: Value| {
-            types::check(self.module, self.module.ty(v)).map_err(|e| format!("{}: {e}", rule::text(self.module, v)))
-        })
-    }
 }
 
 fn check_global(module: &Module, global: &Global) -> Rule {
@@ -152,65 +119,6 @@ fn check_global(module: &Module, global: &Global) -> Rule {
         return Err(format!("alignment {} is not a power of two", global.alignment));
     }
     Ok(())
-}
-
-/// Checks the typing rule of an op that matches its row and whose types are well-formed.
-fn typing(module: &Module, op: &Op) -> Rule {
-    let rule = OpRule { module, op };
-    match op.code.spec().class {
-        Class::FloatUnary | Class::FloatBinary | Class::FloatTernary => elementwise::float(&rule),
-        Class::IntUnary | Class::IntBinary => elementwise::int(&rule),
-        Class::CmpF | Class::CmpI => elementwise::comparison(&rule),
-        Class::Cast => convert::cast(&rule),
-        Class::Own => own(&rule),
-    }
-}
-
-fn own(rule: &OpRule) -> Rule {
-    match rule.op.code {
-        Opcode::Break | Opcode::Continue | Opcode::Return | Opcode::Yield => Ok(()), // checked with their block
-        Opcode::For => control::for_loop(rule),
-        Opcode::Loop => control::endless_loop(rule),
-        Opcode::If => control::branch(rule),
-        Opcode::Reduce | Opcode::Scan => control::reduction(rule),
-        Opcode::Assume => assume::assume(rule),
-        Opcode::Alloca => simple::alloca(rule),
-        Opcode::Assert => simple::assertion(rule),
-        Opcode::Constant => simple::constant(rule),
-        Opcode::GetGlobal => simple::get_global(rule),
-        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::DataPartitionId => simple::grid_query(rule),
-        Opcode::GdcLaunchDependents | Opcode::GdcWait | Opcode::MakeToken | Opcode::MemoryFenceAlias => {
-            simple::tokens(rule, 0)
-        }
-        Opcode::JoinTokens => simple::tokens(rule, 2),
-        Opcode::Print => simple::print(rule),
-        Opcode::Select => elementwise::select(rule),
-        Opcode::PowI => elementwise::powi(rule),
-        Opcode::InlinePtx => elementwise::inline_ptx(rule),
-        Opcode::Offset => elementwise::offset(rule),
-        Opcode::Pack | Opcode::Unpack => convert::repack(rule),
-        Opcode::Broadcast => shape::broadcast(rule),
-        Opcode::Cat => shape::cat(rule),
-        Opcode::Extract => shape::extract(rule),
-        Opcode::Insert => shape::insert(rule),
-        Opcode::Gather => shape::gather(rule),
-        Opcode::Histogram => shape::histogram(rule),
-        Opcode::WithLayout => shape::with_layout(rule),
-        Opcode::Iota => shape::iota(rule),
-        Opcode::Permute => shape::permute(rule),
-        Opcode::Reshape => shape::reshape(rule),
-        Opcode::MmaF | Opcode::MmaI => mma::mma(rule),
-        Opcode::MmaFScaled => mma::scaled(rule),
-        Opcode::MakeTensorView => view::make_tensor_view(rule),
-        Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => view::make_tiles(rule),
-        Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => view::shape_query(rule),
-        Opcode::LoadPtr | Opcode::StorePtr => memory::pointer_access(rule),
-        Opcode::AtomicCas | Opcode::AtomicRmw => memory::pointer_atomic(rule),
-        Opcode::LoadView | Opcode::StoreView => view::access(rule),
-        Opcode::AtomicRedView => view::atomic(rule),
-        Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore => view::multimem(rule),
-        code => unreachable!("{} has a class", code.spec().name),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Rules of the structure of an entry: blocks, terminators, and the scope of each use.
 
-use super::{Verifier, rule};
+use super::op::check_op;
+use super::rule;
+use super::verifier::Verifier;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
 
@@ -91,7 +93,7 @@ impl Verifier<'_> {
         let module = self.module;
         let op = module.op(id);
         if std::mem::replace(&mut walk.seen_ops[id.index()], true) {
-            self.report_op(op, "stands in two places");
+            self.report_op(op, "is in two blocks");
             return;
         }
         let in_scope = self.uses(walk, op);
@@ -101,8 +103,8 @@ impl Verifier<'_> {
             (false, true) => self.report_op(op, "is the last op of its block, which must end with a terminator"),
             _ => {}
         }
-        if in_scope {
-            self.op(id);
+        if in_scope && let Err(message) = check_op(module, op) {
+            self.report_op(op, &message);
         }
         if terminator
             && in_scope

@@ -150,7 +150,7 @@ pub(super) fn atomic(rule: &OpRule) -> Rule {
     rule.has_type(rule.operand("value"), &view.tile_type())?;
     if let Some(Attr::AtomicMode(mode)) = rule.op.attr(AttrKind::AtomicMode) {
         demand(*mode != AtomicMode::Xchg, || "xchg is no reduction".to_string())?;
-        demand(view.elem != DType::I16, || format!("{} of i16 goes through pointers", mode.name()))?;
+        demand(view.elem != DType::I16, || format!("{} of i16 requires pointers", mode.name()))?;
         atomic_types(rule, *mode, view.elem)?;
     }
     rule.token_in_out(0)

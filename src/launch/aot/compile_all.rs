@@ -8,7 +8,7 @@ use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
 use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
-use crate::launch::options::{Launch, Wishes};
+use crate::launch::options::{CompileRequest, Launch};
 use crate::launch::parallel::share;
 use crate::launch::run::make;
 use crate::launch::specialize::{Prepared, prepare};
@@ -162,7 +162,7 @@ impl Kernels {
     fn prepared(&mut self, launch: &Launch<'_>, call: &Call<'_>) -> Result<Prepared> {
         refuse_nested(|| call.name())?;
         let device = launch.device_ahead(self.device, call.args())?;
-        let prepared = prepare(call, device, launch.wishes(device)?)?;
+        let prepared = prepare(call, device, launch.request(device)?)?;
         if let Some(described) = &mut self.described {
             described.push(describe(launch, call, device, prepared.slot().clone())?);
         }
@@ -223,11 +223,11 @@ fn describe(
     let mut forms = Vec::new();
     call.args().forms(&mut forms);
     // The other two fields are in the key of the search.
-    let Wishes { hints, generator, dependent, checked: _ } = launch.wishes(device)?;
-    let start = if dependent { " dependent" } else { "" };
+    let CompileRequest { hints, backend, programmatic_launch, checks: _ } = launch.request(device)?;
+    let start = if programmatic_launch { " dependent" } else { "" };
     let text = format!("{}{forms:?}{hints:?}{start}", module.to_text(PrintOptions::default()));
     let hash = ContentKey::new(&[text.as_bytes()]).hex();
-    let grid = launch.grid.checked(generator)?.unwrap_or([0; 3]);
+    let grid = launch.grid.checked(backend)?.unwrap_or([0; 3]);
     let blocks = grid.iter().map(|&n| u64::from(n)).product();
     let least = match device.as_gpu() {
         None => None,

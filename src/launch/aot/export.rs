@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::ptx::{self, ParamKind};
-use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
+use crate::backend::tileir::{self, Guards, LaunchConditions, Limit, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
 use crate::launch::compile::check_hints::{assembly, check_hints};
-use crate::launch::compile::launch_conditions::Checks;
+use crate::launch::compile::launch_conditions::ConditionCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::preconditions::Requirements;
 use crate::launch::compile::ptx::Maps;
@@ -103,7 +103,7 @@ pub struct ExportedKernel {
     /// Conditions of each launch that are comparisons of two numbers, so that no tile is outside of
     /// its array. [`ExportedKernel::fits`] checks all conditions.
     pub limits: Vec<Limit>,
-    checks: Arc<Checks>,
+    checks: Arc<ConditionCheck>,
     source: Arc<Source>,
 }
 
@@ -294,8 +294,8 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
         threads: 1,
         shared_bytes: 0,
         failure_bytes: 0,
-        limits: code.promises.limits.clone(),
-        checks: Arc::new(Checks::new(code.promises, &code.params)),
+        limits: code.conditions.limits.clone(),
+        checks: Arc::new(ConditionCheck::new(code.conditions, &code.params)),
         source,
     })
 }
@@ -321,7 +321,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
         shared_bytes: code.shared_bytes,
         failure_bytes: ptx::note_words(&code.assertions) as u32 * 4,
         limits: Vec::new(),
-        checks: Arc::new(Checks::new(Promises::default(), &pointers)),
+        checks: Arc::new(ConditionCheck::new(LaunchConditions::default(), &pointers)),
         source,
     })
 }

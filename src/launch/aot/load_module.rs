@@ -9,7 +9,7 @@ use crate::ir::{Def, Elem, Module, Opcode, Type, TypeText, Value};
 use crate::kernel::{AnyArgs, LaunchArg, refuse_nested};
 use crate::launch::grid::Grid;
 use crate::launch::inspect::remarks::{Remarks, Stages};
-use crate::launch::options::{Launch, Wishes};
+use crate::launch::options::{CompileRequest, Launch};
 use crate::launch::run::{make, run};
 use crate::launch::specialize::{Specialised, specialise_trace};
 use crate::runtime::Device;
@@ -44,7 +44,7 @@ pub struct LoadedKernel {
     name: String,
     slot: Specialised,
     device: Device,
-    wishes: Wishes,
+    request: CompileRequest,
     params: Vec<(Type, String)>,
     /// On the cpu device: the source of further specializations.
     module: Option<Module>,
@@ -93,14 +93,14 @@ impl Launch<'_> {
             return Err(Error::argument(format!("the module has no entry `{entry}`; its entries: {there}")));
         };
         let device = self.device_ahead(device, &())?;
-        let wishes = self.wishes(device)?;
+        let request = self.request(device)?;
         let text = |value: &Value| (module.ty(*value).clone(), TypeText(module, module.ty(*value)).to_string());
         let params = module.block(found.body).args.iter().map(text).collect();
         let mut own = module.clone();
         own.entries = vec![found.clone()];
         let module = device.as_gpu().is_none().then(|| own.clone());
-        let slot = specialise_trace(entry, own, (device, wishes, self.stream), Stages::default())?;
-        Ok(LoadedKernel { name: entry.to_string(), slot, device, wishes, params, module })
+        let slot = specialise_trace(entry, own, (device, request, self.stream), Stages::default())?;
+        Ok(LoadedKernel { name: entry.to_string(), slot, device, request, params, module })
     }
 
     /// Launches a kernel of an imported module. The back end and hints of this launch are ignored.
@@ -124,11 +124,11 @@ impl Launch<'_> {
         refuse_nested(|| kernel.name.clone())?;
         self.device_ahead(kernel.device, &args)?;
         kernel.check(&args)?;
-        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
+        let Some(grid) = self.grid.checked(kernel.request.backend)? else {
             return self.grid.may_be_empty(&args);
         };
         let slot = kernel.slot_for(&args)?;
-        run(&slot, self.stream, grid, kernel.wishes.dependent, self.checks_for(&kernel.wishes)?, &args)
+        run(&slot, self.stream, grid, kernel.request.programmatic_launch, self.checks_for(&kernel.request)?, &args)
     }
 }
 
@@ -236,7 +236,7 @@ impl LoadedKernel {
             return Ok(self.slot.clone());
         }
         let module = with_addresses(module, &foreign);
-        specialise_trace(&self.name, module, (self.device, self.wishes, None), Stages::default())
+        specialise_trace(&self.name, module, (self.device, self.request, None), Stages::default())
     }
 
     /// Checks that the arguments match the types of the parameters.

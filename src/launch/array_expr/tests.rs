@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::launch::Launch;
 use crate::ops::{from_words, full, select, to_words};
 use crate::runtime::Device;
-use crate::sample::one_in;
 use crate::tile::Scalar;
+use crate::util::test_sample::one_in;
 
 fn kernels(what: &str, count: usize, run: impl Fn(Device) -> Result<()>) {
     run(Device::cpu()).expect(what);

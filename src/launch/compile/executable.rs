@@ -3,7 +3,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::launch_conditions::Checks;
+use super::launch_conditions::ConditionCheck;
 use super::preconditions::Requirements;
 use super::tensor_map::{Encoded, TensorMaps};
 use crate::backend::ptx::ParamKind;
@@ -44,9 +44,9 @@ pub(crate) struct GpuCode {
     /// Remarks of the compiler.
     pub remarks: Remarks,
     /// Assumptions that must hold at each launch.
-    pub promises: Option<Box<Promised>>,
+    pub guard: Option<Box<LaunchGuard>>,
     /// Tensor maps among the parameters.
-    pub maps: Option<Box<Mapped>>,
+    pub maps: Option<Box<TmaVariant>>,
     /// Names of globals, in the module and in the code. A kernel with globals has no other forms.
     pub globals: Vec<(String, String)>,
     /// Memory of the record of failed assertions. Declared after `kernel`, so that it is dropped
@@ -55,30 +55,32 @@ pub(crate) struct GpuCode {
 }
 
 /// Tensor maps of a kernel, and the forms for launches without them.
-pub(crate) struct Mapped {
+pub(crate) struct TmaVariant {
     pub maps: TensorMaps,
     /// Form for arrays without tensor maps.
-    pub plain: Other,
+    pub plain: KernelVariant,
     /// Form for grids that are no multiple of the cluster.
-    pub single: Other,
+    pub single: KernelVariant,
 }
 
 /// Assumptions of a kernel on a GPU, and the form without assumptions.
-pub(crate) struct Promised {
-    pub checks: Checks,
-    pub guarded: Other,
+pub(crate) struct LaunchGuard {
+    pub check: ConditionCheck,
+    pub guarded: KernelVariant,
 }
 
 /// Another form of a kernel, compiled at its first use.
-pub(crate) struct Other {
+pub(crate) struct KernelVariant {
     code: OnceLock<Box<GpuCode>>,
     building: Mutex<()>,
     build: Box<dyn Fn() -> Result<GpuCode> + Send + Sync + UnwindSafe + RefUnwindSafe>,
 }
 
-impl Other {
-    pub fn new(build: impl Fn() -> Result<GpuCode> + Send + Sync + UnwindSafe + RefUnwindSafe + 'static) -> Other {
-        Other { code: OnceLock::new(), building: Mutex::new(()), build: Box::new(build) }
+impl KernelVariant {
+    pub fn new(
+        build: impl Fn() -> Result<GpuCode> + Send + Sync + UnwindSafe + RefUnwindSafe + 'static,
+    ) -> KernelVariant {
+        KernelVariant { code: OnceLock::new(), building: Mutex::new(()), build: Box::new(build) }
     }
 
     /// Returns the code; compiles it at the first call.
@@ -110,8 +112,8 @@ impl GpuCode {
     #[inline]
     pub fn chosen(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
         let (code, maps) = self.for_launch(Some(grid), words)?;
-        match &code.promises {
-            Some(promised) if !promised.checks.hold(grid, words) => Ok((promised.guarded.get()?, maps)),
+        match &code.guard {
+            Some(guard) if !guard.check.hold(grid, words) => Ok((guard.guarded.get()?, maps)),
             _ => Ok((code, maps)),
         }
     }

@@ -2,18 +2,18 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::backend::tileir::{Bound, Param, Probe, Promises};
+use crate::backend::tileir::{Bound, LaunchConditions, Param, Probe};
 use crate::backend::{ParamWord, cpu};
 
 /// Limit of the tile blocks of a grid that are checked one by one.
-const MOST_BLOCKS: u64 = 1 << 17;
+const MAX_BLOCKS: u64 = 1 << 17;
 /// Number of results of the probe that are cached.
 const REMEMBERED: usize = 32;
 
 /// Checkable assumptions of one kernel.
 #[derive(Debug)]
-pub(crate) struct Checks {
-    promises: Promises,
+pub(crate) struct ConditionCheck {
+    conditions: LaunchConditions,
     /// Bytes of each parameter; 0 for addresses, on which no assumption depends.
     widths: Vec<u32>,
     /// Results of the probe, the latest one first.
@@ -28,10 +28,10 @@ struct Answer {
     holds: bool,
 }
 
-impl Checks {
-    pub fn new(promises: Promises, params: &[Param]) -> Checks {
+impl ConditionCheck {
+    pub fn new(conditions: LaunchConditions, params: &[Param]) -> ConditionCheck {
         let widths = params.iter().map(|param| if param.pointer { 0 } else { param.bytes }).collect();
-        Checks { promises, widths, answers: Mutex::default(), program: OnceLock::new() }
+        ConditionCheck { conditions, widths, answers: Mutex::default(), program: OnceLock::new() }
     }
 
     /// Returns true if all assumptions hold at a launch with this grid and these parameters.
@@ -41,8 +41,8 @@ impl Checks {
             ((words[index as usize] << unused) as i64) >> unused
         };
         let value = |bound: Bound| bound.value(grid, number);
-        self.promises.limits.iter().all(|limit| value(limit.index) <= value(limit.count))
-            && self.promises.probe.as_ref().is_none_or(|probe| self.answer(probe, grid, words))
+        self.conditions.limits.iter().all(|limit| value(limit.index) <= value(limit.count))
+            && self.conditions.probe.as_ref().is_none_or(|probe| self.answer(probe, grid, words))
     }
 
     fn answer(&self, probe: &Probe, grid: [u32; 3], words: &[ParamWord]) -> bool {
@@ -67,7 +67,7 @@ impl Checks {
         if probe.is_proven(grid, words) {
             return true;
         }
-        if grid.iter().map(|&blocks| u64::from(blocks)).product::<u64>() > MOST_BLOCKS {
+        if grid.iter().map(|&blocks| u64::from(blocks)).product::<u64>() > MAX_BLOCKS {
             return false;
         }
         let program = self.program.get_or_init(|| cpu::Program::compile(probe.module()).ok());

@@ -4,7 +4,7 @@ use super::inspect::bug_report;
 use super::inspect::dump::Dump;
 use super::inspect::profile::Profiled;
 use super::inspect::remarks::{Remarks, Stages};
-use super::options::Wishes;
+use super::options::CompileRequest;
 use crate::backend::cpu;
 use crate::backend::tileir::Guards;
 use crate::error::{Error, Result};
@@ -15,24 +15,24 @@ use executable::{Code, Executable, GpuCode};
 use preconditions::Requirements;
 use ptx::Maps;
 
-/// Form of a trace after the passes.
+/// Mode of the passes of a trace.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Form {
+pub(super) enum PassMode {
     /// Optimized.
-    Plain,
+    Optimized,
     /// As written by the user, without any pass: for the checks of the cpu back end.
-    Written,
+    Unoptimized,
     /// Optimized, with assumptions of the user as assertions: for the checks of a GPU.
-    Asserted,
+    Instrumented,
 }
 
-impl Form {
-    /// Returns the form for a back end; `checked`: the code has checks.
-    pub fn of(generator: Backend, checked: bool) -> Form {
-        match (checked, generator) {
-            (false, _) => Form::Plain,
-            (true, Backend::Cpu) => Form::Written,
-            (true, Backend::Ptx | Backend::TileIr) => Form::Asserted,
+impl PassMode {
+    /// Returns the mode for a back end; `checks`: the code has checks.
+    pub fn new(backend: Backend, checks: bool) -> PassMode {
+        match (checks, backend) {
+            (false, _) => PassMode::Optimized,
+            (true, Backend::Cpu) => PassMode::Unoptimized,
+            (true, Backend::Ptx | Backend::TileIr) => PassMode::Instrumented,
         }
     }
 }
@@ -42,15 +42,15 @@ impl Form {
 ///
 /// # Errors
 /// [`Error::Kernel`] for an ill-formed trace, [`Error::Compile`] if a pass makes it ill-formed.
-pub(super) fn optimise(name: &str, module: Module, form: Form) -> Result<(Module, Option<Requirements>)> {
-    let (module, checks) = optimise_apart(name, module, form)?;
+pub(super) fn optimise(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Requirements>)> {
+    let (module, checks) = optimise_apart(name, module, mode)?;
     let required = checks.map(|checks| Requirements::new(name, &checks)).transpose()?;
     Ok((module, required))
 }
 
 /// [`optimise`] with the preconditions as a module.
-pub(super) fn optimise_apart(name: &str, module: Module, form: Form) -> Result<(Module, Option<Module>)> {
-    optimise_watched(name, module, form, &mut |_, _| {})
+pub(super) fn optimise_apart(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Module>)> {
+    optimise_watched(name, module, mode, &mut |_, _| {})
 }
 
 /// [`optimise_apart`] with an observer of the module before the passes ("trace") and after each
@@ -58,15 +58,15 @@ pub(super) fn optimise_apart(name: &str, module: Module, form: Form) -> Result<(
 pub(super) fn optimise_watched(
     name: &str,
     mut module: Module,
-    form: Form,
+    mode: PassMode,
     look: &mut dyn FnMut(&'static str, &Module),
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
     let required = pass::split_preconditions(&mut module);
-    match form {
-        Form::Plain => {}
-        Form::Written => return Ok((module, required)),
-        Form::Asserted => pass::assume_to_assert(&mut module),
+    match mode {
+        PassMode::Optimized => {}
+        PassMode::Unoptimized => return Ok((module, required)),
+        PassMode::Instrumented => pass::assume_to_assert(&mut module),
     }
     module.written.clear();
     look("trace", &module);
@@ -97,15 +97,15 @@ pub(super) fn compile(
     name: &str,
     module: Module,
     device: Device,
-    wishes: Wishes,
+    request: CompileRequest,
     stages: Stages,
 ) -> Result<Executable> {
-    let Some(folder) = bug_report::folder() else { return build(name, module, device, wishes, stages) };
+    let Some(folder) = bug_report::folder() else { return build(name, module, device, request, stages) };
     let trace = module.clone();
-    build(name, module, device, wishes, stages).map_err(|error| {
-        let form = Form::of(wishes.generator, wishes.checked);
-        let case = bug_report::Case { kernel: name, trace: &trace, device, wishes };
-        case.reported(&folder, error, |name, module| Ok(optimise(name, module, form)?.0))
+    build(name, module, device, request, stages).map_err(|error| {
+        let mode = PassMode::new(request.backend, request.checks);
+        let case = bug_report::Case { kernel: name, trace: &trace, device, request };
+        case.reported(&folder, error, |name, module| Ok(optimise(name, module, mode)?.0))
     })
 }
 
@@ -126,28 +126,34 @@ fn within_limits<T>(maps: Maps<'_>, build: impl Fn(Maps<'_>) -> Result<T>) -> Re
     })
 }
 
-fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages: Stages) -> Result<Executable> {
+fn build(
+    name: &str,
+    module: Module,
+    device: Device,
+    request: CompileRequest,
+    mut stages: Stages,
+) -> Result<Executable> {
     let (mut module, required) =
-        stages.time("passes", || optimise(name, module, Form::of(wishes.generator, wishes.checked)))?;
-    if wishes.dependent {
+        stages.time("passes", || optimise(name, module, PassMode::new(request.backend, request.checks)))?;
+    if request.programmatic_launch {
         wait_first(&mut module);
     }
-    let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
+    let dump = Dump::from_env(name, &module, &format!("{:?} {request:?}", device.target()));
     dump.write_module(&module)?;
     let mut code = match device.as_gpu() {
         None => {
             let mut own = Stages::default();
             let program = own.time("code", || cpu::Program::compile(&module))?;
-            let program = program.with_loop_limit(wishes.hints.loop_limit);
+            let program = program.with_loop_limit(request.hints.loop_limit);
             Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
         }
-        Some(gpu) if wishes.generator == Backend::TileIr => {
+        Some(gpu) if request.backend == Backend::TileIr => {
             // Globals are part of the code, so there is one form for all launches.
             let guards = if module.globals.is_empty() { Guards::Launch } else { Guards::Kernel };
-            Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
+            Code::Gpu(tileir::compile(name, &module, gpu, request.hints, guards, &dump)?)
         }
         Some(gpu) => {
-            let build = |maps: Maps<'_>| ptx::compile(name, &module, gpu, wishes.hints, maps, &dump);
+            let build = |maps: Maps<'_>| ptx::compile(name, &module, gpu, request.hints, maps, &dump);
             Code::Gpu(within_limits(Maps::of(&module), build)?)
         }
     };

@@ -16,7 +16,7 @@ use crate::ir::Module;
 use crate::launch::inspect::remarks;
 use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
-use crate::temporary::TemporaryFolder;
+use crate::util::temp_dir::TemporaryFolder;
 
 /// Generates PTX as a launch does.
 pub(crate) fn settled(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {

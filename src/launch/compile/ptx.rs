@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
-use super::executable::{GpuCode, Mapped, Other};
+use super::executable::{GpuCode, KernelVariant, TmaVariant};
 use super::kernel_source::Source;
 use super::tensor_map::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
@@ -16,11 +16,11 @@ use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
-use crate::process::PerProcess;
 use crate::runtime::{
     Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
 };
 use crate::target::Target;
+use crate::util::process::PerProcess;
 
 /// Use of tensor maps by a kernel. Without them it has no warp specialization.
 #[derive(Clone, Copy, Debug)]
@@ -225,8 +225,8 @@ fn say_once(kernel: &str, what: &str) {
 }
 
 /// Returns the same kernel with other hints, or without tensor maps, to be compiled on demand.
-fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> Other {
-    Other::new(move || {
+fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> KernelVariant {
+    KernelVariant::new(move || {
         let Source { name, module, gpu, .. } = &*source;
         let without = if maps.are_allowed() { "" } else { " without maps" };
         let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{without}", gpu.target()));
@@ -294,13 +294,13 @@ fn completed(
         let (hints, source) = (source.hints, Arc::new(source));
         let plain = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
         let single = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
-        Box::new(Mapped { maps, plain, single })
+        Box::new(TmaVariant { maps, plain, single })
     });
-    Ok(GpuCode { kernel, params, remarks, promises: None, maps, globals, failure })
+    Ok(GpuCode { kernel, params, remarks, guard: None, maps, globals, failure })
 }
 
 /// PTX that was generated earlier, and the data of its launches.
-pub(crate) struct Ready<'a> {
+pub(crate) struct PrebuiltPtx<'a> {
     pub text: &'a str,
     /// Machine code of the PTX for this GPU.
     pub machine_code: Option<&'a [u8]>,
@@ -315,7 +315,13 @@ pub(crate) struct Ready<'a> {
 ///
 /// # Errors
 /// [`crate::Error::Compile`] with the assembler's log, [`crate::Error::Driver`].
-pub(crate) fn load(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, code: Ready<'_>) -> Result<GpuCode> {
+pub(crate) fn load(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    code: PrebuiltPtx<'_>,
+) -> Result<GpuCode> {
     let mut stages = Stages::default();
     let whole = code.machine_code.and_then(|bytes| GpuKernel::load(gpu, bytes, code.entry, code.config).ok());
     let (kernel, log) = match whole {

@@ -2,9 +2,9 @@
 //! `tileiras` assembles.
 
 use super::check_hints::assembly;
-use super::executable::{GpuCode, Other, Promised};
+use super::executable::{GpuCode, KernelVariant, LaunchGuard};
 use super::kernel_source::Source;
-use super::launch_conditions::Checks;
+use super::launch_conditions::ConditionCheck;
 use super::tileir_route::{Way, ways};
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
@@ -47,14 +47,14 @@ pub(crate) fn compile(
                     bytes: param.bytes,
                 };
                 let params = code.params.iter().enumerate().map(word).collect();
-                let promises = (!code.promises.is_empty()).then(|| {
+                let guard = (!code.conditions.is_empty()).then(|| {
                     let source = Source { name: name.into(), module: module.clone(), gpu, hints };
-                    let checks = Checks::new(code.promises, &code.params);
-                    Box::new(Promised { checks, guarded: guarded(source) })
+                    let check = ConditionCheck::new(code.conditions, &code.params);
+                    Box::new(LaunchGuard { check, guarded: guarded(source) })
                 });
                 let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
                 let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
-                return Ok(GpuCode { kernel, params, remarks, promises, maps: None, globals, failure: None });
+                return Ok(GpuCode { kernel, params, remarks, guard, maps: None, globals, failure: None });
             }
             Err(problem) => tried.push(problem),
         }
@@ -80,7 +80,7 @@ pub(crate) fn load(
         let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
         let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
         let params = params.to_vec();
-        Ok(GpuCode { kernel, params, remarks, promises: None, maps: None, globals, failure: None })
+        Ok(GpuCode { kernel, params, remarks, guard: None, maps: None, globals, failure: None })
     };
     if let Some(kernel) = machine_code.and_then(|code| GpuKernel::load_tile_cubin(gpu, code, entry).ok()) {
         return completed(kernel, stages);
@@ -125,8 +125,8 @@ fn loaded(
 }
 
 /// Returns the form of the kernel without assumptions, to be compiled on demand.
-fn guarded(source: Source) -> Other {
-    Other::new(move || {
+fn guarded(source: Source) -> KernelVariant {
+    KernelVariant::new(move || {
         let Source { name, module, gpu, hints } = &source;
         let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} guarded", gpu.target()));
         compile(name, module, gpu, *hints, Guards::Kernel, &dump)

@@ -92,11 +92,11 @@ impl Launch<'_> {
         };
         refuse_nested(|| first.name())?;
         let device = self.device(first.args())?;
-        let wishes = self.wishes(device)?;
-        let Some(grid) = self.grid.checked(wishes.generator)? else {
+        let request = self.request(device)?;
+        let Some(grid) = self.grid.checked(request.backend)? else {
             return Err(Error::argument("a grid without tile blocks takes no time that could be measured"));
         };
-        let checks = self.checks_for(&wishes)?;
+        let checks = self.checks_for(&request)?;
         let own = device.default_stream();
         let stream = self.stream.unwrap_or(&own);
         let mut ready = Vec::with_capacity(calls.len());
@@ -104,10 +104,10 @@ impl Launch<'_> {
             if self.device(call.args())? != device {
                 return Err(Error::argument("the arguments of a measurement are on several devices"));
             }
-            ready.push((specialise(call, device, wishes, Some(stream))?, call.args()));
+            ready.push((specialise(call, device, request, Some(stream))?, call.args()));
         }
         let times = how.run_sets(stream, &mut ready, |(slot, args)| {
-            run(slot, Some(stream), grid, wishes.dependent, checks, *args)
+            run(slot, Some(stream), grid, request.programmatic_launch, checks, *args)
         })?;
         let work = self.work_over(grid, first)?;
         let least = device.least_time(&work);

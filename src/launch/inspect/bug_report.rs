@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::launch::compile::ptx::{Maps, generate};
 use crate::launch::file::name_for_file;
-use crate::launch::options::Wishes;
+use crate::launch::options::CompileRequest;
 use crate::runtime::Device;
 
 /// Returns the folder of reports, if the variable is set.
@@ -26,7 +26,7 @@ pub(crate) struct Case<'a> {
     /// Trace of the kernel before the passes.
     pub trace: &'a Module,
     pub device: Device,
-    pub wishes: Wishes,
+    pub request: CompileRequest,
 }
 
 impl Case<'_> {
@@ -40,18 +40,19 @@ impl Case<'_> {
     ) -> Error {
         let Error::Compile { kernel, stage, mut log } = error else { return error };
         let text = self.trace.to_text(PrintOptions::default());
-        let hash = ContentKey::new(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.wishes).as_bytes()]).hex();
+        let hash =
+            ContentKey::new(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.request).as_bytes()]).hex();
         let own = folder.join(format!("{}-{}", name_for_file(self.kernel), &hash[..8]));
         let summary = format!(
             "kernel {} for {:?}, {:?}\n{stage} refused the generated code:\n{log}\n\n{}\n",
             self.kernel,
             self.device,
-            self.wishes,
+            self.request,
             doctor()
         );
         let ptx = self.device.target().and_then(|target| {
             let module = optimise(self.kernel, self.trace.clone()).ok()?;
-            Some(generate(&module, target, self.wishes.hints, Maps::Allowed).ok()?.text)
+            Some(generate(&module, target, self.request.hints, Maps::Allowed).ok()?.text)
         });
         let files = [("report.txt", Some(summary)), ("trace.ir", Some(text)), ("kernel.ptx", ptx)];
         let written = std::fs::create_dir_all(&own).and_then(|()| {
@@ -79,9 +80,14 @@ mod tests {
         let x = crate::ArraySpec::<f32, 1>::new([64]).mutable();
         let kernel = |x: ArrayMut<f32, 1>| x.store(0, crate::ones([64]));
         let trace = trace_kernel("fill", &kernel, &Arguments::of((x,)))?;
-        let wishes = Wishes { hints: Hints::default(), generator: Backend::Cpu, dependent: false, checked: false };
-        let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), wishes };
-        let folder = crate::temporary::TemporaryFolder::new().expect("a folder");
+        let request = CompileRequest {
+            hints: Hints::default(),
+            backend: Backend::Cpu,
+            programmatic_launch: false,
+            checks: false,
+        };
+        let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), request };
+        let folder = crate::util::temp_dir::TemporaryFolder::new().expect("a folder");
         let defect = |log: &str| Error::Compile { kernel: "fill".into(), stage: "ptxas", log: log.into() };
         let report = |folder: &Path, error| case.reported(folder, error, |_, module| Ok(module)).to_string();
 

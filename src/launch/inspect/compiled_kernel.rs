@@ -12,7 +12,7 @@ use crate::error::{Error, Location, Result};
 use crate::kernel::{AnyArgs, Arguments, Bound, Call, IntoKernelArg, Kernel, StoredConstant, refuse_nested};
 use crate::launch::compile::executable::{Code, Executable};
 use crate::launch::grid::Grid;
-use crate::launch::options::{Launch, Wishes, refuse_absent};
+use crate::launch::options::{CompileRequest, Launch, refuse_absent};
 use crate::launch::raw_launch::RawLaunch;
 use crate::launch::run::run;
 use crate::launch::specialize::{Specialised, key_of, specialise};
@@ -44,7 +44,7 @@ struct Held {
     name: String,
     slot: Specialised,
     device: Device,
-    wishes: Wishes,
+    request: CompileRequest,
     /// Checks of the launch that compiled it.
     checks: Option<Checks>,
     /// Arrays may be on other GPUs, as in the launch that compiled it.
@@ -124,14 +124,14 @@ impl Launch<'_> {
         refuse_nested(|| call.name())?;
         let args = call.args();
         let device = self.device(args)?;
-        let wishes = self.wishes(device)?;
-        let slot = specialise(call, device, wishes, self.stream)?;
-        let mut key = key_of(device, wishes);
+        let request = self.request(device)?;
+        let slot = specialise(call, device, request, self.stream)?;
+        let mut key = key_of(device, request);
         args.key(&mut key);
         let mut constants = Vec::new();
         args.store_constants(&mut constants);
         let (name, key) = (call.name(), key.words().into());
-        Ok(Held { name, slot, device, wishes, checks: self.checks, peers: self.peers, key, constants, form })
+        Ok(Held { name, slot, device, request, checks: self.checks, peers: self.peers, key, constants, form })
     }
 
     /// Launches a compiled kernel. The back end and hints of this launch are ignored.
@@ -162,11 +162,11 @@ impl Launch<'_> {
         refuse_nested(|| kernel.name.clone())?;
         let device = self.device(args)?;
         kernel.check(args, form, device)?;
-        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
+        let Some(grid) = self.grid.checked(kernel.request.backend)? else {
             return self.grid.may_be_empty(args);
         };
-        let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks_for(&kernel.wishes)?;
-        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, checks, args)
+        let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks_for(&kernel.request)?;
+        run(&kernel.slot, self.stream, grid, kernel.request.programmatic_launch, checks, args)
     }
 }
 
@@ -191,7 +191,7 @@ impl Held {
 
     /// Returns true if the arguments have the form that the kernel was compiled for.
     fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
-        let mut key = key_of(device, self.wishes);
+        let mut key = key_of(device, self.request);
         args.key(&mut key);
         let mut constants = self.constants.iter();
         form == self.form

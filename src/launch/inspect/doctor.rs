@@ -8,7 +8,7 @@ use crate::backend::{cpu, tileir};
 use crate::cache::disk::DiskCache;
 use crate::error::Result;
 use crate::launch::compile::tileir_route::{Way, driver_compiles, ways};
-use crate::launch::options::generator;
+use crate::launch::options::gpu_backend;
 use crate::runtime::{Backend, Device, Driver, Gpu, Seen, driver_build};
 use crate::target::Target;
 
@@ -152,7 +152,7 @@ fn chosen() -> Result<Backend, String> {
     match (asked, Device::gpu(0)) {
         (Some(Backend::Cpu), _) | (None, Err(_)) => Ok(Backend::Cpu),
         (Some(_), Err(error)) => Err(error.to_string()),
-        (_, Ok(device)) => Ok(generator(asked, || device.as_gpu().is_some_and(driver_compiles))),
+        (_, Ok(device)) => Ok(gpu_backend(asked, || device.as_gpu().is_some_and(driver_compiles))),
     }
 }
 
@@ -161,7 +161,7 @@ fn cache(cache: Option<DiskCache>) -> Result<CacheCheck, String> {
     let folder = cache.folder().to_owned();
     if folder.exists() && !cache.is_own() {
         return Err(format!(
-            "{} is not used: it belongs to somebody else or can be written by others (chmod 700, or CUTLET_CACHE_DIR)",
+            "{} is not used: it belongs to another user or can be written by others (chmod 700, or CUTLET_CACHE_DIR)",
             folder.display()
         ));
     }
@@ -325,7 +325,7 @@ environment CUTLET_TARGET=sm_80
 
     #[test]
     fn the_cache_is_counted() {
-        let folder = crate::temporary::TemporaryFolder::new().expect("a folder");
+        let folder = crate::util::temp_dir::TemporaryFolder::new().expect("a folder");
         let empty = cache(Some(DiskCache::new(folder.path().join("none"), 1 << 20))).expect("a folder to come");
         assert_eq!((empty.kernels, empty.bytes), (0, 0));
         assert!(cache(None).expect_err("no cache").contains("CUTLET_CACHE"));

@@ -94,7 +94,7 @@ fn is_like(name: &str, form: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temporary::TemporaryFolder;
+    use crate::util::temp_dir::TemporaryFolder;
 
     #[test]
     fn stars_stand_for_any_text() {

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::pass::Work;
-use crate::process::PerProcess;
 use crate::runtime::{Device, Event, Stream};
+use crate::util::process::PerProcess;
 
 /// Limit of launches with pending events. Then the times of the older half are read.
-const MOST_PENDING: usize = 512;
+const MAX_PENDING: usize = 512;
 
 /// Limit of launches whose work is cached.
-const MOST_WORKS: usize = 4096;
+const MAX_WORKS: usize = 4096;
 
 /// Returns true if `CUTLET_PROFILE` is set. It is read once.
 #[inline]
@@ -140,8 +140,8 @@ pub(crate) fn note(kernel: &Profiled, grid: [u32; 3], words: &[u64], span: Span)
         Span::Device(start, end) => table.pending.push((row, least, start, end)),
         Span::Begun(_) | Span::Unknown => {}
     }
-    if table.pending.len() >= MOST_PENDING {
-        table.settle(MOST_PENDING / 2);
+    if table.pending.len() >= MAX_PENDING {
+        table.settle(MAX_PENDING / 2);
     }
 }
 
@@ -163,7 +163,7 @@ impl Table {
     }
 
     fn work(&mut self, kernel: &Profiled, grid: [u32; 3], words: &[u64]) -> Least {
-        if self.works.len() >= MOST_WORKS {
+        if self.works.len() >= MAX_WORKS {
             self.works.clear();
         }
         let Profiled { id, device, module, .. } = kernel;

@@ -11,7 +11,7 @@ use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Requirements;
 use crate::launch::compile::ptx::{self, Maps};
-use crate::launch::compile::{Form, optimise, optimise_watched};
+use crate::launch::compile::{PassMode, optimise, optimise_watched};
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -161,7 +161,7 @@ impl Inspection {
     /// # Errors
     /// As for [`Inspection`].
     pub fn ir(&self) -> Result<String> {
-        Ok(self.module(Form::Plain)?.to_text(PrintOptions::default()))
+        Ok(self.module(PassMode::Optimized)?.to_text(PrintOptions::default()))
     }
 
     /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the
@@ -190,7 +190,7 @@ impl Inspection {
     /// As for [`Inspection`].
     pub fn passes(&self) -> Result<Vec<(&'static str, String)>> {
         let mut forms: Vec<(&'static str, String)> = Vec::new();
-        optimise_watched(&self.name, self.trace()?, Form::Plain, &mut |pass, module| {
+        optimise_watched(&self.name, self.trace()?, PassMode::Optimized, &mut |pass, module| {
             let text = module.to_text(PrintOptions::with_stable_names());
             if forms.last().is_none_or(|(_, before)| *before != text) {
                 forms.push((pass, text));
@@ -216,7 +216,7 @@ impl Inspection {
     pub fn tile_ir(&self) -> Result<String> {
         check_hints(self.hints)?;
         let options = tileir::CompileOptions { hints: self.hints, ..tileir::CompileOptions::default() };
-        let compiled = tileir::compile(&self.module(Form::Plain)?, self.target, &options)?;
+        let compiled = tileir::compile(&self.module(PassMode::Optimized)?, self.target, &options)?;
         Ok(compiled.module.to_text(PrintOptions::default()))
     }
 
@@ -340,11 +340,11 @@ impl Inspection {
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;
         let checks = Launch { checks: self.checks, ..Launch::new(1) }.checks_on(Backend::Ptx)?;
-        self.module(Form::of(Backend::Ptx, checks.bounds))
+        self.module(PassMode::new(Backend::Ptx, checks.bounds))
     }
 
-    fn module(&self, form: Form) -> Result<Module> {
-        Ok(optimise(&self.name, self.trace()?, form)?.0)
+    fn module(&self, mode: PassMode) -> Result<Module> {
+        Ok(optimise(&self.name, self.trace()?, mode)?.0)
     }
 
     fn trace(&self) -> Result<Module> {
@@ -360,5 +360,5 @@ impl Inspection {
 #[track_caller]
 pub(crate) fn traced(call: &Call<'_>) -> Result<(Module, Option<Requirements>)> {
     let name = call.name();
-    optimise(&name, call.trace(&name)?, Form::Plain)
+    optimise(&name, call.trace(&name)?, PassMode::Optimized)
 }

@@ -6,7 +6,7 @@ use crate::backend::ptx::OptimizationSet;
 use crate::cache::disk::ContentKey;
 use crate::error::Result;
 use crate::launch::compile::ptx::optimizations_from_env;
-use crate::launch::options::{Launch, Wishes};
+use crate::launch::options::{CompileRequest, Launch};
 use crate::runtime::{Backend, Device};
 
 /// Key of the result of a search. If any part differs, the search is repeated.
@@ -52,11 +52,11 @@ impl TuneKey {
     pub fn of<C: Debug>(device: Device, name: &str, kernel: &str, configurations: &[C]) -> Result<TuneKey> {
         let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let texts: Vec<String> = configurations.iter().map(text_of).collect();
-        let wishes = Launch::new(1).wishes(device)?;
+        let request = Launch::new(1).request(device)?;
         Ok(TuneKey {
             name: name.to_owned(),
             device: words(device.name().to_owned()),
-            backend: made_by(wishes)?,
+            backend: made_by(request)?,
             target: device.target().map_or_else(String::new, |target| target.to_string()),
             driver: device.as_gpu().map(|gpu| gpu.driver_identity()).transpose()?.map(words).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -95,16 +95,16 @@ impl TuneKey {
     }
 }
 
-/// Returns the generator of the code of a launch without hints. Code with checks has other times,
+/// Returns the back end of the code of a launch without hints. Code with checks has other times,
 /// and so has code without some optimizations.
-fn made_by(wishes: Wishes) -> Result<String> {
+fn made_by(request: CompileRequest) -> Result<String> {
     // Hints and dependent launches are in the hash of the kernels.
-    let Wishes { generator, checked, hints: _, dependent: _ } = wishes;
-    let mut text = generator.to_string();
-    if checked {
+    let CompileRequest { backend, checks, hints: _, programmatic_launch: _ } = request;
+    let mut text = backend.to_string();
+    if checks {
         text += " with checks";
     }
-    if generator == Backend::Ptx {
+    if backend == Backend::Ptx {
         let enabled = optimizations_from_env()?;
         if enabled != OptimizationSet::ALL {
             text += &format!(", {enabled:?}");
@@ -142,8 +142,9 @@ mod tests {
 
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
-        let wishes = |checked| Wishes { hints: Hints::new(), generator: Backend::Ptx, dependent: false, checked };
-        assert_eq!(made_by(wishes(false)).unwrap(), "ptx");
-        assert_ne!(made_by(wishes(false)).unwrap(), made_by(wishes(true)).unwrap());
+        let request =
+            |checks| CompileRequest { hints: Hints::new(), backend: Backend::Ptx, programmatic_launch: false, checks };
+        assert_eq!(made_by(request(false)).unwrap(), "ptx");
+        assert_ne!(made_by(request(false)).unwrap(), made_by(request(true)).unwrap());
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn reasons(all: &[Qualities], most: Option<usize>) -> Vec<Option<Stri
             let missing = q.products - q.on_tensor_cores;
             Some(format!("{missing} of {} matrix products are not done by tensor cores", q.products))
         } else if copy_engine && q.accesses > 0 && !streamed(q) {
-            Some("the copy engine moves no tile, as it does for others".into())
+            Some("no tile uses TMA, unlike in other configurations".into())
         } else {
             None
         };

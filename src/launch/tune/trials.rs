@@ -32,7 +32,7 @@ const CLOSE: f64 = 1.03;
 const TURN: Duration = Duration::from_millis(50);
 
 /// Limit of the executions of one configuration in a turn.
-const MOST_RUNS: usize = 50;
+const MAX_RUNS: usize = 50;
 
 /// Measurements, the fastest first, and the index of the winner.
 type Ranked<C> = (Vec<(C, Times)>, usize);
@@ -194,7 +194,7 @@ fn close(times: &[[Duration; 2]]) -> Vec<usize> {
 fn longer(bench: Bench, each: Duration) -> Bench {
     let run = each.as_secs_f64().max(1e-6) * bench.num_repeats() as f64;
     let runs = (TURN.as_secs_f64() / run).ceil() as usize;
-    bench.runs(bench.num_runs().max(TURNS * runs.min(MOST_RUNS)))
+    bench.runs(bench.num_runs().max(TURNS * runs.min(MAX_RUNS)))
 }
 
 /// Returns the index of the best one. Items: whether it is the default, and its time; `None` if it
@@ -271,7 +271,7 @@ mod tests {
     fn turns_of_the_fastest_take_as_long_as_clocks_need() {
         let runs =
             |each, repeats| longer(Bench::new().runs(10).repeats(repeats), Duration::from_micros(each)).num_runs();
-        assert_eq!([runs(1, 1), runs(1500, 1), runs(150_000, 1)], [TURNS * MOST_RUNS, TURNS * 34, 10]);
+        assert_eq!([runs(1, 1), runs(1500, 1), runs(150_000, 1)], [TURNS * MAX_RUNS, TURNS * 34, 10]);
         assert_eq!(runs(1500, 3), TURNS * 12);
     }
 

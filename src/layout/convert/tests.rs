@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::layout::{Access, Side, local, spatial};
-use crate::sample::one_in;
+use crate::util::test_sample::one_in;
 
 /// Generator of pseudo-random numbers (xorshift).
 struct Random(u64);

@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 
-use crate::complex::Complex;
 use crate::element::Float;
 use crate::ir::{Opcode, Type};
 use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
 use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+use crate::types::complex::Complex;
 
 /// An array of complex numbers with parts of type `T` and `R` axes; read only.
 ///

@@ -2,11 +2,11 @@
 //! the elements of a butterfly in registers. Between two steps the elements are exchanged among
 //! threads once.
 
-use crate::complex::Complex;
 use crate::element::Float;
 use crate::ops::create::construct::indices;
 use crate::ops::shape::cat_split::stack;
 use crate::tile::{Handle, Place, Tile, at_place, here, record};
+use crate::types::complex::Complex;
 
 /// Part types of Fourier transforms: f32 and f64. Numbers of f16 are cast:
 /// `z.map(|part| part.cast::<f32>())`.

@@ -1,13 +1,13 @@
 //! Tiles and scalars as the parts of complex numbers.
 
 use super::super::mma::{MatrixRank, Rank, matmul, mma};
-use crate::complex::{Complex, ComplexPart, Sealed};
 use crate::element::{Element, Float, MatmulInput, MmaInput};
 use crate::ops::control::loop_state::{LoopState, Values};
 use crate::ops::create::construct::full;
 use crate::ops::reduce::reduce::Axes;
 use crate::ops::support::operand::Operand;
 use crate::tile::{Scalar, Tile};
+use crate::types::complex::{Complex, ComplexPart, Sealed};
 
 macro_rules! parts {
     ($([$($generics:tt)*] $ty:ty;)+) => {$(

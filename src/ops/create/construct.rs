@@ -193,7 +193,7 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let nearest = || Attr::Rounding(Rounding::NearestEven);
     let literal = |t: &mut Trace, x: f64| -> Value {
-        let bits = crate::codec::encode(wide, x, Rounding::NearestEven);
+        let bits = crate::types::float_codec::encode(wide, x, Rounding::NearestEven);
         t.splat(wide, bits, shape)
     };
     let index = t.put(Opcode::Iota, &[], vec![], DType::I32, shape);

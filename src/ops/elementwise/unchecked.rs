@@ -31,7 +31,7 @@ methods! { [Int]
     /// ct::launch(next, 1, (&mut x,))?;
     /// assert_eq!(x.to_vec()?, [2, i32::MAX]);
     /// let error = ct::launch(next, 1, (&mut x,)).unwrap_err().to_string();
-    /// assert!(error.contains("2147483647 + 1 was promised to fit 32 bits, signed"), "{error}");
+    /// assert!(error.contains("2147483647 + 1 was assumed to fit 32 bits, signed"), "{error}");
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///

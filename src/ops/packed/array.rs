@@ -8,10 +8,10 @@ use super::tile::NarrowTile;
 use super::word_packing::Coded;
 use super::words::Source;
 use crate::element::Element;
-use crate::narrow::Narrow;
 use crate::ops::create::construct::extents;
 use crate::ops::support::tile_index::TileIndex;
 use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
+use crate::types::packed_formats::Narrow;
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
 ///

@@ -7,13 +7,13 @@
 
 use super::bits::Bits;
 use super::word_packing::Coded;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Value};
-use crate::narrow::NarrowFormat;
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::ops::support::expr_builder::Calc;
 use crate::tile::{Place, Trace};
+use crate::types::float_codec;
+use crate::types::packed_formats::NarrowFormat;
 
 /// Exponent and mantissa bits of a float of 16 or 32 bits.
 fn fields(dtype: DType) -> (u32, u32) {
@@ -101,7 +101,7 @@ impl Trace {
             return c.sub(value, start);
         }
         // An offset multiplies the code by a power of two, which the product removes.
-        let number = |x: f64| codec::encode(dtype, x, Rounding::NearestEven);
+        let number = |x: f64| float_codec::encode(dtype, x, Rounding::NearestEven);
         let start = |up| 2f64.powi(mantissa as i32) + (least << up) as f64;
         let scale = self.pattern_of_bits(&of(&|up| number(2f64.powi(-(up as i32)))), dtype, shape);
         let start = self.pattern_of_bits(&of(&|up| number(-start(up) * 2f64.powi(-(up as i32)))), dtype, shape);

@@ -3,10 +3,10 @@
 use super::word_packing::Coded;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding, Sign, Value};
-use crate::narrow::NarrowFormat;
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::ops::support::expr_builder::Calc;
 use crate::tile::Trace;
+use crate::types::packed_formats::NarrowFormat;
 
 const F32: Kind = Kind { dtype: DType::F32, signed: true };
 const I32: Kind = Kind { dtype: DType::I32, signed: true };

@@ -8,9 +8,9 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
-use crate::narrow::{Narrow, NarrowFormat};
 use crate::ops::elementwise::convert::Kind;
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::types::packed_formats::{Narrow, NarrowFormat};
 
 /// A tile of elements of 1 to 8 bits ([`Narrow`]), from a packed array or from
 /// [`Tile::cast_narrow`]. It has no arithmetic; [`cast`](NarrowTile::cast) converts it.

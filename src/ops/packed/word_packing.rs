@@ -1,6 +1,6 @@
 //! Packing of the elements of a row into words.
 
-use crate::narrow::{Narrow, NarrowFormat};
+use crate::types::packed_formats::{Narrow, NarrowFormat};
 
 /// A format as a value, so that the recording code is compiled once and not for each format.
 #[derive(Clone, Copy, Debug)]

@@ -116,7 +116,7 @@ mod fast {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::one_in;
+    use crate::util::test_sample::one_in;
 
     /// All mantissas and both parities of the exponent, with approximations on both sides of the
     /// nearest one.

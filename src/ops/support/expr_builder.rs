@@ -1,12 +1,12 @@
 //! Formulas over recorded values, for functions that the IR has no op for.
 
 use super::operand::elementwise;
-use crate::codec;
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::{Attr, CmpOrder, CmpPred, Flag, Opcode, Overflow, Rounding, Sign, Value};
 use crate::ops::elementwise::compare::mask;
 use crate::tile::{Arg, Place, TileLike, Trace};
+use crate::types::float_codec;
 
 /// Values of one element type and shape, being combined.
 pub(crate) struct Calc<'t> {
@@ -91,7 +91,7 @@ impl<'t> Calc<'t> {
     /// The number nearest to `x`.
     pub fn number(&mut self, x: f64) -> Value {
         let bits = match self.dtype.is_float() {
-            true => codec::encode(self.dtype, x, Rounding::NearestEven),
+            true => float_codec::encode(self.dtype, x, Rounding::NearestEven),
             false => x as i64 as u64,
         };
         self.bits(bits)

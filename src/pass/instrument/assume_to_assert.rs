@@ -21,7 +21,7 @@ use crate::ir::{
 };
 
 /// Prefix of the text of these assertions.
-pub(crate) const VIOLATED_ASSUMPTION: &str = "a broken promise: ";
+pub(crate) const VIOLATED_ASSUMPTION: &str = "violated assumption: ";
 
 /// Converts the assumptions of the user to assertions.
 pub(crate) fn assume_to_assert(module: &mut Module) {
@@ -179,7 +179,7 @@ impl Instrumenter<'_> {
         let holds = self.both(below, above);
         let what = if tile == 1 && step == 1 { "index" } else { "tile index" };
         let of = if tile > 1 { format!(", in tiles of {tile}") } else { String::new() };
-        let text = format!("{what} %lld sticks out of an extent of %lld{of}, and was promised to be in bounds");
+        let text = format!("{what} %lld is outside of an extent of %lld{of}, and was assumed to be in bounds");
         self.assert(holds, &text, &[wide, extent]);
     }
 
@@ -224,7 +224,7 @@ impl Instrumenter<'_> {
                 self.put(Opcode::OrI, &[in_bounds, out], vec![], ty)
             }
         };
-        let text = "element %lld lies outside of an array whose last element is %lld";
+        let text = "element %lld is outside of an array whose last element is %lld";
         self.assert(holds, text, &[number, last]);
         let mask = mask.map_or(in_bounds, |mask| self.both(mask, in_bounds));
         self.set_mask(id, mask);

@@ -8,7 +8,7 @@ mod thread_local_reduction;
 
 use super::{PIPELINE, optimize};
 use crate::ir::{Module, verify};
-use crate::sample::one_in;
+use crate::util::test_sample::one_in;
 
 /// Returns the ops of the only entry as text, one op per line.
 fn body(module: &Module) -> Vec<String> {

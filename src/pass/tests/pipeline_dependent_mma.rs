@@ -5,7 +5,7 @@ use super::{optimize, random, well_formed};
 use crate::dtype::DType::{F32, I1, I32};
 use crate::ir::*;
 use crate::pass::{pipeline_dependent_mma, split_extents};
-use crate::sample::one_in;
+use crate::util::test_sample::one_in;
 
 /// Extents of matrices: rows and columns of a tile as it is loaded and stored. Other matrices are
 /// the transposed one and the square one of the rows.

@@ -5,13 +5,13 @@ use std::fmt;
 use super::array::DeviceArray;
 use super::pack_host;
 use super::view::{DeviceView, DeviceViewMut};
-use crate::complex::Complex;
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::kernel::{IntoKernelArg, LaunchArg};
 use crate::ops::{ComplexArray, ComplexArrayMut};
 use crate::runtime::device::device::Device;
 use crate::tile::{Array, ArrayMut};
+use crate::types::complex::Complex;
 
 /// An array of rank `R` of complex numbers with parts of type `T` in the memory of one device.
 ///

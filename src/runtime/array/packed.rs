@@ -13,10 +13,10 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
-use crate::narrow::{Narrow, pack_row, row_bytes, unpack_row};
 use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
 use crate::runtime::args::array_arg::{ArraySpec, ArraySpecMut};
 use crate::runtime::device::device::Device;
+use crate::types::packed_formats::{Narrow, pack_row, row_bytes, unpack_row};
 
 /// The number of elements of a group of words. Each bit of the element type occupies 16 bytes of
 /// it.
@@ -439,7 +439,7 @@ packed_argument! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::narrow::{f6e3m2, i1, u3, u7};
+    use crate::types::packed_formats::{f6e3m2, i1, u3, u7};
 
     fn there_and_back<F: Narrow>(shape: [usize; 2]) -> Result<()> {
         let values: Vec<F> = (0..shape[0] * shape[1]).map(|i| F::from_code((i * 7 + 3) as u8)).collect();

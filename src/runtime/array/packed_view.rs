@@ -7,8 +7,8 @@ use super::packed::{check_shape, row, shape_of_words};
 use super::view::DeviceView;
 use crate::error::{Error, Result};
 use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
-use crate::narrow::Narrow;
 use crate::ops::{PackedArray, PackedFacts};
+use crate::types::packed_formats::Narrow;
 
 /// A packed array of rank `R` over the words of an array: in a kernel, [`PackedArray`].
 ///
@@ -129,8 +129,8 @@ impl<'a, F: Narrow, const R: usize> IntoKernelArg<PackedArray<F, R>> for PackedV
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::narrow::{i4, u3};
     use crate::runtime::Device;
+    use crate::types::packed_formats::{i4, u3};
 
     #[test]
     fn words_of_another_shape_are_refused() -> Result<()> {

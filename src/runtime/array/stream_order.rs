@@ -130,7 +130,7 @@ impl<Q: Queue> Uses<Q> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::one_in;
+    use crate::util::test_sample::one_in;
     use std::cell::{Cell, RefCell};
     use std::convert::Infallible;
 

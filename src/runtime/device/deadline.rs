@@ -2,7 +2,7 @@
 //! until its end. Work on a GPU continues nevertheless: only the end of its process stops a kernel.
 //!
 //! **Tasks of a rayon pool.** On a thread of a pool, a function of the user that waits for rayon
-//! lets its thread execute unrelated tasks (see [`crate::task`]). Their waits cannot be
+//! lets its thread execute unrelated tasks (see [`crate::util::task`]). Their waits cannot be
 //! distinguished from its own. [`in_user_code`] therefore suspends the limit during that function.
 //! The time of the function counts, and the waits of this crate after it are limited.
 
@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::task::{Scoped, may_interrupt};
+use crate::util::task::{Scoped, may_interrupt};
 
 thread_local! {
     static CURRENT: Cell<Option<Deadline>> = const { Cell::new(None) };

@@ -25,7 +25,7 @@ use sys::{
 };
 
 use crate::error::{Error, Result};
-use crate::process;
+use crate::util::process;
 
 /// The status of a driver call; 0 is success.
 type Status = c_uint;
@@ -260,11 +260,11 @@ driver_table! {
 
 /// The minimum CUDA version of drivers that accept the PTX of this crate (9.0), in the format of
 /// `cuDriverGetVersion`.
-const LEAST_VERSION: c_int = 13_000;
+const MIN_VERSION: c_int = 13_000;
 
 fn check_version(version: c_int) -> Result<(), String> {
     let (major, minor) = (version / 1000, version % 1000 / 10);
-    match version >= LEAST_VERSION {
+    match version >= MIN_VERSION {
         true => Ok(()),
         false => Err(format!(
             "the NVIDIA driver is too old: it is of CUDA {major}.{minor}, and CUDA 13.0 is needed, which is driver 580 or \

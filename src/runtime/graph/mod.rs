@@ -113,7 +113,7 @@ pub struct Graph<'f, S> {
 }
 
 /// The maximum number of consecutive recordings that work of other tasks interrupts.
-const MOST_RECORDINGS: usize = 8;
+const MAX_RECORDINGS: usize = 8;
 
 /// The use of an allocation by a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// Returns the work that the closure records.
     #[track_caller]
     fn recorded(&mut self) -> Result<Vec<Node>> {
-        for recordings_left in (0..MOST_RECORDINGS).rev() {
+        for recordings_left in (0..MAX_RECORDINGS).rev() {
             let held = held(&self.state);
             let Recorded { nodes, at_once } = recorder::record(&held, || (self.record)(&mut self.state))?;
             // Arrays that the closure has moved into the state also belong to the graph.

@@ -1,9 +1,9 @@
 //! Resources of a graph: arrays, borrows of arrays, and plain values.
 
 use crate::element::Element;
-use crate::narrow::Narrow;
 use crate::runtime::array::packed::PackedDeviceArray;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
+use crate::types::packed_formats::Narrow;
 
 /// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views,
 /// numbers, and tuples, lists, options and boxes of such.

@@ -175,7 +175,7 @@ impl Bench {
     pub fn cold_sets(device: Device, bytes: usize) -> usize {
         match device.as_gpu() {
             None => 1,
-            Some(_) => TOUCHED_BYTES.div_ceil(bytes.max(1)).clamp(1, MOST_SETS),
+            Some(_) => TOUCHED_BYTES.div_ceil(bytes.max(1)).clamp(1, MAX_SETS),
         }
     }
 
@@ -205,9 +205,9 @@ impl Bench {
         let divisor = u32::try_from(self.repeats).unwrap_or(u32::MAX);
         let mut all = Vec::with_capacity(runs);
         while all.len() < runs {
-            let count = (runs - all.len()).min(MOST_QUEUED);
+            let count = (runs - all.len()).min(MAX_QUEUED);
             if let Some(stream) = stream.as_gpu() {
-                wait(stream, (*host * 3 / 2 * count as u32 + LEAST_WAIT).min(LONGEST_WAIT))?;
+                wait(stream, (*host * 3 / 2 * count as u32 + MIN_WAIT).min(LONGEST_WAIT))?;
             }
             let begin = Instant::now();
             let mut run = || {
@@ -234,14 +234,14 @@ impl Bench {
 }
 
 /// The maximum number of runs that are queued at a time.
-const MOST_QUEUED: usize = 128;
+const MAX_QUEUED: usize = 128;
 /// The minimum duration of the kernel that waits, which covers the time of the host. Work that
 /// waits for the device also waits for this kernel, and would make it longer each time.
-const LEAST_WAIT: Duration = Duration::from_micros(100);
+const MIN_WAIT: Duration = Duration::from_micros(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// The bytes of all sets of arrays: several times the second-level cache of any GPU.
 const TOUCHED_BYTES: usize = 512 << 20;
-const MOST_SETS: usize = 16;
+const MAX_SETS: usize = 16;
 
 /// The result of a [`Bench`]: at least one time. Its `Display` shows median, minimum and maximum.
 ///

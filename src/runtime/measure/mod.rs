@@ -1,6 +1,5 @@
-//! Measurement: benchmarks, interleaved comparisons, and ranges for profilers.
+//! Measurement: benchmarks and interleaved comparisons.
 
 pub(super) mod bench;
 pub(super) mod interleaved;
-pub(super) mod nvtx;
 pub(super) mod state_copies;

@@ -2,11 +2,11 @@
 
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
-use crate::narrow::Narrow;
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::complex::ComplexDeviceArray;
 use crate::runtime::array::memory::ALIGNMENT;
 use crate::runtime::array::packed::PackedDeviceArray;
+use crate::types::packed_formats::Narrow;
 
 /// A state that a [`Tuner`](crate::Tuner::scratch) can copy: arrays, numbers, and tuples, arrays
 /// and vectors of these.

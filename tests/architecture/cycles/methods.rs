@@ -160,7 +160,7 @@ impl Methods {
 pub fn edges(tree: &Tree) -> Vec<(Name, Name, String)> {
     // By name of the method: the files and types that define it.
     let mut definitions: BTreeMap<&str, Vec<(&Name, &str)>> = BTreeMap::new();
-    for (file, content) in &tree.0 {
+    for (file, content) in &tree.files {
         for (owner, names) in &content.methods.defined {
             for name in names {
                 definitions.entry(name).or_default().push((file, owner));
@@ -169,13 +169,13 @@ pub fn edges(tree: &Tree) -> Vec<(Name, Name, String)> {
     }
     // Files that define methods of a type with this name, by room.
     let mut files_of: BTreeMap<(&[String], &str), usize> = BTreeMap::new();
-    for (file, content) in &tree.0 {
+    for (file, content) in &tree.files {
         for owner in content.methods.defined.keys() {
             *files_of.entry((room(file), owner)).or_default() += 1;
         }
     }
     let mut edges = Vec::new();
-    for (file, content) in &tree.0 {
+    for (file, content) in &tree.files {
         for (receiver, name) in &content.methods.calls {
             let found = definitions.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
             let of_room: Vec<_> = found.iter().filter(|(other, _)| room(other) == room(file)).collect();

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use super::kind::Kind;
 use super::layouts::{layout_of, with_layouts};
 use super::ops::{all, named};
-use super::program::{Arg, Form, Id, MOST_ELEMENTS, Op, Program, Region, Step, Typing, stretches};
+use super::program::{Arg, Form, Id, MAX_ELEMENTS, Op, Program, Region, Step, Typing, stretches};
 
 /// Draws a step with regions of at most this depth.
 pub type Draw = fn(&mut Generator, &Scope, &'static Op, usize) -> Option<Step>;
@@ -53,7 +53,7 @@ pub fn generate(seed: u64) -> Program {
     let sums = [1, 3, 5, 6, 7, 8, 12, 20, 24, 28, 32, 40, 48, 56, 96];
     let extents: &[usize] = if has_sums(seed) { &sums } else { &powers };
     let mut tile = [*extents.choose(&mut random).unwrap(), *extents[2..].choose(&mut random).unwrap()];
-    if tile[0] * tile[1] > MOST_ELEMENTS {
+    if tile[0] * tile[1] > MAX_ELEMENTS {
         tile[0] /= 4;
     }
     let shape = tile.map(|extent| random.random_range(1..=3 * extent));

@@ -38,7 +38,7 @@ use self::program::Program;
 use self::reference::{Arrays, Values};
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want, ravel};
-use crate::sample::one_in;
+use crate::test_sample::one_in;
 
 pub use self::tests::trials;
 

@@ -158,7 +158,7 @@ impl<'a> Printer<'a> {
 }
 
 /// Most arrays in one tuple.
-const MOST_TOGETHER: usize = 8;
+const MAX_TOGETHER: usize = 8;
 
 fn tuple(parts: &[String]) -> String {
     format!("({}{})", parts.join(", "), if parts.len() == 1 { "," } else { "" })
@@ -171,7 +171,7 @@ pub fn kernel(program: &Program) -> String {
     let [inputs, outputs] = program.arrays();
     let mut params = Vec::new();
     for (kinds, direction, ty) in [(&inputs, "input", "Array"), (&outputs, "output", "ArrayMut")] {
-        for kinds in kinds.chunks(MOST_TOGETHER) {
+        for kinds in kinds.chunks(MAX_TOGETHER) {
             let names: Vec<_> = kinds.iter().map(|&kind| array(kind, direction)).collect();
             let types: Vec<_> = kinds.iter().map(|kind| format!("{ty}<{}, 2>", kind.name())).collect();
             params.push(format!("{}: {}", tuple(&names), tuple(&types)));
@@ -210,7 +210,7 @@ pub struct Codes {
 }
 
 /// Most elements that are printed one by one.
-const MOST_PRINTED: usize = 1024;
+const MAX_PRINTED: usize = 1024;
 
 /// A whole program: imports, kernel, and a function `run` that launches it on a device and gives the bits of what it
 /// stored.
@@ -225,7 +225,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
     for (contents, direction, mutable) in [(inputs, "input", ""), (outputs, "output", "mut ")] {
         for content in contents {
             let (name, ty) = (array(content.kind, direction), content.kind.name());
-            let bits = if content.bits.len() <= MOST_PRINTED {
+            let bits = if content.bits.len() <= MAX_PRINTED {
                 let list: Vec<_> = content.bits.iter().map(|bits| format!("{bits:#x}")).collect();
                 format!("[{}]", list.join(", "))
             } else {
@@ -242,7 +242,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
     for (contents, direction, mutable) in [(&packed[0], "input", ""), (&packed[1], "output", "mut ")] {
         for Codes { packed, codes } in contents {
             let name = packed.name();
-            let list = if codes.len() <= MOST_PRINTED {
+            let list = if codes.len() <= MAX_PRINTED {
                 format!("{codes:?}")
             } else {
                 format!("[{}; {}]", codes[0], codes.len())
@@ -260,7 +260,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
     }
     let mut given = Vec::new();
     for (contents, direction, by) in [(inputs, "input", "&"), (outputs, "output", "&mut ")] {
-        for contents in contents.chunks(MOST_TOGETHER) {
+        for contents in contents.chunks(MAX_TOGETHER) {
             let names: Vec<_> =
                 contents.iter().map(|content| format!("{by}{}", array(content.kind, direction))).collect();
             given.push(tuple(&names));

@@ -30,7 +30,7 @@ impl Form {
 
     /// Is there such a tile? Extents are sums of at most three powers of two, four-bit elements come in pairs.
     fn is_possible(self) -> bool {
-        self.count() <= MOST_ELEMENTS
+        self.count() <= MAX_ELEMENTS
             && self.shape.iter().all(|extent| extent.count_ones() <= 3)
             && (self.kind != Kind::F4 || self.shape[1].is_multiple_of(2))
     }
@@ -195,7 +195,7 @@ impl Program {
 }
 
 /// Most elements of a value.
-pub const MOST_ELEMENTS: usize = 4096;
+pub const MAX_ELEMENTS: usize = 4096;
 
 /// Does a tile of the first shape broadcast to the second?
 pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {

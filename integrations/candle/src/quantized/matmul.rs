@@ -10,8 +10,8 @@ use cutlet::foreign::cudarc::{with, write};
 use cutlet::packed::{Narrow, PackedView, i4};
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
+use super::bits::Bits;
 use super::kernels::{Extents, part, sum_of_parts, whole};
-use super::weight::Bits;
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
@@ -31,8 +31,8 @@ pub struct QuantizedMatmul {
     pub group: usize,
 }
 
-/// Most parts of a sum.
-const MOST_PARTS: usize = 16;
+/// Maximum number of parts of a sum.
+const MAX_PARTS: usize = 16;
 
 /// How a product is divided into blocks.
 #[derive(Clone, Copy)]
@@ -130,7 +130,7 @@ impl Plan {
         let blocks = rows.div_ceil(tm) * outputs.div_ceil(tn);
         // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to have some on their way.
         let wanted = 2 * device.num_multiprocessors() / blocks.max(1);
-        let parts = wanted.min(inputs / (4 * depth)).clamp(1, MOST_PARTS);
+        let parts = wanted.min(inputs / (4 * depth)).clamp(1, MAX_PARTS);
         // As many as have something to do.
         let steps = inputs.div_ceil(depth);
         let parts = steps.div_ceil(steps.div_ceil(1 << parts.ilog2()).max(1)).max(1);

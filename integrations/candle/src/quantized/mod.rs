@@ -1,8 +1,10 @@
 //! Products with quantised weights.
 
+mod bits;
 mod kernels;
 mod matmul;
 mod weight;
 
+pub use bits::Bits;
 pub use matmul::QuantizedMatmul;
-pub use weight::{Bits, QuantizedWeight};
+pub use weight::QuantizedWeight;

@@ -1,45 +1,10 @@
 //! Weights of 4 or 8 bits with a scale for each group.
 
 use candle_core::{DType, Device, Module, Result, Tensor, bail};
-use cutlet::packed::{PackedView, i4};
 
+use super::bits::Bits;
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
-
-/// How many bits a weight has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bits {
-    /// Integers from -7 to 7.
-    Four,
-    /// Integers from -127 to 127.
-    Eight,
-}
-
-impl Bits {
-    /// The largest code.
-    fn most(self) -> f32 {
-        match self {
-            Bits::Four => 7.0,
-            Bits::Eight => 127.0,
-        }
-    }
-
-    /// Weights in a word.
-    fn per_word(self) -> usize {
-        match self {
-            Bits::Four => 8,
-            Bits::Eight => 4,
-        }
-    }
-
-    /// Words of a row of so many weights.
-    pub(super) fn words(self, row: usize) -> usize {
-        match self {
-            Bits::Four => PackedView::<i4, 1>::words([row])[0],
-            Bits::Eight => PackedView::<i8, 1>::words([row])[0],
-        }
-    }
-}
 
 /// A matrix of weights of 4 or 8 bits: of each output, so many inputs one after another share a scale.
 ///
@@ -100,7 +65,7 @@ impl QuantizedWeight {
         let mut scales = vec![0f32; groups * outputs];
         for (index, x) in weight.iter().enumerate() {
             let scale = &mut scales[index / outputs / group * outputs + index % outputs];
-            *scale = scale.max(x.abs() / bits.most());
+            *scale = scale.max(x.abs() / bits.max_code());
         }
         // As they will be read.
         let scales = Tensor::from_vec(scales, (groups, outputs), &Device::Cpu)?.to_dtype(dtype)?;
@@ -115,7 +80,8 @@ impl QuantizedWeight {
         for (index, x) in weight.iter().enumerate() {
             let (input, output) = (index / outputs, index % outputs);
             let scale = rounded[input / group * outputs + output];
-            let code = if scale == 0.0 { 0.0 } else { (x / scale).round_ties_even().clamp(-bits.most(), bits.most()) };
+            let code =
+                if scale == 0.0 { 0.0 } else { (x / scale).round_ties_even().clamp(-bits.max_code(), bits.max_code()) };
             let (per_word, width) = (bits.per_word(), 32 / bits.per_word());
             let field = (code as i32 as u32) & (u32::MAX >> (32 - width));
             codes[input * words + output / per_word] |= field << (output % per_word * width);

@@ -1,4 +1,4 @@
-//! Execution of ops with poison (as in LLVM).
+//! Poison of the operands and results of ops (as in LLVM).
 //!
 //! * A requested check poisons the elements that it finds invalid.
 //! * Ops propagate the poison of their operands.
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::poison::{Poison, Source};
 use super::poison_sources::{CheckedOp, element};
-use crate::backend::cpu::interp::block::{Fault, Flow, Machine};
+use crate::backend::cpu::interp::machine::{Fault, Machine};
 use crate::backend::cpu::interp::value::Word;
 use crate::backend::cpu::interp::value::{Width, Words, zip, zip3};
 use crate::backend::cpu::ops::shape;
@@ -19,45 +19,59 @@ use crate::ir::{Loc, Op, OpId, Opcode, Sign, Type};
 /// Poison by operand of an op.
 type OperandPoison = [Option<Rc<Poison>>];
 
+/// Result of the checks before an op.
+pub(in crate::backend::cpu) struct Poisoning {
+    /// The op, if its result is to be checked.
+    checked: Option<CheckedOp>,
+    /// Poison that the results have from the operands.
+    propagated: Option<Poison>,
+    /// Poison of elements that the op reads from unwritten memory.
+    unwritten: Option<Poison>,
+}
+
 impl Machine<'_> {
-    /// Executes an op as [`Machine::step`] does, with poison.
-    pub fn checked_step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
+    /// Checks the operands of an op before its step, which may consume them. Returns `None` for an
+    /// op whose step moves values together with their poison.
+    pub fn before_step(&mut self, id: OpId, op: &Op) -> Result<Option<Poisoning>, Fault> {
         let poisons: Vec<Option<Rc<Poison>>> = op.operands.iter().map(|&value| self.poison(value).cloned()).collect();
         let any = poisons.iter().any(Option::is_some);
         if any {
             self.refuse_use(op, &poisons)?;
         }
-        let read = self.unwritten(op)?;
+        let unwritten = self.unwritten(op)?;
         if op.code.is_control_flow() || op.code.spec().effect == Effect::Terminator {
-            // The step moves values together with their poison.
-            return self.step(id, op);
+            return Ok(None);
         }
-        // Before the step, which may consume the operands.
-        let asked = self.asked(id, op);
-        let handed = if any { self.handed_on(op, &poisons)? } else { None };
-        let left = self.step(id, op)?;
-        let Some(&result) = op.results.first() else { return Ok(left) };
-        let raised = asked.and_then(|asked| asked.poison(self.checks, self.tile(result).len()));
+        let checked = self.checked_op(id, op);
+        let propagated = if any { self.propagated(op, &poisons)? } else { None };
+        Ok(Some(Poisoning { checked, propagated, unwritten }))
+    }
+
+    /// Poisons the results of an op after its step.
+    pub fn after_step(&mut self, op: &Op, poisoning: Poisoning) -> Result<(), Fault> {
+        let Poisoning { checked, propagated, unwritten } = poisoning;
+        let Some(&result) = op.results.first() else { return Ok(()) };
+        let raised = checked.and_then(|checked| checked.poison(self.checks, self.tile(result).len()));
         if self.folding
             && let Some((loc, what)) = raised.as_ref().and_then(|poison| poison.first(|_| true))
         {
             return Err(Fault { loc: Some(loc), message: what });
         }
-        let raised = raised.or(read);
-        let poison = match (handed, raised) {
-            (Some(handed), Some(raised)) => Some(handed.or(raised)),
-            (handed, raised) => handed.or(raised),
+        let raised = raised.or(unwritten);
+        let poison = match (propagated, raised) {
+            (Some(propagated), Some(raised)) => Some(propagated.or(raised)),
+            (propagated, raised) => propagated.or(raised),
         };
         if let Some(poison) = poison {
             for &result in &op.results {
                 self.set_poison(result, poison.clone());
             }
         }
-        Ok(left)
+        Ok(())
     }
 
     /// Returns the checked op if the user wrote the op.
-    fn asked(&self, id: OpId, op: &Op) -> Option<CheckedOp> {
+    fn checked_op(&self, id: OpId, op: &Op) -> Option<CheckedOp> {
         let written = *self.program.written.get(&id)?;
         let types = [op.operands[0], op.results[0]].map(|value| self.module().dtype(value));
         let operands = op.operands.iter().map(|&value| self.tile(value).clone()).collect();
@@ -183,7 +197,7 @@ impl Machine<'_> {
     // Propagation.
 
     /// Returns the poison of the results of an op from that of its operands.
-    fn handed_on(&self, op: &Op, poisons: &OperandPoison) -> Result<Option<Poison>, Fault> {
+    fn propagated(&self, op: &Op, poisons: &OperandPoison) -> Result<Option<Poison>, Fault> {
         use Opcode as O;
         let Some(&result) = op.results.first() else { return Ok(None) };
         let is_tile = |value| matches!(self.module().ty(value), Type::Tile { .. });

@@ -83,7 +83,7 @@ pub(crate) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Resu
     };
     let kind = if sign == Sign::Unsigned { "unsigned" } else { "signed" };
     let (x, y, bits) = (shown(x), shown(y), dtype.bits());
-    Err(format!("{x} {symbol} {y} was promised to fit {bits} bits, {kind}"))
+    Err(format!("{x} {symbol} {y} was assumed to fit {bits} bits, {kind}"))
 }
 
 /// Returns the significant bits: integers wrap at their width.

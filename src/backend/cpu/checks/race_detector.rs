@@ -25,7 +25,7 @@ type Clock = FxHashMap<u64, u32>;
 
 /// An access of a tile block to an element.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+pub(crate) struct Access {
     pub block: [u32; 3],
     pub loc: Loc,
     /// Atomic or ordered.
@@ -45,31 +45,31 @@ const KEPT_UNORDERED: usize = 2;
 /// Accesses to an element that can be in conflict with later ones. Most elements have one.
 #[derive(Default)]
 struct Element {
-    first: Option<Touch>,
-    more: Vec<Touch>,
+    first: Option<Access>,
+    more: Vec<Access>,
 }
 
 impl Element {
     /// Returns a recorded access in conflict with this one; without a conflict, records this one.
-    fn touch(&mut self, touch: Touch, seen: &Clock, most: usize) -> Option<Touch> {
+    fn record(&mut self, access: Access, seen: &Clock, most: usize) -> Option<Access> {
         let precedes =
-            |other: &Touch| other.at.0 == touch.at.0 || seen.get(&other.at.0).is_some_and(|&time| time >= other.at.1);
+            |other: &Access| other.at.0 == access.at.0 || seen.get(&other.at.0).is_some_and(|&time| time >= other.at.1);
         let mut alike = 0;
         for other in self.first.iter().chain(&self.more) {
-            if (touch.writes || other.writes) && !(touch.atomic && other.atomic) && !precedes(other) {
+            if (access.writes || other.writes) && !(access.atomic && other.atomic) && !precedes(other) {
                 return Some(*other);
             }
-            alike += usize::from(other.atomic == touch.atomic && other.writes == touch.writes);
+            alike += usize::from(other.atomic == access.atomic && other.writes == access.writes);
         }
         // A later access in conflict with `other` is also in conflict with this one if this one
         // follows `other` and its kind has at least the same conflicts. So `other` is redundant.
         let covers =
-            |other: &Touch| precedes(other) && (touch.writes || !other.writes) && (!touch.atomic || other.atomic);
+            |other: &Access| precedes(other) && (access.writes || !other.writes) && (!access.atomic || other.atomic);
         self.more.retain(|other| !covers(other));
         match &self.first {
-            None => self.first = Some(touch),
-            Some(first) if covers(first) => self.first = Some(touch),
-            Some(_) if alike < most => self.more.push(touch),
+            None => self.first = Some(access),
+            Some(first) if covers(first) => self.first = Some(access),
+            Some(_) if alike < most => self.more.push(access),
             Some(_) => {}
         }
         None
@@ -92,8 +92,8 @@ impl View {
     }
 
     /// Creates an access of this block at its current time.
-    pub fn touch(&self, loc: Loc, atomic: bool, writes: bool) -> Touch {
-        Touch { block: self.block.0, loc, atomic, writes, at: (self.block.1, self.time) }
+    pub fn access(&self, loc: Loc, atomic: bool, writes: bool) -> Access {
+        Access { block: self.block.0, loc, atomic, writes, at: (self.block.1, self.time) }
     }
 }
 
@@ -117,10 +117,10 @@ impl Watch {
     ///
     /// # Errors
     /// The first conflict: the place and the other access.
-    pub fn touch(&self, places: impl Iterator<Item = u64>, touch: Touch, view: &View) -> Result<(), (u64, Touch)> {
+    pub fn record(&self, places: impl Iterator<Item = u64>, access: Access, view: &View) -> Result<(), (u64, Access)> {
         let mut elements = self.elements.lock().unwrap_or_else(PoisonError::into_inner);
         for place in places {
-            if let Some(other) = elements.entry(place).or_default().touch(touch, &view.seen, self.kept) {
+            if let Some(other) = elements.entry(place).or_default().record(access, &view.seen, self.kept) {
                 return Err((place, other));
             }
         }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn touch(watch: &Watch, view: &View, place: u64, atomic: bool, writes: bool) -> bool {
-        watch.touch([place].into_iter(), view.touch(Loc::UNKNOWN, atomic, writes), view).is_ok()
+        watch.record([place].into_iter(), view.access(Loc::UNKNOWN, atomic, writes), view).is_ok()
     }
 
     #[test]

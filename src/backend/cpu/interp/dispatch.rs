@@ -1,14 +1,10 @@
-//! Execution of the ops: one arm per op, which also defines the elementwise ones.
+//! Execution of the ops without regions: one arm per op, which also defines the elementwise ones.
 
-use super::block::{Fault, Flow, Machine};
-use super::op_family::{
-    Combination, Control, Conversion, Environment, Family, FloatMultiary, FloatUnary, Integer, Movement,
-};
-use super::slot::Val;
-use super::value::{Width, Word, Words, each_width, zip3};
+use super::machine::{Fault, Machine};
+use super::op_family::{Conversion, Environment, FloatMultiary, FloatUnary, Integer, MatrixProduct, Movement};
+use super::slot::Slot;
+use super::value::{Word, Words, each_width, zip3};
 use crate::backend::cpu::checks::assume;
-use crate::backend::cpu::memory::tile_budget;
-use crate::backend::cpu::memory::tile_budget::Claim;
 use crate::backend::cpu::ops::directed_rounding;
 use crate::backend::cpu::ops::directed_rounding::Unrounded;
 use crate::backend::cpu::ops::float;
@@ -21,49 +17,9 @@ use crate::backend::cpu::ops::printf::Printed;
 use crate::backend::cpu::ops::{cast, printf, shape};
 use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Overflow, Rounding, Sign, Type, Value};
 
-impl<'p> Machine<'p> {
-    /// Runs one op, and returns the control flow if the op ends its block.
-    pub fn step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
-        let _claim = self.claim(id, op)?;
-        match Family::of(op.code) {
-            Family::FloatUnary(which) => self.float_of_one(which, op),
-            Family::FloatMultiary(which) => self.float_of_more(which, op),
-            Family::Integer(which) => self.integers(which, op)?,
-            Family::Conversion(which) => self.conversion(which, id, op),
-            Family::Movement(which) => self.movement(which, id, op)?,
-            Family::Combination(which) => self.combination(which, id, op)?,
-            Family::Control(which) => return self.control(which, id, op),
-            Family::Environment(which) => self.beside_tiles(which, id, op)?,
-        }
-        Ok(None)
-    }
-
-    /// Claims memory for the tiles of an op. In the body of a reduction, tiles are as long as its
-    /// slices.
-    fn claim(&self, id: OpId, op: &Op) -> Result<Claim, String> {
-        let elements = self.program.elements[id.index()];
-        if !self.folding {
-            return Claim::of(elements);
-        }
-        let lanes = op.operands.iter().map(|&value| self.words(value).map_or(0, Words::len));
-        Claim::of(tile_budget::large(lanes.max().unwrap_or(0)).max(elements))
-    }
-
-    /// Runs an op of control flow, and returns the control flow if it ends its block.
-    fn control(&mut self, which: Control, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
-        match which {
-            Control::If => self.run_if(op),
-            Control::For => self.run_for(id, op),
-            Control::Loop => self.run_loop(id, op),
-            Control::Yield => Ok(self.terminate(id, Flow::Yield)),
-            Control::Continue => Ok(self.terminate(id, Flow::Continue)),
-            Control::Break => Ok(self.terminate(id, Flow::Break)),
-            Control::Return => Ok(Some(Flow::Return)),
-        }
-    }
-
+impl Machine<'_> {
     /// Runs float arithmetic on one operand.
-    fn float_of_one(&mut self, which: FloatUnary, op: &Op) {
+    pub fn float_of_one(&mut self, which: FloatUnary, op: &Op) {
         use FloatUnary as O;
         match which {
             O::AbsF => self.sign_bit(op, false),
@@ -91,7 +47,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Runs float arithmetic on two or three operands, and comparisons.
-    fn float_of_more(&mut self, which: FloatMultiary, op: &Op) {
+    pub fn float_of_more(&mut self, which: FloatMultiary, op: &Op) {
         use FloatMultiary as O;
         match which {
             O::AddF => self.rounded2(op, |x, y| x + y, |x, y| x + y, directed_rounding::add),
@@ -122,7 +78,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Runs integer arithmetic and comparisons.
-    fn integers(&mut self, which: Integer, op: &Op) -> Result<(), String> {
+    pub fn integers(&mut self, which: Integer, op: &Op) -> Result<(), String> {
         use Integer as O;
         use Sign::{Signed, Unsigned};
         let [bits, _] = self.element_bits(op);
@@ -164,7 +120,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Runs conversions of the element type, and reinterpretations of the same words.
-    fn conversion(&mut self, which: Conversion, id: OpId, op: &Op) {
+    pub fn conversion(&mut self, which: Conversion, id: OpId, op: &Op) {
         use Conversion as O;
         use Sign::Unsigned;
         let [bits, from_bits] = self.element_bits(op);
@@ -186,7 +142,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Runs ops that make tiles from other tiles, by element or by movement of elements; constants.
-    fn movement(&mut self, which: Movement, id: OpId, op: &Op) -> Result<(), String> {
+    pub fn movement(&mut self, which: Movement, id: OpId, op: &Op) -> Result<(), String> {
         use Movement as O;
         use Sign::{Signed, Unsigned};
         match which {
@@ -261,12 +217,10 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Runs reductions and matrix products.
-    fn combination(&mut self, which: Combination, id: OpId, op: &Op) -> Result<(), Fault> {
-        use Combination as O;
+    /// Runs matrix products.
+    pub fn matrix_product(&mut self, which: MatrixProduct, id: OpId, op: &Op) {
+        use MatrixProduct as O;
         match which {
-            O::Reduce => self.run_reduce(op)?,
-            O::Scan => self.run_scan(op)?,
             O::MmaF => {
                 let types = [self.module().dtype(op.operands[0]), self.dtype(op)];
                 let acc = self.take_words(id, 2);
@@ -286,16 +240,15 @@ impl<'p> Machine<'p> {
                 self.put(op, words)
             }
         }
-        Ok(())
     }
 
     /// Runs ops on the grid, memory, tokens, checks and texts.
-    fn beside_tiles(&mut self, which: Environment, id: OpId, op: &Op) -> Result<(), Fault> {
+    pub fn environment(&mut self, which: Environment, id: OpId, op: &Op) -> Result<(), Fault> {
         use Environment as O;
         match which {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
-            O::DataPartitionId => self.put(op, Words::W32(vec![self.band])),
+            O::DataPartitionId => self.put(op, Words::W32(vec![self.data_partition])),
 
             // Memory.
             O::Offset => self.offset(op),
@@ -307,7 +260,7 @@ impl<'p> Machine<'p> {
             O::MakeTensorView => self.make_tensor_view(op),
             O::MakePartitionView | O::MakeStridedView | O::MakeGatherScatterView => {
                 let array = self.array(op.operands[0]).clone();
-                self.set(op.results[0], Val::View(array))
+                self.set(op.results[0], Slot::View(array))
             }
             O::GetTensorShape => {
                 let shape = self.array(op.operands[0]).shape.clone();
@@ -365,14 +318,6 @@ impl<'p> Machine<'p> {
         })
     }
 
-    pub(crate) fn elem(&self, value: Value) -> Elem {
-        self.module().ty(value).as_tile().expect("a tile type").0
-    }
-
-    pub(crate) fn width(&self, value: Value) -> Width {
-        Width::of_elem(self.elem(value))
-    }
-
     fn count(&self, value: Value) -> usize {
         self.module().shape(value).iter().product::<i64>() as usize
     }
@@ -385,30 +330,16 @@ impl<'p> Machine<'p> {
         values.iter().map(|&v| self.scalar(v, sign)).collect()
     }
 
-    pub(crate) fn put(&mut self, op: &Op, words: Words) {
-        self.set(op.results[0], Val::tile(words));
-    }
-
-    /// Sets the (empty) value of each token result of an op.
-    pub(crate) fn set_token(&mut self, op: &Op) {
-        let module = self.module();
-        for &result in &op.results {
-            if *module.ty(result) == Type::Token {
-                self.set(result, Val::Token);
-            }
-        }
-    }
-
     fn put_three(&mut self, op: &Op, numbers: [u32; 3]) {
         for (&result, number) in op.results.iter().zip(numbers) {
-            self.set(result, Val::tile(Words::W32(vec![number])));
+            self.set(result, Slot::tile(Words::W32(vec![number])));
         }
     }
 
     fn put_ints(&mut self, op: &Op, numbers: &[i64]) {
         for (&result, &number) in op.results.iter().zip(numbers) {
             let words = int::write(self.module().dtype(result), &[number as u64]);
-            self.set(result, Val::tile(words));
+            self.set(result, Slot::tile(words));
         }
     }
 

@@ -9,22 +9,22 @@ use crate::ir::{BlockId, Module, OpId, Value};
 
 /// Side tables by op.
 #[derive(Debug, Default)]
-pub(crate) struct Liveness {
+pub(crate) struct LastUses {
     /// By op: the values without a read after the op.
     dying: Vec<Vec<Value>>,
 }
 
-impl Liveness {
-    pub fn of(module: &Module, body: BlockId) -> Liveness {
-        let mut liveness = Liveness::of_any_order(module);
-        liveness.visit(module, body);
-        liveness
+impl LastUses {
+    pub fn new(module: &Module, body: BlockId) -> LastUses {
+        let mut last_uses = LastUses::none(module);
+        last_uses.visit(module, body);
+        last_uses
     }
 
     /// Creates an analysis without last uses, for execution in another order than that of the
     /// program: no value is freed or modified in place.
-    pub fn of_any_order(module: &Module) -> Liveness {
-        Liveness { dying: vec![Vec::new(); module.num_ops()] }
+    pub fn none(module: &Module) -> LastUses {
+        LastUses { dying: vec![Vec::new(); module.num_ops()] }
     }
 
     /// Returns the values without a read after this op.

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::slot::Val;
+use super::slot::Slot;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module};
 
@@ -26,17 +26,17 @@ enum Reads {
     Shared,
 }
 
-pub(super) struct Turns {
+pub(super) struct IterationLimit {
     count: u64,
     limit: u64,
     reads: Reads,
     /// Number and state of an earlier iteration.
-    kept: (u64, Vec<Val>),
+    kept: (u64, Vec<Slot>),
 }
 
-impl Turns {
+impl IterationLimit {
     /// Creates the counter before the first iteration of a loop.
-    pub fn of(module: &Module, body: BlockId, limit: u64) -> Turns {
+    pub fn new(module: &Module, body: BlockId, limit: u64) -> IterationLimit {
         let mut reads = Reads::Nothing;
         module.walk(body, &mut |id| {
             let op = module.op(id);
@@ -48,23 +48,23 @@ impl Turns {
             }
         });
         let limit = if reads == Reads::Shared { limit.saturating_mul(WAITING) } else { limit };
-        Turns { count: 0, limit, reads, kept: (0, Vec::new()) }
+        IterationLimit { count: 0, limit, reads, kept: (0, Vec::new()) }
     }
 
     /// Counts an iteration that begins with this state, and returns true if the block must yield.
     ///
     /// # Errors
     /// The loop never ends, or the number of iterations exceeds the limit.
-    pub fn next(&mut self, state: &[Val]) -> Result<bool, String> {
+    pub fn next(&mut self, state: &[Slot]) -> Result<bool, String> {
         self.count += 1;
         // Without memory reads, an equal state leads to an equal iteration. The distance of the
         // kept iterations doubles, so that a period of any length is found (Brent's cycle
         // detection).
         if self.reads == Reads::Nothing {
-            let (turn, kept) = &self.kept;
+            let (iteration, kept) = &self.kept;
             if self.count > 1 && kept.len() == state.len() && kept.iter().zip(state).all(|(a, b)| is_same(a, b)) {
                 return Err(format!(
-                    "this loop never ends: its state before turn {} is what it was before turn {turn}; the body has to \
+                    "this loop never ends: its state before iteration {} is what it was before iteration {iteration}; the body has to \
                      give a state for which the condition ends it",
                     self.count
                 ));
@@ -75,7 +75,7 @@ impl Turns {
         }
         if self.count > self.limit {
             return Err(format!(
-                "this loop has gone on for {} turns and is taken for endless: `Hints::loop_limit` allows more",
+                "this loop has run {} iterations and is assumed endless: `Hints::loop_limit` raises the limit",
                 self.limit
             ));
         }
@@ -83,11 +83,11 @@ impl Turns {
     }
 }
 
-fn is_same(a: &Val, b: &Val) -> bool {
+fn is_same(a: &Slot, b: &Slot) -> bool {
     match (a, b) {
-        (Val::Tile(a), Val::Tile(b)) => Rc::ptr_eq(a, b) || a == b,
-        (Val::View(a), Val::View(b)) => Rc::ptr_eq(a, b),
-        (Val::Token, Val::Token) => true,
+        (Slot::Tile(a), Slot::Tile(b)) => Rc::ptr_eq(a, b) || a == b,
+        (Slot::View(a), Slot::View(b)) => Rc::ptr_eq(a, b),
+        (Slot::Token, Slot::Token) => true,
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Families of ops, one for each function of `dispatch`.
+//! Families of ops, one for each function of `dispatch`, and the ops with regions.
 //!
 //! [`Family::of`] matches each opcode, and each function of `dispatch` matches each op of its
 //! family. So the compiler rejects a new row of the op table until the op has a family and an arm.
@@ -49,13 +49,13 @@ families! {
     Movement {
         Select, PowI, InlinePtx, Constant, Iota, Broadcast, Permute, Cat, Extract, Insert, Gather, Histogram,
     }
-    /// Reductions and matrix products.
-    Combination {
-        Reduce, Scan, MmaF, MmaI, MmaFScaled,
+    /// Matrix products.
+    MatrixProduct {
+        MmaF, MmaI, MmaFScaled,
     }
-    /// Control flow.
+    /// Ops with regions, and terminators.
     Control {
-        If, For, Loop, Yield, Continue, Break, Return,
+        If, For, Loop, Reduce, Scan, Yield, Continue, Break, Return,
     }
     /// The grid, memory, tokens, checks and texts.
     Environment {
@@ -82,7 +82,7 @@ mod tests {
                 }
                 Family::Integer(_) => matches!(class, Class::IntUnary | Class::IntBinary | Class::CmpI),
                 Family::Conversion(_) => matches!(class, Class::Cast | Class::Own),
-                Family::Movement(_) | Family::Combination(_) | Family::Control(_) | Family::Environment(_) => {
+                Family::Movement(_) | Family::MatrixProduct(_) | Family::Control(_) | Family::Environment(_) => {
                     class == Class::Own
                 }
             };

@@ -7,10 +7,10 @@ use crate::backend::cpu::checks::poison::Poison;
 
 /// Content of a value of the IR during the execution of a tile block.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Val {
+pub(crate) enum Slot {
     /// Before the definition or after the last use.
     #[default]
-    Dead,
+    Empty,
     Tile(Rc<Words>),
     /// A tile with poisoned elements.
     Poisoned(Rc<Words>, Rc<Poison>),
@@ -18,8 +18,8 @@ pub(crate) enum Val {
     Token,
 }
 
-impl Val {
-    pub fn tile(words: Words) -> Val {
-        Val::Tile(Rc::new(words))
+impl Slot {
+    pub fn tile(words: Words) -> Slot {
+        Slot::Tile(Rc::new(words))
     }
 }

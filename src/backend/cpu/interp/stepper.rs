@@ -6,9 +6,9 @@
 
 use std::rc::Rc;
 
-use super::block::{Fault, Machine};
-use super::loop_limit::Turns;
-use super::slot::Val;
+use super::loop_limit::IterationLimit;
+use super::machine::{Fault, Machine};
+use super::slot::Slot;
 use super::value::{Width, Word, Words, each_width, with_width};
 use crate::backend::ParamWord;
 use crate::backend::cpu::ops::cast;
@@ -22,23 +22,23 @@ const ALONE: &dyn Fn() -> bool = &|| true;
 
 /// Content of a value, or nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Val);
+pub(crate) struct SlotContent(Slot);
 
-impl Held {
+impl SlotContent {
     /// Creates a tile of numbers of this type from their bits.
-    pub fn of_bits(dtype: DType, bits: impl Iterator<Item = u64>) -> Held {
-        Held(Val::tile(with_width!(Width::of(dtype), W => W::list(bits.map(W::from_u64).collect()))))
+    pub fn of_bits(dtype: DType, bits: impl Iterator<Item = u64>) -> SlotContent {
+        SlotContent(Slot::tile(with_width!(Width::of(dtype), W => W::list(bits.map(W::from_u64).collect()))))
     }
 
     /// Returns true if the value is defined.
     pub fn is_known(&self) -> bool {
-        !matches!(self.0, Val::Dead)
+        !matches!(self.0, Slot::Empty)
     }
 
     fn words(&self) -> Option<&Words> {
         match &self.0 {
-            Val::Tile(words) | Val::Poisoned(words, _) => Some(words),
-            Val::Dead | Val::View(_) | Val::Token => None,
+            Slot::Tile(words) | Slot::Poisoned(words, _) => Some(words),
+            Slot::Empty | Slot::View(_) | Slot::Token => None,
         }
     }
 
@@ -49,9 +49,9 @@ impl Held {
 
     /// Returns some elements of a tile. A single number and a content that is not a tile are equal
     /// in all parts.
-    pub fn part(&self, elements: &[u32]) -> Held {
+    pub fn part(&self, elements: &[u32]) -> SlotContent {
         match self.words() {
-            Some(words) if words.len() > 1 => Held(Val::tile(
+            Some(words) if words.len() > 1 => SlotContent(Slot::tile(
                 each_width!(words, list => Word::list(elements.iter().map(|&i| list[i as usize]).collect())),
             )),
             _ => self.clone(),
@@ -60,10 +60,10 @@ impl Held {
 
     /// Replaces some elements of this tile by those of `part`. If the value is undefined, creates a
     /// tile of `count` elements.
-    pub fn with_part(self, elements: &[u32], part: &Held, count: usize) -> Held {
+    pub fn with_part(self, elements: &[u32], part: &SlotContent, count: usize) -> SlotContent {
         let Some(part) = part.words() else { return self };
         let mut words = match self.0 {
-            Val::Tile(words) | Val::Poisoned(words, _) => Rc::unwrap_or_clone(words),
+            Slot::Tile(words) | Slot::Poisoned(words, _) => Rc::unwrap_or_clone(words),
             _ => each_width!(part, list => Word::list(vec![list[0]; count])),
         };
         each_width!(&mut words, list => {
@@ -71,27 +71,27 @@ impl Held {
                 list[element as usize] = word;
             }
         });
-        Held(Val::tile(words))
+        SlotContent(Slot::tile(words))
     }
 
     /// Rounds f32 numbers to tf32, to nearest even.
-    pub fn as_tf32(&self) -> Held {
+    pub fn as_tf32(&self) -> SlotContent {
         let words =
             self.words().map(|words| cast::float_to_float(DType::F32, DType::TF32, Rounding::NearestEven, words));
-        words.map_or(Held::default(), |words| Held(Val::tile(words)))
+        words.map_or(SlotContent::default(), |words| SlotContent(Slot::tile(words)))
     }
 }
 
 /// Iteration counter of a loop without a range.
-pub(crate) struct LoopTurns(Turns);
+pub(crate) struct LoopLimit(IterationLimit);
 
-impl LoopTurns {
+impl LoopLimit {
     /// Counts an iteration that begins with this state, and returns true if the block must yield.
     ///
     /// # Errors
     /// The loop never ends, or the number of iterations exceeds the limit.
-    pub fn next(&mut self, state: &[Held]) -> Result<bool, Fault> {
-        let state: Vec<Val> = state.iter().map(|held| held.0.clone()).collect();
+    pub fn next(&mut self, state: &[SlotContent]) -> Result<bool, Fault> {
+        let state: Vec<Slot> = state.iter().map(|content| content.0.clone()).collect();
         Ok(self.0.next(&state)?)
     }
 }
@@ -116,8 +116,8 @@ impl<'p> Frame<'p> {
     }
 
     /// Sets the data partition for the following ops.
-    pub fn set_band(&mut self, band: u32) {
-        self.machine.band = band;
+    pub fn set_data_partition(&mut self, partition: u32) {
+        self.machine.data_partition = partition;
     }
 
     fn module(&self) -> &'p Module {
@@ -134,7 +134,7 @@ impl<'p> Frame<'p> {
         let place = |fault: Fault| Fault { loc: fault.loc.or(Some(op.loc)), ..fault };
         let missing = |value: &&Value| !self.is_known(**value) && !matches!(module.ty(**value), Type::Token);
         if let Some(value) = op.operands.iter().find(missing) {
-            let message = format!("op {} reads %{}, which is not there", id.index(), value.index());
+            let message = format!("op {} reads %{}, which is undefined", id.index(), value.index());
             return Err(place(message.into()));
         }
         self.machine.step(id, op).map(drop).map_err(place)
@@ -145,12 +145,12 @@ impl<'p> Frame<'p> {
     ///
     /// # Errors
     /// The errors of [`Frame::step`].
-    pub fn step_with(&mut self, id: OpId, operands: &[Option<Held>]) -> Result<Held, Fault> {
+    pub fn step_with(&mut self, id: OpId, operands: &[Option<SlotContent>]) -> Result<SlotContent, Fault> {
         let op = self.module().op(id);
-        let before: Vec<Val> = op.operands.iter().map(|&value| self.machine.get(value).clone()).collect();
-        for (&value, held) in op.operands.iter().zip(operands) {
-            if let Some(held) = held {
-                self.machine.set(value, held.0.clone());
+        let before: Vec<Slot> = op.operands.iter().map(|&value| self.machine.get(value).clone()).collect();
+        for (&value, content) in op.operands.iter().zip(operands) {
+            if let Some(content) = content {
+                self.machine.set(value, content.0.clone());
             }
         }
         let done = self.step(id);
@@ -164,7 +164,7 @@ impl<'p> Frame<'p> {
     ///
     /// # Errors
     /// The errors of [`Frame::step`].
-    pub fn store_part(&mut self, id: OpId, operands: &[Option<Held>], only: Vec<bool>) -> Result<(), Fault> {
+    pub fn store_part(&mut self, id: OpId, operands: &[Option<SlotContent>], only: Vec<bool>) -> Result<(), Fault> {
         self.machine.only = Some(only);
         let done = self.step_with(id, operands);
         self.machine.only = None;
@@ -172,22 +172,22 @@ impl<'p> Frame<'p> {
     }
 
     pub fn is_known(&self, value: Value) -> bool {
-        !matches!(self.machine.get(value), Val::Dead)
+        !matches!(self.machine.get(value), Slot::Empty)
     }
 
-    pub fn get(&self, value: Value) -> Held {
-        Held(self.machine.get(value).clone())
+    pub fn get(&self, value: Value) -> SlotContent {
+        SlotContent(self.machine.get(value).clone())
     }
 
-    pub fn set(&mut self, value: Value, held: Held) {
-        self.machine.set(value, held.0);
+    pub fn set(&mut self, value: Value, content: SlotContent) {
+        self.machine.set(value, content.0);
     }
 
     /// Removes the content of a value and returns it.
-    pub fn forget(&mut self, value: Value) -> Held {
-        let held = self.get(value);
-        self.machine.set(value, Val::Dead);
-        held
+    pub fn forget(&mut self, value: Value) -> SlotContent {
+        let content = self.get(value);
+        self.machine.set(value, Slot::Empty);
+        content
     }
 
     /// Sets the (empty) value of each token result of an op.
@@ -202,7 +202,7 @@ impl<'p> Frame<'p> {
     pub fn number(&self, value: Value, sign: Sign) -> Result<i64, Fault> {
         match self.is_known(value) {
             true => Ok(self.machine.scalar(value, sign)),
-            false => Err(format!("%{} is read, and not there", value.index()).into()),
+            false => Err(format!("%{} is read and undefined", value.index()).into()),
         }
     }
 
@@ -217,13 +217,13 @@ impl<'p> Frame<'p> {
     }
 
     /// Returns the counter value of a `for`.
-    pub fn counter(&self, id: OpId, number: i128) -> Held {
-        Held(self.machine.counter_of(self.module().op(id), number))
+    pub fn counter(&self, id: OpId, number: i128) -> SlotContent {
+        SlotContent(self.machine.counter_of(self.module().op(id), number))
     }
 
     /// Creates the iteration counter before the first iteration of a loop without a range.
-    pub fn turns(&self, body: BlockId) -> LoopTurns {
-        LoopTurns(Turns::of(self.module(), body, self.machine.program.loop_limit))
+    pub fn iteration_limit(&self, body: BlockId) -> LoopLimit {
+        LoopLimit(IterationLimit::new(self.module(), body, self.machine.program.loop_limit))
     }
 
     /// Returns the text that the block has printed since the last call.

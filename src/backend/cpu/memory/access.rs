@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use super::host_memory::Span;
 use super::tile_budget;
 use super::view::{self, Footprint, Index};
-use crate::backend::cpu::checks::race_detector::Touch;
-use crate::backend::cpu::interp::block::{Machine, Own};
-use crate::backend::cpu::interp::slot::Val;
+use crate::backend::cpu::checks::race_detector::Access;
+use crate::backend::cpu::interp::machine::{Allocation, Machine};
+use crate::backend::cpu::interp::slot::Slot;
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width, zip};
 use crate::backend::cpu::ops::atomic::Update;
 use crate::backend::cpu::ops::int;
@@ -43,7 +43,7 @@ impl Machine<'_> {
         };
         let base = self.tile(op.operands[0]).get(0);
         let array = Array { base, shape: fill(shape, op.group(1)), strides: fill(strides, op.group(2)) };
-        self.set(op.results[0], Val::View(Rc::new(array)));
+        self.set(op.results[0], Slot::View(Rc::new(array)));
     }
 
     pub(crate) fn allocate(&mut self, op: &Op) -> Result<(), String> {
@@ -65,7 +65,7 @@ impl Machine<'_> {
             written = tile_budget::reserved(half_bytes, "what is known about scratch memory")?;
             written.resize(half_bytes as usize, false);
         }
-        self.allocations.push(Own { memory, written });
+        self.allocations.push(Allocation { memory, written });
         self.put(op, Words::W64(vec![address]));
         Ok(())
     }
@@ -101,7 +101,13 @@ impl Machine<'_> {
     }
 
     /// Returns the checked bytes of a footprint; `None` if it is empty.
-    fn touch(&self, view: Value, footprint: &Footprint, dtype: DType, write: bool) -> Result<Option<Span<'_>>, String> {
+    fn checked_span(
+        &self,
+        view: Value,
+        footprint: &Footprint,
+        dtype: DType,
+        write: bool,
+    ) -> Result<Option<Span<'_>>, String> {
         let aligned = (dtype.storage_bits() as usize / 8).max(1);
         footprint.range.map(|(address, bytes)| self.span(view, address, bytes, aligned, write)).transpose()
     }
@@ -115,7 +121,7 @@ impl Machine<'_> {
             | Type::GatherScatterView { padding, .. } => *padding,
             Type::Tile { .. } | Type::TensorView { .. } | Type::Token => None,
         };
-        let span = self.touch(view, &footprint, dtype, false)?;
+        let span = self.checked_span(view, &footprint, dtype, false)?;
         let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
         self.fence_after(op, || footprint.places(dtype));
         self.put(op, words);
@@ -127,7 +133,7 @@ impl Machine<'_> {
         let view = op.operand_group("view")[0];
         let (footprint, dtype) = self.footprint(op, view)?;
         fence_before(op);
-        if let Some(span) = self.touch(view, &footprint, dtype, true)? {
+        if let Some(span) = self.checked_span(view, &footprint, dtype, true)? {
             footprint.store(span, dtype, self.tile(op.operand_group("tile")[0]), self.only.as_deref());
         }
         self.set_token(op);
@@ -138,9 +144,9 @@ impl Machine<'_> {
         let view = op.operand_group("view")[0];
         let (footprint, dtype) = self.footprint(op, view)?;
         let mode = atomic_mode(op)?;
-        if let Some(span) = self.touch(view, &footprint, dtype, true)? {
+        if let Some(span) = self.checked_span(view, &footprint, dtype, true)? {
             let tile = self.tile(op.operand_group("value")[0]);
-            let update = Update::new(mode, dtype, self.is_own(span));
+            let update = Update::new(mode, dtype, self.is_allocated(span));
             with_width!(Width::of(dtype), W => {
                 footprint.update::<W>(span, tile, |old, operand| update.apply(old, operand));
             });
@@ -220,7 +226,7 @@ impl Machine<'_> {
         with_width!(Width::of(dtype), W => {
             let (out, operand) = (W::of_mut(&mut old), W::of(operand));
             self.each_place(op, pointers, true, |i, span| {
-                let update = Update::new(mode, dtype, self.is_own(span));
+                let update = Update::new(mode, dtype, self.is_allocated(span));
                 out[i] = span.update::<W>(0, |old| update.apply(old, operand[i].to_u64()));
             })?;
         });
@@ -309,7 +315,7 @@ impl Machine<'_> {
             let index: Vec<String> = index.iter().map(Index::to_string).collect();
             let index = index.join(", ");
             return Err(format!(
-                "tile [{index}] lies outside of its array, of extents {shape:?}: fewer tile blocks cover it"
+                "tile [{index}] is outside of its array, of extents {shape:?}: fewer tile blocks cover it"
             ));
         }
         if self.watch.is_none() {
@@ -329,16 +335,16 @@ impl Machine<'_> {
         let is_atomic_op = matches!(effect, Effect::ReadWrite) || op.code == Opcode::AtomicRedView;
         let (atomic, writes) = (is_atomic_op || order(op) != MemOrder::Weak, !matches!(effect, Effect::Read));
         let mut view = self.view.borrow_mut();
-        let touch = view.touch(op.loc, atomic, writes);
-        watch.touch(places.clone(), touch, &view).map_err(|(place, other)| {
-            let verb = |touch: Touch| if touch.writes { "writes" } else { "reads" };
+        let access = view.access(op.loc, atomic, writes);
+        watch.record(places.clone(), access, &view).map_err(|(place, other)| {
+            let verb = |access: Access| if access.writes { "writes" } else { "reads" };
             let at = self.module().location(other.loc).map_or_else(|| "?".to_owned(), ToString::to_string);
             let (number, of) = self.memory.position(place, bytes);
             let [x, y, z] = other.block;
             format!(
                 "a race: this {} element {number} of an array of {of}, which tile block ({x}, {y}, {z}) {} at {at}: an element \
                  that one block writes is no other block's, unless all of them access it atomically",
-                verb(touch),
+                verb(access),
                 verb(other)
             )
         })?;

@@ -7,9 +7,9 @@
 
 use super::host_memory::{Cell, Span};
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width};
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Padding, Rounding, Type};
+use crate::types::float_codec;
 
 /// By tile dimension: element offsets relative to the start of the footprint; `None` is outside.
 pub(super) type Axes = Vec<Vec<Option<usize>>>;
@@ -97,8 +97,8 @@ pub(super) fn footprint(
     for (d, (dim, places)) in positions(view, array, index).into_iter().enumerate() {
         if inbounds.get(d) == Some(&true) && places.contains(&None) {
             return Err(format!(
-                "tile index {index:?} sticks out of an array of extents {:?} along tile dimension {d}, which was \
-                 promised to be in bounds",
+                "tile index {index:?} is outside of an array of extents {:?} along tile dimension {d}, which was \
+                 assumed to be in bounds",
                 array.shape
             ));
         }
@@ -228,5 +228,5 @@ pub(super) fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
         Some(Padding::PosInf) => f64::INFINITY,
         Some(Padding::NegInf) => f64::NEG_INFINITY,
     };
-    codec::encode(dtype, value, Rounding::NearestEven)
+    float_codec::encode(dtype, value, Rounding::NearestEven)
 }

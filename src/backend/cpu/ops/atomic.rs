@@ -1,9 +1,9 @@
 //! Atomic operations on one element.
 
 use super::directed_rounding;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Rounding};
+use crate::types::float_codec;
 
 /// An atomic operation on one element.
 #[derive(Clone, Copy)]
@@ -16,10 +16,10 @@ pub(crate) struct Update {
 
 impl Update {
     /// Creates the operation on an element in memory of all tile blocks, or in memory of the block
-    /// (`own`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global memory,
+    /// (`private`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global memory,
     /// and keeps them in shared memory.
-    pub fn new(mode: AtomicMode, dtype: DType, own: bool) -> Update {
-        Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !own }
+    pub fn new(mode: AtomicMode, dtype: DType, private: bool) -> Update {
+        Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !private }
     }
 
     /// Returns the new pattern from the old one and the operand.
@@ -47,8 +47,10 @@ fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
         AtomicMode::Or => old | operand,
         AtomicMode::Xor => old ^ operand,
         AtomicMode::Add => old.wrapping_add(operand),
-        AtomicMode::AddF => directed_rounding::add(codec::decode(dtype, old), codec::decode(dtype, operand))
-            .round(dtype, Rounding::NearestEven),
+        AtomicMode::AddF => {
+            directed_rounding::add(float_codec::decode(dtype, old), float_codec::decode(dtype, operand))
+                .round(dtype, Rounding::NearestEven)
+        }
         AtomicMode::Max => {
             if signed(old) >= signed(operand) {
                 old

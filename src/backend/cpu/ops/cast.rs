@@ -8,9 +8,9 @@ use bytemuck::allocation::cast_vec;
 use super::float::{from_patterns, narrow, to_f64, widen};
 use super::int;
 use crate::backend::cpu::interp::value::{Word, Words, each_width, map};
-use crate::codec::{self, Exact};
 use crate::dtype::DType;
 use crate::ir::{Rounding, Sign};
+use crate::types::float_codec::{self, Exact};
 
 /// Widens or narrows integers.
 pub(crate) fn int_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
@@ -28,8 +28,8 @@ pub(crate) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Wor
         _ => from_patterns(
             to,
             values.iter().map(|&v| match if signed { v as i64 as i128 } else { v as i128 } {
-                0 => codec::encode(to, 0.0, Rounding::NearestEven),
-                v => codec::round(to, Exact::of_integer(v), Rounding::NearestEven),
+                0 => float_codec::encode(to, 0.0, Rounding::NearestEven),
+                v => float_codec::round(to, Exact::of_integer(v), Rounding::NearestEven),
             }),
         ),
     }
@@ -55,7 +55,7 @@ pub(crate) fn float_to_float(from: DType, to: DType, rounding: Rounding, x: &Wor
         (DType::F16 | DType::BF16 | DType::TF32, DType::F32) => narrow(to, widen(from, x).into_owned()),
         (DType::F64, DType::F32) if nearest => narrow(to, map(&to_f64(from, x), |v| v as f32)),
         _ if nearest && single(from) && single(to) => narrow(to, widen(from, x).into_owned()),
-        _ => from_patterns(to, to_f64(from, x).iter().map(|&v| codec::encode(to, v, rounding))),
+        _ => from_patterns(to, to_f64(from, x).iter().map(|&v| float_codec::encode(to, v, rounding))),
     }
 }
 

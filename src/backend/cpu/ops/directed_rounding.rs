@@ -3,9 +3,9 @@
 //! Operands are f64, which represents all element types exactly. A fused multiply-add of 16-bit
 //! floats also uses this file, to round only once.
 
-use crate::codec::{self, Exact, shift_right_jam};
 use crate::dtype::DType;
 use crate::ir::Rounding;
+use crate::types::float_codec::{self, Exact, shift_right_jam};
 
 /// Result before rounding.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +23,9 @@ impl Unrounded {
     /// Returns the bit pattern in `dtype`.
     pub fn round(self, dtype: DType, rounding: Rounding) -> u64 {
         match self {
-            Number(value) => codec::round(dtype, value, rounding),
-            Special(value) => codec::encode(dtype, value, rounding),
-            Cancelled => codec::encode(dtype, if rounding == Rounding::NegInf { -0.0 } else { 0.0 }, rounding),
+            Number(value) => float_codec::round(dtype, value, rounding),
+            Special(value) => float_codec::encode(dtype, value, rounding),
+            Cancelled => float_codec::encode(dtype, if rounding == Rounding::NegInf { -0.0 } else { 0.0 }, rounding),
         }
     }
 

@@ -13,9 +13,9 @@ use num_traits::Float;
 
 use super::directed_rounding::Unrounded;
 use crate::backend::cpu::interp::value::{Word, Words, map, zip, zip3};
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Rounding};
+use crate::types::float_codec;
 
 /// Rounding mode of an op, and its treatment of subnormal numbers.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub(crate) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
     match dtype {
         DType::F64 => Cow::Borrowed(cast_slice(u64::of(words))),
         DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => Cow::Owned(map(&widen(dtype, words), |v| v as f64)),
-        _ => Cow::Owned(map(u8::of(words), |w| codec::decode(dtype, w as u64))),
+        _ => Cow::Owned(map(u8::of(words), |w| float_codec::decode(dtype, w as u64))),
     }
 }
 

@@ -13,9 +13,9 @@ use bytemuck::allocation::cast_vec;
 use super::float::{narrow, widen};
 use super::int;
 use crate::backend::cpu::interp::value::{Word, Words, map};
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::Sign;
+use crate::types::float_codec;
 
 /// Extents of a product: `batch` times M×K by K×N.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ fn to_f32(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
         DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => widen(dtype, words),
         _ => {
             let codes = 1u64 << dtype.bits();
-            let table: Vec<f32> = (0..codes).map(|code| codec::decode(dtype, code) as f32).collect();
+            let table: Vec<f32> = (0..codes).map(|code| float_codec::decode(dtype, code) as f32).collect();
             Cow::Owned(map(u8::of(words), |w| table[w as usize]))
         }
     }

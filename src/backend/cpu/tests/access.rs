@@ -63,10 +63,10 @@ fn partitions_pad_and_permute() {
                         let inside = (0..5).contains(&place[0]) && (0..7).contains(&place[1]);
                         let outside = match padding {
                             None | Some(Padding::Zero) => 0,
-                            Some(Padding::NegZero) => codec::encode(dtype, -0.0, Rounding::Zero),
-                            Some(Padding::NaN) => codec::encode(dtype, f64::NAN, Rounding::Zero),
-                            Some(Padding::PosInf) => codec::encode(dtype, f64::INFINITY, Rounding::Zero),
-                            Some(Padding::NegInf) => codec::encode(dtype, f64::NEG_INFINITY, Rounding::Zero),
+                            Some(Padding::NegZero) => float_codec::encode(dtype, -0.0, Rounding::Zero),
+                            Some(Padding::NaN) => float_codec::encode(dtype, f64::NAN, Rounding::Zero),
+                            Some(Padding::PosInf) => float_codec::encode(dtype, f64::INFINITY, Rounding::Zero),
+                            Some(Padding::NegInf) => float_codec::encode(dtype, f64::NEG_INFINITY, Rounding::Zero),
                         };
                         let stored = |i: usize| if dtype == DType::I1 { (bits[i] & 1 != 0) as u64 } else { bits[i] };
                         let expected = if inside { stored((place[0] * 7 + place[1]) as usize) } else { outside };
@@ -194,7 +194,7 @@ fn bounds_promises_are_checked() {
     };
     let mut array = Buffer::zeros(DType::I32, 6);
     launch(&module(0), [1; 3], &mut [&mut array]).unwrap();
-    assert!(fault(launch(&module(1), [1; 3], &mut [&mut array])).contains("promised to be in bounds"));
+    assert!(fault(launch(&module(1), [1; 3], &mut [&mut array])).contains("assumed to be in bounds"));
 }
 
 /// Pointers to elements `offsets` of the array at `base`.
@@ -272,7 +272,8 @@ fn atomics_of_many_blocks() {
 #[test]
 fn old_values_and_exchange() {
     for dtype in [DType::I32, DType::F32, DType::F64, DType::I64] {
-        let encode = |v: f64| if dtype.is_int() { v as u64 } else { codec::encode(dtype, v, Rounding::NearestEven) };
+        let encode =
+            |v: f64| if dtype.is_int() { v as u64 } else { float_codec::encode(dtype, v, Rounding::NearestEven) };
         let mut b = Builder::new();
         let [base, target]: [Value; 2] =
             b.begin_entry("swap", &[Type::ptr(dtype), Type::ptr(dtype)]).try_into().unwrap();

@@ -14,7 +14,7 @@ fn float_op(code: Opcode, dtype: DType, attrs: Vec<Attr>, inputs: &[Vec<u64>]) -
 }
 
 fn decode(dtype: DType, bits: &[u64]) -> Vec<f64> {
-    bits.iter().map(|&b| codec::decode(dtype, b)).collect()
+    bits.iter().map(|&b| float_codec::decode(dtype, b)).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn exact_float_ops_round_once() {
             let ours = float_op(code, dtype, vec![Attr::Rounding(Rounding::NearestEven)], &inputs);
             let (x, y) = (decode(dtype, &inputs[0]), decode(dtype, &inputs[1]));
             for i in 0..N {
-                let expected = codec::encode(dtype, reference(x[i], y[i]), Rounding::NearestEven);
+                let expected = float_codec::encode(dtype, reference(x[i], y[i]), Rounding::NearestEven);
                 assert!(same_float(dtype, ours[i], expected), "{code:?} {dtype} {:e} {:e}", x[i], y[i]);
             }
         }
@@ -69,13 +69,13 @@ fn directed_rounding_brackets() {
                             (s, s - p != v(2) || s - v(2) != p)
                         }
                     };
-                    let expected = codec::encode(dtype, wide, mode);
-                    let nudged = [wide.next_up(), wide.next_down()].map(|w| codec::encode(dtype, w, mode));
+                    let expected = float_codec::encode(dtype, wide, mode);
+                    let nudged = [wide.next_up(), wide.next_down()].map(|w| float_codec::encode(dtype, w, mode));
                     let zero = wide == 0.0 && mode == Rounding::NegInf;
                     let fine = same_float(dtype, ours[i], expected)
                         || (inexact && wide.is_finite() && nudged.contains(&ours[i]))
-                        || (zero && codec::decode(dtype, ours[i]) == 0.0);
-                    assert!(fine, "{code:?} {dtype} {mode:?} {wide:e}: {:e}", codec::decode(dtype, ours[i]));
+                        || (zero && float_codec::decode(dtype, ours[i]) == 0.0);
+                    assert!(fine, "{code:?} {dtype} {mode:?} {wide:e}: {:e}", float_codec::decode(dtype, ours[i]));
                 }
             }
         }
@@ -129,7 +129,7 @@ fn float_functions() {
 /// Asserts a distance of at most four units in the last place of the result, and at least those of
 /// subnormal numbers.
 fn close(dtype: DType, ours: f64, expected: f64, what: &str) {
-    let rounded = codec::decode(dtype, codec::encode(dtype, expected, Rounding::NearestEven));
+    let rounded = float_codec::decode(dtype, float_codec::encode(dtype, expected, Rounding::NearestEven));
     if ours.is_nan() && rounded.is_nan() || ours == rounded {
         return;
     }
@@ -139,7 +139,7 @@ fn close(dtype: DType, ours: f64, expected: f64, what: &str) {
         DType::F32 => 23,
         _ => 52,
     };
-    let smallest = codec::decode(dtype, 1);
+    let smallest = float_codec::decode(dtype, 1);
     let unit = (expected.abs() * 2f64.powi(-digits)).max(smallest);
     assert!((ours - expected).abs() <= 4.0 * unit, "{what}: {ours:e}, expected {expected:e}");
 }
@@ -162,7 +162,7 @@ fn signs_minima_and_maxima() {
             let high = float_op(Opcode::MaxF, dtype, attrs.clone(), &inputs);
             let low = float_op(Opcode::MinF, dtype, attrs, &inputs);
             for i in 0..N {
-                let [high, low] = [high[i], low[i]].map(|bits| codec::decode(dtype, bits));
+                let [high, low] = [high[i], low[i]].map(|bits| float_codec::decode(dtype, bits));
                 let nan = if propagate { x[i].is_nan() || y[i].is_nan() } else { x[i].is_nan() && y[i].is_nan() };
                 if nan {
                     assert!(high.is_nan() && low.is_nan());
@@ -238,11 +238,11 @@ fn integer_powers() {
             [(2.0, 3, 8.0), (2.0, -2, 0.25), (-3.0, 3, -27.0), (5.0, 0, 1.0), (0.0, -1, f64::INFINITY)]
         {
             let ours = eval(|b| {
-                let x = b.splat(dtype, codec::encode(dtype, base, Rounding::NearestEven), &[4]);
+                let x = b.splat(dtype, float_codec::encode(dtype, base, Rounding::NearestEven), &[4]);
                 let n = b.splat(DType::I32, power as u32 as u64, &[4]);
                 op(b, Opcode::PowI, &[x, n], vec![], dtype, &[4])
             });
-            assert_eq!(codec::decode(dtype, ours[3]), expected, "{dtype} {base} {power}");
+            assert_eq!(float_codec::decode(dtype, ours[3]), expected, "{dtype} {base} {power}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::backend::cpu::interp::block::Machine;
-use crate::backend::cpu::interp::slot::Val;
+use crate::backend::cpu::interp::machine::Machine;
+use crate::backend::cpu::interp::slot::Slot;
 use crate::backend::cpu::interp::value::Words;
 
 fn i32_type(b: &mut Builder) -> TypeId {
@@ -60,7 +60,7 @@ fn the_last_blocks_of_the_largest_grid() {
         let mut memory = Memory::new();
         // SAFETY: the buffer outlives the run and no other code accesses it.
         unsafe { memory.add(buffer.address() as *mut u8, 16, true) };
-        let pointer = Val::tile(Words::W64(vec![buffer.address().wrapping_sub(16 * u64::from(block))]));
+        let pointer = Slot::tile(Words::W64(vec![buffer.address().wrapping_sub(16 * u64::from(block))]));
         Machine::new(&program.0, &memory, grid, (Default::default(), None), &|| true)
             .run([block, 0, 0], &[pointer])
             .unwrap();

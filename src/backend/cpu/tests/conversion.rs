@@ -47,8 +47,8 @@ fn float_to_float() {
             {
                 let ours = convert(Opcode::FToF, from, to, vec![Attr::Rounding(mode)], &bits);
                 for (x, y) in bits.iter().zip(ours) {
-                    let value = codec::decode(from, *x);
-                    let expected = codec::encode(to, value, mode);
+                    let value = float_codec::decode(from, *x);
+                    let expected = float_codec::encode(to, value, mode);
                     assert!(same_float(to, y, expected), "{from} {x:#x} to {to} {mode:?}: {y:#x}, not {expected:#x}");
                 }
             }
@@ -71,7 +71,7 @@ fn float_to_int_saturates() {
                     Sign::Unsigned => (0, (1i128 << width) - 1),
                 };
                 for (x, y) in bits.iter().zip(ours) {
-                    let value = codec::decode(from, *x);
+                    let value = float_codec::decode(from, *x);
                     let expected = (value as i128).clamp(low, high) as u64 & (u64::MAX >> (64 - width));
                     assert_eq!(y, expected, "{from} {value:e} to {sign:?} {to}");
                 }
@@ -106,7 +106,7 @@ fn int_to_float_rounds_once() {
                     };
                     let expected = match to {
                         DType::F64 => wide.to_bits(),
-                        _ => codec::encode(to, odd, Rounding::NearestEven),
+                        _ => float_codec::encode(to, odd, Rounding::NearestEven),
                     };
                     assert_eq!(y, expected, "{sign:?} {from} {value} to {to}");
                 }

@@ -3,11 +3,11 @@
 use super::*;
 
 fn small_floats(random: &mut Random, dtype: DType, count: usize) -> Vec<u64> {
-    (0..count).map(|_| codec::encode(dtype, random.unit() * 2.0, Rounding::NearestEven)).collect()
+    (0..count).map(|_| float_codec::encode(dtype, random.unit() * 2.0, Rounding::NearestEven)).collect()
 }
 
 fn decode(dtype: DType, bits: &[u64]) -> Vec<f64> {
-    bits.iter().map(|&b| codec::decode(dtype, b)).collect()
+    bits.iter().map(|&b| float_codec::decode(dtype, b)).collect()
 }
 
 /// `acc + lhs · rhs` in f64, for one batch.
@@ -115,7 +115,7 @@ fn scaled_products() {
     for (input, scale, run) in types {
         let (a, b) = (small_floats(&mut random, input, m * k), small_floats(&mut random, input, k * n));
         let mut scales = |count: usize| -> Vec<u64> {
-            (0..count).map(|_| codec::encode(scale, 1.0 + random.unit().abs() * 3.0, Rounding::Zero)).collect()
+            (0..count).map(|_| float_codec::encode(scale, 1.0 + random.unit().abs() * 3.0, Rounding::Zero)).collect()
         };
         let (sa, sb) = (scales(m * k / run), scales(k / run * n));
         let ours = eval(|builder| {
@@ -183,7 +183,7 @@ fn run_matmul(size: usize, tile: [i64; 3]) -> std::time::Duration {
     for _ in 0..200 {
         let (i, j) = (random.next() as usize % size, random.next() as usize % size);
         let expected: f64 = (0..size).map(|k| a[i * size + k] * b[k * size + j]).sum();
-        let ours = codec::decode(DType::F32, pc.get(DType::F32, i * size + j));
+        let ours = float_codec::decode(DType::F32, pc.get(DType::F32, i * size + j));
         assert!((ours - expected).abs() < 1e-4 * (size as f64), "({i}, {j}): {ours} {expected}");
     }
     time

@@ -8,10 +8,10 @@ mod matrix;
 mod movement;
 
 use super::{Memory, Program, RunOptions};
-use crate::codec;
 use crate::dtype::DType;
 use crate::error::{Error, Location, Result};
 use crate::ir::*;
+use crate::types::float_codec;
 
 /// Pseudo-random words.
 pub struct Random(pub u64);
@@ -32,7 +32,7 @@ impl Random {
     /// moderate size.
     pub fn floats(&mut self, dtype: DType, count: usize) -> Vec<u64> {
         let mask = u64::MAX >> (64 - dtype.bits());
-        let nearest = |v: f64| codec::encode(dtype, v, Rounding::NearestEven);
+        let nearest = |v: f64| float_codec::encode(dtype, v, Rounding::NearestEven);
         let specials = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN].map(nearest);
         let one = |i: usize| match i {
             i if i < specials.len() => specials[i],
@@ -202,5 +202,5 @@ pub fn fault(result: Result<impl std::fmt::Debug>) -> String {
 }
 
 pub fn same_float(dtype: DType, a: u64, b: u64) -> bool {
-    a == b || codec::decode(dtype, a).is_nan() && codec::decode(dtype, b).is_nan()
+    a == b || float_codec::decode(dtype, a).is_nan() && float_codec::decode(dtype, b).is_nan()
 }

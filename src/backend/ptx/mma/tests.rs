@@ -6,8 +6,8 @@ use super::super::isa::emit::{self, Param};
 use super::super::isa::inst::*;
 use super::emulator::{EmulatedBlock, decode, encode};
 use super::*;
-use crate::sample::one_in;
 use crate::target::Target;
+use crate::util::test_sample::one_in;
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     let [a, b, acc] = types;

@@ -9,7 +9,7 @@ use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Op};
-use crate::process::PerProcess;
+use crate::util::process::PerProcess;
 
 /// Returns the result of the text on the operands, without the last operand: the meaning of the
 /// text.

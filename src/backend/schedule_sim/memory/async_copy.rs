@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::stage::{Stage, Tile};
-use crate::backend::cpu::Held;
+use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
@@ -122,7 +122,7 @@ impl CpAsyncCopies {
     ///
     /// # Errors
     /// It is not there, or not all of it.
-    pub fn thread_private_tile(&self, copy: usize) -> Result<Held, Fault> {
+    pub fn thread_private_tile(&self, copy: usize) -> Result<SlotContent, Fault> {
         let ((stage, tile), (layout, dtype)) = (self.current.ok_or_else(|| broken("no copies"))?, &self.forms[copy]);
         let copy = &self.plan.copies[copy];
         self.stages[stage].holds(tile, copy.load)?;
@@ -134,7 +134,7 @@ impl CpAsyncCopies {
         })?;
         let missing = || broken(format!("op {} is copied in part", copy.load.index()));
         let bits: Vec<u64> = bits.into_iter().collect::<Option<_>>().ok_or_else(missing)?;
-        Ok(Held::of_bits(*dtype, bits.into_iter()))
+        Ok(SlotContent::of_bits(*dtype, bits.into_iter()))
     }
 
     /// After the loop: does nobody use a stage any more?

@@ -1,6 +1,6 @@
 //! Where the elements of an operand stand in a stage, and what the tile is that stands there.
 
-use crate::backend::cpu::Held;
+use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::{OperandPlan, Panels};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
@@ -68,7 +68,7 @@ impl Source {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn tile(&self, read: &mut dyn FnMut(usize, usize) -> Result<u64, Fault>) -> Result<Held, Fault> {
+    pub fn tile(&self, read: &mut dyn FnMut(usize, usize) -> Result<u64, Fault>) -> Result<SlotContent, Fault> {
         let bytes = self.stored.storage_bits() as usize / 8;
         let count = self.shape.iter().product::<i64>() as usize;
         let place: Box<dyn Fn(usize) -> usize> = match &self.form {
@@ -86,7 +86,7 @@ impl Source {
             }
         };
         let bits: Vec<u64> = (0..count).map(|flat| read(place(flat), bytes)).collect::<Result<_, _>>()?;
-        let tile = Held::of_bits(self.stored, bits.into_iter());
+        let tile = SlotContent::of_bits(self.stored, bits.into_iter());
         Ok(if self.rounds { tile.as_tf32() } else { tile })
     }
 }

@@ -7,7 +7,7 @@ use super::operand_view::Source;
 use super::stage::{Stage, Tile};
 use super::tma_box;
 use super::tma_pipeline::{Pipelines, StageSlot};
-use crate::backend::cpu::Held;
+use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::backend::schedule_sim::error::{Fault, broken};
@@ -25,7 +25,7 @@ pub enum Where {
 /// An operand of an MMA.
 #[derive(Clone)]
 pub enum Operand {
-    Held(Held),
+    Content(SlotContent),
     At(Where, Source),
 }
 
@@ -179,9 +179,9 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// Its stage holds something else.
-    pub fn read(&mut self, operand: &Operand, reader: OpId) -> Result<Held, Fault> {
+    pub fn read(&mut self, operand: &Operand, reader: OpId) -> Result<SlotContent, Fault> {
         match operand {
-            Operand::Held(held) => Ok(held.clone()),
+            Operand::Content(held) => Ok(held.clone()),
             Operand::At(at, source) => {
                 let (stage, tile) = self.stage(*at)?;
                 stage.holds(tile, reader)?;
@@ -217,7 +217,7 @@ impl<'a> Shared<'a> {
         let (reader, operands) = (self.readings[at].reader, self.readings[at].operands.clone());
         let mut tiles = Vec::new();
         for [left, right] in &operands {
-            tiles.push([Operand::Held(self.read(left, reader)?), Operand::Held(self.read(right, reader)?)]);
+            tiles.push([Operand::Content(self.read(left, reader)?), Operand::Content(self.read(right, reader)?)]);
         }
         let reading = &mut self.readings[at];
         (reading.operands, reading.done) = (tiles, true);
@@ -228,7 +228,7 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// A stage holds something else.
-    pub fn complete_mmas(&mut self, mma_group: u64) -> Result<Vec<[Held; 2]>, Fault> {
+    pub fn complete_mmas(&mut self, mma_group: u64) -> Result<Vec<[SlotContent; 2]>, Fault> {
         self.read_operands(mma_group)?;
         let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {
             return Err(broken("a wait for MMAs that were not issued"));
@@ -238,8 +238,8 @@ impl<'a> Shared<'a> {
             self.stage(at)?.0.let_go((reader, crew));
         }
         let held = |operand: Operand| match operand {
-            Operand::Held(held) => held,
-            Operand::At(..) => Held::default(),
+            Operand::Content(held) => held,
+            Operand::At(..) => SlotContent::default(),
         };
         Ok(operands.into_iter().map(|[a, b]| [held(a), held(b)]).collect())
     }

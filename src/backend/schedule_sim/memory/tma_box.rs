@@ -3,7 +3,7 @@
 use super::operand_view::swizzled;
 use super::stage::Stage;
 use crate::backend::ParamWord;
-use crate::backend::cpu::{Held, Memory};
+use crate::backend::cpu::{Memory, SlotContent};
 use crate::backend::ptx::tensor_map::{MapElement, TensorMap};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
@@ -62,7 +62,7 @@ pub fn copy(
 /// Rounds f32 to tf32.
 fn round(bytes: &mut [u8]) {
     let words = bytes.chunks(4).map(|word| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)));
-    let rounded = Held::of_bits(DType::F32, words.collect::<Vec<u64>>().into_iter()).as_tf32().bits();
+    let rounded = SlotContent::of_bits(DType::F32, words.collect::<Vec<u64>>().into_iter()).as_tf32().bits();
     for (to, word) in bytes.chunks_mut(4).zip(rounded) {
         to.copy_from_slice(&word.to_le_bytes()[..4]);
     }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::backend::ParamWord;
 use crate::backend::cpu::Memory;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, ConstData, Def, Elem, Module, Opcode, Rounding, Type, Value};
+use crate::types::float_codec;
 
 /// Iterations of a loop that is long.
 const ITERATIONS: u64 = 6;
@@ -120,7 +120,7 @@ impl Launch {
                     params[place] = arrays[arrays.len() - 1].as_ptr() as u64;
                 }
                 Type::Tile { elem: Elem::Num(dtype), .. } if dtype.is_float() => {
-                    params[place] = codec::encode(*dtype, 1.0, Rounding::NearestEven);
+                    params[place] = float_codec::encode(*dtype, 1.0, Rounding::NearestEven);
                 }
                 _ => {}
             }
@@ -189,8 +189,11 @@ fn numbers(dtype: DType, count: i64, seed: u64) -> Vec<u64> {
         state ^= state >> 7;
         state ^= state << 17;
         let number = (state >> 33) % 7;
-        let word =
-            if dtype.is_float() { codec::encode(dtype, number as f64 - 3.0, Rounding::NearestEven) } else { number };
+        let word = if dtype.is_float() {
+            float_codec::encode(dtype, number as f64 - 3.0, Rounding::NearestEven)
+        } else {
+            number
+        };
         chunk.iter_mut().zip(word.to_le_bytes()).for_each(|(to, byte)| *to = byte);
     }
     list.chunks(8).map(|word| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))).collect()

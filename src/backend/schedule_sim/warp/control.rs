@@ -41,7 +41,7 @@ impl<'a> Partition<'a> {
                 continue;
             }
             self.require(value)?;
-            all.push(Passed::Held(self.frame.get(value)));
+            all.push(Passed::Content(self.frame.get(value)));
         }
         Ok(all)
     }
@@ -61,7 +61,7 @@ impl<'a> Partition<'a> {
         let module = self.kernel.module;
         for (&value, passed) in to.iter().zip(passed) {
             let there = match passed {
-                Passed::Held(held) => held.is_known(),
+                Passed::Content(held) => held.is_known(),
                 Passed::InFlight(..) => true,
             };
             if !there && module.ty(value).as_tile().is_some() && !self.kernel.may_lack(self.role, value) {
@@ -156,7 +156,7 @@ impl<'a> Partition<'a> {
         let args = &module.block(block).args;
         let args = if let Some((plan, at, ..)) = head {
             let counter = self.frame.counter(plan.op, at);
-            self.receive(args[0], Passed::Held(counter));
+            self.receive(args[0], Passed::Content(counter));
             &args[1..]
         } else {
             args
@@ -208,8 +208,8 @@ impl<'a> Partition<'a> {
         let op = self.kernel.module.op(plan.op);
         self.before_loop(&plan.hoisted)?;
         let carried = self.passed(op.group(0), (&[], None))?;
-        let loop_turns = self.frame.turns(op.regions[0]);
-        self.enter(LevelKind::Loop { plan, order_counts: loop_turns }, plan.op, 0, plan.body)?;
+        let iterations = self.frame.iteration_limit(op.regions[0]);
+        self.enter(LevelKind::Loop { plan, iterations }, plan.op, 0, plan.body)?;
         self.turn(shared, carried)
     }
 
@@ -218,12 +218,12 @@ impl<'a> Partition<'a> {
         let state: Vec<_> = carried
             .iter()
             .map(|passed| match passed {
-                Passed::Held(held) => held.clone(),
+                Passed::Content(held) => held.clone(),
                 Passed::InFlight(_, promise) => promise.borrow().clone(),
             })
             .collect();
         let waits = match self.levels.last_mut().map(|level| &mut level.kind) {
-            Some(LevelKind::Loop { order_counts: turns, .. }) => turns.next(&state)?,
+            Some(LevelKind::Loop { iterations, .. }) => iterations.next(&state)?,
             _ => false,
         };
         self.begin_iteration(shared, carried)?;

@@ -89,7 +89,7 @@ impl<'a> Partition<'a> {
             }
             _ => {
                 self.require(value)?;
-                Ok(Accumulator::Held(self.frame.get(value)))
+                Ok(Accumulator::Content(self.frame.get(value)))
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::strip_mine;
 use super::warp_groups;
 use super::warp_state::{AcquiredStage, Partition, PendingStore, StepOutcome};
-use crate::backend::cpu::Held;
+use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{
     OrderPoint, PINGPONG_GROUPS, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
@@ -244,7 +244,7 @@ impl<'a> Partition<'a> {
         there.holds(stage.tile, id)?;
         let bits = (0..count).map(|element| there.read(slot.smem_offset as usize + element * bytes, bytes));
         let bits = bits.collect::<Result<Vec<u64>, Fault>>()?;
-        self.frame.set(result, Held::of_bits(dtype, bits.into_iter()));
+        self.frame.set(result, SlotContent::of_bits(dtype, bits.into_iter()));
         self.frame.set_tokens(id);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::backend::cpu::{Frame, Held};
+use crate::backend::cpu::{Frame, SlotContent};
 use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::ir::{Module, OpId, Opcode, Value};
@@ -20,9 +20,9 @@ struct StripRun<'f, 'p> {
     /// Another group stores.
     is_silent: bool,
     /// What the piece has made.
-    made: FxHashMap<Value, Held>,
+    made: FxHashMap<Value, SlotContent>,
     /// Tiles that are put together from pieces.
-    whole: FxHashMap<Value, Held>,
+    whole: FxHashMap<Value, SlotContent>,
     count: usize,
 }
 
@@ -91,7 +91,7 @@ fn elements(layout: &Layout, registers: std::ops::Range<usize>) -> Vec<u32> {
 
 impl StripRun<'_, '_> {
     /// A part of a value.
-    fn slice(&self, value: Value, elements: &[u32]) -> Option<Held> {
+    fn slice(&self, value: Value, elements: &[u32]) -> Option<SlotContent> {
         match self.inside.contains(&value) {
             true => self.made.get(&value).cloned(),
             false => Some(self.frame.get(value).part(elements)).filter(|_| self.module.ty(value).as_tile().is_some()),
@@ -99,7 +99,7 @@ impl StripRun<'_, '_> {
     }
 
     /// As [`StripRun::slice`], of what an op reads; nothing of what is no tile.
-    fn operand_slices(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<Held>>, Fault> {
+    fn operand_slices(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<SlotContent>>, Fault> {
         let op = self.module.op(id);
         let part =
             |&value: &Value| match self.slice(value, elements) {
@@ -122,11 +122,11 @@ impl StripRun<'_, '_> {
             Opcode::StoreView => {
                 let tile = op.operand_group("tile")[0];
                 let parts = self.operand_slices(id, elements)?;
-                let blank = |(&value, part): (&Value, Option<Held>)| {
+                let blank = |(&value, part): (&Value, Option<SlotContent>)| {
                     let part = part.filter(|_| value == tile)?;
-                    Some(Held::default().with_part(elements, &part, self.count))
+                    Some(SlotContent::default().with_part(elements, &part, self.count))
                 };
-                let operands: Vec<Option<Held>> = op.operands.iter().zip(parts).map(blank).collect();
+                let operands: Vec<Option<SlotContent>> = op.operands.iter().zip(parts).map(blank).collect();
                 let mut only = vec![false; self.count];
                 elements.iter().for_each(|&element| only[element as usize] = true);
                 self.frame.store_part(id, &operands, only)?;
@@ -155,7 +155,7 @@ impl StripRun<'_, '_> {
     }
 
     /// Puts a piece of a tile to the others.
-    fn collect(&mut self, value: Value, part: &Held, elements: &[u32]) {
+    fn collect(&mut self, value: Value, part: &SlotContent, elements: &[u32]) {
         let before = self.whole.remove(&value).unwrap_or_default();
         self.whole.insert(value, before.with_part(elements, part, self.count));
     }
@@ -163,7 +163,7 @@ impl StripRun<'_, '_> {
     /// A reduction of tiles that are whole by now: in the order of their elements, as in the program.
     fn reduce(&mut self, id: OpId) -> Result<(), Fault> {
         let op = self.module.op(id);
-        let before: Vec<Held> = op.operands.iter().map(|&value| self.frame.get(value)).collect();
+        let before: Vec<SlotContent> = op.operands.iter().map(|&value| self.frame.get(value)).collect();
         for &value in &op.operands {
             if let Some(held) = self.whole.get(&value) {
                 self.frame.set(value, held.clone());

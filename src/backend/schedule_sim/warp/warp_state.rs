@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::cpu::{Frame, Held, LoopTurns};
+use crate::backend::cpu::{Frame, LoopLimit, SlotContent};
 use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint, SeqId, Step, WarpRole};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::backend::schedule_sim::kernel::{Kernel, OrderingEffect};
@@ -16,12 +16,12 @@ use crate::backend::schedule_sim::memory::tma_pipeline::StageSlot;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its MMAs land.
-pub type Promise = Rc<RefCell<Held>>;
+pub type Promise = Rc<RefCell<SlotContent>>;
 
 /// What an MMA adds to.
 #[derive(Clone)]
 pub enum Accumulator {
-    Held(Held),
+    Content(SlotContent),
     /// What MMAs before it make.
     Promised(Promise),
 }
@@ -52,13 +52,13 @@ pub struct AcquiredStage {
 /// A store that TMA makes.
 pub struct PendingStore {
     pub id: OpId,
-    pub operands: Vec<Option<Held>>,
+    pub operands: Vec<Option<SlotContent>>,
 }
 
 /// What a value is where a loop goes round or a branch ends.
 #[derive(Clone)]
 pub enum Passed {
-    Held(Held),
+    Content(SlotContent),
     /// It is still being computed by the MMAs of this number.
     InFlight(u64, Promise),
 }
@@ -67,7 +67,7 @@ pub enum Passed {
 pub enum LevelKind<'a> {
     Entry,
     For { plan: &'a For, at: i128, range: [i128; 3], iteration: u64, copies: Option<usize> },
-    Loop { plan: &'a Loop, order_counts: LoopTurns },
+    Loop { plan: &'a Loop, iterations: LoopLimit },
     If { op: OpId },
 }
 
@@ -145,7 +145,7 @@ impl<'a> Partition<'a> {
     pub fn new(kernel: &'a Kernel<'a>, (role, group): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Partition<'a> {
         let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
         if role == WarpRole::Consumer && kernel.info.data_partitions > 1 {
-            frame.set_band(group as u32);
+            frame.set_data_partition(group as u32);
         }
         let entry = Level { kind: LevelKind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
         Partition {
@@ -233,7 +233,7 @@ impl<'a> Partition<'a> {
         self.deferred.remove(&value);
         self.in_flight_values.remove(&value);
         match passed {
-            Passed::Held(held) => self.frame.set(value, held),
+            Passed::Content(held) => self.frame.set(value, held),
             Passed::InFlight(mma_group, promise) => {
                 self.frame.forget(value);
                 self.in_flight_values.insert(value, (mma_group, promise));
@@ -312,9 +312,9 @@ impl<'a> Partition<'a> {
     ///
     /// # Errors
     /// What it reads is not there.
-    pub fn mma(&mut self, id: OpId, [left, right]: [Held; 2], sum: &Accumulator) -> Result<Held, Fault> {
+    pub fn mma(&mut self, id: OpId, [left, right]: [SlotContent; 2], sum: &Accumulator) -> Result<SlotContent, Fault> {
         let sum = match sum {
-            Accumulator::Held(held) => held.clone(),
+            Accumulator::Content(held) => held.clone(),
             Accumulator::Promised(promise) => promise.borrow().clone(),
         };
         self.frame.step_with(id, &[Some(left), Some(right), Some(sum)])
@@ -383,6 +383,6 @@ impl<'a> Partition<'a> {
     /// Those of [`Partition::require`].
     pub fn register_operand(&mut self, value: Value) -> Result<Operand, Fault> {
         self.require(value)?;
-        Ok(Operand::Held(self.frame.get(value)))
+        Ok(Operand::Content(self.frame.get(value)))
     }
 }

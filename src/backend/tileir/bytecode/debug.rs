@@ -97,7 +97,7 @@ impl DebugWriter {
 /// Lists of places of the functions of a file.
 pub(super) struct DebugReader {
     starts: Vec<u32>,
-    /// Places, by position.
+    /// DebugAttrs, by position.
     ids: Vec<Loc>,
     at: usize,
 }
@@ -115,8 +115,8 @@ impl DebugReader {
         let ids = (0..ids).map(|_| input.fixed(8)).collect::<Result<Vec<u64>>>()?;
         // The alignment of the attribute table is relative to its start.
         let mut table = input.part(input.remaining())?;
-        let mut places = Places::read(table.table(4, "debug attributes")?, strings, module)?;
-        let resolve = |(i, id): (usize, u64)| places.resolve(id, ids_at + 8 * i);
+        let mut attributes = DebugAttrs::read(table.table(4, "debug attributes")?, strings, module)?;
+        let resolve = |(i, id): (usize, u64)| attributes.resolve(id, ids_at + 8 * i);
         let ids = ids.into_iter().enumerate().map(resolve).collect::<Result<_>>()?;
         Ok(DebugReader { starts, ids, at })
     }
@@ -129,21 +129,21 @@ impl DebugReader {
     }
 }
 
-enum Place {
-    Known(Loc),
+enum DebugAttr {
+    Location(Loc),
     /// The same place as another attribute, for example the callee of a call site.
     Same(u64),
     Scope,
 }
 
-struct Places {
-    all: Vec<(usize, Place)>,
+struct DebugAttrs {
+    all: Vec<(usize, DebugAttr)>,
 }
 
-impl Places {
-    fn read(entries: Vec<Decoder<'_>>, strings: &[&str], module: &mut Module) -> Result<Places> {
-        let all = entries.into_iter().map(|entry| Ok((entry.offset(), read_place(entry, strings, module)?)));
-        Ok(Places { all: all.collect::<Result<_>>()? })
+impl DebugAttrs {
+    fn read(entries: Vec<Decoder<'_>>, strings: &[&str], module: &mut Module) -> Result<DebugAttrs> {
+        let all = entries.into_iter().map(|entry| Ok((entry.offset(), read_attribute(entry, strings, module)?)));
+        Ok(DebugAttrs { all: all.collect::<Result<_>>()? })
     }
 
     fn resolve(&mut self, mut id: u64, at: usize) -> Result<Loc> {
@@ -154,9 +154,9 @@ impl Places {
                 return Err(damaged(at, format!("debug attribute {id} of {}", self.all.len())));
             };
             match place {
-                Place::Known(loc) => break *loc,
-                Place::Scope => return Err(damaged(*place_at, "a scope stands where a location is needed")),
-                Place::Same(callee) => {
+                DebugAttr::Location(loc) => break *loc,
+                DebugAttr::Scope => return Err(damaged(*place_at, "a scope instead of a location")),
+                DebugAttr::Same(callee) => {
                     if passed.len() > self.all.len() {
                         return Err(damaged(*place_at, "call sites in a cycle"));
                     }
@@ -166,17 +166,17 @@ impl Places {
             }
         };
         // Each attribute of a long chain is resolved once.
-        passed.into_iter().for_each(|index| self.all[index].1 = Place::Known(found));
+        passed.into_iter().for_each(|index| self.all[index].1 = DebugAttr::Location(found));
         Ok(found)
     }
 }
 
-fn read_place(mut input: Decoder<'_>, strings: &[&str], module: &mut Module) -> Result<Place> {
+fn read_attribute(mut input: Decoder<'_>, strings: &[&str], module: &mut Module) -> Result<DebugAttr> {
     let at = input.offset();
     let tag = input.varint()?;
     let place = match tag {
-        tag::UNKNOWN => Place::Known(Loc::UNKNOWN),
-        tag::COMPILE_UNIT | tag::FILE | tag::LEXICAL_BLOCK | tag::SUBPROGRAM => Place::Scope,
+        tag::UNKNOWN => DebugAttr::Location(Loc::UNKNOWN),
+        tag::COMPILE_UNIT | tag::FILE | tag::LEXICAL_BLOCK | tag::SUBPROGRAM => DebugAttr::Scope,
         tag::LOCATION => {
             let _scope = input.varint()?;
             let file_at = input.offset();
@@ -184,9 +184,9 @@ fn read_place(mut input: Decoder<'_>, strings: &[&str], module: &mut Module) -> 
             let file = usize::try_from(file).ok().and_then(|i| strings.get(i));
             let file = file.ok_or_else(|| damaged(file_at, "a file name outside of the string table"))?;
             let (line, column) = (input.u32("line")?, input.u32("column")?);
-            Place::Known(module.add_location(Location { file: file.to_string().into(), line, column }))
+            DebugAttr::Location(module.add_location(Location { file: file.to_string().into(), line, column }))
         }
-        tag::CALL_SITE => Place::Same(input.varint()?),
+        tag::CALL_SITE => DebugAttr::Same(input.varint()?),
         other => return Err(damaged(at, format!("unknown debug attribute {other}"))),
     };
     Ok(place)

@@ -96,7 +96,7 @@ impl<'f> Sections<'f> {
                 return Err(damaged(at, format!("unknown section {id}")));
             };
             if slot.is_some() {
-                return Err(damaged(at, format!("section {id} stands twice")));
+                return Err(damaged(at, format!("section {id} appears twice")));
             }
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             *slot = Some(input.part(length)?);

@@ -8,7 +8,7 @@ use crate::ir::op_table::{AttrSpec, FlagBit};
 use crate::ir::{Attr, AttrKind, Elem, Loc, Module, Op, OpId, Opcode, PtrAttr, Rounding, Type, TypeId};
 
 /// A feature of a module that older versions lack.
-struct Need {
+struct Requirement {
     /// First version with the feature; `None` for a feature of this crate that no version has.
     version: Option<Version>,
     what: String,
@@ -16,8 +16,8 @@ struct Need {
 }
 
 /// Returns the lowest version that can represent a module.
-pub fn lowest_version(module: &Module) -> Version {
-    needs(module).iter().filter_map(|need| need.version).max().unwrap_or(Version::V13_1)
+pub fn required_version(module: &Module) -> Version {
+    requirements(module).iter().filter_map(|need| need.version).max().unwrap_or(Version::V13_1)
 }
 
 /// Checks that `version` can represent the module.
@@ -26,10 +26,10 @@ pub fn lowest_version(module: &Module) -> Version {
 /// [`Error::Unsupported`] with all features that need a later version, at their places in the
 /// user's source.
 pub(crate) fn check(module: &Module, version: Version) -> Result<()> {
-    let missing: Vec<Diagnostic> = needs(module)
+    let missing: Vec<Diagnostic> = requirements(module)
         .into_iter()
         .filter(|need| need.version.is_none_or(|needed| needed > version))
-        .map(|Need { version: needed, what, loc }| {
+        .map(|Requirement { version: needed, what, loc }| {
             let message = match needed {
                 Some(needed) => format!("{what} needs Tile IR bytecode {needed} or later, but {version} was asked for"),
                 None => format!("{what} is in no version of Tile IR bytecode"),
@@ -40,9 +40,9 @@ pub(crate) fn check(module: &Module, version: Version) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { Err(Error::Unsupported(missing)) }
 }
 
-fn needs(module: &Module) -> Vec<Need> {
+fn requirements(module: &Module) -> Vec<Requirement> {
     let mut needs =
-        Needs { module, all: Vec::new(), seen: vec![false; module.types().count()], used: used_values(module) };
+        Requirements { module, all: Vec::new(), seen: vec![false; module.types().count()], used: used_values(module) };
     for global in &module.globals {
         needs.of_type(global.ty, Loc::UNKNOWN);
         if global.private || global.constant {
@@ -56,9 +56,9 @@ fn needs(module: &Module) -> Vec<Need> {
     needs.all
 }
 
-struct Needs<'m> {
+struct Requirements<'m> {
     module: &'m Module,
-    all: Vec<Need>,
+    all: Vec<Requirement>,
     seen: Vec<bool>,
     used: Vec<bool>,
 }
@@ -71,11 +71,11 @@ fn used_values(module: &Module) -> Vec<bool> {
     used
 }
 
-impl Needs<'_> {
+impl Requirements<'_> {
     fn add(&mut self, minor: u8, what: String, loc: Loc) {
         let version = Version::from_minor(minor);
         if version != Some(Version::V13_1) {
-            self.all.push(Need { version, what, loc });
+            self.all.push(Requirement { version, what, loc });
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let ty = b.module.ty_id(tile);
         b.simple(Opcode::WithLayout, &[tile], vec![Attr::Distribution(layout)], ty);
         b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
-        assert_eq!(lowest_version(&b.module), Version::V13_1);
+        assert_eq!(required_version(&b.module), Version::V13_1);
         let error = write(&b.module, &WriteOptions::default()).unwrap_err().to_string();
         assert!(error.contains("`with_layout` is in no version of Tile IR bytecode"), "{error}");
     }

@@ -4,7 +4,7 @@ use super::attribute::{encode, encode_no_argument_attributes, encode_tagged_hint
 use super::constant::dense_type;
 use super::container::{MAGIC, function, section};
 use super::debug::DebugWriter;
-use super::required_version::{check, is_set, lowest_version};
+use super::required_version::{check, is_set, required_version};
 use super::tables::WriteTables;
 use super::version::Version;
 use super::wire::Encoder;
@@ -81,7 +81,7 @@ impl WriteOptions {
 pub fn write(module: &Module, options: &WriteOptions) -> Result<Vec<u8>> {
     check_rows(module)?;
     let floor = options.target.map_or(Version::V13_1, Version::first_for);
-    let version = options.version.unwrap_or_else(|| lowest_version(module).max(floor));
+    let version = options.version.unwrap_or_else(|| required_version(module).max(floor));
     check(module, version)?;
     let tables = WriteTables::new(module, version);
     let mut writer = Writer { module, version, tables, debug: DebugWriter::default() };

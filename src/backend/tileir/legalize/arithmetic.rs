@@ -2,13 +2,13 @@
 //! floats outside of the range.
 
 use super::rewrite::rewrite_blocks;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign,
     Substitution, Type, TypeId, Value,
 };
 use crate::pass::{IntRange, IntRanges};
+use crate::types::float_codec;
 
 /// Replaces the undefined cases of all ops of an entry.
 pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) {
@@ -196,7 +196,7 @@ impl Edit<'_> {
             Sign::Unsigned => (0, u64::MAX >> (64 - bits)),
         };
         // The first number above the range is a power of two: exact, or infinity in f16.
-        let float = |v: f64| codec::encode(from, v, Rounding::NearestEven);
+        let float = |v: f64| float_codec::encode(from, v, Rounding::NearestEven);
         let above = float(high as f64 + if bits < 64 { 1.0 } else { 0.0 });
         let below = float(low as f64);
         self.out.push(id);

@@ -5,16 +5,16 @@ use rustc_hash::FxHashSet;
 
 use super::index::{Open, through_assumes, tile_count};
 use super::launch_compare::{Bound, Limit};
-use super::launch_conditions::{Guards, Promises};
+use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
 use super::rewrite::rewrite_blocks;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign,
     Substitution, Type, Value,
 };
 use crate::pass::IntRanges;
+use crate::types::float_codec;
 
 /// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
 /// can check it. Returns the conditions for the launch. The loops that the launch cannot check
@@ -25,7 +25,7 @@ pub(super) fn run(
     facts: &IntRanges,
     guards: Guards,
     wrapping: &mut FxHashSet<OpId>,
-) -> Promises {
+) -> LaunchConditions {
     let (mut open, limits) = open_accesses(module, entry, facts, guards);
     let probe = match guards {
         Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping),
@@ -37,7 +37,7 @@ pub(super) fn run(
         Some(dims) => guard(module, id, dims, out, &mut values),
     });
     values.apply(module, entry.body);
-    Promises { limits, probe }
+    LaunchConditions { limits, probe }
 }
 
 /// Returns the accesses that may be outside, and the conditions of the other ones.
@@ -261,5 +261,5 @@ pub(super) fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
         Padding::PosInf => f64::INFINITY,
         Padding::NegInf => f64::NEG_INFINITY,
     };
-    codec::encode(module.dtype(tile), value, Rounding::NearestEven)
+    float_codec::encode(module.dtype(tile), value, Rounding::NearestEven)
 }

@@ -17,14 +17,14 @@ pub enum Guards {
 /// Conditions that a launch must satisfy.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Promises {
+pub struct LaunchConditions {
     /// Comparisons.
     pub limits: Vec<Limit>,
     /// Conditions beyond comparisons.
     pub probe: Option<Probe>,
 }
 
-impl Promises {
+impl LaunchConditions {
     /// Returns true without a condition.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.probe.is_none()

@@ -143,7 +143,7 @@ struct Check {
 
 /// A loop that encloses an access.
 #[derive(Clone)]
-struct Around {
+struct EnclosingLoop {
     id: OpId,
     blocks: Vec<BlockId>,
 }
@@ -161,7 +161,7 @@ struct Plan<'m> {
 impl Plan<'_> {
     /// `around` has the loops around this block, outermost first, inside of the innermost branch.
     /// An op that does not always run must only be checked if it runs.
-    fn block(&mut self, block: BlockId, around: &mut Vec<Around>) {
+    fn block(&mut self, block: BlockId, around: &mut Vec<EnclosingLoop>) {
         for &id in &self.module.block(block).ops {
             if let Some(dims) = self.open.get(&id) {
                 self.access(id, dims, around);
@@ -174,7 +174,7 @@ impl Plan<'_> {
                 code if code.is_loop() => {
                     let mut blocks = op.regions.clone();
                     self.module.walk(op.regions[0], &mut |inner| blocks.extend(&self.module.op(inner).regions));
-                    around.push(Around { id, blocks });
+                    around.push(EnclosingLoop { id, blocks });
                     self.block(op.regions[0], around);
                     around.pop();
                 }
@@ -183,7 +183,7 @@ impl Plan<'_> {
         }
     }
 
-    fn access(&mut self, access: OpId, dims: &[usize], around: &[Around]) {
+    fn access(&mut self, access: OpId, dims: &[usize], around: &[EnclosingLoop]) {
         let before = around.iter().find_map(|loop_around| {
             let conditions = dims.iter().map(|&dim| self.before(loop_around, access, dim));
             Some((loop_around.id, conditions.collect::<Option<Vec<Condition>>>()?))
@@ -197,17 +197,17 @@ impl Plan<'_> {
         self.checks.push(Check { subject: access, place, conditions });
     }
 
-    fn end(&mut self, id: OpId, around: &[Around]) {
+    fn end(&mut self, id: OpId, around: &[EnclosingLoop]) {
         let op = self.module.op(id);
         let (end, step, sign) = (op.operands[1], op.operands[2], loops::sign(op));
-        let fixed = |outer: &&Around| self.is_invariant(outer, end) && self.is_invariant(outer, step);
+        let fixed = |outer: &&EnclosingLoop| self.is_invariant(outer, end) && self.is_invariant(outer, step);
         let place = around.iter().find(fixed).map_or(id, |outer| outer.id);
         self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
     }
 
     /// Returns the condition before a loop for one dimension of an access in it, if there is one.
     /// The index is either invariant, or the counter, whose end is compared.
-    fn before(&self, around: &Around, access: OpId, dim: usize) -> Option<Condition> {
+    fn before(&self, around: &EnclosingLoop, access: OpId, dim: usize) -> Option<Condition> {
         let op = self.module.op(access);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
         if !self.is_invariant(around, view) {
@@ -224,7 +224,7 @@ impl Plan<'_> {
         counts.then(|| Condition::EndsInside { view, dim, end: looped.operands[1] })
     }
 
-    fn is_invariant(&self, around: &Around, value: Value) -> bool {
+    fn is_invariant(&self, around: &EnclosingLoop, value: Value) -> bool {
         match self.module.def(value) {
             Def::Arg(block, _) => !around.blocks.contains(&block),
             Def::Result(id, _) => !around.blocks.iter().any(|&block| self.module.block(block).ops.contains(&id)),

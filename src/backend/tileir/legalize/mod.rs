@@ -28,7 +28,7 @@ mod rewrite;
 mod tests;
 
 pub use launch_compare::{Bound, Limit};
-pub use launch_conditions::{Guards, Promises};
+pub use launch_conditions::{Guards, LaunchConditions};
 pub use launch_probe::Probe;
 
 use super::grid;
@@ -37,8 +37,8 @@ use crate::pass;
 
 /// Defines the undefined cases of a verified module. Returns the conditions that a launch must
 /// check before it runs the result.
-pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
-    let mut promises = Promises::default();
+pub fn legalize(module: &mut Module, guards: Guards) -> LaunchConditions {
+    let mut conditions = LaunchConditions::default();
     for entry in module.entries.clone() {
         let mut facts = grid::facts(module, &entry);
         if overlap::run(module, &entry, &facts) {
@@ -46,8 +46,8 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
         }
         let mut wrapping = loops::wrapping(module, &entry, &facts);
         let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping);
-        promises.limits.extend(of_entry.limits);
-        promises.probe = promises.probe.or(of_entry.probe);
+        conditions.limits.extend(of_entry.limits);
+        conditions.probe = conditions.probe.or(of_entry.probe);
         arithmetic::run(module, &entry, &facts);
         assertion::run(module, &entry);
         loops::drop_hints(module, &entry);
@@ -56,7 +56,7 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
         atomic_16bit::run(module, &entry);
     }
     pass::tidy(module);
-    promises
+    conditions
 }
 
 /// Replaces loads of tf32 by loads of f32 and conversions, for targets that need it.

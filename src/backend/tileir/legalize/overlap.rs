@@ -42,10 +42,10 @@ fn may_begin_before(module: &Module, facts: &IntRanges, id: OpId) -> bool {
     }
     let index = op.operand_group("index");
     let nonnegative = |value: Value| facts.range(value).is_some_and(|range| range.lo >= 0);
-    (0..tile.len()).any(|d| tile[d] > traversal[d] && !is_promised(module, id, d) && !nonnegative(index[d]))
+    (0..tile.len()).any(|d| tile[d] > traversal[d] && !is_assumed(module, id, d) && !nonnegative(index[d]))
 }
 
-fn is_promised(module: &Module, id: OpId, dim: usize) -> bool {
+fn is_assumed(module: &Module, id: OpId, dim: usize) -> bool {
     match module.op(id).attr(AttrKind::Inbounds) {
         Some(Attr::Inbounds(promised)) => promised.get(dim) == Some(&true),
         _ => false,
@@ -156,7 +156,7 @@ impl Edit<'_> {
             let counted = self.add(Opcode::Iota, &[], vec![], list.clone());
             let start = self.spread(start, 0, &[shape[d]]);
             let position = self.integers(Opcode::AddI, counted, start);
-            if !is_promised(self.module, id, d) {
+            if !is_assumed(self.module, id, d) {
                 let extent = self.spread(extents[dim], 0, &[shape[d]]);
                 let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
                 let truth = Type::tile(DType::I1, [shape[d]]);

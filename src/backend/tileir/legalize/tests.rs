@@ -8,14 +8,14 @@ use crate::dtype::DType;
 use crate::ir::{Attr, Builder, Module, Opcode, Overflow, Padding, Rounding, Sign, Type, Value, verify};
 use crate::pass::optimize;
 use crate::pass::tests::random;
-use crate::sample::one_in;
+use crate::util::test_sample::one_in;
 
 /// Runs both stages, with guards or with the launch conditions of the kernel for three tile blocks.
 fn staged(mut module: Module, guards: Guards) -> Option<Module> {
-    let promises = legalize(&mut module, guards);
+    let conditions = legalize(&mut module, guards);
     order_memory(&mut module);
     verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
-    assert!(guards == Guards::Launch || promises.is_empty(), "a guarded kernel relies on nothing");
+    assert!(guards == Guards::Launch || conditions.is_empty(), "a guarded kernel relies on nothing");
     // The scalars of the random kernels, whose extents are static.
     let param = |index: u32| [5, 100, -16].get((index as usize).wrapping_sub(3)).copied().unwrap_or(0);
     let value = |bound: super::Bound| bound.value([3, 1, 1], param);
@@ -27,8 +27,8 @@ fn staged(mut module: Module, guards: Guards) -> Option<Module> {
         assert!(all_inside || !probe.is_proven([3, 1, 1], &words), "{}", probe.module());
         all_inside
     };
-    let inside = promises.limits.iter().all(|limit| value(limit.index) <= value(limit.count));
-    (inside && promises.probe.as_ref().is_none_or(holds)).then_some(module)
+    let inside = conditions.limits.iter().all(|limit| value(limit.index) <= value(limit.count));
+    (inside && conditions.probe.as_ref().is_none_or(holds)).then_some(module)
 }
 
 #[test]

@@ -14,23 +14,23 @@ use crate::ir::{
 use crate::pass::IntRanges;
 
 /// Number of an alias set.
-pub(super) type Set = usize;
+pub(super) type AliasSet = usize;
 
 /// Effects of an op, including its regions, on one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Touch {
+pub(super) struct MemoryEffect {
     pub reads: bool,
     pub writes: bool,
 }
 
-impl Touch {
-    fn add(&mut self, other: Touch) {
+impl MemoryEffect {
+    fn add(&mut self, other: MemoryEffect) {
         self.reads |= other.reads;
         self.writes |= other.writes;
     }
 
     /// Returns true if the two effects must be ordered.
-    pub fn conflicts(self, other: Touch) -> bool {
+    pub fn conflicts(self, other: MemoryEffect) -> bool {
         (self.writes && (other.reads || other.writes)) || (other.writes && self.reads)
     }
 }
@@ -47,24 +47,24 @@ enum Root {
 }
 
 /// Memory effects of one entry, by op.
-pub(super) struct Accesses {
+pub(super) struct EntryEffects {
     /// Number of the sets that need an order: those with a write. Other sets have no number.
     pub num_sets: usize,
-    touched: FxHashMap<OpId, Vec<(Set, Touch)>>,
+    effects: FxHashMap<OpId, Vec<(AliasSet, MemoryEffect)>>,
     fences: FxHashSet<OpId>,
 }
 
-impl Accesses {
-    pub fn of(module: &Module, entry: &Entry) -> Accesses {
-        let mut found: Vec<(OpId, Root, Touch)> = Vec::new();
+impl EntryEffects {
+    pub fn new(module: &Module, entry: &Entry) -> EntryEffects {
+        let mut found: Vec<(OpId, Root, MemoryEffect)> = Vec::new();
         let mut fences = FxHashSet::default();
         module.walk(entry.body, &mut |id| {
             let op = module.op(id);
             if is_fence(op) {
                 fences.insert(id);
             }
-            if let Some((root, touch)) = access(module, op) {
-                found.push((id, root, touch));
+            if let Some((root, effect)) = access(module, op) {
+                found.push((id, root, effect));
             }
         });
         if found.iter().any(|(_, root, _)| *root == Root::Unknown) {
@@ -72,60 +72,60 @@ impl Accesses {
                 *root = Root::Unknown;
             }
         }
-        let mut whole: FxHashMap<&Root, Touch> = FxHashMap::default();
-        found.iter().for_each(|(_, root, touch)| whole.entry(root).or_default().add(*touch));
+        let mut by_root: FxHashMap<&Root, MemoryEffect> = FxHashMap::default();
+        found.iter().for_each(|(_, root, effect)| by_root.entry(root).or_default().add(*effect));
         // With fences, loads of memory that this entry never writes must also stay on their side of
         // the fence.
-        let ordered = |root: &Root| whole[root].writes || !fences.is_empty();
-        let mut numbers: FxHashMap<&Root, Set> = FxHashMap::default();
-        let mut touched: FxHashMap<OpId, Vec<(Set, Touch)>> = FxHashMap::default();
-        for (id, root, touch) in &found {
+        let ordered = |root: &Root| by_root[root].writes || !fences.is_empty();
+        let mut numbers: FxHashMap<&Root, AliasSet> = FxHashMap::default();
+        let mut effects: FxHashMap<OpId, Vec<(AliasSet, MemoryEffect)>> = FxHashMap::default();
+        for (id, root, effect) in &found {
             if ordered(root) {
                 let next = numbers.len();
                 let set = *numbers.entry(root).or_insert(next);
-                touched.insert(*id, vec![(set, *touch)]);
+                effects.insert(*id, vec![(set, *effect)]);
             }
         }
         let num_sets = numbers.len();
         for &id in &fences {
-            let all = Touch { reads: true, writes: true };
-            touched.insert(id, (0..num_sets).map(|set| (set, all)).collect());
+            let all = MemoryEffect { reads: true, writes: true };
+            effects.insert(id, (0..num_sets).map(|set| (set, all)).collect());
         }
-        let mut accesses = Accesses { num_sets, touched, fences };
-        accesses.sum_up(module, entry.body);
-        accesses
+        let mut all = EntryEffects { num_sets, effects, fences };
+        all.add_region_effects(module, entry.body);
+        all
     }
 
     /// Assigns to each op with regions the sum of their effects.
-    fn sum_up(&mut self, module: &Module, block: BlockId) -> Vec<(Set, Touch)> {
-        let mut sum = vec![Touch::default(); self.num_sets];
+    fn add_region_effects(&mut self, module: &Module, block: BlockId) -> Vec<(AliasSet, MemoryEffect)> {
+        let mut sum = vec![MemoryEffect::default(); self.num_sets];
         for &id in &module.block(block).ops {
-            let mut own = vec![Touch::default(); self.num_sets];
+            let mut own = vec![MemoryEffect::default(); self.num_sets];
             for &region in &module.op(id).regions {
-                self.sum_up(module, region).into_iter().for_each(|(set, touch)| own[set].add(touch));
+                self.add_region_effects(module, region).into_iter().for_each(|(set, effect)| own[set].add(effect));
             }
             if !module.op(id).regions.is_empty() {
-                let list = own.into_iter().enumerate().filter(|(_, touch)| *touch != Touch::default());
-                self.touched.insert(id, list.collect());
+                let list = own.into_iter().enumerate().filter(|(_, effect)| *effect != MemoryEffect::default());
+                self.effects.insert(id, list.collect());
             }
-            self.touched(id).iter().for_each(|(set, touch)| sum[*set].add(*touch));
+            self.effects(id).iter().for_each(|(set, effect)| sum[*set].add(*effect));
         }
-        sum.into_iter().enumerate().filter(|(_, touch)| *touch != Touch::default()).collect()
+        sum.into_iter().enumerate().filter(|(_, effect)| *effect != MemoryEffect::default()).collect()
     }
 
     /// Returns the sets that an op accesses, including its regions.
-    pub fn touched(&self, id: OpId) -> &[(Set, Touch)] {
-        self.touched.get(&id).map_or(&[], Vec::as_slice)
+    pub fn effects(&self, id: OpId) -> &[(AliasSet, MemoryEffect)] {
+        self.effects.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the effects of an op on one set, including its regions.
-    pub fn touch(&self, id: OpId, set: Set) -> Touch {
-        self.touched(id).iter().find(|(s, _)| *s == set).map_or(Touch::default(), |(_, touch)| *touch)
+    pub fn effect(&self, id: OpId, set: AliasSet) -> MemoryEffect {
+        self.effects(id).iter().find(|(s, _)| *s == set).map_or(MemoryEffect::default(), |(_, effect)| *effect)
     }
 
     /// Returns loads and stores of tiles in sets that the entry also writes by element. Atomic
     /// additions of tiles through views use the copy engine in order, and are excluded.
-    pub fn tiles_beside_elements(&self, module: &Module, entry: &Entry) -> Vec<OpId> {
+    pub fn tiles_mixed_with_elements(&self, module: &Module, entry: &Entry) -> Vec<OpId> {
         let mut by_element = FxHashSet::default();
         let mut tiles = Vec::new();
         module.walk(entry.body, &mut |id| {
@@ -133,11 +133,11 @@ impl Accesses {
             if !op.regions.is_empty() || self.fences.contains(&id) && access(module, op).is_none() {
                 return;
             }
-            for &(set, touch) in self.touched(id) {
+            for &(set, effect) in self.effects(id) {
                 match op.code {
                     Opcode::LoadView | Opcode::StoreView => tiles.push((set, id)),
                     Opcode::AtomicRedView => {}
-                    _ if touch.writes => drop(by_element.insert(set)),
+                    _ if effect.writes => drop(by_element.insert(set)),
                     _ => {}
                 }
             }
@@ -152,7 +152,7 @@ impl Accesses {
     /// This holds if all accesses use one partition of one array, with an index that is the same
     /// injective function of the loop counter along the same dimension. The memory of a written
     /// array does not overlap itself.
-    pub fn iterations_are_disjoint(&self, module: &Module, facts: &IntRanges, id: OpId, set: Set) -> bool {
+    pub fn iterations_are_disjoint(&self, module: &Module, facts: &IntRanges, id: OpId, set: AliasSet) -> bool {
         let op = module.op(id);
         if op.code != Opcode::For {
             return false;
@@ -163,7 +163,7 @@ impl Accesses {
         let mut list = Vec::new();
         module.walk(body, &mut |inner| {
             inside.insert(inner);
-            if module.op(inner).regions.is_empty() && self.touch(inner, set) != Touch::default() {
+            if module.op(inner).regions.is_empty() && self.effect(inner, set) != MemoryEffect::default() {
                 list.push(inner);
             }
         });
@@ -197,22 +197,22 @@ fn is_fence(op: &Op) -> bool {
 }
 
 /// Returns the memory root and the effects of an op without regions.
-fn access(module: &Module, op: &Op) -> Option<(Root, Touch)> {
+fn access(module: &Module, op: &Op) -> Option<(Root, MemoryEffect)> {
     let is_weak = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak));
-    let touch = match op.code.spec().effect {
+    let effect = match op.code.spec().effect {
         // Two ordered reads of memory that other blocks write stay in order: the second one must
         // not read an older value.
-        Effect::Read => Touch { reads: true, writes: !is_weak },
-        Effect::Write => Touch { reads: false, writes: true },
-        Effect::ReadWrite => Touch { reads: true, writes: true },
+        Effect::Read => MemoryEffect { reads: true, writes: !is_weak },
+        Effect::Write => MemoryEffect { reads: false, writes: true },
+        Effect::ReadWrite => MemoryEffect { reads: true, writes: true },
         Effect::Other if op.code == Opcode::Print => {
-            return Some((Root::Output, Touch { reads: true, writes: true }));
+            return Some((Root::Output, MemoryEffect { reads: true, writes: true }));
         }
         Effect::Pure | Effect::Region | Effect::Other | Effect::Terminator => return None,
     };
     let address = ["view", "pointers", "source", "destination"];
     let group = op.code.spec().operands.iter().position(|o| address.contains(&o.name))?;
-    Some((root(module, op.group(group)[0]), touch))
+    Some((root(module, op.group(group)[0]), effect))
 }
 
 /// Returns the root of an address.

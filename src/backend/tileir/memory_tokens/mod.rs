@@ -29,7 +29,7 @@ use super::grid;
 use crate::ir::op_table::Arity;
 use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::IntRanges;
-use alias_sets::{Accesses, Set, Touch};
+use alias_sets::{AliasSet, EntryEffects, MemoryEffect};
 
 /// Adds the tokens that establish program order in Tile IR to the memory ops of all entries.
 pub fn order_memory(module: &mut Module) {
@@ -40,20 +40,20 @@ pub fn order_memory(module: &mut Module) {
 }
 
 fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
-    let accesses = Accesses::of(module, entry);
-    for id in accesses.tiles_beside_elements(module, entry) {
-        keep_from_copy_engine(module, id);
+    let effects = EntryEffects::new(module, entry);
+    for id in effects.tiles_mixed_with_elements(module, entry) {
+        disallow_tma(module, id);
     }
     let facts = grid::facts(module, entry);
-    let state = vec![Order::default(); accesses.num_sets];
-    let mut stage = Stage { module, accesses, facts, token, fresh: None, entry: entry.body, loc: entry.loc };
+    let state = vec![Order::default(); effects.num_sets];
+    let mut stage = Stage { module, effects, facts, token, fresh: None, entry: entry.body, loc: entry.loc };
     stage.block(entry.body, state, &Context::default());
 }
 
 /// Excludes the copy engine from an access. Symptom: the engine does not see earlier writes by
 /// element, foremost atomics, in spite of a token: `tileiras` orders the threads, but not the
 /// engine. So threads execute these accesses of tiles.
-fn keep_from_copy_engine(module: &mut Module, id: OpId) {
+fn disallow_tma(module: &mut Module, id: OpId) {
     let op = module.op_mut(id);
     let no_engine = ("allow_tma".to_string(), HintValue::Bool(false));
     let own = op.attrs.iter_mut().find_map(|attr| match attr {
@@ -97,7 +97,7 @@ enum Mode {
 
 #[derive(Clone, Debug)]
 struct Carried {
-    set: Set,
+    set: AliasSet,
     mode: Mode,
     /// Token in the body.
     arg: Value,
@@ -109,20 +109,20 @@ struct Carried {
 #[derive(Clone, Debug, Default)]
 struct Context {
     /// Sets whose tokens a `yield` returns.
-    yields: Vec<(Set, Touch)>,
+    yields: Vec<(AliasSet, MemoryEffect)>,
     /// Sets whose tokens the innermost loop carries.
     carried: Vec<Carried>,
 }
 
 impl Context {
-    fn wants(&self, set: Set) -> bool {
+    fn wants(&self, set: AliasSet) -> bool {
         self.yields.iter().any(|(s, _)| *s == set) || self.carried.iter().any(|c| c.set == set)
     }
 }
 
 struct Stage<'m> {
     module: &'m mut Module,
-    accesses: Accesses,
+    effects: EntryEffects,
     facts: IntRanges,
     token: TypeId,
     /// Token without predecessors, at the start of the entry.
@@ -139,13 +139,13 @@ impl Stage<'_> {
         let mut later = self.later(&ops);
         for (i, &id) in ops.iter().enumerate() {
             let after = std::mem::take(&mut later[i]);
-            let waited = |set: Set, touch: Touch| context.wants(set) || touch.conflicts(after[set]);
+            let waited = |set: AliasSet, effect: MemoryEffect| context.wants(set) || effect.conflicts(after[set]);
             self.loc = self.module.op(id).loc;
             match self.module.op(id).code {
                 Opcode::If => self.branch(id, &mut state, &waited, context),
                 code if code.is_loop() => self.repeat(id, block, &mut state, &waited),
                 Opcode::Yield => {
-                    let exported = |(set, _): &(Set, Touch)| self.exported(block, &state[*set]);
+                    let exported = |(set, _): &(AliasSet, MemoryEffect)| self.exported(block, &state[*set]);
                     let tokens: Vec<Value> = context.yields.iter().map(exported).collect();
                     self.append_operands(id, &tokens);
                 }
@@ -162,16 +162,16 @@ impl Stage<'_> {
     }
 
     /// Returns, for each op of a list, the effects of the later ops on each set.
-    fn later(&self, ops: &[OpId]) -> Vec<Vec<Touch>> {
-        let mut sum = vec![Touch::default(); self.accesses.num_sets];
-        let mut later: Vec<Vec<Touch>> = ops
+    fn later(&self, ops: &[OpId]) -> Vec<Vec<MemoryEffect>> {
+        let mut sum = vec![MemoryEffect::default(); self.effects.num_sets];
+        let mut later: Vec<Vec<MemoryEffect>> = ops
             .iter()
             .rev()
             .map(|&id| {
                 let after = sum.clone();
-                for (set, touch) in self.accesses.touched(id) {
-                    sum[*set].reads |= touch.reads;
-                    sum[*set].writes |= touch.writes;
+                for (set, effect) in self.effects.effects(id) {
+                    sum[*set].reads |= effect.reads;
+                    sum[*set].writes |= effect.writes;
                 }
                 after
             })
@@ -185,11 +185,11 @@ impl Stage<'_> {
         let Some(group) = self.module.op(id).code.spec().operands.iter().position(|o| o.name == "token") else {
             return;
         };
-        let touched = self.accesses.touched(id).to_vec();
+        let effects = self.effects.effects(id).to_vec();
         let mut inputs = Vec::new();
-        for (set, touch) in &touched {
+        for (set, effect) in &effects {
             let order = &state[*set];
-            match touch.writes && !order.since.is_empty() {
+            match effect.writes && !order.since.is_empty() {
                 true => inputs.extend(&order.since),
                 false => inputs.extend(order.store),
             }
@@ -201,8 +201,8 @@ impl Stage<'_> {
         self.set_token(id, group, input);
         let results = &self.module.op(id).results;
         let Some(&own) = results.iter().find(|&&v| *self.module.ty(v) == Type::Token) else { return };
-        for (set, touch) in touched {
-            match touch.writes {
+        for (set, effect) in effects {
+            match effect.writes {
                 true => state[set] = Order::after(own),
                 false => state[set].since.push(own),
             }
@@ -281,9 +281,16 @@ impl Stage<'_> {
         }
     }
 
-    fn branch(&mut self, id: OpId, state: &mut State, waited: &dyn Fn(Set, Touch) -> bool, context: &Context) {
-        let touched = self.accesses.touched(id).to_vec();
-        let exports: Vec<(Set, Touch)> = touched.into_iter().filter(|&(set, touch)| waited(set, touch)).collect();
+    fn branch(
+        &mut self,
+        id: OpId,
+        state: &mut State,
+        waited: &dyn Fn(AliasSet, MemoryEffect) -> bool,
+        context: &Context,
+    ) {
+        let effects = self.effects.effects(id).to_vec();
+        let exports: Vec<(AliasSet, MemoryEffect)> =
+            effects.into_iter().filter(|&(set, effect)| waited(set, effect)).collect();
         let regions = self.module.op(id).regions.clone();
         if !exports.is_empty() {
             self.fill_else(regions[1], id);
@@ -292,9 +299,9 @@ impl Stage<'_> {
         for &region in &regions {
             self.block(region, state.clone(), &inner);
         }
-        for (set, touch) in exports {
+        for (set, effect) in exports {
             let result = self.module.add_op_result(id, self.token);
-            match touch.writes {
+            match effect.writes {
                 true => state[set] = Order::after(result),
                 false => state[set].since = vec![result],
             }
@@ -311,25 +318,25 @@ impl Stage<'_> {
         }
     }
 
-    fn repeat(&mut self, id: OpId, block: BlockId, state: &mut State, waited: &dyn Fn(Set, Touch) -> bool) {
+    fn repeat(&mut self, id: OpId, block: BlockId, state: &mut State, waited: &dyn Fn(AliasSet, MemoryEffect) -> bool) {
         let body = self.module.op(id).regions[0];
         let mut inside = state.clone();
         let mut carried = Vec::new();
         let mut after = FxHashMap::default();
-        for (set, touch) in self.accesses.touched(id).to_vec() {
-            let free = !touch.writes || self.accesses.iterations_are_disjoint(self.module, &self.facts, id, set);
+        for (set, effect) in self.effects.effects(id).to_vec() {
+            let free = !effect.writes || self.effects.iterations_are_disjoint(self.module, &self.facts, id, set);
             let mode = if free { Mode::Free } else { Mode::Serial };
-            let waited = waited(set, touch);
+            let waited = waited(set, effect);
             // Loads only wait for the last store; unordered stores wait for all accesses before the
             // loop.
-            if mode == Mode::Free && !touch.writes {
+            if mode == Mode::Free && !effect.writes {
                 inside[set].since = Vec::new();
                 if !waited {
                     continue;
                 }
             }
             let before = self.all(block, &state[set]);
-            if mode == Mode::Free && touch.writes {
+            if mode == Mode::Free && effect.writes {
                 inside[set] = Order { store: before, since: Vec::new() };
                 if !waited {
                     continue;
@@ -342,7 +349,7 @@ impl Stage<'_> {
                 inside[set] = Order::after(arg);
             }
             carried.push(Carried { set, mode, arg, start: inside[set].clone() });
-            after.insert(set, touch);
+            after.insert(set, effect);
         }
         let context = Context { yields: Vec::new(), carried: carried.clone() };
         self.block(body, inside, &context);

@@ -140,7 +140,7 @@ fn malformed_structure_is_reported_and_never_panics() {
     let id = p.b.module.defining_op(a).expect("an op");
     let body = p.b.block();
     p.b.module.block_mut(body).ops.push(id);
-    refused(&p.done(), "stands in two places");
+    refused(&p.done(), "is in two blocks");
     let mut p = parts();
     let then = block(&mut p.b, &[], |b, _| end(b, Opcode::Yield, &[]));
     p.branch(&[], then, then);

@@ -205,7 +205,7 @@ impl BundledKernel {
         if image.tile_ir {
             tile::load(&self.name, &self.module, gpu, (&image.entry, &image.params), parts, assembly(self.hints))
         } else {
-            let code = ptx::Ready {
+            let code = ptx::PrebuiltPtx {
                 text: std::str::from_utf8(parts.0).expect("checked when it was read"),
                 machine_code: parts.1,
                 entry: &image.entry,

@@ -7,8 +7,8 @@ use crate as ct;
 use crate::backend::PlanOverride;
 use crate::error::Result;
 use crate::prelude::*;
-use crate::sample::one_in;
 use crate::target::Target;
+use crate::util::test_sample::one_in;
 
 fn scale(x: Array<f32, 1>, y: ArrayMut<f32, 1>, factor: Scalar<f32>, tile: usize) {
     ct::assert!(factor.gt(0.0), "factor = {factor}");

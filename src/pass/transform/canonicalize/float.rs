@@ -4,16 +4,16 @@
 //! rounded by one rounding of the f64 result, since an f64 has more than twice as many bits. Ops
 //! that return NaN, flush subnormals, or do not round to nearest even are not folded.
 
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Flag, Op, Opcode, Rounding, Sign};
+use crate::types::float_codec;
 
 fn rounds_to_nearest(op: &Op) -> bool {
     op.rounding() == Rounding::NearestEven && !op.flag(Flag::FlushToZero)
 }
 
 fn encode(dtype: DType, value: f64) -> Option<u64> {
-    (!value.is_nan()).then(|| codec::encode(dtype, value, Rounding::NearestEven))
+    (!value.is_nan()).then(|| float_codec::encode(dtype, value, Rounding::NearestEven))
 }
 
 fn sign_bit(dtype: DType) -> u64 {
@@ -22,7 +22,7 @@ fn sign_bit(dtype: DType) -> u64 {
 
 /// Folds an op with one operand of a base float type.
 pub(super) fn unary(op: &Op, dtype: DType, a: u64) -> Option<u64> {
-    let x = codec::decode(dtype, a);
+    let x = float_codec::decode(dtype, a);
     match op.code {
         Opcode::NegF => Some(a ^ sign_bit(dtype)),
         Opcode::AbsF => Some(a & !sign_bit(dtype)),
@@ -35,7 +35,7 @@ pub(super) fn unary(op: &Op, dtype: DType, a: u64) -> Option<u64> {
 
 /// Folds an op with two operands of one base float type. A comparison returns 0 or 1.
 pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
-    let (x, y) = (codec::decode(dtype, a), codec::decode(dtype, b));
+    let (x, y) = (float_codec::decode(dtype, a), float_codec::decode(dtype, b));
     let value = match op.code {
         Opcode::CmpF => return Some(u64::from(compare(op, x, y))),
         Opcode::AddF if rounds_to_nearest(op) => x + y,
@@ -70,9 +70,9 @@ fn compare(op: &Op, x: f64, y: f64) -> bool {
 pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
     match op.code {
         Opcode::FToF => {
-            let value = codec::decode(from, a);
+            let value = float_codec::decode(from, a);
             // The conversion of an infinity depends on the format.
-            (value.is_finite()).then(|| codec::encode(to, value, op.rounding()))
+            (value.is_finite()).then(|| float_codec::encode(to, value, op.rounding()))
         }
         Opcode::IToF => {
             let unused = 64 - from.bits();
@@ -81,10 +81,10 @@ pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
                 Sign::Unsigned => i128::from((a << unused) >> unused),
             };
             // Exact as f64, so rounded once.
-            (value.unsigned_abs() < 1 << 53).then(|| codec::encode(to, value as f64, op.rounding()))
+            (value.unsigned_abs() < 1 << 53).then(|| float_codec::encode(to, value as f64, op.rounding()))
         }
         Opcode::FToI => {
-            let value = codec::decode(from, a);
+            let value = float_codec::decode(from, a);
             let exact = value.is_finite() && value.abs() < 2f64.powi(31) && to.bits() >= 32;
             let fits = exact && (op.sign() == Sign::Signed || value >= 0.0);
             fits.then(|| (value.trunc() as i64 as u64) & (u64::MAX >> (64 - to.bits())))
@@ -95,5 +95,5 @@ pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
 
 /// Returns true if these bits have this value. Zeros of different sign differ.
 pub(super) fn has_value(dtype: DType, bits: u64, value: f64) -> bool {
-    codec::decode(dtype, bits).to_bits() == value.to_bits()
+    float_codec::decode(dtype, bits).to_bits() == value.to_bits()
 }

@@ -13,12 +13,12 @@ fn reshaped(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let count = args[0].count();
     let rows = (1 << step.numbers[0]).min(count);
     let shape = [rows, count / rows];
-    let fits = count.is_multiple_of(rows) && (shape == args[0].shape || pieces(args[0].shape, shape) <= MOST_PIECES);
+    let fits = count.is_multiple_of(rows) && (shape == args[0].shape || pieces(args[0].shape, shape) <= MAX_PIECES);
     fits.then(|| vec![Form::new(args[0].kind, shape)])
 }
 
 /// Pieces that back ends take a tile into at most, where its elements change their places.
-const MOST_PIECES: usize = 512;
+const MAX_PIECES: usize = 512;
 
 /// Pieces of one row of both shapes, if one of these has an extent that is no power of two.
 fn pieces(from: [usize; 2], to: [usize; 2]) -> usize {

@@ -21,10 +21,10 @@ use crate::backend::ptx::lower::state::values::TensorView;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::remarks::DataPath;
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
 use crate::layout::Layout;
+use crate::types::float_codec;
 
 /// Number of addresses per thread and tile from which on they are not all kept in registers.
 const MANY_ADDRESSES: usize = 32;
@@ -420,5 +420,5 @@ fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
         Some(Padding::PosInf) => f64::INFINITY,
         Some(Padding::NegInf) => f64::NEG_INFINITY,
     };
-    codec::encode(dtype, value, Rounding::NearestEven)
+    float_codec::encode(dtype, value, Rounding::NearestEven)
 }

@@ -3,8 +3,8 @@
 use super::{Lowered, op, random};
 use crate::dtype::DType;
 use crate::ir::{Attr, Op, Opcode, Rounding};
-use crate::sample::one_in;
 use crate::target::Target;
+use crate::util::test_sample::one_in;
 
 /// Returns the error of `ours` in ulps of the type at `expected`; subnormal results count in the
 /// smallest ulp.
@@ -147,14 +147,14 @@ fn special_values() {
             let lowered = Lowered::new(Target::SM_80, &op(code, &[]), &vec![dtype; operands], dtype);
             let mut thread = lowered.thread();
             for (x, y) in values.into_iter().flat_map(|x| values.map(|y| (x, y))) {
-                let inputs = [x, y].map(|v| crate::codec::encode(dtype, v, Rounding::NearestEven));
-                let [x, y] = inputs.map(|bits| crate::codec::decode(dtype, bits));
+                let inputs = [x, y].map(|v| crate::types::float_codec::encode(dtype, v, Rounding::NearestEven));
+                let [x, y] = inputs.map(|bits| crate::types::float_codec::decode(dtype, bits));
                 let bits = lowered.eval(&mut thread, &inputs[..operands]);
                 let error = match dtype {
                     DType::F32 => error32(f32::from_bits(bits as u32), reference(x, y)),
                     _ => error64(f64::from_bits(bits), reference(x, y)),
                 };
-                let ours = crate::codec::decode(dtype, bits);
+                let ours = crate::types::float_codec::decode(dtype, bits);
                 assert!(error <= bound, "{code:?} {dtype} of {x:e}, {y:e}: {ours:e}, not {:e}", reference(x, y));
             }
         }
@@ -178,15 +178,15 @@ fn integer_powers() {
             let spread = 2f64.powi(-((random(&mut state) % 30) as i32));
             let x = (1.0 + spread * (random(&mut state) >> 11) as f64 / 2f64.powi(53))
                 * if i % 3 == 0 { -1.0 } else { 1.0 };
-            let bits = crate::codec::encode(dtype, x, Rounding::NearestEven);
-            let x = crate::codec::decode(dtype, bits);
+            let bits = crate::types::float_codec::encode(dtype, x, Rounding::NearestEven);
+            let x = crate::types::float_codec::decode(dtype, bits);
             let ours = lowered.eval(&mut thread, &[bits, u64::from(n as u32)]);
             let expected = x.powf(f64::from(n));
             let error = match dtype {
                 DType::F32 => error32(f32::from_bits(ours as u32), expected),
                 DType::F64 => error64(f64::from_bits(ours), expected),
                 _ => {
-                    let rounded = crate::codec::encode(dtype, expected, Rounding::NearestEven);
+                    let rounded = crate::types::float_codec::encode(dtype, expected, Rounding::NearestEven);
                     (ours as f64 - rounded as f64).abs()
                 }
             };

@@ -1,11 +1,11 @@
 //! Float operations with exact results: minima, remainders, halves, comparisons.
 
 use super::{Lowered, op, random};
-use crate::codec::{decode, encode};
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, Flag, Opcode, Rounding};
-use crate::sample::one_in;
 use crate::target::Target;
+use crate::types::float_codec::{decode, encode};
+use crate::util::test_sample::one_in;
 
 const BASE: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];

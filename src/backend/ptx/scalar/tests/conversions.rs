@@ -1,11 +1,11 @@
 //! Casts against the exact codec.
 
 use super::{Lowered, op, random};
-use crate::codec::{Exact, decode, encode, round};
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Rounding, Sign};
-use crate::sample::one_in;
 use crate::target::Target;
+use crate::types::float_codec::{Exact, decode, encode, round};
+use crate::util::test_sample::one_in;
 
 const FLOATS: [DType; 10] = [
     DType::F16,

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use crate::backend::ptx::isa::emit::Function;
 use crate::backend::ptx::isa::inst::*;
-use crate::codec::{decode, encode};
 use crate::dtype::DType;
 use crate::ir::Rounding;
+use crate::types::float_codec::{decode, encode};
 
 /// The registers of one thread, by width.
 pub struct Thread<'a> {
@@ -324,7 +324,11 @@ fn convert(dst: Ty, src: Ty, mods: CvtMods, bits: u64) -> u64 {
             let value = if src.is_signed() { signed(bits, src.bits()) } else { i128::from(bits & mask(src.bits())) };
             match value {
                 0 => 0,
-                value => crate::codec::round(format(dst), crate::codec::Exact::of_integer(value), rounding),
+                value => crate::types::float_codec::round(
+                    format(dst),
+                    crate::types::float_codec::Exact::of_integer(value),
+                    rounding,
+                ),
             }
         }
         (true, false) => float_to_int(dst, src, decode(format(src), bits)),

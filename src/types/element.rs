@@ -2,7 +2,7 @@
 //!
 //! [`Element`] is the table of types. The class traits ([`Number`], [`Float`], [`Int`], …) define
 //! the operations of a tile of such a type, so that a wrong element type is a compile error.
-//! [`crate::codec`] has the exact conversions of the small floats. This file is independent of
+//! [`crate::types::float_codec`] has the exact conversions of the small floats. This file is independent of
 //! tiles and ops.
 
 use std::fmt::{self, Debug};
@@ -10,9 +10,9 @@ use std::fmt::{self, Debug};
 use bytemuck::{CheckedBitPattern, NoUninit, Pod, Zeroable};
 pub use half::{bf16, f16};
 
-use crate::codec;
 use crate::dtype::DType;
 use crate::ir::Rounding;
+use crate::types::float_codec;
 
 use self::sealed::Sealed;
 
@@ -377,10 +377,10 @@ macro_rules! newtype_float {
             const NAME: &'static str = stringify!($name);
 
             fn to_f64(self) -> f64 {
-                codec::decode(DType::$dtype, self.to_bits())
+                float_codec::decode(DType::$dtype, self.to_bits())
             }
             fn from_f64(value: f64) -> Self {
-                Self::from_bits(codec::encode(DType::$dtype, value, Rounding::$default_rounding))
+                Self::from_bits(float_codec::encode(DType::$dtype, value, Rounding::$default_rounding))
             }
             fn to_bits(self) -> u64 {
                 newtype_float!(@bits $dtype self.0)
@@ -494,8 +494,8 @@ macro_rules! native_float {
 }
 
 native_float! {
-    f16 F16 u16 f16::to_f64, |value| f16::from_bits(codec::encode(DType::F16, value, Rounding::NearestEven) as u16);
-    bf16 BF16 u16 bf16::to_f64, |value| bf16::from_bits(codec::encode(DType::BF16, value, Rounding::NearestEven) as u16);
+    f16 F16 u16 f16::to_f64, |value| f16::from_bits(float_codec::encode(DType::F16, value, Rounding::NearestEven) as u16);
+    bf16 BF16 u16 bf16::to_f64, |value| bf16::from_bits(float_codec::encode(DType::BF16, value, Rounding::NearestEven) as u16);
     f32 F32 u32 f64::from, |value| value as f32;
     f64 F64 u64 f64::from, f64::from;
 }

@@ -224,8 +224,8 @@ fn round_e8m0(value: Exact, rounding: Rounding) -> u64 {
 ///
 /// ```
 /// use cutlet::dtype::DType;
-/// assert_eq!(cutlet::codec::decode(DType::F8E4M3FN, 0x7e), 448.0);
-/// assert_eq!(cutlet::codec::decode(DType::F16, 0xc000), -2.0);
+/// assert_eq!(cutlet::float_codec::decode(DType::F8E4M3FN, 0x7e), 448.0);
+/// assert_eq!(cutlet::float_codec::decode(DType::F16, 0xc000), -2.0);
 /// ```
 ///
 /// # Panics
@@ -266,8 +266,8 @@ fn power_of_two(exponent: i32) -> f64 {
 ///
 /// ```
 /// use cutlet::{dtype::DType, ir::Rounding};
-/// assert_eq!(cutlet::codec::encode(DType::F16, 1.0, Rounding::NearestEven), 0x3c00);
-/// assert_eq!(cutlet::codec::encode(DType::F8E5M2, 1e9, Rounding::NearestEven), 0x7b);
+/// assert_eq!(cutlet::float_codec::encode(DType::F16, 1.0, Rounding::NearestEven), 0x3c00);
+/// assert_eq!(cutlet::float_codec::encode(DType::F8E5M2, 1e9, Rounding::NearestEven), 0x7b);
 /// ```
 ///
 /// # Panics

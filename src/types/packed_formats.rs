@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::codec;
 use crate::element::{Element, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu};
+use crate::types::float_codec;
 
 mod sealed {
     /// Sealed: code of kernels supports these formats only.
@@ -277,11 +277,11 @@ impl<const E: u32, const M: u32> Narrow for FloatN<E, M> {
         FloatN(code & ones(Self::WIDTH) as u8)
     }
     fn to_value(self) -> f64 {
-        codec::decode_narrow(E, M, self.0.into())
+        float_codec::decode_narrow(E, M, self.0.into())
     }
     fn from_value(value: f64) -> Self {
         let _ = Self::WIDTH;
-        FloatN(codec::encode_narrow(E, M, value) as u8)
+        FloatN(float_codec::encode_narrow(E, M, value) as u8)
     }
 }
 
