@@ -420,9 +420,20 @@ impl<'m> Inference<'m> {
         let module = self.module;
         let op = module.op(id);
         match op.code {
-            Opcode::For => self.for_loop(id),
-            Opcode::Loop => self.endless_loop(id),
-            Opcode::If => self.branches(id),
+            Opcode::For => {
+                let args = &module.block(op.regions[0]).args;
+                self.enter_for(args[0]);
+                self.loop_body(op.regions[0], &args[1..], op.group(3));
+                self.leave_for(id);
+            }
+            Opcode::Loop => {
+                self.loop_body(op.regions[0], &module.block(op.regions[0]).args, op.group(0));
+                self.results_from_exits(id, &op.regions, Opcode::Break);
+            }
+            Opcode::If => {
+                op.regions.iter().for_each(|&region| self.block(region));
+                self.results_from_exits(id, &op.regions, Opcode::Yield);
+            }
             Opcode::LoadView => {
                 // Views that lowering does not know have no layout of their own.
                 let layout = self.load(id);
@@ -475,6 +486,17 @@ impl<'m> Inference<'m> {
                     }
                 }
             }
+        }
+    }
+
+    /// Walks the body of a loop. A second walk follows if the first one changed a layout: without
+    /// this condition, the number of walks would double with each level of nested loops.
+    fn loop_body(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
+        let before = self.changes;
+        self.block(body);
+        self.join_carried(body, args, inits);
+        if self.changes != before {
+            self.block(body);
         }
     }
 
