@@ -1,8 +1,5 @@
-//! Layouts of scans: the layouts in which a scan can be computed, and the layout to which others
-//! are converted.
+//! Scan orders: the layouts in which a scan can be computed.
 
-use super::Inference;
-use crate::ir::OpId;
 use crate::layout::Layout;
 
 /// A hardware bit, by kind and position.
@@ -63,14 +60,14 @@ impl ScanOrder {
 
     /// Do the lanes along the axis take all totals of the outer bits, a few times at most?
     /// Registers tell those times apart.
-    fn fits(&self) -> bool {
+    pub fn fits(&self) -> bool {
         let high = &self.outer[self.low()..];
         !self.meets() || high.len() <= MOST_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
     }
 
     /// Roughly the instructions that a thread spends on `slots` elements besides one combination
     /// each.
-    fn cost(&self, slots: usize) -> usize {
+    pub fn cost(&self, slots: usize) -> usize {
         let again = if self.meets() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
         ((slots >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
     }
@@ -100,50 +97,6 @@ pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
 
 /// Most outer bits that lanes do not tell apart.
 const MOST_HIGH: usize = 2;
-
-/// What a trip of one element through shared memory and back costs, in the units of
-/// [`ScanOrder::cost`].
-const SMEM_ROUND_TRIP_COST: usize = 4;
-
-/// Barriers of the two trips.
-const BARRIERS: usize = 40;
-
-impl Inference<'_> {
-    /// A scan stays where its operands are if that is cheap; else each thread takes neighbouring
-    /// elements.
-    pub(super) fn scan(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        let axis = op.dim() as usize;
-        let natural = self.elementwise_layout(&op.operands);
-        let natural = natural.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
-        let layout = match ScanOrder::of(&natural, axis).filter(ScanOrder::fits) {
-            Some(order) if self.is_cheap(&order, &natural, axis) => natural,
-            _ => self.contiguous_layout(natural.shape(), axis),
-        };
-        self.accesses.insert(id, layout.clone());
-        for &result in &op.results {
-            self.set(result, layout.clone());
-        }
-    }
-
-    fn is_cheap(&self, order: &ScanOrder, natural: &Layout, axis: usize) -> bool {
-        let slots = natural.num_registers();
-        let contiguous = self.contiguous_layout(natural.shape(), axis);
-        let Some(other) = ScanOrder::of(&contiguous, axis) else { return true };
-        let trips = SMEM_ROUND_TRIP_COST * (slots + contiguous.num_registers()) + BARRIERS;
-        order.cost(slots) <= other.cost(contiguous.num_registers()) + trips
-    }
-
-    /// Each thread holds neighbouring elements along the axis, then lanes and warps follow.
-    fn contiguous_layout(&self, shape: &[i64], axis: usize) -> Layout {
-        let order: Vec<usize> =
-            std::iter::once(axis).chain((0..shape.len()).rev().filter(|&other| other != axis)).collect();
-        let elements = shape.iter().product::<i64>() as usize;
-        let each = (elements / (self.num_warps * 32)).max(1);
-        Layout::blocked(shape, &order, each, self.num_warps)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,8 @@
-//! Coalesced layouts of view accesses (Triton `Coalesce`).
-//!
-//! A thread accesses 16 bytes if alignment and contiguity are proved; adjacent threads access
-//! adjacent elements. Accesses of one tile shape in a kernel share a layout.
+//! View shapes: tile, steps and strides of a view before code exists, and the widest access.
 
-use super::{Inference, as_axes};
+use super::permutation::as_axes;
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::IntRanges;
 
@@ -14,7 +11,7 @@ pub const VECTOR_BYTES: usize = 16;
 
 /// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient:
 /// a sector, which is written without being read.
-pub(super) const RUN_BYTES: usize = 32;
+pub const RUN_BYTES: usize = 32;
 
 /// What is known of a view before code exists: the tensor view's op and the tile's place in it.
 pub struct ViewShape {
@@ -174,85 +171,4 @@ pub fn contiguous_axis(module: &Module, view: &ViewShape) -> Option<usize> {
         .rev()
         .filter(|&axis| view.stride(module, view.dim_map[axis]) == Ok(1))
         .max_by_key(|&a| view.tile[a])
-}
-
-/// Tile dimensions from the fastest in memory to the slowest, as far as it is known.
-fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
-    let fastest = contiguous_axis(module, view);
-    let mut order: Vec<usize> = fastest.into_iter().collect();
-    // The rest as the array has it: later dimensions are faster.
-    let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
-    rest.sort_by_key(|&axis| std::cmp::Reverse(view.dim_map[axis]));
-    order.extend(rest);
-    order
-}
-
-impl Inference<'_> {
-    /// Finds the widest access for each (tile shape, memory order), then a layout for every load.
-    pub(super) fn collect_accesses(&mut self, body: BlockId) {
-        let module = self.module;
-        let mut found = Vec::new();
-        module.walk(body, &mut |id| {
-            let op = module.op(id);
-            let (view, index) = match op.code {
-                Opcode::LoadView => (op.group(0)[0], op.group(1)),
-                Opcode::StoreView => (op.group(1)[0], op.group(2)),
-                Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
-                _ => return,
-            };
-            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
-            let order = memory_order(module, &view);
-            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
-            let least = view.least_vector();
-            found.push((id, view.tile, order, vector, least));
-        });
-        for (_, tile, order, vector, _) in &found {
-            let widest = self.blocked.entry((tile.clone(), order.clone())).or_insert(1);
-            *widest = (*widest).max(*vector);
-        }
-        for (id, tile, order, _, least) in found {
-            let vector = self.blocked[&(tile.clone(), order.clone())];
-            let layout = self.blocked_layout(&tile, &order, vector, least);
-            self.accesses.insert(id, layout);
-        }
-    }
-
-    /// A store, or a reduction into an array, keeps the layout of its value where that makes
-    /// efficient accesses.
-    pub(super) fn store(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        let value = stored(op);
-        let Some(layout) = self.natural(value) else { return };
-        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-        let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
-        let size = view.elem.storage_bits().div_ceil(8) as usize;
-        let coalesced = &self.accesses[&id];
-        if self.is_chosen(value) {
-            self.accesses.insert(id, layout);
-            return;
-        }
-        let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);
-        if self.run_length(&view, &layout) * size >= enough {
-            self.accesses.insert(id, layout);
-        }
-    }
-
-    /// The layout in which an access to `view` takes its list of positions.
-    pub(super) fn list_in(&self, id: OpId, view: Value) -> Option<Layout> {
-        ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
-    }
-
-    /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector
-    /// each.
-    pub fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
-        let Some(axis) = contiguous_axis(self.module, view) else { return 1 };
-        let inner: i64 = view.tile[axis + 1..].iter().product();
-        let extent = view.tile[axis];
-        let mut run = layout.vector_len(axis).min(view.vector(self.module, &self.facts, axis)) as i64;
-        while run < extent && layout.lane_images().contains(&((run * inner) as u32)) {
-            run *= 2;
-        }
-        run as usize
-    }
 }

@@ -32,6 +32,57 @@ impl ButterflyChains {
         });
         halves
     }
+
+    /// The bits that a tile is taken apart at from here on, each once, and the number of steps; at
+    /// most so many bits.
+    pub fn bits_ahead(&self, module: &Module, id: OpId, most: usize) -> (Vec<u32>, usize) {
+        let bits = num_elements(module, module.op(id).operands[0]).trailing_zeros();
+        // What the bits of the tile in question are called in the first one; those that are taken
+        // out.
+        let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect(), Vec::new());
+        let (mut found, mut steps) = (Vec::new(), 0);
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let op = module.op(id);
+            match op.code {
+                Opcode::Extract => {
+                    let Some(bit) = halved_bit(module, op) else { break };
+                    let name = names.remove(bit as usize);
+                    out.push(name);
+                    steps += 1;
+                    if !found.contains(&name) {
+                        if found.len() == most {
+                            break;
+                        }
+                        found.push(name);
+                    }
+                }
+                Opcode::Cat => {
+                    let (Some(bit), Some(name)) = (joined_bit(module, op), out.pop()) else { break };
+                    names.insert(bit as usize, name);
+                }
+                _ => {}
+            }
+            next = self.goes_on(module, op.results[0]);
+        }
+        (found, steps)
+    }
+
+    /// The op with which a chain goes on.
+    fn goes_on(&self, module: &Module, value: Value) -> Option<OpId> {
+        let count = num_elements(module, value);
+        let users = self.users.get(&value)?;
+        users.iter().copied().find(|&id| match module.op(id).code {
+            Opcode::Extract => halved_bit(module, module.op(id)).is_some(),
+            Opcode::Cat => joined_bit(module, module.op(id)).is_some(),
+            Opcode::Reshape => true,
+            code => code.is_elementwise() && num_elements(module, module.op(id).results[0]) == count,
+        })
+    }
+}
+
+fn num_elements(module: &Module, value: Value) -> usize {
+    module.shape(value).iter().product::<i64>() as usize
 }
 
 /// The layout of the elements in a row.

@@ -1,8 +1,6 @@
-//! Layouts of `pack` and `unpack`: elements that share a byte or a wider element are in one thread.
+//! Packing: layouts of elements that share a byte or a wider element.
 
-use super::Inference;
 use crate::dtype::DType;
-use crate::ir::{OpId, Opcode};
 use crate::layout::Layout;
 
 /// Bits of an element among bytes: bool counts as one, tf32 with its storage.
@@ -44,24 +42,4 @@ pub fn parted(layout: &Layout, count: u32) -> Layout {
 pub fn ratio(from: DType, to: DType) -> (u32, u32) {
     let (from, to) = (packed_bits(from), packed_bits(to));
     ((to / from).max(1), (from / to).max(1))
-}
-
-impl Inference<'_> {
-    /// `pack` and `unpack`.
-    pub(super) fn repack(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        debug_assert!(matches!(op.code, Opcode::Pack | Opcode::Unpack));
-        let (source, result) = (op.operands[0], op.results[0]);
-        let (joined, parts) = ratio(module.dtype(source), module.dtype(result));
-        let natural = self.natural_or_default(source).canonical();
-        let layout = match group_bits(&natural, joined) {
-            Some(_) => natural,
-            None => self.blocked_layout(module.shape(source), &[0], joined as usize, joined as usize),
-        };
-        if let Some(bits) = group_bits(&layout, joined) {
-            self.set(result, parted(&grouped(&layout, &bits), parts));
-        }
-        self.accesses.insert(id, layout);
-    }
 }

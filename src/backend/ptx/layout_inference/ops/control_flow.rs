@@ -1,13 +1,13 @@
 //! Layouts of values that loops carry and branches return.
 
-use super::Inference;
+use super::super::state::core::Inference;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 impl<'m> Inference<'m> {
     /// Sets the layouts of the values that a loop carries: those at the end of its body, else those
     /// of the initial values.
-    pub(super) fn join_carried(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
+    pub fn join_carried(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
         self.for_each_exit(body, Opcode::Continue, &mut |this, operands| {
             for (slot, &value) in next.iter_mut().zip(operands) {
@@ -37,12 +37,12 @@ impl<'m> Inference<'m> {
     }
 
     /// Sets the layout of the counter of a `for`.
-    pub(super) fn enter_for(&mut self, counter: Value) {
+    pub fn enter_for(&mut self, counter: Value) {
         self.set(counter, Layout::replicated(&[], self.num_warps));
     }
 
     /// Gives the results of a `for` the layouts of its carried values.
-    pub(super) fn leave_for(&mut self, id: OpId) {
+    pub fn leave_for(&mut self, id: OpId) {
         let op = self.module.op(id);
         let body = op.regions[0];
         let args = &self.module.block(body).args[1..];
@@ -55,7 +55,7 @@ impl<'m> Inference<'m> {
     }
 
     /// The results of a region op take the layout of the first value that leaves for them.
-    pub(super) fn results_from_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
+    pub fn results_from_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
         let module = self.module;
         let results = &module.op(id).results;
         let mut found: Vec<Option<Layout>> = vec![None; results.len()];

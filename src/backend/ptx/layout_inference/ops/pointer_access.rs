@@ -7,39 +7,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Inference;
-use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
-use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
-use crate::dtype::DType;
-use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
+use super::super::analysis::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
+use super::super::analysis::pointer_ops::{mask_of, pointee, pointers_of};
+use super::super::analysis::view_shape::{RUN_BYTES, VECTOR_BYTES};
+use super::super::state::core::Inference;
+use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Longest chains of ops that are left until they are asked for.
 const CHAIN: usize = 48;
 
-/// The pointers of an op that accesses memory through them.
-pub fn pointers_of(op: &Op) -> Option<Value> {
-    match op.code {
-        Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => Some(op.operands[0]),
-        _ => None,
-    }
-}
-
-/// The mask of such an op.
-pub fn mask_of(op: &Op) -> Option<Value> {
-    op.operand_group("mask").first().copied()
-}
-
-fn pointee(module: &Module, pointers: Value) -> Option<DType> {
-    match module.ty(pointers) {
-        Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => Some(*pointee),
-        _ => None,
-    }
-}
-
 impl Inference<'_> {
     /// Finds the accesses whose addresses run, and what is computed for them alone.
-    pub(super) fn collect_pointer_runs(&mut self, body: BlockId) {
+    pub fn collect_pointer_runs(&mut self, body: BlockId) {
         let module = self.module;
         let facts = self.facts.clone();
         let mut runs = AxisInfoAnalysis::new(module, &facts);
@@ -60,7 +40,7 @@ impl Inference<'_> {
     }
 
     /// The coalesced layouts of those accesses, when the widest access of each form is known.
-    pub(super) fn place_pointer_runs(&mut self) {
+    pub fn place_pointer_runs(&mut self) {
         for (id, run) in self.pointer_contiguity.clone() {
             let pointers = self.module.op(id).operands[0];
             let shape = self.module.shape(pointers);
@@ -107,7 +87,7 @@ impl Inference<'_> {
     }
 
     /// The layout of an access through pointers; a load's result gets it.
-    pub(super) fn pointer_access(&mut self, id: OpId) {
+    pub fn pointer_access(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
         let pointers = op.operands[0];
@@ -180,13 +160,4 @@ fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value)
         }
     }
     best
-}
-
-impl Inference<'_> {
-    /// Is the mask of an access the same in every group of so many neighbours?
-    pub fn is_same_in_groups(&self, value: Value, axis: usize, length: usize) -> bool {
-        length < 2
-            || AxisInfoAnalysis::new(self.module, &self.facts).along(value, axis, length as u64).pattern
-                == AxisPattern::Constant
-    }
 }

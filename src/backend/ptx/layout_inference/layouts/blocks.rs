@@ -1,7 +1,5 @@
-//! Layouts of `cat`, `extract` and `insert`.
+//! Block layouts: layouts of blocks of a tile, and of tiles that are put together.
 
-use super::Inference;
-use crate::ir::OpId;
 use crate::layout::Layout;
 
 /// The layout of one block of extents `part`, each thread holding what is left of its elements when
@@ -25,7 +23,7 @@ pub fn block_number(layout: &Layout, part: &[i64], image: u32, axis: usize) -> u
 }
 
 /// Does each hardware bit move along one axis, by one bit of the coordinate?
-fn is_plain(layout: &Layout) -> bool {
+pub fn is_plain(layout: &Layout) -> bool {
     layout.images().iter().all(|image| image.count_ones() <= 1)
 }
 
@@ -83,7 +81,7 @@ pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
 
 /// The layout of blocks that lie beside each other in a tile of this shape, each in the given one:
 /// a thread holds the same places of all blocks.
-fn beside_each_other(block: &Layout, shape: &[i64]) -> Layout {
+pub fn beside_each_other(block: &Layout, shape: &[i64]) -> Layout {
     let flat =
         |coordinates: &[i64]| coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
     let lifted = |images: &[u32]| images.iter().map(|&image| flat(&block.coordinates(image))).collect::<Vec<u32>>();
@@ -97,67 +95,6 @@ fn beside_each_other(block: &Layout, shape: &[i64]) -> Layout {
         }
     }
     Layout::new(shape, register, lifted(block.lane_images()), lifted(block.warp_images()))
-}
-
-impl Inference<'_> {
-    /// `cat`: both operands in the layout of one of them.
-    pub(super) fn cat(&mut self, id: OpId) {
-        let op = self.module.op(id);
-        let layout = self.elementwise_layout(&op.operands).filter(is_plain);
-        let layout = layout.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
-        let joined = match self.is_half(&op.operands, &layout) {
-            true => {
-                self.halves.joined.insert(id);
-                doubled_in_registers(&layout, op.dim() as usize)
-            }
-            false => {
-                self.halves.joined.remove(&id);
-                doubled(&layout, op.dim() as usize).0
-            }
-        };
-        self.set(op.results[0], in_order(&joined).0);
-        self.accesses.insert(id, layout);
-    }
-
-    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh
-    /// one. A tile that is taken apart into many blocks has each thread hold the same place of all
-    /// of them: threads exchange elements once.
-    pub(super) fn extract(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        let (source, result) = (op.operands[0], op.results[0]);
-        let part = module.shape(result);
-        if let Some(layout) = self.halved_layout(id) {
-            let half = block_layout(&layout, part).canonical();
-            self.note_half(&half);
-            self.set(result, half);
-            self.accesses.insert(id, layout);
-            return;
-        }
-        let layout = self.natural(source).filter(is_plain).unwrap_or_else(|| self.default_layout(source)).canonical();
-        let held = block_layout(&layout, part);
-        let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
-        let across_warps = moved(layout.warp_images(), held.warp_images());
-        let across_lanes = moved(layout.lane_images(), held.lane_images());
-        if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
-            let each = self.default_layout(result).canonical();
-            self.accesses.insert(id, beside_each_other(&each, module.shape(source)));
-            self.set(result, each);
-            return;
-        }
-        let chosen = if across_warps { self.default_layout(result) } else { held.canonical() };
-        self.set(result, chosen);
-        self.accesses.insert(id, layout);
-    }
-
-    /// `insert`: the layout of the destination.
-    pub(super) fn insert(&mut self, id: OpId) {
-        let op = self.module.op(id);
-        let destination = op.group(1)[0];
-        let layout = self.natural_or_default(destination).canonical();
-        self.set(op.results[0], layout.clone());
-        self.accesses.insert(id, layout);
-    }
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! Layouts of `cat`, `extract` and `insert`.
+//!
 //! Layouts of butterfly networks, e.g. sorting networks and FFTs: tiles that are halved along one
 //! bit after another.
 //!
@@ -6,9 +8,12 @@
 //! have as many of the next bits as possible in registers. Between two such layouts the tile is
 //! converted once through shared memory, for any number of steps.
 
-use super::butterfly_chain::{flat, halved_bit, joined_bit};
-use super::{Inference, ValueOrigin};
-use crate::ir::{OpId, Opcode, Value};
+use super::super::analysis::butterfly_chain::{flat, halved_bit};
+use super::super::layouts::blocks::{
+    beside_each_other, block_layout, doubled, doubled_in_registers, in_order, is_plain,
+};
+use super::super::state::core::{Inference, ValueOrigin};
+use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 /// Lanes of a warp, in bits.
@@ -21,57 +26,67 @@ const LEAST_BITS: usize = 3;
 const LEAST_STEPS: usize = 3;
 
 impl Inference<'_> {
-    /// The bits that a tile is taken apart at from here on, each once, and the number of steps; at
-    /// most so many bits.
-    fn bits_ahead(&self, id: OpId, most: usize) -> (Vec<u32>, usize) {
-        let module = self.module;
-        let bits = self.num_elements(module.op(id).operands[0]).trailing_zeros();
-        // What the bits of the tile in question are called in the first one; those that are taken
-        // out.
-        let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect(), Vec::new());
-        let (mut found, mut steps) = (Vec::new(), 0);
-        let mut next = Some(id);
-        while let Some(id) = next {
-            let op = module.op(id);
-            match op.code {
-                Opcode::Extract => {
-                    let Some(bit) = halved_bit(module, op) else { break };
-                    let name = names.remove(bit as usize);
-                    out.push(name);
-                    steps += 1;
-                    if !found.contains(&name) {
-                        if found.len() == most {
-                            break;
-                        }
-                        found.push(name);
-                    }
-                }
-                Opcode::Cat => {
-                    let (Some(bit), Some(name)) = (joined_bit(module, op), out.pop()) else { break };
-                    names.insert(bit as usize, name);
-                }
-                _ => {}
+    /// `cat`: both operands in the layout of one of them.
+    pub fn cat(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let layout = self.elementwise_layout(&op.operands).filter(is_plain);
+        let layout = layout.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
+        let joined = match self.is_half(&op.operands, &layout) {
+            true => {
+                self.halves.joined.insert(id);
+                doubled_in_registers(&layout, op.dim() as usize)
             }
-            next = self.goes_on(op.results[0]);
-        }
-        (found, steps)
+            false => {
+                self.halves.joined.remove(&id);
+                doubled(&layout, op.dim() as usize).0
+            }
+        };
+        self.set(op.results[0], in_order(&joined).0);
+        self.accesses.insert(id, layout);
     }
 
-    /// The op with which a chain goes on.
-    fn goes_on(&self, value: Value) -> Option<OpId> {
+    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh
+    /// one. A tile that is taken apart into many blocks has each thread hold the same place of all
+    /// of them: threads exchange elements once.
+    pub fn extract(&mut self, id: OpId) {
         let module = self.module;
-        let count = self.num_elements(value);
-        let users = self.halves.users.get(&value)?;
-        users.iter().copied().find(|&id| match module.op(id).code {
-            Opcode::Extract => halved_bit(module, module.op(id)).is_some(),
-            Opcode::Cat => joined_bit(module, module.op(id)).is_some(),
-            Opcode::Reshape => true,
-            code => code.is_elementwise() && self.num_elements(module.op(id).results[0]) == count,
-        })
+        let op = module.op(id);
+        let (source, result) = (op.operands[0], op.results[0]);
+        let part = module.shape(result);
+        if let Some(layout) = self.halved_layout(id) {
+            let half = block_layout(&layout, part).canonical();
+            self.note_half(&half);
+            self.set(result, half);
+            self.accesses.insert(id, layout);
+            return;
+        }
+        let layout = self.natural(source).filter(is_plain).unwrap_or_else(|| self.default_layout(source)).canonical();
+        let held = block_layout(&layout, part);
+        let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
+        let across_warps = moved(layout.warp_images(), held.warp_images());
+        let across_lanes = moved(layout.lane_images(), held.lane_images());
+        if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
+            let each = self.default_layout(result).canonical();
+            self.accesses.insert(id, beside_each_other(&each, module.shape(source)));
+            self.set(result, each);
+            return;
+        }
+        let chosen = if across_warps { self.default_layout(result) } else { held.canonical() };
+        self.set(result, chosen);
+        self.accesses.insert(id, layout);
+    }
+
+    /// `insert`: the layout of the destination.
+    pub fn insert(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let destination = op.group(1)[0];
+        let layout = self.natural_or_default(destination).canonical();
+        self.set(op.results[0], layout.clone());
+        self.accesses.insert(id, layout);
     }
 
     /// The layout in which a tile is taken apart into halves, if that is a step of a chain.
-    pub(super) fn halved_layout(&mut self, id: OpId) -> Option<Layout> {
+    fn halved_layout(&mut self, id: OpId) -> Option<Layout> {
         let module = self.module;
         let op = module.op(id);
         let source = op.operands[0];
@@ -83,7 +98,7 @@ impl Inference<'_> {
         let layout = match natural {
             Some(layout) if layout.register_images().contains(&(1 << bit)) => layout,
             natural => {
-                let (next, steps) = self.bits_ahead(id, self.register_bits(source));
+                let (next, steps) = self.halves.bits_ahead(module, id, self.register_bits(source));
                 if natural.is_none() && steps < LEAST_STEPS {
                     return None;
                 }
@@ -118,19 +133,14 @@ impl Inference<'_> {
     }
 
     /// Notes the layout of a half that such a step made.
-    pub(super) fn note_half(&mut self, layout: &Layout) {
+    fn note_half(&mut self, layout: &Layout) {
         self.halves.known.insert(flat(layout));
     }
 
     /// Is this tile a half, or computed from halves, where both that are put together stay in their
     /// threads?
-    pub(super) fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
+    fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
         let concrete = operands.iter().all(|&operand| self.source(operand) != ValueOrigin::Rematerialized);
         concrete && self.halves.known.contains(&flat(layout))
-    }
-
-    /// Are the halves that are put together here registers of each thread?
-    pub fn joins_registers(&self, id: OpId) -> bool {
-        self.halves.joined.contains(&id)
     }
 }

@@ -1,7 +1,6 @@
-//! Layouts of `gather` along an axis and of `histogram`.
+//! Gathers along an axis by exchange between the lanes of a warp.
 
-use super::{AxisBit, Inference, axis_bits};
-use crate::ir::OpId;
+use super::scan_order::{AxisBit, axis_bits};
 use crate::layout::Layout;
 
 /// How the lanes of a warp hand each other the elements at positions along an axis.
@@ -102,7 +101,7 @@ impl AxisLines {
 }
 
 /// A layout of a tile of this shape whose lines along the axis lie as those of another tile do.
-fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
+pub fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
     let [from, to] = [source.shape(), shape].map(|shape| AxisLines::of(shape, axis));
     let moved = |&image: &u32| {
         let position = from.position(image);
@@ -114,34 +113,6 @@ fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
     let more = (from.extent.ilog2()..to.extent.ilog2()).map(|bit| to.inner << bit);
     registers.extend(more);
     Layout::new(shape, registers, list(source.lane_images()), list(source.warp_images()))
-}
-
-impl Inference<'_> {
-    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere,
-    /// beside the tile.
-    pub(super) fn gather(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        let (source, positions) = (op.operands[0], op.operands[1]);
-        let held = self.natural_or_default(source).canonical();
-        let wanted = self.natural(positions).map(|layout| layout.canonical());
-        let layout = wanted.unwrap_or_else(|| beside(&held, module.shape(positions), op.dim() as usize));
-        self.set(op.results[0], layout);
-        self.accesses.insert(id, held);
-    }
-
-    /// `histogram`: the numbers as they are, each of them once but for whole threads.
-    pub(super) fn histogram(&mut self, id: OpId) {
-        let op = self.module.op(id);
-        let (source, result) = (op.operands[0], op.results[0]);
-        let held = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
-            let threads = layout.lane_images().iter().chain(layout.warp_images());
-            layout.replication() == 1 << threads.filter(|&&image| image == 0).count()
-        });
-        let held = held.unwrap_or_else(|| self.default_layout(source));
-        self.set(result, self.default_layout(result));
-        self.accesses.insert(id, held);
-    }
 }
 
 #[cfg(test)]

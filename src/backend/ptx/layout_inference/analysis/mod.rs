@@ -1,0 +1,9 @@
+//! Analyses of the module that precede the inference.
+
+pub mod adjacent_operands;
+pub mod axis_info;
+pub mod butterfly_chain;
+pub mod permutation;
+pub mod pointer_ops;
+pub mod user_layout;
+pub mod view_shape;

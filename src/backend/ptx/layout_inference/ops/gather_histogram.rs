@@ -1,0 +1,33 @@
+//! Layouts of `gather` along an axis and of `histogram`.
+
+use super::super::layouts::lane_gather::beside;
+use super::super::state::core::Inference;
+use crate::ir::OpId;
+
+impl Inference<'_> {
+    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere,
+    /// beside the tile.
+    pub fn gather(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let (source, positions) = (op.operands[0], op.operands[1]);
+        let held = self.natural_or_default(source).canonical();
+        let wanted = self.natural(positions).map(|layout| layout.canonical());
+        let layout = wanted.unwrap_or_else(|| beside(&held, module.shape(positions), op.dim() as usize));
+        self.set(op.results[0], layout);
+        self.accesses.insert(id, held);
+    }
+
+    /// `histogram`: the numbers as they are, each of them once but for whole threads.
+    pub fn histogram(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let (source, result) = (op.operands[0], op.results[0]);
+        let held = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
+            let threads = layout.lane_images().iter().chain(layout.warp_images());
+            layout.replication() == 1 << threads.filter(|&&image| image == 0).count()
+        });
+        let held = held.unwrap_or_else(|| self.default_layout(source));
+        self.set(result, self.default_layout(result));
+        self.accesses.insert(id, held);
+    }
+}
