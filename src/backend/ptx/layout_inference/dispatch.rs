@@ -1,8 +1,10 @@
-//! Dispatch: the phases of the inference, and one function for each opcode.
+//! Dispatch: the phases of the inference in order, and one function for each opcode.
+//!
+//! `run` is the entry point. The walk of regions is here, so that op families need no other family.
 
 use std::rc::Rc;
 
-use super::analysis::adjacent_operands::Beside;
+use super::analysis::adjacent_operands::AdjacentOperands;
 use super::analysis::butterfly_chain::ButterflyChains;
 use super::state::core::Inference;
 use crate::backend::ptx::plan::extract_groups::ExtractGroups;
@@ -14,41 +16,44 @@ impl<'m> Inference<'m> {
     /// Infers the layouts of an entry.
     pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
         let facts = Rc::new(IntRanges::analyze(module, entry));
-        let mut inference = Inference::start(module, facts.clone(), target, num_warps);
+        let mut inference = Inference::empty(module, facts.clone(), target, num_warps);
         inference.infer(entry.body);
         let requested_layouts = inference.collect_requested_layouts(entry.body);
         if requested_layouts.is_empty() {
             return inference;
         }
-        let mut again = Inference { requested_layouts, ..Inference::start(module, facts, target, num_warps) };
-        again.infer(entry.body);
-        again
+        let mut second = Inference { requested_layouts, ..Inference::empty(module, facts, target, num_warps) };
+        second.infer(entry.body);
+        second
     }
 
+    /// Executes the phases before the requests once.
     fn infer(&mut self, body: BlockId) {
-        self.halves = ButterflyChains::collect(self.module, body);
-        self.collect_pointer_runs(body);
+        self.butterfly_chains = ButterflyChains::collect(self.module, body);
+        self.collect_contiguous_pointers(body);
         self.extract_groups = ExtractGroups::of(self.module, body);
-        self.beside = Beside::of(self.module, body);
-        self.collect_accesses(body);
-        self.place_chosen_loads(body);
-        self.place_pointer_runs();
+        self.adjacent_operands = AdjacentOperands::of(self.module, body);
+        self.set_coalesced_layouts(body);
+        self.set_user_loads(body);
+        self.set_pointer_layouts();
         self.block(body);
     }
 
+    /// Propagates layouts through the ops of a block, in program order.
     fn block(&mut self, block: BlockId) {
         let module = self.module;
         for &id in &module.block(block).ops {
             let op = module.op(id);
             for &result in &op.results {
                 if matches!(module.ty(result), Type::Tile { .. }) {
-                    self.sources[result.index()] = Some(self.compute_source(result));
+                    self.origins[result.index()] = Some(self.compute_origin(result));
                 }
             }
             self.op(id);
         }
     }
 
+    /// Sets the layouts of one op.
     fn op(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
@@ -61,14 +66,14 @@ impl<'m> Inference<'m> {
             }
             Opcode::Loop => {
                 self.loop_body(op.regions[0], &module.block(op.regions[0]).args, op.group(0));
-                self.results_from_exits(id, &op.regions, Opcode::Break);
+                self.join_exits(id, &op.regions, Opcode::Break);
             }
             Opcode::If => {
                 op.regions.iter().for_each(|&region| self.block(region));
-                self.results_from_exits(id, &op.regions, Opcode::Yield);
+                self.join_exits(id, &op.regions, Opcode::Yield);
             }
             Opcode::LoadView => {
-                // Views that lowering does not know have no layout of their own.
+                // A view that the lowering does not support has no access layout.
                 let layout = self.load(id);
                 self.set(op.results[0], layout);
             }
@@ -77,7 +82,7 @@ impl<'m> Inference<'m> {
             Opcode::Reduce => self.reduce(id),
             Opcode::Scan => self.scan(id),
             Opcode::Cat => self.cat(id),
-            Opcode::Pack | Opcode::Unpack => self.repack(id),
+            Opcode::Pack | Opcode::Unpack => self.pack_unpack(id),
             Opcode::Extract => self.extract(id),
             Opcode::Insert => self.insert(id),
             Opcode::Gather => self.gather(id),

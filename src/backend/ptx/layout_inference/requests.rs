@@ -1,4 +1,7 @@
-//! Requested layouts: for unanchored values the layouts of their first uses, by a backward walk.
+//! Requested layouts: for each unanchored value the layout of its first use.
+//!
+//! The ops are walked backward after the first propagation. Requests of the walk are used for
+//! operands of earlier ops, so that a request passes through chains of unanchored ops.
 
 use std::collections::HashMap;
 
@@ -7,19 +10,19 @@ use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 impl Inference<'_> {
-    /// For each value whose layout is nobody's choice that of its first use, where there is one.
+    /// Returns the requested layouts that differ from the current layouts.
     pub fn collect_requested_layouts(&self, body: BlockId) -> HashMap<Value, Layout> {
         let mut requested_layouts = HashMap::new();
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
-        let carried = self.carried_on(body);
-        // What the end of a loop's body is used in is known when the uses of what the loop carries
-        // are.
+        let carried = self.unanchored_carried(body);
+        // The requests of values that a loop carries are known after the walk of its body, and the
+        // requests of its `continue` depend on them.
         let rounds = if carried.is_empty() { 1 } else { 2 };
         for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
                 if self.is_unanchored(*value)
-                    && let Some(layout) = self.used_in(id, position, &requested_layouts, &carried)
+                    && let Some(layout) = self.requested_by(id, position, &requested_layouts, &carried)
                     && layout.shape() == self.module.shape(*value)
                 {
                     requested_layouts.insert(*value, layout);
@@ -30,8 +33,8 @@ impl Inference<'_> {
         requested_layouts
     }
 
-    /// The layout in which an op uses an operand, if it has one of its own.
-    fn used_in(
+    /// Returns the layout that an op requests for an operand.
+    fn requested_by(
         &self,
         id: OpId,
         position: usize,
@@ -53,14 +56,14 @@ impl Inference<'_> {
                 of(carried.iter().find(is_this)?.1)
             }
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => {
-                self.requested_through(id, requested_layouts)
+                self.requested_by_view(id, requested_layouts)
             }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
-            Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
+            Opcode::LoadView => self.index_list_layout(id, op.group(0)[0]).filter(|_| position > 0),
             Opcode::Gather if position > 0 => of(op.results[0]),
             Opcode::Gather => self.accesses.get(&id).cloned(),
-            Opcode::StoreView if position > 0 => self.list_in(id, op.group(1)[0]),
+            Opcode::StoreView if position > 0 => self.index_list_layout(id, op.group(1)[0]),
             Opcode::StoreView
             | Opcode::AtomicRedView
             | Opcode::Reduce
@@ -74,9 +77,8 @@ impl Inference<'_> {
         }
     }
 
-    /// The values that a loop carries, by what its body ends with: each with its place in the next
-    /// iteration.
-    fn carried_on(&self, body: BlockId) -> Vec<(Value, Value)> {
+    /// Returns the operands of `continue`s, each with the unanchored carried value that it defines.
+    fn unanchored_carried(&self, body: BlockId) -> Vec<(Value, Value)> {
         let mut pairs = Vec::new();
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
@@ -92,11 +94,11 @@ impl Inference<'_> {
         pairs
     }
 
-    /// The wish of an operand whose result only gives its elements another place.
-    fn requested_through(&self, id: OpId, requested_layouts: &HashMap<Value, Layout>) -> Option<Layout> {
+    /// Returns the layout that a view requests for its operand.
+    fn requested_by_view(&self, id: OpId, requested_layouts: &HashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
         let result = op.results[0];
         (self.source(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))
-            .then(|| requested_layouts.get(&result).map(|wish| self.demand(id, wish)))?
+            .then(|| requested_layouts.get(&result).map(|requested| self.demand(id, requested)))?
     }
 }

@@ -1,4 +1,4 @@
-//! Adjacent right operands: operands of MMAs that share their left operand, and so can be one wide
+//! Adjacent operands: right operands of MMAs with the same left operand, which form one wide
 //! operand.
 
 use std::collections::HashMap;
@@ -6,43 +6,44 @@ use std::collections::HashMap;
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
 use crate::pass::MmaGroups;
 
-/// Bytes of the rows of panels: most, and least for which it pays that neighbours have the same.
-const MOST_SPAN: i64 = 128;
-const LEAST_SPAN: i64 = 64;
+/// Maximum number of bytes of a row of a swizzle panel (PTX ISA, swizzling modes).
+const MAX_SPAN: i64 = 128;
+/// Minimum number of bytes of a row for which equal panels of adjacent operands are worth it.
+const MIN_SPAN: i64 = 64;
 
-/// For such operands the columns that divide those of all.
+/// For each right operand, the number of columns that divides those of all adjacent operands.
 #[derive(Debug, Default)]
-pub struct Beside(HashMap<Value, i64>);
+pub struct AdjacentOperands(HashMap<Value, i64>);
 
-impl Beside {
-    /// Those of a body.
-    pub fn of(module: &Module, body: BlockId) -> Beside {
-        let mut products = Vec::new();
+impl AdjacentOperands {
+    /// Returns the adjacent operands of a body.
+    pub fn of(module: &Module, body: BlockId) -> AdjacentOperands {
+        let mut mmas = Vec::new();
         module.walk(body, &mut |id| {
             if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
-                products.push(id);
+                mmas.push(id);
             }
         });
-        let mut beside = Beside::default();
-        if products.len() < 2 {
-            return beside;
+        let mut adjacent = AdjacentOperands::default();
+        if mmas.len() < 2 {
+            return adjacent;
         }
-        let bundles = MmaGroups::new(module, body, &|_| true);
+        let groups = MmaGroups::new(module, body, &|_| true);
         let columns = |id: OpId| *module.shape(module.op(id).operands[1]).last().expect("a matrix");
-        for id in products {
+        for id in mmas {
             let [left, right] = [0, 1].map(|position| module.op(id).operands[position]);
-            let others = bundles.group_of(id);
+            let others = groups.group_of(id);
             let others = others.iter().filter(|&&other| module.op(other).operands[0] == left);
             let unit = others.map(|&other| columns(other)).min().unwrap_or(1);
-            let known = beside.0.entry(right).or_insert(unit);
+            let known = adjacent.0.entry(right).or_insert(unit);
             *known = unit.min(*known);
         }
-        beside
+        adjacent
     }
 
-    /// Most bytes of the rows of a right operand where its columns are neighbours.
-    pub fn most_span(&self, module: &Module, value: Value) -> i64 {
+    /// Returns the maximum number of bytes of a row of a right operand with contiguous columns.
+    pub fn max_span(&self, module: &Module, value: Value) -> i64 {
         let bytes = |unit: &i64| unit * i64::from(module.dtype(value).storage_bits()) / 8;
-        self.0.get(&value).map(bytes).filter(|bytes| (LEAST_SPAN..MOST_SPAN).contains(bytes)).unwrap_or(MOST_SPAN)
+        self.0.get(&value).map(bytes).filter(|bytes| (MIN_SPAN..MAX_SPAN).contains(bytes)).unwrap_or(MAX_SPAN)
     }
 }

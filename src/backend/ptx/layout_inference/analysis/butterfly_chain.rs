@@ -1,44 +1,44 @@
-//! Butterfly chains: the bit at which a tile is halved, and the halves of a chain of such steps.
+//! Butterfly chains: sequences of `extract` and `cat` that halve a tile along one bit of the
+//! element index after another, e.g. in sorting networks and FFTs.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Value};
 use crate::layout::Layout;
 
-/// What is known of such chains.
+/// Butterfly chains of a kernel, and the layouts that the inference has selected for them.
 #[derive(Default)]
 pub struct ButterflyChains {
-    /// The ops that each value goes into.
+    /// Users of each value.
     pub users: HashMap<Value, Vec<OpId>>,
-    /// The layout of each tile that is taken apart.
-    pub of: HashMap<Value, Layout>,
-    /// All of these, and those of the halves, as flat tiles.
-    pub known: HashSet<Layout>,
-    /// Halves that are put together as registers.
-    pub joined: HashSet<OpId>,
+    /// Layout of each halved tile.
+    pub layouts: HashMap<Value, Layout>,
+    /// These layouts and those of the halves, each of the flat tile.
+    pub known_layouts: HashSet<Layout>,
+    /// `cat`s whose operands are registers of each thread.
+    pub register_joins: HashSet<OpId>,
 }
 
 impl ButterflyChains {
-    /// Who uses what.
+    /// Returns the users of values; the inference adds the layouts.
     pub fn collect(module: &Module, body: BlockId) -> ButterflyChains {
-        let mut halves = ButterflyChains::default();
+        let mut chains = ButterflyChains::default();
         module.walk(body, &mut |id| {
             for &operand in &module.op(id).operands {
-                let users = halves.users.entry(operand).or_default();
+                let users = chains.users.entry(operand).or_default();
                 if users.last() != Some(&id) {
                     users.push(id);
                 }
             }
         });
-        halves
+        chains
     }
 
-    /// The bits that a tile is taken apart at from here on, each once, and the number of steps; at
-    /// most so many bits.
-    pub fn bits_ahead(&self, module: &Module, id: OpId, most: usize) -> (Vec<u32>, usize) {
+    /// Returns the bits along which the chain halves the tile from op `id` on, each once and at
+    /// most `most` of them, and the number of steps.
+    pub fn next_bits(&self, module: &Module, id: OpId, most: usize) -> (Vec<u32>, usize) {
         let bits = num_elements(module, module.op(id).operands[0]).trailing_zeros();
-        // What the bits of the tile in question are called in the first one; those that are taken
-        // out.
+        // For each bit of the current tile its bit in the first tile, and the bits of the halvings.
         let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect(), Vec::new());
         let (mut found, mut steps) = (Vec::new(), 0);
         let mut next = Some(id);
@@ -63,13 +63,13 @@ impl ButterflyChains {
                 }
                 _ => {}
             }
-            next = self.goes_on(module, op.results[0]);
+            next = self.next_op(module, op.results[0]);
         }
         (found, steps)
     }
 
-    /// The op with which a chain goes on.
-    fn goes_on(&self, module: &Module, value: Value) -> Option<OpId> {
+    /// Returns the next op of the chain.
+    fn next_op(&self, module: &Module, value: Value) -> Option<OpId> {
         let count = num_elements(module, value);
         let users = self.users.get(&value)?;
         users.iter().copied().find(|&id| match module.op(id).code {
@@ -85,12 +85,12 @@ fn num_elements(module: &Module, value: Value) -> usize {
     module.shape(value).iter().product::<i64>() as usize
 }
 
-/// The layout of the elements in a row.
+/// Returns the layout of the flat tile.
 pub fn flat(layout: &Layout) -> Layout {
     layout.reshape(&[layout.num_elements() as i64])
 }
 
-/// The bit of the element index that has to be 0, or 1, in what this op takes out of a tile.
+/// Returns the bit of the element index along which an `extract` halves its tile.
 pub fn halved_bit(module: &Module, op: &Op) -> Option<u32> {
     if op.code != Opcode::Extract {
         return None;
@@ -105,7 +105,7 @@ pub fn halved_bit(module: &Module, op: &Op) -> Option<u32> {
     known.then_some(inner.trailing_zeros())
 }
 
-/// The bit of the element index that tells apart the tiles that are put together.
+/// Returns the bit of the element index that distinguishes the operands of a `cat`.
 pub fn joined_bit(module: &Module, op: &Op) -> Option<u32> {
     let [first, second] = [module.shape(op.operands[0]), module.shape(op.operands[1])];
     let inner = first[op.dim() as usize..].iter().product::<i64>();

@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::ir::{Elem, Module, Op, Opcode, Type, Value};
 
-/// The pointers of an op that accesses memory through them.
+/// Returns the pointers of an access through pointers.
 pub fn pointers_of(op: &Op) -> Option<Value> {
     match op.code {
         Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => Some(op.operands[0]),
@@ -11,11 +11,12 @@ pub fn pointers_of(op: &Op) -> Option<Value> {
     }
 }
 
-/// The mask of such an op.
+/// Returns the mask of an access through pointers.
 pub fn mask_of(op: &Op) -> Option<Value> {
     op.operand_group("mask").first().copied()
 }
 
+/// Returns the element type that pointers refer to.
 pub fn pointee(module: &Module, pointers: Value) -> Option<DType> {
     match module.ty(pointers) {
         Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => Some(*pointee),

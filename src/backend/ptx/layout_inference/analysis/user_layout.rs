@@ -1,11 +1,11 @@
-//! Layouts of the user.
+//! Layouts of the user: the number of warps that they are for.
 
 use crate::ir::{BlockId, Module};
 
-/// Threads of a warp, in bits of their number.
+/// Bits of the lane number.
 pub const LANE_BITS: usize = 5;
 
-/// Warps that the layouts of a body are for, if the user has chosen any: the most.
+/// Returns the number of warps of the user's layouts in a body: the maximum, if there are any.
 pub fn chosen_warps(module: &Module, body: BlockId) -> Option<u32> {
     let mut threads = None;
     module.walk(body, &mut |id| threads = threads.max(module.op(id).distribution().map(|layout| layout.num_threads())));

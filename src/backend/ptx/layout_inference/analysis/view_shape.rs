@@ -9,11 +9,11 @@ use crate::pass::IntRanges;
 /// Widest access of a thread in bytes.
 pub const VECTOR_BYTES: usize = 16;
 
-/// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient:
-/// a sector, which is written without being read.
+/// Minimum number of contiguous bytes of an efficient access of adjacent lanes: one sector of the
+/// L2 cache, which is written without a read.
 pub const RUN_BYTES: usize = 32;
 
-/// What is known of a view before code exists: the tensor view's op and the tile's place in it.
+/// Shape of a view: the op of the tensor view, the tile, and its alignment in the array.
 pub struct ViewShape {
     /// The `make_tensor_view`.
     pub tensor: OpId,
@@ -21,18 +21,18 @@ pub struct ViewShape {
     pub elem: DType,
     /// Tile extents.
     pub tile: Vec<i64>,
-    /// Elements from one tile to the next.
+    /// Number of elements between the starts of adjacent tiles.
     pub steps: Vec<i64>,
     /// Tensor dimension of each tile dimension.
     pub dim_map: Vec<usize>,
-    /// Largest power of two that is known to divide the position of a tile's first element.
+    /// Largest known power of two that divides the position of the first element of a tile.
     starts: Vec<u64>,
-    /// The tile dimension whose elements lie at listed positions; the others count elements then.
+    /// Tile dimension whose positions are a list. Indices of the other dimensions are in elements.
     pub sparse: Option<usize>,
 }
 
 impl ViewShape {
-    /// Follows a view of tiles to the tensor view that it cuts.
+    /// Returns the shape of a view of tiles.
     pub fn of(module: &Module, view: Value) -> Option<ViewShape> {
         let (tile, steps, tensor_type, dim_map, sparse) = match module.ty(view) {
             Type::PartitionView { tile, view, dim_map, .. } => (tile, tile.clone(), view, as_axes(dim_map), None),
@@ -58,7 +58,7 @@ impl ViewShape {
         })
     }
 
-    /// As [`ViewShape::of`], for tiles at this index.
+    /// Returns the shape of a view for the tile at an index.
     pub fn at(module: &Module, facts: &IntRanges, view: Value, index: &[Value]) -> Option<ViewShape> {
         let mut shape = ViewShape::of(module, view)?;
         for (axis, (start, &index)) in shape.starts.iter_mut().zip(index).enumerate() {
@@ -69,8 +69,8 @@ impl ViewShape {
         Some(shape)
     }
 
-    /// The layout of the list of positions in which each thread holds those of its elements, where
-    /// these have `layout`.
+    /// Returns the layout of the list of positions in which each thread holds the positions of its
+    /// elements, for elements in `layout`.
     pub fn list_layout(&self, layout: &Layout) -> Option<Layout> {
         let axis = self.sparse?;
         let mut thin = vec![1; self.tile.len()];
@@ -78,55 +78,56 @@ impl ViewShape {
         Some(layout.project(&thin).reshape(&[self.tile[axis]]))
     }
 
-    /// Do tiles begin with whole bytes along `axis`?
+    /// Returns true if tiles start at whole bytes along `axis`.
     pub fn begins_whole(&self, axis: usize) -> bool {
         self.starts[axis] >= self.least_vector() as u64
     }
 
-    /// Largest power of two that is known to divide the position along `axis` of a tile's first
-    /// element.
+    /// Returns the largest known power of two that divides the position along `axis` of the first
+    /// element of a tile.
     pub fn start_divisor(&self, axis: usize) -> u64 {
         self.starts[axis]
     }
 
-    /// Do tiles lie side by side, so that each element belongs to one place in one tile?
+    /// Returns true if tiles are adjacent: each element is in exactly one tile.
     pub fn is_partition(&self) -> bool {
         self.sparse.is_none() && self.tile == self.steps
     }
 
-    /// The value of the stride of tensor dimension `dim`, or its constant.
+    /// Returns the stride of tensor dimension `dim`: a constant or a value.
     pub fn stride(&self, module: &Module, dim: usize) -> Result<i64, Value> {
         dynamic(module, self.tensor, dim, true)
     }
 
-    /// The value of the extent of tensor dimension `dim`, or its constant.
+    /// Returns the extent of tensor dimension `dim`: a constant or a value.
     pub fn extent(&self, module: &Module, dim: usize) -> Result<i64, Value> {
         dynamic(module, self.tensor, dim, false)
     }
 
-    /// Largest power of two that is known to divide the stride of tensor dimension `dim`. Elements
-    /// that share a byte come in whole bytes.
+    /// Returns the largest known power of two that divides the stride of tensor dimension `dim`. A
+    /// stride is a whole number of bytes also for elements that share a byte.
     pub fn stride_divisor(&self, module: &Module, facts: &IntRanges, dim: usize) -> u64 {
         divisor_of(facts, self.stride(module, dim)).max(self.least_vector() as u64)
     }
 
-    /// Largest power of two that is known to divide the extent of tensor dimension `dim`.
+    /// Returns the largest known power of two that divides the extent of tensor dimension `dim`.
     pub fn extent_divisor(&self, module: &Module, facts: &IntRanges, dim: usize) -> u64 {
         divisor_of(facts, self.extent(module, dim)).max(self.least_vector() as u64)
     }
 
-    /// Elements of the smallest access: 2 where two share a byte.
+    /// Returns the number of elements of the smallest access: 2 if two share a byte.
     pub fn least_vector(&self) -> usize {
         if self.elem.storage_bits() < 8 { 2 } else { 1 }
     }
 
-    /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
+    /// Returns the maximum number of elements of an aligned access along `axis`, a tile dimension
+    /// of stride 1.
     pub fn vector(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
         let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
         self.vector_if_aligned(module, facts, axis).min(start.max(self.least_vector()))
     }
 
-    /// As [`ViewShape::vector`], if tiles began at multiples of it.
+    /// Returns [`ViewShape::vector`] for tiles that start at multiples of the result.
     pub fn vector_if_aligned(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
@@ -140,7 +141,7 @@ impl ViewShape {
     }
 }
 
-/// The tile that an op stores to a view, or reduces into it.
+/// Returns the tile that an op stores to a view, or combines with it.
 pub fn stored(op: &Op) -> Value {
     if op.code == Opcode::AtomicRedView { op.group(2)[0] } else { op.group(0)[0] }
 }
@@ -165,7 +166,8 @@ fn divisor_of(facts: &IntRanges, value: Result<i64, Value>) -> u64 {
     }
 }
 
-/// The tile dimension whose tensor dimension has constant stride 1 (the innermost of several).
+/// Returns the tile dimension whose tensor dimension has constant stride 1. Of several ones, it is
+/// the one of the largest extent.
 pub fn contiguous_axis(module: &Module, view: &ViewShape) -> Option<usize> {
     (0..view.tile.len())
         .rev()

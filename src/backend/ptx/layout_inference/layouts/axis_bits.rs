@@ -1,4 +1,4 @@
-//! Axis bits: the bits of a layout that count along one axis, and those of the thread index.
+//! Axis bits: the bits of the element index that belong to one axis, and bases of the threads.
 
 use crate::layout::Layout;
 
@@ -10,24 +10,24 @@ pub struct AxisBits {
 }
 
 impl AxisBits {
-    /// Of `axis` of a tile of this shape (extents are powers of two).
+    /// Returns the bits of `axis` of a tile with these extents, which are powers of two.
     pub fn of(shape: &[i64], axis: usize) -> AxisBits {
         let inner: i64 = shape[axis + 1..].iter().product();
         AxisBits { shift: inner.trailing_zeros(), mask: (shape[axis] - 1) as u32 }
     }
 
-    /// The coordinate along the axis of a flat index.
+    /// Returns the coordinate along the axis of a flat index.
     pub fn coordinate(self, flat: u32) -> u32 {
         (flat >> self.shift) & self.mask
     }
 }
 
-/// Images of the thread-number bits: lanes, then warps.
+/// Returns the bases of the thread index: lanes, then warps.
 pub fn thread_images(layout: &Layout) -> Vec<u32> {
     layout.lane_images().iter().chain(layout.warp_images()).copied().collect()
 }
 
-/// The thread-number bits along which the layout holds replicas.
+/// Returns the mask of the bits of the thread index whose bases are zero, i.e. of replication.
 pub fn replica_bits(layout: &Layout) -> u32 {
     let images = thread_images(layout);
     images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum()

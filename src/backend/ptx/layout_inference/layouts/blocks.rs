@@ -1,9 +1,9 @@
-//! Block layouts: layouts of blocks of a tile, and of tiles that are put together.
+//! Block layouts: layouts of blocks of a tile (`extract`), and of concatenated tiles (`cat`).
 
 use crate::layout::Layout;
 
-/// The layout of one block of extents `part`, each thread holding what is left of its elements when
-/// only their place within the block counts: bits that tell blocks apart become replicas.
+/// Returns the layout of one block of extents `part`: each element at its position in its block.
+/// Bases that distinguish blocks become zero (replication).
 pub fn block_layout(layout: &Layout, part: &[i64]) -> Layout {
     let within = |images: &[u32]| images.iter().map(|&image| place_in_block(layout, part, image)).collect::<Vec<u32>>();
     Layout::new(part, within(layout.register_images()), within(layout.lane_images()), within(layout.warp_images()))
@@ -17,19 +17,19 @@ fn place_in_block(layout: &Layout, part: &[i64], image: u32) -> u32 {
         .fold(0, |flat, (c, extent)| flat * *extent as u32 + (c & (extent - 1)) as u32)
 }
 
-/// The number of the block that holds an element, along an axis.
+/// Returns the index along an axis of the block that contains an element.
 pub fn block_number(layout: &Layout, part: &[i64], image: u32, axis: usize) -> u32 {
     (layout.coordinates(image)[axis] >> part[axis].trailing_zeros()) as u32
 }
 
-/// Does each hardware bit move along one axis, by one bit of the coordinate?
-pub fn is_plain(layout: &Layout) -> bool {
+/// Returns true if each basis has at most one bit.
+pub fn moves_single_bits(layout: &Layout) -> bool {
     layout.images().iter().all(|image| image.count_ones() <= 1)
 }
 
-/// The layout of two such tiles one after another along an axis: the threads that hold replicas
-/// share them, if there are any; else each thread holds both. Gives the bit of the thread number
-/// that tells them apart, too.
+/// Returns the layout of two such tiles concatenated along an axis, and the bit of the thread index
+/// that distinguishes them. If the layout has no replication, there is no such bit and each thread
+/// holds both tiles.
 pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
     let both = doubled_in_registers(layout, axis);
     let (mut lane, mut warp) = (both.lane_images().to_vec(), both.warp_images().to_vec());
@@ -50,7 +50,7 @@ pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
     (Layout::new(both.shape(), register.to_vec(), lane, warp), Some(bit))
 }
 
-/// The same, each thread holding both also where threads hold replicas.
+/// Returns the layout of two concatenated tiles in which each thread holds both.
 pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
     let mut shape = layout.shape().to_vec();
     let top = (shape[axis + 1..].iter().product::<i64>() * shape[axis]) as u32;
@@ -61,13 +61,13 @@ pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
     Layout::new(shape, register, lane, warp)
 }
 
-/// Bits from `top` on moved up by one.
+/// Returns the basis with the bits from `top` on shifted up by one.
 fn moved(image: u32, top: u32) -> u32 {
     (image & (top - 1)) | ((image & !(top - 1)) << 1)
 }
 
-/// The layout with its registers in the order of their elements, and the register of the given one
-/// that each of them is.
+/// Returns the layout with registers in the order of their elements, and for each of its registers
+/// that of the given layout.
 pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     let images = layout.register_images();
     let mut bits: Vec<usize> = (0..images.len()).collect();
@@ -79,9 +79,9 @@ pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     (Layout::new(layout.shape(), sorted, lane, warp), sources)
 }
 
-/// The layout of blocks that lie beside each other in a tile of this shape, each in the given one:
-/// a thread holds the same places of all blocks.
-pub fn beside_each_other(block: &Layout, shape: &[i64]) -> Layout {
+/// Returns the layout of a tile that is a grid of blocks in the given layout. A thread holds the
+/// same positions of all blocks.
+pub fn block_grid_layout(block: &Layout, shape: &[i64]) -> Layout {
     let flat =
         |coordinates: &[i64]| coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
     let lifted = |images: &[u32]| images.iter().map(|&image| flat(&block.coordinates(image))).collect::<Vec<u32>>();
@@ -136,9 +136,9 @@ mod tests {
             [([8, 1, 16], [8, 16, 16], 4), ([1, 1, 8], [2, 4, 8], 2), ([4, 32, 2], [4, 128, 8], 1)]
         {
             let block = Layout::blocked(&part, &[2, 1, 0], 2, warps).canonical();
-            let all = beside_each_other(&block, &shape);
+            let all = block_grid_layout(&block, &shape);
             assert!(all.covers() && block_layout(&all, &part).canonical().is_same(&block));
-            // Which block an element is in is a matter of registers alone.
+            // Registers alone distinguish blocks.
             let threads = [all.lane_images(), all.warp_images()].concat();
             assert!(threads.iter().all(|&image| (0..3).all(|axis| block_number(&all, &part, image, axis) == 0)));
         }

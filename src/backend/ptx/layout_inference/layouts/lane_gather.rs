@@ -3,22 +3,22 @@
 use super::scan_order::{AxisBit, axis_bits};
 use crate::layout::Layout;
 
-/// How the lanes of a warp hand each other the elements at positions along an axis.
+/// Plan of the exchange between lanes for a gather along an axis.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LaneGather {
-    /// The lane or register bit of each bit of the position, from the lowest on.
+    /// Lane or register bit of each bit of the position, from the lowest on.
     pub bits: Vec<AxisBit>,
-    /// For each slot of the result the slot in which the elements of its line stand that have no
+    /// For each register of the result, the source register of its line whose position has no
     /// register bits.
     pub lines: Vec<usize>,
 }
 
-/// What two barriers and the wait for shared memory cost, in instructions.
+/// Cost of two barriers and the wait for shared memory, in instructions (estimate).
 const SMEM_ROUND_TRIP_COST: usize = 40;
 
 impl LaneGather {
-    /// Where each line along the axis lies in one warp, and the positions are asked for in that
-    /// warp by the lanes of that line.
+    /// Returns the plan, if each line along the axis is in one warp and the lanes of this line hold
+    /// the positions of the result.
     pub fn of(source: &Layout, result: &Layout, axis: usize) -> Option<LaneGather> {
         let bits = axis_bits(source, axis)?;
         let [from, to] = [source, result].map(|layout| AxisLines::of(layout.shape(), axis));
@@ -40,7 +40,7 @@ impl LaneGather {
         Some(LaneGather { bits, lines })
     }
 
-    /// Is that cheaper than shared memory, for elements of so many words?
+    /// Returns true if the exchange is cheaper than shared memory, for elements of `words` words.
     pub fn pays(&self, words: usize, source_slots: usize) -> bool {
         let slots = self.lines.len();
         let candidates = 1usize << register_bits(&self.bits).count();
@@ -48,7 +48,7 @@ impl LaneGather {
         (2 * exchanges + candidates - 1) * words * slots <= 2 * words * (slots + source_slots) + SMEM_ROUND_TRIP_COST
     }
 
-    /// Bits of the position that lanes tell apart, with their lane bits.
+    /// Returns the bits of the position that are lane bits, each with its lane bit.
     pub fn lanes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let lane = |(position, bit): (usize, &AxisBit)| match bit {
             AxisBit::Lane(lane) => Some((position, *lane)),
@@ -57,7 +57,7 @@ impl LaneGather {
         self.bits.iter().enumerate().filter_map(lane)
     }
 
-    /// Bits of the position that registers tell apart, with their register bits.
+    /// Returns the bits of the position that are register bits, each with its register bit.
     pub fn registers(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         register_bits(&self.bits)
     }
@@ -71,26 +71,26 @@ fn register_bits(bits: &[AxisBit]) -> impl Iterator<Item = (usize, usize)> + '_ 
     bits.iter().enumerate().filter_map(register)
 }
 
-/// The lines of a tile along an axis.
+/// Lines of a tile along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct AxisLines {
-    /// Elements of the axes behind it.
+    /// Number of elements of the axes after it.
     pub inner: u32,
     extent: u32,
 }
 
 impl AxisLines {
-    /// Of a tile of this shape.
+    /// Returns the lines of a tile of this shape.
     pub fn of(shape: &[i64], axis: usize) -> AxisLines {
         AxisLines { inner: shape[axis + 1..].iter().product::<i64>() as u32, extent: shape[axis] as u32 }
     }
 
-    /// The number of the line of an element.
+    /// Returns the index of the line of an element.
     pub fn line(self, flat: u32) -> u32 {
         flat / (self.inner * self.extent) * self.inner + flat % self.inner
     }
 
-    /// The first element of a line.
+    /// Returns the first element of a line.
     pub fn first(self, line: u32) -> u32 {
         line / self.inner * self.inner * self.extent + line % self.inner
     }
@@ -100,8 +100,9 @@ impl AxisLines {
     }
 }
 
-/// A layout of a tile of this shape whose lines along the axis lie as those of another tile do.
-pub fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
+/// Returns the layout of a tile of this shape whose lines along the axis have the lanes and warps
+/// of the lines of `source`.
+pub fn line_aligned_layout(source: &Layout, shape: &[i64], axis: usize) -> Layout {
     let [from, to] = [source.shape(), shape].map(|shape| AxisLines::of(shape, axis));
     let moved = |&image: &u32| {
         let position = from.position(image);
@@ -139,9 +140,9 @@ mod tests {
     fn results_lie_beside_their_lines() {
         let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
         for extent in [1, 8, 32, 128] {
-            let result = beside(&rows, &[8, extent], 1);
+            let result = line_aligned_layout(&rows, &[8, extent], 1);
             assert!(result.covers() && LaneGather::of(&rows, &result, 1).is_some());
         }
-        assert!(beside(&rows, &[8, 32], 1).is_same(&rows));
+        assert!(line_aligned_layout(&rows, &[8, 32], 1).is_same(&rows));
     }
 }

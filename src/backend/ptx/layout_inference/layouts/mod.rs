@@ -1,4 +1,7 @@
-//! Layouts that are computed from other layouts.
+//! Layouts that are computed from other layouts, without ops and values.
+//!
+//! The inference and later stages (`schedule`, `lower`) use the same functions, and agree
+//! therefore.
 
 pub mod axis_bits;
 pub mod blocks;

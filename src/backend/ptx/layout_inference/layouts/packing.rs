@@ -1,15 +1,15 @@
-//! Packing: layouts of elements that share a byte or a wider element.
+//! Packing: layouts of elements that share a byte or a wider element (`pack`, `unpack`).
 
 use crate::dtype::DType;
 use crate::layout::Layout;
 
-/// Bits of an element among bytes: bool counts as one, tf32 with its storage.
+/// Returns the number of bits of an element in packed bytes: 1 for bool, 32 for tf32.
 pub fn packed_bits(dtype: DType) -> u32 {
     if dtype == DType::TF32 { 32 } else { dtype.bits() }
 }
 
-/// The register bits that tell apart the `count` neighbours of each group, lowest first, if
-/// registers do.
+/// Returns the register bits of the `count` adjacent elements of each group, lowest first, if
+/// registers alone distinguish them.
 pub fn group_bits(layout: &Layout, count: u32) -> Option<Vec<usize>> {
     let registers = layout.register_images();
     let bits: Vec<usize> = (0..count.trailing_zeros())
@@ -19,7 +19,7 @@ pub fn group_bits(layout: &Layout, count: u32) -> Option<Vec<usize>> {
     (touches == bits.len()).then_some(bits)
 }
 
-/// The layout of groups of `count` elements, each as one.
+/// Returns the layout of groups of elements, each as one element. `bits` are their register bits.
 pub fn grouped(layout: &Layout, bits: &[usize]) -> Layout {
     let shift = |images: &[u32]| images.iter().map(|image| image >> bits.len()).collect::<Vec<u32>>();
     let registers = layout.register_images().iter().enumerate().filter(|(bit, _)| !bits.contains(bit));
@@ -28,7 +28,8 @@ pub fn grouped(layout: &Layout, bits: &[usize]) -> Layout {
     Layout::new([count], shift(&registers), shift(layout.lane_images()), shift(layout.warp_images()))
 }
 
-/// The layout of elements that become `count` parts each: the parts in the lowest registers.
+/// Returns the layout of elements that become `count` parts each. The parts have the lowest
+/// register bits.
 pub fn parted(layout: &Layout, count: u32) -> Layout {
     let moved = |images: &[u32]| images.iter().map(|image| image * count).collect::<Vec<u32>>();
     let low = (0..count.trailing_zeros()).map(|bit| 1 << bit);
@@ -37,8 +38,8 @@ pub fn parted(layout: &Layout, count: u32) -> Layout {
     Layout::new(shape, registers, moved(layout.lane_images()), moved(layout.warp_images()))
 }
 
-/// Elements of the source that make one of the result, and elements of the result that come from
-/// one of the source.
+/// Returns the number of source elements of one result element, and the number of result elements
+/// of one source element.
 pub fn ratio(from: DType, to: DType) -> (u32, u32) {
     let (from, to) = (packed_bits(from), packed_bits(to));
     ((to / from).max(1), (from / to).max(1))

@@ -1,32 +1,32 @@
-//! Scan orders: the layouts in which a scan can be computed.
+//! Scan orders: the hardware bits along the axis of a scan, and the layouts that a scan supports.
 
 use crate::layout::Layout;
 
 /// A hardware bit, by kind and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisBit {
-    /// Of the register number.
+    /// Bit of the register index.
     Register(usize),
-    /// Of the lane number.
+    /// Bit of the lane index.
     Lane(usize),
-    /// Of the warp number.
+    /// Bit of the warp index.
     Warp(usize),
 }
 
-/// The coordinate along the axis of a scan, from its lowest bit to its highest: registers of a
-/// thread, then neighbouring lanes, then warps and further registers.
+/// Bits of the coordinate along the axis of a scan, from the lowest to the highest: registers,
+/// consecutive lane bits, then warps and further registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanOrder {
-    /// Register bits of a run of neighbouring elements.
+    /// Register bits of adjacent elements of a thread.
     pub inner: Vec<usize>,
-    /// The first lane bit and how many there are.
+    /// First lane bit, and number of lane bits.
     pub lanes: (usize, usize),
-    /// What is above.
+    /// Bits above the lanes.
     pub outer: Vec<AxisBit>,
 }
 
 impl ScanOrder {
-    /// The order of the bits along an axis, if it is of this form.
+    /// Returns the order of the bits along an axis, if it has this form.
     pub fn of(layout: &Layout, axis: usize) -> Option<ScanOrder> {
         let mut bits = axis_bits(layout, axis)?.into_iter().peekable();
         let mut inner = Vec::new();
@@ -48,33 +48,33 @@ impl ScanOrder {
         (!mixed).then_some(ScanOrder { inner, lanes, outer })
     }
 
-    /// Do warps meet, so that totals go through shared memory?
+    /// Returns true if the axis spans several warps, whose totals are exchanged in shared memory.
     pub fn meets(&self) -> bool {
         self.outer.iter().any(|bit| matches!(bit, AxisBit::Warp(_)))
     }
 
-    /// How many of the outer bits, from the lowest on, the lanes along the axis can tell apart.
+    /// Returns the number of outer bits, from the lowest on, that the lanes of the axis can index.
     pub fn low(&self) -> usize {
         self.outer.len().min(self.lanes.1)
     }
 
-    /// Do the lanes along the axis take all totals of the outer bits, a few times at most?
-    /// Registers tell those times apart.
+    /// Returns true if the lanes of the axis can combine the totals of the outer bits in at most
+    /// 2^`MAX_HIGH` rounds, which register bits distinguish.
     pub fn fits(&self) -> bool {
         let high = &self.outer[self.low()..];
-        !self.meets() || high.len() <= MOST_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
+        !self.meets() || high.len() <= MAX_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
     }
 
-    /// Roughly the instructions that a thread spends on `slots` elements besides one combination
-    /// each.
+    /// Returns the approximate number of instructions of a thread for `slots` elements, without one
+    /// combination each.
     pub fn cost(&self, slots: usize) -> usize {
         let again = if self.meets() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
         ((slots >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
     }
 }
 
-/// The hardware bits along an axis from the lowest bit of the coordinate to the highest; `None`
-/// where a bit of the coordinate comes from several of them, or one of them changes more than that.
+/// Returns the hardware bits along an axis, from the lowest bit of the coordinate to the highest.
+/// `None` if a bit of the coordinate has several hardware bits, or one of these has more bits.
 pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
     let shape = layout.shape();
     let shift = shape[axis + 1..].iter().product::<i64>().trailing_zeros();
@@ -95,8 +95,8 @@ pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
     found.into_iter().collect()
 }
 
-/// Most outer bits that lanes do not tell apart.
-const MOST_HIGH: usize = 2;
+/// Maximum number of outer bits beyond those that lanes index.
+const MAX_HIGH: usize = 2;
 
 #[cfg(test)]
 mod tests {

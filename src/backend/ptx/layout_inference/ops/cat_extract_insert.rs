@@ -1,43 +1,40 @@
 //! Layouts of `cat`, `extract` and `insert`.
 //!
-//! Layouts of butterfly networks, e.g. sorting networks and FFTs: tiles that are halved along one
-//! bit after another.
-//!
-//! A step separates the tile along one bit of the element index. If that bit is a register bit,
-//! `extract` and `cat` only rename registers. A chain of steps therefore uses layouts that each
-//! have as many of the next bits as possible in registers. Between two such layouts the tile is
-//! converted once through shared memory, for any number of steps.
+//! Butterfly networks, e.g. sorting networks and FFTs, halve a tile along one bit of the element
+//! index after another. If that bit is a register bit, `extract` and `cat` only rename registers. A
+//! chain of such steps therefore has layouts with as many of the next bits as possible in
+//! registers. Between two of these layouts, the tile is converted once.
 
 use super::super::analysis::butterfly_chain::{flat, halved_bit};
 use super::super::layouts::blocks::{
-    beside_each_other, block_layout, doubled, doubled_in_registers, in_order, is_plain,
+    block_grid_layout, block_layout, doubled, doubled_in_registers, in_order, moves_single_bits,
 };
 use super::super::state::core::{Inference, ValueOrigin};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
-/// Lanes of a warp, in bits.
+/// Bits of the lane number.
 const LANE_BITS: usize = 5;
 
-/// Bits in registers also of tiles with fewer elements than there are threads.
-const LEAST_BITS: usize = 3;
+/// Minimum number of register bits, also of tiles with fewer elements than threads.
+const MIN_BITS: usize = 3;
 
-/// Steps from which on a chain is worth a layout of its own.
-const LEAST_STEPS: usize = 3;
+/// Minimum number of steps of a chain with layouts of its own.
+const MIN_STEPS: usize = 3;
 
 impl Inference<'_> {
-    /// `cat`: both operands in the layout of one of them.
+    /// Sets the layouts of a `cat`: both operands have one layout, that of an operand.
     pub fn cat(&mut self, id: OpId) {
         let op = self.module.op(id);
-        let layout = self.elementwise_layout(&op.operands).filter(is_plain);
+        let layout = self.elementwise_layout(&op.operands).filter(moves_single_bits);
         let layout = layout.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
         let joined = match self.is_half(&op.operands, &layout) {
             true => {
-                self.halves.joined.insert(id);
+                self.butterfly_chains.register_joins.insert(id);
                 doubled_in_registers(&layout, op.dim() as usize)
             }
             false => {
-                self.halves.joined.remove(&id);
+                self.butterfly_chains.register_joins.remove(&id);
                 doubled(&layout, op.dim() as usize).0
             }
         };
@@ -45,29 +42,30 @@ impl Inference<'_> {
         self.accesses.insert(id, layout);
     }
 
-    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh
-    /// one. A tile that is taken apart into many blocks has each thread hold the same place of all
-    /// of them: threads exchange elements once.
+    /// Sets the layouts of an `extract`. The result has the block layout of the source, or the
+    /// default layout if warps distinguish blocks. A tile of which many blocks are extracted is
+    /// converted once: each thread then holds the same positions of all blocks.
     pub fn extract(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let part = module.shape(result);
-        if let Some(layout) = self.halved_layout(id) {
+        if let Some(layout) = self.butterfly_layout(id) {
             let half = block_layout(&layout, part).canonical();
-            self.note_half(&half);
+            self.add_half(&half);
             self.set(result, half);
             self.accesses.insert(id, layout);
             return;
         }
-        let layout = self.natural(source).filter(is_plain).unwrap_or_else(|| self.default_layout(source)).canonical();
+        let layout =
+            self.natural(source).filter(moves_single_bits).unwrap_or_else(|| self.default_layout(source)).canonical();
         let held = block_layout(&layout, part);
         let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
         let across_warps = moved(layout.warp_images(), held.warp_images());
         let across_lanes = moved(layout.lane_images(), held.lane_images());
         if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
             let each = self.default_layout(result).canonical();
-            self.accesses.insert(id, beside_each_other(&each, module.shape(source)));
+            self.accesses.insert(id, block_grid_layout(&each, module.shape(source)));
             self.set(result, each);
             return;
         }
@@ -76,7 +74,7 @@ impl Inference<'_> {
         self.accesses.insert(id, layout);
     }
 
-    /// `insert`: the layout of the destination.
+    /// Sets the layouts of an `insert`: those of the destination.
     pub fn insert(&mut self, id: OpId) {
         let op = self.module.op(id);
         let destination = op.group(1)[0];
@@ -85,40 +83,40 @@ impl Inference<'_> {
         self.accesses.insert(id, layout);
     }
 
-    /// The layout in which a tile is taken apart into halves, if that is a step of a chain.
-    fn halved_layout(&mut self, id: OpId) -> Option<Layout> {
+    /// Returns the layout of the source of an `extract` that is a step of a butterfly chain.
+    fn butterfly_layout(&mut self, id: OpId) -> Option<Layout> {
         let module = self.module;
         let op = module.op(id);
         let source = op.operands[0];
         let bit = halved_bit(module, op)?;
-        if let Some(layout) = self.halves.of.get(&source) {
+        if let Some(layout) = self.butterfly_chains.layouts.get(&source) {
             return Some(layout.clone());
         }
-        let natural = self.natural(source).filter(|layout| self.halves.known.contains(&flat(layout)));
+        let natural = self.natural(source).filter(|layout| self.butterfly_chains.known_layouts.contains(&flat(layout)));
         let layout = match natural {
             Some(layout) if layout.register_images().contains(&(1 << bit)) => layout,
             natural => {
-                let (next, steps) = self.halves.bits_ahead(module, id, self.register_bits(source));
-                if natural.is_none() && steps < LEAST_STEPS {
+                let (next, steps) = self.butterfly_chains.next_bits(module, id, self.register_bits(source));
+                if natural.is_none() && steps < MIN_STEPS {
                     return None;
                 }
                 self.layout_for(source, &next)
             }
         };
-        self.halves.known.insert(flat(&layout));
-        self.halves.of.insert(source, layout.clone());
+        self.butterfly_chains.known_layouts.insert(flat(&layout));
+        self.butterfly_chains.layouts.insert(source, layout.clone());
         Some(layout)
     }
 
-    /// Bits of the element index that registers tell apart.
+    /// Returns the number of register bits of a tile.
     fn register_bits(&self, value: Value) -> usize {
         let bits = self.num_elements(value).trailing_zeros() as usize;
         let threads = LANE_BITS + self.num_warps.trailing_zeros() as usize;
-        bits.saturating_sub(threads).max(LEAST_BITS).min(bits)
+        bits.saturating_sub(threads).max(MIN_BITS).min(bits)
     }
 
-    /// A layout with these bits in registers. Others fill up from above, as in the layouts of
-    /// accesses.
+    /// Returns a layout with the bits `wanted` in registers. The remaining registers have the
+    /// highest other bits.
     fn layout_for(&self, value: Value, wanted: &[u32]) -> Layout {
         let bits = self.num_elements(value).trailing_zeros();
         let mut register = wanted.to_vec();
@@ -132,15 +130,14 @@ impl Inference<'_> {
         Layout::new(self.module.shape(value), register, lane, warp)
     }
 
-    /// Notes the layout of a half that such a step made.
-    fn note_half(&mut self, layout: &Layout) {
-        self.halves.known.insert(flat(layout));
+    /// Adds the layout of a half to the known layouts.
+    fn add_half(&mut self, layout: &Layout) {
+        self.butterfly_chains.known_layouts.insert(flat(layout));
     }
 
-    /// Is this tile a half, or computed from halves, where both that are put together stay in their
-    /// threads?
+    /// Returns true if the operands of a `cat` are halves of a chain, or computed from halves.
     fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
         let concrete = operands.iter().all(|&operand| self.source(operand) != ValueOrigin::Rematerialized);
-        concrete && self.halves.known.contains(&flat(layout))
+        concrete && self.butterfly_chains.known_layouts.contains(&flat(layout))
     }
 }

@@ -1,4 +1,4 @@
-//! Layouts of values that loops carry and branches return.
+//! Layouts of carried values and of the results of loops and branches.
 
 use super::super::state::core::Inference;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -54,8 +54,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// The results of a region op take the layout of the first value that leaves for them.
-    pub fn results_from_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
+    /// Sets the layouts of the results of a region op: those of the first exit that has one.
+    pub fn join_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
         let module = self.module;
         let results = &module.op(id).results;
         let mut found: Vec<Option<Layout>> = vec![None; results.len()];
@@ -76,8 +76,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// Visits the operands of every `terminator` that leaves this region: those of the block itself
-    /// and of `if`s in it (a loop inside has exits of its own; an `if` takes `yield` for itself).
+    /// Calls `visit` with the operands of each `terminator` of this region: of the block and of the
+    /// `if`s in it. An inner loop has terminators of its own, as has an `if` for `yield`.
     fn for_each_exit(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&Self, &'m [Value])) {
         for &id in &self.module.block(block).ops {
             let op = self.module.op(id);

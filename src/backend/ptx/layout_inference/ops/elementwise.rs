@@ -4,7 +4,7 @@ use super::super::state::core::{Inference, ValueOrigin};
 use crate::ir::{OpId, Type};
 
 impl Inference<'_> {
-    /// Gives an elementwise op the layout of its largest operand, else the requested one.
+    /// Sets the layout of an elementwise op: that of its largest operand, else the requested one.
     pub fn elementwise(&mut self, id: OpId) {
         let op = self.module.op(id);
         let result = op.results[0];
@@ -24,10 +24,9 @@ impl Inference<'_> {
         }
     }
 
-    /// Gives the results of an op without a family the default layout.
+    /// Sets the default layout for the results of an op without a family.
     pub fn other_op(&mut self, id: OpId) {
-        // Scalars (block ids, shapes, …) are the same in every thread; views have no
-        // registers.
+        // Scalars, e.g. block ids, are equal in all threads. Views have no registers.
         for &result in &self.module.op(id).results {
             if matches!(self.module.ty(result), Type::Tile { .. }) && self.source(result) == ValueOrigin::Register {
                 let layout = self.default_layout(result);

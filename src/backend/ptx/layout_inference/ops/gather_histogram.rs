@@ -1,24 +1,25 @@
 //! Layouts of `gather` along an axis and of `histogram`.
 
-use super::super::layouts::lane_gather::beside;
+use super::super::layouts::lane_gather::line_aligned_layout;
 use super::super::state::core::Inference;
 use crate::ir::OpId;
 
 impl Inference<'_> {
-    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere,
-    /// beside the tile.
+    /// Sets the layout of a `gather`: the source keeps its layout, and the result has that of the
+    /// positions. If the positions have none, the lines of the result are aligned with the source.
     pub fn gather(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
         let (source, positions) = (op.operands[0], op.operands[1]);
         let held = self.natural_or_default(source).canonical();
         let wanted = self.natural(positions).map(|layout| layout.canonical());
-        let layout = wanted.unwrap_or_else(|| beside(&held, module.shape(positions), op.dim() as usize));
+        let layout = wanted.unwrap_or_else(|| line_aligned_layout(&held, module.shape(positions), op.dim() as usize));
         self.set(op.results[0], layout);
         self.accesses.insert(id, held);
     }
 
-    /// `histogram`: the numbers as they are, each of them once but for whole threads.
+    /// Sets the layouts of a `histogram`. The source keeps its layout if all replicas are in other
+    /// threads.
     pub fn histogram(&mut self, id: OpId) {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);

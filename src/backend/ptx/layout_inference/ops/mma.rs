@@ -1,4 +1,6 @@
-//! MMA requests: extents, element types and contiguity of the operands of an MMA op.
+//! Layouts of MMAs: each MMA gets an MMA plan, whose accumulator layout is an anchor.
+//!
+//! The request has extents, element types and contiguity of the operands.
 
 use super::super::state::core::Inference;
 use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandSpec};
@@ -17,7 +19,7 @@ impl Inference<'_> {
         self.set(result, layout);
     }
 
-    /// Plans an MMA for the layouts that its operands have so far.
+    /// Returns the plan of an MMA for the current layouts of its operands.
     fn plan_product(&self, id: OpId) -> Result<MmaPlan, String> {
         let module = self.module();
         let op = module.op(id);
@@ -36,7 +38,7 @@ impl Inference<'_> {
                 Some(layout) => (layout.vector_len(k_axis), k_axis) > (layout.vector_len(other), other),
                 None => true,
             },
-            most_span: self.beside.most_span(module, value),
+            most_span: self.adjacent_operands.max_span(module, value),
         };
         MmaPlan::new(&MmaRequest {
             extents,

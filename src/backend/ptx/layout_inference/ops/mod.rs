@@ -1,4 +1,9 @@
-//! Layouts of ops, by family.
+//! Layouts of ops, one file for each family.
+//!
+//! A family sets the layouts of results ([`Inference::set`]) and the access layouts of its ops. It
+//! uses `analysis`, `layouts` and `state`, and no other family.
+//!
+//! [`Inference::set`]: super::Inference::set
 
 mod cat_extract_insert;
 mod control_flow;

@@ -1,12 +1,12 @@
-//! Layouts of `pack` and `unpack`: elements that share a byte or a wider element are in one thread.
+//! Layouts of `pack` and `unpack`: each thread holds all elements of a byte or wider element.
 
 use super::super::layouts::packing::{group_bits, grouped, parted, ratio};
 use super::super::state::core::Inference;
 use crate::ir::{OpId, Opcode};
 
 impl Inference<'_> {
-    /// `pack` and `unpack`.
-    pub fn repack(&mut self, id: OpId) {
+    /// Sets the layout of a `pack` or `unpack`.
+    pub fn pack_unpack(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
         debug_assert!(matches!(op.code, Opcode::Pack | Opcode::Unpack));

@@ -5,14 +5,15 @@ use super::super::state::core::Inference;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// What a trip of one element through shared memory and back costs, in the units of
+/// Cost of a store and a load of one element in shared memory, in instructions as in
 /// [`ScanOrder::cost`].
 const SMEM_ROUND_TRIP_COST: usize = 4;
 
-/// Barriers of the two trips.
+/// Cost of the barriers of both conversions, in instructions.
 const BARRIERS: usize = 40;
 
 impl Inference<'_> {
+    /// Sets the layout of a reduction: that of its operand without the reduced axis.
     pub fn reduce(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
@@ -25,8 +26,8 @@ impl Inference<'_> {
         }
     }
 
-    /// A scan stays where its operands are if that is cheap; else each thread takes neighbouring
-    /// elements.
+    /// Sets the layout of a scan: that of its operands if it is cheap, else a layout with adjacent
+    /// elements in each thread.
     pub fn scan(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
@@ -43,6 +44,7 @@ impl Inference<'_> {
         }
     }
 
+    /// Returns true if the scan in `natural` costs at most two conversions more than the other one.
     fn is_cheap(&self, order: &ScanOrder, natural: &Layout, axis: usize) -> bool {
         let slots = natural.num_registers();
         let contiguous = self.contiguous_layout(natural.shape(), axis);
@@ -51,7 +53,8 @@ impl Inference<'_> {
         order.cost(slots) <= other.cost(contiguous.num_registers()) + trips
     }
 
-    /// Each thread holds neighbouring elements along the axis, then lanes and warps follow.
+    /// Returns the layout with adjacent elements of the axis in each thread, then in lanes and
+    /// warps.
     fn contiguous_layout(&self, shape: &[i64], axis: usize) -> Layout {
         let order: Vec<usize> =
             std::iter::once(axis).chain((0..shape.len()).rev().filter(|&other| other != axis)).collect();

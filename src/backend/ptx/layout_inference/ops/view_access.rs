@@ -3,26 +3,25 @@
 //! A thread accesses 16 bytes if alignment and contiguity are proved; adjacent threads access
 //! adjacent elements. Accesses of one tile shape in a kernel share a layout.
 //!
-//! Deferred loads: tiles with at most one element per thread, e.g. one scale per row of an MMA.
-//!
-//! A coalesced layout gives each thread at most one element, and each use in another layout then
-//! needs a barrier. Such a load, and values computed from such loads alone, therefore have no
-//! layout of their own. Each thread loads the elements that it uses, at their use.
+//! Deferred loads are loads of tiles with at most one element per thread, e.g. of one scale for
+//! each row of an MMA. From a coalesced layout, each conversion would need a barrier. Such a load,
+//! and the values that are computed from such loads alone, are therefore unanchored: each thread
+//! loads the elements that it uses.
 
 use super::super::analysis::view_shape::{RUN_BYTES, ViewShape, contiguous_axis, stored};
 use super::super::state::core::Inference;
 use crate::ir::{BlockId, Module, OpId, Opcode};
 use crate::layout::Layout;
 
-/// Elements that a thread loads itself; of more, the exchange through shared memory is left as it
-/// is.
-const MOST_ELEMENTS: usize = 16;
+/// Maximum number of elements of a deferred load in a thread. With more, a conversion through
+/// shared memory is cheaper.
+const MAX_ELEMENTS: usize = 16;
 
-/// Tile dimensions from the fastest in memory to the slowest, as far as it is known.
+/// Returns the tile dimensions from the fastest in memory to the slowest, as far as known.
 fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
     let fastest = contiguous_axis(module, view);
     let mut order: Vec<usize> = fastest.into_iter().collect();
-    // The rest as the array has it: later dimensions are faster.
+    // Of the others, later dimensions of the array are assumed to be faster.
     let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
     rest.sort_by_key(|&axis| std::cmp::Reverse(view.dim_map[axis]));
     order.extend(rest);
@@ -30,8 +29,9 @@ fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
 }
 
 impl Inference<'_> {
-    /// Finds the widest access for each (tile shape, memory order), then a layout for every load.
-    pub fn collect_accesses(&mut self, body: BlockId) {
+    /// Finds the widest access for each tile shape and memory order, and sets the coalesced
+    /// layouts.
+    pub fn set_coalesced_layouts(&mut self, body: BlockId) {
         let module = self.module;
         let mut found = Vec::new();
         module.walk(body, &mut |id| {
@@ -59,8 +59,8 @@ impl Inference<'_> {
         }
     }
 
-    /// A store, or a reduction into an array, keeps the layout of its value where that makes
-    /// efficient accesses.
+    /// Sets the layout of a store or reduction to a view: that of its value if its accesses are
+    /// efficient, else the coalesced one.
     pub fn store(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
@@ -70,7 +70,7 @@ impl Inference<'_> {
         let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
-        if self.is_chosen(value) {
+        if self.has_user_layout(value) {
             self.accesses.insert(id, layout);
             return;
         }
@@ -80,7 +80,7 @@ impl Inference<'_> {
         }
     }
 
-    /// The layout of a load: that of its accesses, or, where it is thin, that of its first use.
+    /// Returns the layout of a load: the coalesced one, or the requested one of a deferred load.
     pub fn load(&mut self, id: OpId) -> Layout {
         let value = self.module.op(id).results[0];
         let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
@@ -89,8 +89,8 @@ impl Inference<'_> {
             return coalesced;
         }
         self.unanchored.insert(value);
-        let wish = self.requested_layouts.get(&value).map(Layout::canonical);
-        let layout = wish.filter(|layout| layout.num_registers() <= MOST_ELEMENTS).unwrap_or(coalesced);
+        let requested = self.requested_layouts.get(&value).map(Layout::canonical);
+        let layout = requested.filter(|layout| layout.num_registers() <= MAX_ELEMENTS).unwrap_or(coalesced);
         self.accesses.insert(id, layout.clone());
         layout
     }

@@ -7,17 +7,17 @@ use super::super::state::core::{Inference, ValueOrigin};
 use crate::ir::{BlockId, Op, Opcode, Uses};
 
 impl Inference<'_> {
-    /// `with_layout`: another name where the tile is held so already.
+    /// Sets the layout of a `with_layout`. The op is a view if the tile has this layout already.
     pub fn with_layout(&mut self, op: &Op) {
         let result = op.results[0];
         let chosen = self.chosen(op);
         let there = chosen.is_some() && self.natural(op.operands[0]).map(|own| own.canonical()) == chosen;
-        self.sources[result.index()] = Some(if there { ValueOrigin::View } else { ValueOrigin::Register });
+        self.origins[result.index()] = Some(if there { ValueOrigin::View } else { ValueOrigin::Register });
         self.set(result, chosen.unwrap_or_else(|| self.default_layout(result)));
     }
 
-    /// Gives loads whose tiles go to one `with_layout` alone its layout.
-    pub fn place_chosen_loads(&mut self, body: BlockId) {
+    /// Sets the layout of loads whose only use is a `with_layout`.
+    pub fn set_user_loads(&mut self, body: BlockId) {
         let module = self.module;
         let mut chosen = Vec::new();
         module.walk(body, &mut |id| chosen.extend((module.op(id).code == Opcode::WithLayout).then_some(id)));
@@ -37,7 +37,7 @@ impl Inference<'_> {
                         layout = self.demand(maker, &layout);
                         value = op.operands[0];
                     }
-                    // Elements that share a byte are read together.
+                    // One thread loads all elements of a byte.
                     Opcode::LoadView if module.dtype(value).storage_bits() >= 8 => {
                         self.accesses.insert(maker, layout);
                         break;

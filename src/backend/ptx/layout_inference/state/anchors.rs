@@ -5,7 +5,7 @@ use crate::ir::Value;
 use crate::layout::Layout;
 
 impl Inference<'_> {
-    /// Is the layout of a value, or of what it is another view of, nobody's choice?
+    /// Returns true if a value, or the value that it is a view of, is unanchored.
     pub fn is_unanchored(&self, value: Value) -> bool {
         if self.unanchored.contains(&value) {
             return true;
@@ -16,14 +16,14 @@ impl Inference<'_> {
             && self.is_unanchored(op.operands[0])
     }
 
-    /// Is an elementwise op computed from such values alone, in a layout that they have?
+    /// Returns true if all operands with a layout are unanchored.
     pub fn has_unanchored_operands_only(&self, operands: &[Value]) -> bool {
         operands
             .iter()
             .all(|&value| self.num_elements(value) == 1 || self.natural(value).is_none() || self.is_unanchored(value))
     }
 
-    /// The layout of a value that no operand has a layout for.
+    /// Marks a value as unanchored and returns its layout: the requested or the default one.
     pub fn unanchored_layout(&mut self, value: Value) -> Layout {
         self.unanchored.insert(value);
         self.requested_layouts.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use super::super::analysis::adjacent_operands::Beside;
+use super::super::analysis::adjacent_operands::AdjacentOperands;
 use super::super::analysis::axis_info::PointerContiguity;
 use super::super::analysis::butterfly_chain::ButterflyChains;
 use super::super::analysis::permutation::{as_axes, inverse};
@@ -32,37 +32,40 @@ pub struct Layouts {
     pub facts: Rc<IntRanges>,
     /// Target that the code is for.
     pub target: Target,
-    /// Warps of a tile block.
+    /// Number of warps of a tile block.
     pub num_warps: usize,
+    /// Layout of each register value, by index of the value.
     pub(in super::super) layouts: Vec<Option<Layout>>,
-    pub(in super::super) sources: Vec<Option<ValueOrigin>>,
-    /// Layout in which an access touches memory, by op.
+    /// Origin of each tile value, by index of the value.
+    pub(in super::super) origins: Vec<Option<ValueOrigin>>,
+    /// Access layout of each op that has one: the layout in which it accesses memory, or uses its
+    /// operands.
     pub accesses: HashMap<OpId, Layout>,
-    /// Plans of the matrix products, or why there is none.
+    /// Plan of each MMA, or the reason for its absence.
     pub products: HashMap<OpId, Result<MmaPlan, String>>,
-    /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
+    /// Elements of the widest access, by tile shape and memory order.
     pub(in super::super) blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
-    /// Accesses through pointers that run along an axis.
+    /// Accesses through pointers whose addresses are contiguous along an axis.
     pub pointer_contiguity: HashMap<OpId, PointerContiguity>,
-    /// Values that are computed when such an access asks for them.
+    /// Values that are computed at these accesses.
     pub(in super::super) deferred: HashSet<Value>,
-    /// Tiles that are taken apart into halves again and again.
-    pub(in super::super) halves: ButterflyChains,
+    /// Tiles that are halved repeatedly, and their layouts.
+    pub(in super::super) butterfly_chains: ButterflyChains,
 }
 
 /// Layouts of an entry together with its module, and the state of the analysis that infers them.
 pub struct Inference<'m> {
     pub(in super::super) module: &'m Module,
     pub(in super::super) result: Layouts,
-    /// Values whose layout is nobody's choice.
+    /// Values whose layout no anchor determines.
     pub(in super::super) unanchored: HashSet<Value>,
-    /// The layouts in which such values are used.
+    /// Layouts of the first uses of unanchored values; empty in the first propagation.
     pub(in super::super) requested_layouts: HashMap<Value, Layout>,
-    /// Tiles that are taken apart.
+    /// Tiles of which many blocks are extracted.
     pub(in super::super) extract_groups: ExtractGroups<'m>,
-    /// Right operands of products that are made side by side.
-    pub(in super::super) beside: Beside,
-    /// How often a value got another layout than it had.
+    /// Right operands of MMAs with the same left operand.
+    pub(in super::super) adjacent_operands: AdjacentOperands,
+    /// Number of changes of layouts, to detect that a walk changes nothing.
     pub(in super::super) changes: usize,
 }
 
@@ -89,19 +92,20 @@ impl Layouts {
 }
 
 impl<'m> Inference<'m> {
-    pub fn start(module: &'m Module, facts: Rc<IntRanges>, target: Target, num_warps: u32) -> Inference<'m> {
+    /// Returns the state without layouts.
+    pub fn empty(module: &'m Module, facts: Rc<IntRanges>, target: Target, num_warps: u32) -> Inference<'m> {
         let layouts = Layouts {
             facts,
             target,
             num_warps: num_warps as usize,
             layouts: vec![None; module.num_values()],
-            sources: vec![None; module.num_values()],
+            origins: vec![None; module.num_values()],
             accesses: HashMap::new(),
             products: HashMap::new(),
             blocked: HashMap::new(),
             pointer_contiguity: HashMap::new(),
             deferred: HashSet::new(),
-            halves: ButterflyChains::default(),
+            butterfly_chains: ButterflyChains::default(),
         };
         Inference::new(module, layouts)
     }
@@ -113,7 +117,7 @@ impl<'m> Inference<'m> {
             unanchored: HashSet::new(),
             requested_layouts: HashMap::new(),
             extract_groups: ExtractGroups::default(),
-            beside: Beside::default(),
+            adjacent_operands: AdjacentOperands::default(),
             changes: 0,
         }
     }
@@ -123,25 +127,26 @@ impl<'m> Inference<'m> {
         self.result
     }
 
-    /// The module.
+    /// Returns the module.
     pub fn module(&self) -> &'m Module {
         self.module
     }
 
-    /// Number of elements of a tile value.
+    /// Returns the number of elements of a tile value.
     pub fn num_elements(&self, value: Value) -> usize {
         self.module.shape(value).iter().product::<i64>() as usize
     }
 
-    /// The kind of a tile value.
+    /// Returns the origin of a tile value.
     pub fn source(&self, value: Value) -> ValueOrigin {
-        if let Some(source) = self.sources.get(value.index()).copied().flatten() {
+        if let Some(source) = self.origins.get(value.index()).copied().flatten() {
             return source;
         }
-        self.compute_source(value)
+        self.compute_origin(value)
     }
 
-    pub fn compute_source(&self, value: Value) -> ValueOrigin {
+    /// Returns the origin of a tile value by its op and the origins of its operands.
+    pub fn compute_origin(&self, value: Value) -> ValueOrigin {
         let Some(op) = self.module.defining_op(value) else { return ValueOrigin::Register };
         if self.deferred.contains(&value) {
             return ValueOrigin::Rematerialized;
@@ -168,11 +173,12 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// The layout of a concrete value.
+    /// Returns the layout of a register value.
     pub fn layout(&self, value: Value) -> Option<&Layout> {
         self.layouts[value.index()].as_ref()
     }
 
+    /// Sets the layout of a value.
     pub fn set(&mut self, value: Value, layout: Layout) {
         debug_assert_eq!(layout.shape(), self.module.shape(value));
         let known = &mut self.result.layouts[value.index()];
@@ -182,7 +188,8 @@ impl<'m> Inference<'m> {
         *known = Some(layout);
     }
 
-    /// The layout in which a tile value is there without moving data; `None` if any will do.
+    /// Returns the layout in which a tile value is available without a conversion. `None` for a
+    /// rematerialized value, and for a value without a layout so far.
     pub fn natural(&self, value: Value) -> Option<Layout> {
         let shape = self.module.shape(value);
         if self.num_elements(value) == 1 {
@@ -204,7 +211,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// The layout that the operand of a virtual op needs so that its result has layout `wanted`.
+    /// Returns the layout of the operand of a view or rematerialized op for a result in layout
+    /// `wanted` (backward propagation through the op).
     pub fn demand(&self, op: OpId, wanted: &Layout) -> Layout {
         let op = self.module.op(op);
         let shape = self.module.shape(op.operands[0]);
@@ -216,7 +224,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// The layout for a value that has none: as the accesses of its shape have it, else row-major.
+    /// Returns the layout of a value without a layout: that of accesses of its shape, else
+    /// row-major with 16 bytes per thread.
     pub fn default_layout(&self, value: Value) -> Layout {
         let shape = self.module.shape(value);
         let order: Vec<usize> = (0..shape.len()).rev().collect();
@@ -228,18 +237,21 @@ impl<'m> Inference<'m> {
         self.blocked_layout(shape, &order, vector, 1)
     }
 
-    /// Natural layout, or the default one.
+    /// Returns the natural layout, or else the default one.
     pub fn natural_or_default(&self, value: Value) -> Layout {
         self.natural(value).unwrap_or_else(|| self.default_layout(value))
     }
 
+    /// Returns the blocked layout (Triton) of a shape with `vector` elements per access, at least
+    /// `least`. `order` has the axes from the fastest to the slowest.
     pub fn blocked_layout(&self, shape: &[i64], order: &[usize], vector: usize, least: usize) -> Layout {
         let elements = shape.iter().product::<i64>() as usize;
         let each = (elements / (self.num_warps * 32)).max(1);
         Layout::blocked(shape, order, vector.min(each).max(least), self.num_warps)
     }
 
-    /// The layout in which an elementwise op computes: that of its largest operand that has one.
+    /// Returns the layout of an elementwise op: that of the operand with the most distinct
+    /// elements.
     pub fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
         let mut best: Option<(usize, Layout)> = None;
         for &operand in operands {

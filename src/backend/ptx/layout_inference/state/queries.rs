@@ -8,23 +8,23 @@ use crate::ir::{Op, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl Inference<'_> {
-    /// 32-bit words of a tile value that a thread holds.
+    /// Returns the number of 32-bit words of a tile value in one thread.
     pub fn words_of(&self, value: Value) -> u32 {
         let bits = self.module.dtype(value).storage_bits().min(32);
         (self.natural_or_default(value).num_registers() as u32 * bits).div_ceil(32)
     }
 
-    /// Is this a product that runs on its own?
+    /// Returns true if the op is an asynchronous MMA.
     pub fn runs_alone(&self, id: OpId) -> bool {
         matches!(self.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
     }
 
-    /// The layout in which an access to `view` takes its list of positions.
-    pub fn list_in(&self, id: OpId, view: Value) -> Option<Layout> {
+    /// Returns the layout in which an access to `view` reads its list of positions.
+    pub fn index_list_layout(&self, id: OpId, view: Value) -> Option<Layout> {
         ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
     }
 
-    /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector
+    /// Returns the number of contiguous elements that the lanes of a warp access with one vector
     /// each.
     pub fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
         let Some(axis) = contiguous_axis(self.module, view) else { return 1 };
@@ -37,20 +37,19 @@ impl Inference<'_> {
         run as usize
     }
 
-    /// Are the halves that are put together here registers of each thread?
+    /// Returns true if the operands of a `cat` are registers of each thread.
     pub fn joins_registers(&self, id: OpId) -> bool {
-        self.halves.joined.contains(&id)
+        self.butterfly_chains.register_joins.contains(&id)
     }
 
-    /// Is the mask of an access the same in every group of so many neighbours?
+    /// Returns true if a mask is constant in each aligned group of `length` elements.
     pub fn is_same_in_groups(&self, value: Value, axis: usize, length: usize) -> bool {
         length < 2
             || AxisInfoAnalysis::new(self.module, &self.facts).along(value, axis, length as u64).pattern
                 == AxisPattern::Constant
     }
 
-    /// The layout that a `with_layout` is about, if it is for as many threads as the tile block
-    /// has.
+    /// Returns the layout of a `with_layout`, if its number of threads is that of the tile block.
     pub fn chosen(&self, op: &Op) -> Option<Layout> {
         let layout = op.distribution()?;
         let shape = self.module.shape(op.results[0]);
@@ -61,8 +60,8 @@ impl Inference<'_> {
         Some(Layout::new(shape, layout.slots.to_vec(), lanes.to_vec(), warps.to_vec()).canonical())
     }
 
-    /// Is this a tile in a layout of the user's, perhaps of another shape?
-    pub fn is_chosen(&self, mut value: Value) -> bool {
+    /// Returns true if a tile, or the tile that it is a view of, has a layout of the user.
+    pub fn has_user_layout(&self, mut value: Value) -> bool {
         while let Some(id) = self.module.defining_op(value) {
             let op = self.module.op(id);
             match op.code {
