@@ -11,7 +11,7 @@ impl Modes {
     /// use cutlet::layout::spatial;
     ///
     /// let layout = spatial([8, 4]).to_layout(1).unwrap();
-    /// assert_eq!(layout.lane_images(), [1, 2, 4, 8, 16]);
+    /// assert_eq!(layout.lane_bases(), [1, 2, 4, 8, 16]);
     /// assert!(spatial([3]).to_layout(1).is_none());
     /// ```
     ///
@@ -30,18 +30,18 @@ impl Modes {
         let mut threads: Vec<u32> = Vec::new();
         for mode in self.spatial.iter().rev() {
             match mode {
-                SpatialMode::Mode(number) => threads.extend(self.mode_images(*number)),
+                SpatialMode::Mode(number) => threads.extend(self.mode_bases(*number)),
                 SpatialMode::Replicas(count) => threads.extend(vec![0; count.ilog2() as usize]),
             }
         }
         threads.resize(LANE_BITS + num_warps.ilog2() as usize, 0);
         let warp = threads.split_off(LANE_BITS);
-        let register = self.local.iter().rev().flat_map(|&number| self.mode_images(number)).collect();
+        let register = self.local.iter().rev().flat_map(|&number| self.mode_bases(number)).collect();
         Some(Layout::new(self.shape.clone(), register, threads, warp))
     }
 
     /// Returns the bases of the bits of a mode in the flat index, from low to high.
-    fn mode_images(&self, number: usize) -> Vec<u32> {
+    fn mode_bases(&self, number: usize) -> Vec<u32> {
         let axis = self.mode_axis[number];
         let faster = (number + 1..self.mode_shape.len()).filter(|&mode| self.mode_axis[mode] == axis);
         let start = axis_bits(&self.shape, axis).start + faster.map(|mode| self.mode_shape[mode].ilog2()).sum::<u32>();

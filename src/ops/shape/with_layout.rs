@@ -70,17 +70,17 @@ impl<L: TileLayout> TileLayout for &L {
 }
 
 fn distribution(layout: &Layout) -> Distribution {
-    let slots = layout.canonical().register_images().into();
-    Distribution { slots, threads: [layout.lane_images(), layout.warp_images()].concat().into() }
+    let slots = layout.canonical().register_bases().into();
+    Distribution { slots, threads: [layout.lane_bases(), layout.warp_bases()].concat().into() }
 }
 
 /// Returns true if each nonzero basis of the layout is one bit of the element index, and each of
 /// these bits has exactly one basis.
 fn is_plain(layout: &Layout) -> bool {
-    let mut images: Vec<u32> = layout.images().into_iter().filter(|&image| image != 0).collect();
-    images.sort_unstable();
-    images.windows(2).all(|pair| pair[0] != pair[1])
-        && images.iter().all(|image| image.is_power_of_two())
+    let mut bases: Vec<u32> = layout.bases().into_iter().filter(|&basis| basis != 0).collect();
+    bases.sort_unstable();
+    bases.windows(2).all(|pair| pair[0] != pair[1])
+        && bases.iter().all(|basis| basis.is_power_of_two())
         && layout.covers()
 }
 

@@ -23,12 +23,12 @@ impl AxisBits {
 }
 
 /// Returns the bases of the thread index: lanes, then warps.
-pub fn thread_images(layout: &Layout) -> Vec<u32> {
-    layout.lane_images().iter().chain(layout.warp_images()).copied().collect()
+pub fn thread_bases(layout: &Layout) -> Vec<u32> {
+    layout.lane_bases().iter().chain(layout.warp_bases()).copied().collect()
 }
 
 /// Returns the mask of the bits of the thread index whose bases are zero, i.e. of replication.
 pub fn replica_bits(layout: &Layout) -> u32 {
-    let images = thread_images(layout);
-    images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum()
+    let bases = thread_bases(layout);
+    bases.iter().enumerate().filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1 << bit).sum()
 }

@@ -5,26 +5,26 @@ use crate::layout::Layout;
 /// Returns the layout of one block of extents `part`: each element at its position in its block.
 /// Bases that distinguish blocks become zero (replication).
 pub fn block_layout(layout: &Layout, part: &[i64]) -> Layout {
-    let within = |images: &[u32]| images.iter().map(|&image| place_in_block(layout, part, image)).collect::<Vec<u32>>();
-    Layout::new(part, within(layout.register_images()), within(layout.lane_images()), within(layout.warp_images()))
+    let within = |bases: &[u32]| bases.iter().map(|&basis| place_in_block(layout, part, basis)).collect::<Vec<u32>>();
+    Layout::new(part, within(layout.register_bases()), within(layout.lane_bases()), within(layout.warp_bases()))
 }
 
-fn place_in_block(layout: &Layout, part: &[i64], image: u32) -> u32 {
+fn place_in_block(layout: &Layout, part: &[i64], basis: u32) -> u32 {
     layout
-        .coordinates(image)
+        .coordinates(basis)
         .iter()
         .zip(part)
         .fold(0, |flat, (c, extent)| flat * *extent as u32 + (c & (extent - 1)) as u32)
 }
 
 /// Returns the index along an axis of the block that contains an element.
-pub fn block_number(layout: &Layout, part: &[i64], image: u32, axis: usize) -> u32 {
-    (layout.coordinates(image)[axis] >> part[axis].trailing_zeros()) as u32
+pub fn block_number(layout: &Layout, part: &[i64], basis: u32, axis: usize) -> u32 {
+    (layout.coordinates(basis)[axis] >> part[axis].trailing_zeros()) as u32
 }
 
 /// Returns true if each basis has at most one bit.
 pub fn moves_single_bits(layout: &Layout) -> bool {
-    layout.images().iter().all(|image| image.count_ones() <= 1)
+    layout.bases().iter().all(|basis| basis.count_ones() <= 1)
 }
 
 /// Returns the layout of two such tiles concatenated along an axis, and the bit of the thread index
@@ -32,10 +32,10 @@ pub fn moves_single_bits(layout: &Layout) -> bool {
 /// holds both tiles.
 pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
     let both = doubled_in_registers(layout, axis);
-    let (mut lane, mut warp) = (both.lane_images().to_vec(), both.warp_images().to_vec());
-    let Some((&top, register)) = both.register_images().split_last() else { return (both, None) };
-    let free = lane.iter().position(|&image| image == 0);
-    let free_warp = warp.iter().position(|&image| image == 0);
+    let (mut lane, mut warp) = (both.lane_bases().to_vec(), both.warp_bases().to_vec());
+    let Some((&top, register)) = both.register_bases().split_last() else { return (both, None) };
+    let free = lane.iter().position(|&basis| basis == 0);
+    let free_warp = warp.iter().position(|&basis| basis == 0);
     let bit = match (free, free_warp) {
         (Some(bit), _) => {
             lane[bit] = top;
@@ -55,27 +55,27 @@ pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
     let mut shape = layout.shape().to_vec();
     let top = (shape[axis + 1..].iter().product::<i64>() * shape[axis]) as u32;
     shape[axis] *= 2;
-    let [mut register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()]
-        .map(|images| images.iter().map(|&image| moved(image, top)).collect::<Vec<u32>>());
+    let [mut register, lane, warp] = [layout.register_bases(), layout.lane_bases(), layout.warp_bases()]
+        .map(|bases| bases.iter().map(|&basis| moved(basis, top)).collect::<Vec<u32>>());
     register.push(top);
     Layout::new(shape, register, lane, warp)
 }
 
 /// Returns the basis with the bits from `top` on shifted up by one.
-fn moved(image: u32, top: u32) -> u32 {
-    (image & (top - 1)) | ((image & !(top - 1)) << 1)
+fn moved(basis: u32, top: u32) -> u32 {
+    (basis & (top - 1)) | ((basis & !(top - 1)) << 1)
 }
 
 /// Returns the layout with registers in the order of their elements, and for each of its registers
 /// that of the given layout.
 pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
-    let images = layout.register_images();
-    let mut bits: Vec<usize> = (0..images.len()).collect();
-    bits.sort_by_key(|&bit| images[bit]);
-    let sorted: Vec<u32> = bits.iter().map(|&bit| images[bit]).collect();
+    let bases = layout.register_bases();
+    let mut bits: Vec<usize> = (0..bases.len()).collect();
+    bits.sort_by_key(|&bit| bases[bit]);
+    let sorted: Vec<u32> = bits.iter().map(|&bit| bases[bit]).collect();
     let old = |slot: usize| bits.iter().enumerate().map(|(new, &old)| (slot >> new & 1) << old).sum();
     let sources = (0..1 << bits.len()).map(old).collect();
-    let (lane, warp) = (layout.lane_images().to_vec(), layout.warp_images().to_vec());
+    let (lane, warp) = (layout.lane_bases().to_vec(), layout.warp_bases().to_vec());
     (Layout::new(layout.shape(), sorted, lane, warp), sources)
 }
 
@@ -84,8 +84,8 @@ pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
 pub fn block_grid_layout(block: &Layout, shape: &[i64]) -> Layout {
     let flat =
         |coordinates: &[i64]| coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
-    let lifted = |images: &[u32]| images.iter().map(|&image| flat(&block.coordinates(image))).collect::<Vec<u32>>();
-    let mut register = lifted(block.register_images());
+    let lifted = |bases: &[u32]| bases.iter().map(|&basis| flat(&block.coordinates(basis))).collect::<Vec<u32>>();
+    let mut register = lifted(block.register_bases());
     for axis in (0..shape.len()).rev() {
         let mut place = vec![0; shape.len()];
         place[axis] = block.shape()[axis];
@@ -94,7 +94,7 @@ pub fn block_grid_layout(block: &Layout, shape: &[i64]) -> Layout {
             place[axis] *= 2;
         }
     }
-    Layout::new(shape, register, lifted(block.lane_images()), lifted(block.warp_images()))
+    Layout::new(shape, register, lifted(block.lane_bases()), lifted(block.warp_bases()))
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!((first, second), (vec![row, column], vec![row, column + 64]));
         }
         let (joined, bit) = doubled(&Layout::replicated(&[1], 4), 0);
-        assert_eq!((joined.shape(), joined.lane_images()[0], bit), (&[2][..], 1, Some(0)));
+        assert_eq!((joined.shape(), joined.lane_bases()[0], bit), (&[2][..], 1, Some(0)));
         let columns = Layout::blocked(&[32, 4], &[0, 1], 1, 4);
         let (joined, bit) = doubled(&columns, 0);
         assert_eq!((joined.covers(), bit), (true, None));
@@ -139,8 +139,8 @@ mod tests {
             let all = block_grid_layout(&block, &shape);
             assert!(all.covers() && block_layout(&all, &part).canonical().is_same(&block));
             // Registers alone distinguish blocks.
-            let threads = [all.lane_images(), all.warp_images()].concat();
-            assert!(threads.iter().all(|&image| (0..3).all(|axis| block_number(&all, &part, image, axis) == 0)));
+            let threads = [all.lane_bases(), all.warp_bases()].concat();
+            assert!(threads.iter().all(|&basis| (0..3).all(|axis| block_number(&all, &part, basis, axis) == 0)));
         }
     }
 

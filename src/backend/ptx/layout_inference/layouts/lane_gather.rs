@@ -25,8 +25,8 @@ impl LaneGather {
         let is_alike = |own: &[u32], other: &[u32]| own.iter().zip(other).all(|(&a, &b)| from.line(a) == to.line(b));
         let warps = bits.iter().any(|bit| matches!(bit, AxisBit::Warp(_)));
         let fits = !warps
-            && is_alike(source.lane_images(), result.lane_images())
-            && is_alike(source.warp_images(), result.warp_images());
+            && is_alike(source.lane_bases(), result.lane_bases())
+            && is_alike(source.warp_bases(), result.warp_bases());
         if !fits {
             return None;
         }
@@ -104,16 +104,16 @@ impl AxisLines {
 /// of the lines of `source`.
 pub fn line_aligned_layout(source: &Layout, shape: &[i64], axis: usize) -> Layout {
     let [from, to] = [source.shape(), shape].map(|shape| AxisLines::of(shape, axis));
-    let moved = |&image: &u32| {
-        let position = from.position(image);
-        to.first(from.line(image)) + if position < to.extent { position * to.inner } else { 0 }
+    let moved = |&basis: &u32| {
+        let position = from.position(basis);
+        to.first(from.line(basis)) + if position < to.extent { position * to.inner } else { 0 }
     };
-    let list = |images: &[u32]| images.iter().map(moved).collect::<Vec<u32>>();
-    let mut registers = list(source.register_images());
-    registers.retain(|&image| image != 0);
+    let list = |bases: &[u32]| bases.iter().map(moved).collect::<Vec<u32>>();
+    let mut registers = list(source.register_bases());
+    registers.retain(|&basis| basis != 0);
     let more = (from.extent.ilog2()..to.extent.ilog2()).map(|bit| to.inner << bit);
     registers.extend(more);
-    Layout::new(shape, registers, list(source.lane_images()), list(source.warp_images()))
+    Layout::new(shape, registers, list(source.lane_bases()), list(source.warp_bases()))
 }
 
 #[cfg(test)]

@@ -11,31 +11,31 @@ pub fn packed_bits(dtype: DType) -> u32 {
 /// Returns the register bits of the `count` adjacent elements of each group, lowest first, if
 /// registers alone distinguish them.
 pub fn group_bits(layout: &Layout, count: u32) -> Option<Vec<usize>> {
-    let registers = layout.register_images();
+    let registers = layout.register_bases();
     let bits: Vec<usize> = (0..count.trailing_zeros())
-        .map(|bit| registers.iter().position(|&image| image == 1 << bit))
+        .map(|bit| registers.iter().position(|&basis| basis == 1 << bit))
         .collect::<Option<_>>()?;
-    let touches = layout.images().iter().filter(|&&image| image & (count - 1) != 0).count();
+    let touches = layout.bases().iter().filter(|&&basis| basis & (count - 1) != 0).count();
     (touches == bits.len()).then_some(bits)
 }
 
 /// Returns the layout of groups of elements, each as one element. `bits` are their register bits.
 pub fn grouped(layout: &Layout, bits: &[usize]) -> Layout {
-    let shift = |images: &[u32]| images.iter().map(|image| image >> bits.len()).collect::<Vec<u32>>();
-    let registers = layout.register_images().iter().enumerate().filter(|(bit, _)| !bits.contains(bit));
-    let registers: Vec<u32> = registers.map(|(_, &image)| image).collect();
+    let shift = |bases: &[u32]| bases.iter().map(|basis| basis >> bits.len()).collect::<Vec<u32>>();
+    let registers = layout.register_bases().iter().enumerate().filter(|(bit, _)| !bits.contains(bit));
+    let registers: Vec<u32> = registers.map(|(_, &basis)| basis).collect();
     let count = layout.shape()[0] >> bits.len();
-    Layout::new([count], shift(&registers), shift(layout.lane_images()), shift(layout.warp_images()))
+    Layout::new([count], shift(&registers), shift(layout.lane_bases()), shift(layout.warp_bases()))
 }
 
 /// Returns the layout of elements that become `count` parts each. The parts have the lowest
 /// register bits.
 pub fn parted(layout: &Layout, count: u32) -> Layout {
-    let moved = |images: &[u32]| images.iter().map(|image| image * count).collect::<Vec<u32>>();
+    let moved = |bases: &[u32]| bases.iter().map(|basis| basis * count).collect::<Vec<u32>>();
     let low = (0..count.trailing_zeros()).map(|bit| 1 << bit);
-    let registers = low.chain(moved(layout.register_images())).collect();
+    let registers = low.chain(moved(layout.register_bases())).collect();
     let shape = [layout.shape()[0] * i64::from(count)];
-    Layout::new(shape, registers, moved(layout.lane_images()), moved(layout.warp_images()))
+    Layout::new(shape, registers, moved(layout.lane_bases()), moved(layout.warp_bases()))
 }
 
 /// Returns the number of source elements of one result element, and the number of result elements

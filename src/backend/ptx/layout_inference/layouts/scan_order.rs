@@ -80,15 +80,15 @@ pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
     let shift = shape[axis + 1..].iter().product::<i64>().trailing_zeros();
     let count = shape[axis].trailing_zeros();
     let mask = (((1u64 << count) - 1) << shift) as u32;
-    let registers = layout.register_images().iter().enumerate().map(|(i, &image)| (AxisBit::Register(i), image));
-    let lanes = layout.lane_images().iter().enumerate().map(|(i, &image)| (AxisBit::Lane(i), image));
-    let warps = layout.warp_images().iter().enumerate().map(|(i, &image)| (AxisBit::Warp(i), image));
+    let registers = layout.register_bases().iter().enumerate().map(|(i, &basis)| (AxisBit::Register(i), basis));
+    let lanes = layout.lane_bases().iter().enumerate().map(|(i, &basis)| (AxisBit::Lane(i), basis));
+    let warps = layout.warp_bases().iter().enumerate().map(|(i, &basis)| (AxisBit::Warp(i), basis));
     let mut found: Vec<Option<AxisBit>> = vec![None; count as usize];
-    for (bit, image) in registers.chain(lanes).chain(warps).filter(|(_, image)| image & mask != 0) {
-        if !image.is_power_of_two() {
+    for (bit, basis) in registers.chain(lanes).chain(warps).filter(|(_, basis)| basis & mask != 0) {
+        if !basis.is_power_of_two() {
             return None;
         }
-        if found[(image.trailing_zeros() - shift) as usize].replace(bit).is_some() {
+        if found[(basis.trailing_zeros() - shift) as usize].replace(bit).is_some() {
             return None;
         }
     }

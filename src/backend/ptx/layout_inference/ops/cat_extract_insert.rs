@@ -61,8 +61,8 @@ impl Inference<'_> {
             self.natural(source).filter(moves_single_bits).unwrap_or_else(|| self.default_layout(source)).canonical();
         let held = block_layout(&layout, part);
         let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
-        let across_warps = moved(layout.warp_images(), held.warp_images());
-        let across_lanes = moved(layout.lane_images(), held.lane_images());
+        let across_warps = moved(layout.warp_bases(), held.warp_bases());
+        let across_lanes = moved(layout.lane_bases(), held.lane_bases());
         if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
             let each = self.default_layout(result).canonical();
             self.accesses.insert(id, block_grid_layout(&each, module.shape(source)));
@@ -94,7 +94,7 @@ impl Inference<'_> {
         }
         let natural = self.natural(source).filter(|layout| self.butterfly_chains.known_layouts.contains(&flat(layout)));
         let layout = match natural {
-            Some(layout) if layout.register_images().contains(&(1 << bit)) => layout,
+            Some(layout) if layout.register_bases().contains(&(1 << bit)) => layout,
             natural => {
                 let (next, steps) = self.butterfly_chains.next_bits(module, id, self.register_bits(source));
                 if natural.is_none() && steps < MIN_STEPS {

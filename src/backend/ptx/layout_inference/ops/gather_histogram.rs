@@ -24,8 +24,8 @@ impl Inference<'_> {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let held = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
-            let threads = layout.lane_images().iter().chain(layout.warp_images());
-            layout.replication() == 1 << threads.filter(|&&image| image == 0).count()
+            let threads = layout.lane_bases().iter().chain(layout.warp_bases());
+            layout.replication() == 1 << threads.filter(|&&basis| basis == 0).count()
         });
         let held = held.unwrap_or_else(|| self.default_layout(source));
         self.set(result, self.default_layout(result));

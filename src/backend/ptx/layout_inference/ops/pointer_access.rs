@@ -122,7 +122,7 @@ impl Inference<'_> {
         let length = |layout: &Layout| {
             let inner: i64 = shape[run.axis + 1..].iter().product();
             let mut run_length = layout.vector_len(run.axis).min(run.vector) as i64;
-            while run_length < shape[run.axis] && layout.lane_images().contains(&((run_length * inner) as u32)) {
+            while run_length < shape[run.axis] && layout.lane_bases().contains(&((run_length * inner) as u32)) {
                 run_length *= 2;
             }
             run_length as usize * size

@@ -31,7 +31,7 @@ impl Inference<'_> {
         let inner: i64 = view.tile[axis + 1..].iter().product();
         let extent = view.tile[axis];
         let mut run = layout.vector_len(axis).min(view.vector(self.module, &self.facts, axis)) as i64;
-        while run < extent && layout.lane_images().contains(&((run * inner) as u32)) {
+        while run < extent && layout.lane_bases().contains(&((run * inner) as u32)) {
             run *= 2;
         }
         run as usize
