@@ -63,9 +63,9 @@ mod tests {
         for modes in all {
             let layout = modes.to_layout(4).unwrap();
             for thread in 0..128 {
-                for slot in 0..modes.num_slots() {
-                    let element = layout.element(slot as usize, thread as usize % 32, thread as usize / 32);
-                    assert_eq!(layout.coordinates(element), modes.coordinates(thread % modes.num_threads(), slot));
+                for register in 0..modes.num_registers() {
+                    let element = layout.element(register as usize, thread as usize % 32, thread as usize / 32);
+                    assert_eq!(layout.coordinates(element), modes.coordinates(thread % modes.num_threads(), register));
                 }
             }
         }
@@ -78,7 +78,7 @@ mod tests {
         let modes = local([2, 4]) * column_spatial([4, 8]) * column_local([2, 1]);
         let (turned, rows) = (modes.permute(&[1, 0]).unwrap(), modes.reduce(&[1]).unwrap());
         assert_eq!(turned.shape(), [32, 16]);
-        assert_eq!((rows.shape(), rows.num_threads(), rows.num_slots()), (&[16, 1][..], 32, 4));
+        assert_eq!((rows.shape(), rows.num_threads(), rows.num_registers()), (&[16, 1][..], 32, 4));
         let layout = modes.to_layout(1).unwrap();
         assert_eq!(turned.to_layout(1).unwrap(), layout.permute(&[1, 0]));
         assert_eq!(rows.to_layout(1).unwrap(), layout.reduce(1));

@@ -222,14 +222,14 @@ impl Side {
                 let first = first ^ step(inner / element_bytes) as usize;
                 let element = layout.element(first, 0, 0);
                 let place = f2_matrix::apply(offset_bases, element);
-                let held: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
+                let registers: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
                 let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
                 Access {
                     round: f2_matrix::apply(round_bases, element) as usize,
                     xor: place & in_thread,
                     offset: place & !in_thread,
-                    copies: replicas.flat_map(|replica| held.iter().map(move |&r| (r, r ^ replica))).collect(),
-                    registers: held,
+                    copies: replicas.flat_map(|replica| registers.iter().map(move |&r| (r, r ^ replica))).collect(),
+                    registers,
                 }
             })
             .collect();
@@ -241,13 +241,13 @@ impl Side {
     /// its elements. There are `rounds` rounds, a power of two, for consecutive parts of the tile.
     pub(crate) fn in_order(layout: &Layout, element_bytes: usize, rounds: usize) -> Side {
         let bits = layout.num_elements().ilog2();
-        let within = bits - rounds.ilog2();
+        let offset_bits = bits - rounds.ilog2();
         let bases = |of: &dyn Fn(u32) -> u32| (0..bits).map(of).collect::<Vec<u32>>();
-        let offset_bases = bases(&|bit| if bit < within { (element_bytes as u32) << bit } else { 0 });
-        let round_bases = bases(&|bit| if bit < within { 0 } else { 1 << (bit - within) });
+        let offset_bases = bases(&|bit| if bit < offset_bits { (element_bytes as u32) << bit } else { 0 });
+        let round_bases = bases(&|bit| if bit < offset_bits { 0 } else { 1 << (bit - offset_bits) });
         let registers = Span::new(layout.register_bases());
         let threads = [layout.lane_bases(), layout.warp_bases()].concat();
-        let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(within);
+        let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(offset_bits);
         let is_shared = |basis: &u32| registers.contains(*basis) && threads.iter().all(|thread| thread & basis == 0);
         let vector: Vec<u32> = (0..longest).map(|bit| 1 << bit).take_while(is_shared).collect();
         Side::new(layout, &vector, element_bytes, &offset_bases, &round_bases)

@@ -73,9 +73,9 @@ impl AffinePlan {
             return None;
         }
         let element_bytes = element_bits / 8;
-        let room = (MAX_VECTOR_BYTES as u32 / element_bytes).ilog2() as usize;
+        let max_vector_bits = (MAX_VECTOR_BYTES as u32 / element_bytes).ilog2() as usize;
         let both = source.register_bases().iter().filter(|basis| destination.register_bases().contains(basis));
-        let vector: Vec<u32> = both.copied().take(room).collect();
+        let vector: Vec<u32> = both.copied().take(max_vector_bits).collect();
         let unit = element_bytes << vector.len();
         let weights = weights(source, destination, &vector, unit);
         let bytes = unit as usize + weights.iter().filter(|&&weight| weight >= unit).sum::<u32>() as usize;
@@ -90,32 +90,32 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     let bits = source.num_elements().ilog2();
     let mut weights = vec![0; bits as usize];
     let bit = |basis: u32| basis.trailing_zeros() as usize;
-    for (place, &basis) in vector.iter().enumerate() {
-        weights[bit(basis)] = (unit >> vector.len()) << place;
+    for (position, &basis) in vector.iter().enumerate() {
+        weights[bit(basis)] = (unit >> vector.len()) << position;
     }
     // Lanes of one wavefront. From here on, offsets are in units.
     let banks = BANK_ROW_BYTES as u32 / unit;
     let active = LANE_BITS.min(banks.ilog2() as usize);
     let (from, to) = (&source.lane_bases()[..active], &destination.lane_bases()[..active]);
     let mut end = 1;
-    let mut put = |basis: u32, class: Option<u32>| {
+    let mut assign = |basis: u32, class: Option<u32>| {
         // The next offset whose bank is that of the class.
         let weight = class.map_or(end, |class| end + ((1 << class) + banks - end % banks) % banks);
         weights[bit(basis)] = weight * unit;
         end += weight;
     };
     for (class, &basis) in (0..).zip(from) {
-        put(basis, Some(class));
+        assign(basis, Some(class));
     }
     // The bits with padding are last, so that their padding is not doubled by others.
     let only_to: Vec<u32> = to.iter().copied().filter(|basis| !from.contains(basis)).collect();
     let done = [vector, from, &only_to].concat();
     for basis in (0..bits).map(|bit| 1 << bit).filter(|basis| !done.contains(basis)) {
-        put(basis, None);
+        assign(basis, None);
     }
     let free = (0..).zip(from).filter(|(_, basis)| !to.contains(basis)).map(|(class, _)| class);
     for (&basis, class) in only_to.iter().zip(free) {
-        put(basis, Some(class));
+        assign(basis, Some(class));
     }
     weights
 }
@@ -127,13 +127,15 @@ impl AffineSide {
         let offset = |register: usize| -> u32 {
             (0..registers.len()).filter(|bit| register >> bit & 1 == 1).map(|bit| weight(registers[bit])).sum()
         };
-        let within: Vec<usize> =
+        let vector_bits: Vec<usize> =
             vector.iter().filter_map(|basis| registers.iter().position(|own| own == basis)).collect();
-        let inside: usize = within.iter().map(|bit| 1 << bit).sum();
-        let step = |i: usize| within.iter().enumerate().map(|(place, bit)| (i >> place & 1) << bit).sum::<usize>();
+        let inside: usize = vector_bits.iter().map(|bit| 1 << bit).sum();
+        let step =
+            |i: usize| vector_bits.iter().enumerate().map(|(position, bit)| (i >> position & 1) << bit).sum::<usize>();
         let firsts = (0..1usize << registers.len()).filter(|register| register & inside == 0);
-        let accesses =
-            firsts.map(|first| ((0..1 << within.len()).map(|i| first | step(i)).collect(), offset(first))).collect();
+        let accesses = firsts
+            .map(|first| ((0..1 << vector_bits.len()).map(|i| first | step(i)).collect(), offset(first)))
+            .collect();
         let threads = layout.lane_bases().iter().chain(layout.warp_bases());
         AffineSide { thread: threads.map(|&basis| weight(basis)).collect(), accesses }
     }
@@ -145,32 +147,32 @@ mod tests {
 
     use super::*;
 
-    fn place(side: &AffineSide, thread: usize) -> u32 {
+    fn thread_offset(side: &AffineSide, thread: usize) -> u32 {
         (0..side.thread.len()).filter(|bit| thread >> bit & 1 == 1).map(|bit| side.thread[bit]).sum()
     }
 
     /// Returns the element at each offset, and checks that no two lanes of a wavefront access one
     /// bank.
     fn check(side: &AffineSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
-        let mut held = HashMap::new();
+        let mut contents = HashMap::new();
         for (registers, offset) in &side.accesses {
             let width = element_bytes * registers.len() as u32;
             let at_once = (128 / width).min(32) as usize;
             for first in (0..1usize << side.thread.len()).step_by(at_once) {
                 let mut banks = HashSet::new();
                 for thread in first..first + at_once {
-                    let start = place(side, thread) + offset;
+                    let start = thread_offset(side, thread) + offset;
                     assert_eq!(start % width, 0);
                     assert!((0..width / 4).all(|word| banks.insert((start / 4 + word) % 32)));
                     for (&register, i) in registers.iter().zip(0..) {
                         let element = layout.element(register, thread % 32, thread / 32);
                         assert!(start + width <= bytes as u32);
-                        assert_eq!(held.insert(start + i * element_bytes, element), None);
+                        assert_eq!(contents.insert(start + i * element_bytes, element), None);
                     }
                 }
             }
         }
-        held
+        contents
     }
 
     #[test]

@@ -66,8 +66,8 @@ impl Conversion {
         if source.shape() != destination.shape() || source.num_warps() != destination.num_warps() {
             return None;
         }
-        let held = Span::new(&source.bases());
-        if destination.bases().iter().any(|&basis| !held.contains(basis)) {
+        let span = Span::new(&source.bases());
+        if destination.bases().iter().any(|&basis| !span.contains(basis)) {
             return None;
         }
         if let Some(registers) = registers(source, destination) {

@@ -153,13 +153,13 @@ impl Columns {
 /// Returns a basis of the elements that both layouts have in registers, in register order of the
 /// source, up to the widest access.
 fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
-    let room = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
+    let max_vector_bits = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
     let other = Span::new(destination.register_bases());
     let mut candidates: Vec<u32> = source.register_bases().iter().copied().filter(|&own| other.contains(own)).collect();
     candidates.extend(f2_matrix::intersection(source.register_bases(), destination.register_bases()));
     // No combination of threads may change the position inside of a vector.
     let mut vector = linearly_independent(threads, &candidates);
-    vector.truncate(room);
+    vector.truncate(max_vector_bits);
     vector
 }
 

@@ -149,7 +149,7 @@ impl ShufflePlan {
 /// Returns register bits (of source and destination) with the same basis that fit together into 32
 /// bits.
 fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<(usize, usize)> {
-    let room = (32 / element_bits).max(1).ilog2() as usize;
+    let max_packed_bits = (32 / element_bits).max(1).ilog2() as usize;
     let (from, to) = (source.register_bases(), destination.register_bases());
     let partner = |(i, basis): (usize, &u32)| Some((i, to.iter().position(|other| *basis != 0 && other == basis)?));
     // Only bases that are linearly independent of the others, so that the pairing does not depend
@@ -158,7 +158,7 @@ fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<
         let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect();
         !Span::new(&others).contains(from[*i])
     };
-    from.iter().enumerate().filter_map(partner).filter(free).take(room).collect()
+    from.iter().enumerate().filter_map(partner).filter(free).take(max_packed_bits).collect()
 }
 
 fn remaining(count: usize, taken: &[usize]) -> Vec<usize> {

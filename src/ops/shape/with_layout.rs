@@ -29,7 +29,7 @@ const MOST_THREADS: i64 = 1024;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layout of a tile",
-    note = "a layout is a product of `ct::layout::local(..)`, slots of a thread, and `ct::layout::spatial(..)`, threads; or a \
+    note = "a layout is a product of `ct::layout::local(..)`, registers of a thread, and `ct::layout::spatial(..)`, threads; or a \
             `ct::layout::Layout`"
 )]
 pub trait TileLayout {
@@ -110,7 +110,7 @@ impl Trace {
             let message =
                 format!("`with_layout`: a layout of {own:?} for {threads} threads that goes by no powers of two");
             let way_out = "extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a \
-                           thread or slot stands for one bit of an element's place";
+                           thread or register index is one bit of the element index";
             self.report(place, message, &[way_out]);
             return None;
         };

@@ -73,7 +73,7 @@ pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     let mut bits: Vec<usize> = (0..bases.len()).collect();
     bits.sort_by_key(|&bit| bases[bit]);
     let sorted: Vec<u32> = bits.iter().map(|&bit| bases[bit]).collect();
-    let old = |slot: usize| bits.iter().enumerate().map(|(new, &old)| (slot >> new & 1) << old).sum();
+    let old = |register: usize| bits.iter().enumerate().map(|(new, &old)| (register >> new & 1) << old).sum();
     let sources = (0..1 << bits.len()).map(old).collect();
     let (lane, warp) = (layout.lane_bases().to_vec(), layout.warp_bases().to_vec());
     (Layout::new(layout.shape(), sorted, lane, warp), sources)
@@ -125,8 +125,8 @@ mod tests {
         let (joined, _) = doubled(&tile, 2);
         let (ordered, sources) = in_order(&joined);
         assert_eq!((ordered.vector_len(2), joined.vector_len(2)), (2, 1));
-        for (slot, &source) in sources.iter().enumerate() {
-            assert_eq!(ordered.element(slot, 5, 1), joined.element(source, 5, 1));
+        for (register, &source) in sources.iter().enumerate() {
+            assert_eq!(ordered.element(register, 5, 1), joined.element(source, 5, 1));
         }
     }
 

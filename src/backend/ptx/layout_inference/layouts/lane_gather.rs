@@ -31,9 +31,9 @@ impl LaneGather {
             return None;
         }
         let along = register_bits(&bits).map(|(_, bit)| 1 << bit).sum::<usize>();
-        let firsts: Vec<usize> = (0..source.num_registers()).filter(|slot| slot & along == 0).collect();
-        let line = |slot| {
-            let wanted = to.line(result.element(slot, 0, 0));
+        let firsts: Vec<usize> = (0..source.num_registers()).filter(|register| register & along == 0).collect();
+        let line = |register| {
+            let wanted = to.line(result.element(register, 0, 0));
             firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == wanted)
         };
         let lines = (0..result.num_registers()).map(line).collect::<Option<Vec<usize>>>()?;
@@ -41,11 +41,12 @@ impl LaneGather {
     }
 
     /// Returns true if the exchange is cheaper than shared memory, for elements of `words` words.
-    pub fn pays(&self, words: usize, source_slots: usize) -> bool {
-        let slots = self.lines.len();
+    pub fn pays(&self, words: usize, source_registers: usize) -> bool {
+        let registers = self.lines.len();
         let candidates = 1usize << register_bits(&self.bits).count();
         let exchanges = if self.lanes().next().is_some() { candidates } else { 0 };
-        (2 * exchanges + candidates - 1) * words * slots <= 2 * words * (slots + source_slots) + SMEM_ROUND_TRIP_COST
+        (2 * exchanges + candidates - 1) * words * registers
+            <= 2 * words * (registers + source_registers) + SMEM_ROUND_TRIP_COST
     }
 
     /// Returns the bits of the position that are lane bits, each with its lane bit.

@@ -65,11 +65,11 @@ impl ScanOrder {
         !self.meets() || high.len() <= MAX_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
     }
 
-    /// Returns the approximate number of instructions of a thread for `slots` elements, without one
-    /// combination each.
-    pub fn cost(&self, slots: usize) -> usize {
+    /// Returns the approximate number of instructions of a thread for `registers` elements, without
+    /// one combination each.
+    pub fn cost(&self, registers: usize) -> usize {
         let again = if self.meets() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
-        ((slots >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
+        ((registers >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
     }
 }
 

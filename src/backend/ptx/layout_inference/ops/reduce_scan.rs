@@ -46,11 +46,11 @@ impl Inference<'_> {
 
     /// Returns true if the scan in `natural` costs at most two conversions more than the other one.
     fn is_cheap(&self, order: &ScanOrder, natural: &Layout, axis: usize) -> bool {
-        let slots = natural.num_registers();
+        let registers = natural.num_registers();
         let contiguous = self.contiguous_layout(natural.shape(), axis);
         let Some(other) = ScanOrder::of(&contiguous, axis) else { return true };
-        let trips = SMEM_ROUND_TRIP_COST * (slots + contiguous.num_registers()) + BARRIERS;
-        order.cost(slots) <= other.cost(contiguous.num_registers()) + trips
+        let trips = SMEM_ROUND_TRIP_COST * (registers + contiguous.num_registers()) + BARRIERS;
+        order.cost(registers) <= other.cost(contiguous.num_registers()) + trips
     }
 
     /// Returns the layout with adjacent elements of the axis in each thread, then in lanes and
