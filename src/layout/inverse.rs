@@ -11,10 +11,10 @@ impl Layout {
     /// assert_eq!(inverse.place(65), (1, 16, 0));
     /// ```
     pub fn invert(&self) -> Option<Inverse> {
-        let span = Span::new(&self.images());
+        let span = Span::new(&self.bases());
         let bits = self.num_elements().ilog2();
-        let images = (0..bits).map(|bit| span.solve(1 << bit)).collect::<Option<Vec<u64>>>()?;
-        Some(Inverse { images, register_bits: self.register_images().len() })
+        let bases = (0..bits).map(|bit| span.solve(1 << bit)).collect::<Option<Vec<u64>>>()?;
+        Some(Inverse { bases, register_bits: self.register_bases().len() })
     }
 }
 
@@ -28,7 +28,7 @@ impl Layout {
 #[derive(Clone, Debug)]
 pub struct Inverse {
     /// Hardware bits of each bit of the flat index: registers, lanes, warps from low to high.
-    images: Vec<u64>,
+    bases: Vec<u64>,
     register_bits: usize,
 }
 
@@ -40,8 +40,8 @@ impl Inverse {
     /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).invert().unwrap().place(3), (0, 3, 0));
     /// ```
     pub fn place(&self, flat: u32) -> (usize, usize, usize) {
-        let bits = self.images.iter().enumerate().filter(|(bit, _)| flat >> bit & 1 == 1);
-        let place = bits.fold(0u64, |sum, (_, image)| sum ^ image) as usize;
+        let bits = self.bases.iter().enumerate().filter(|(bit, _)| flat >> bit & 1 == 1);
+        let place = bits.fold(0u64, |sum, (_, basis)| sum ^ basis) as usize;
         let lanes = place >> self.register_bits;
         (place & ((1 << self.register_bits) - 1), lanes & 31, lanes >> LANE_BITS)
     }

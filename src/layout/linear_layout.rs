@@ -11,7 +11,7 @@ pub(super) const MAX_WARPS: usize = 1 << 26;
 
 /// Linear map over F2 from (register, lane, warp) to the elements of a tile.
 ///
-/// Each bit of the register, lane and warp number has a basis (its *image*). The flat row-major
+/// Each bit of the register, lane and warp number has a basis. The flat row-major
 /// index of an element is the exclusive or of the bases of the set bits. A basis of 0 is
 /// replication. Each extent of the shape is a power of two, and the tile has less than 2^32
 /// elements. Two layouts are equal if their [canonical](Layout::canonical) forms are.
@@ -57,8 +57,8 @@ impl Layout {
         assert!(1 << warp.len().min(32) <= MAX_WARPS, "{} bits of warps", warp.len());
         let count = checked_num_elements(&shape);
         assert!(
-            [&register, &lane, &warp].into_iter().flatten().all(|&image| i64::from(image) < count),
-            "an image lies outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
+            [&register, &lane, &warp].into_iter().flatten().all(|&basis| i64::from(basis) < count),
+            "a basis is outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
         );
         Layout { shape, register, lane, warp }
     }
@@ -123,27 +123,27 @@ impl Layout {
     /// Returns the bases of the register bits.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).register_images(), [1, 2]);
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).register_bases(), [1, 2]);
     /// ```
-    pub fn register_images(&self) -> &[u32] {
+    pub fn register_bases(&self) -> &[u32] {
         &self.register
     }
 
     /// Returns the bases of the five lane bits.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).lane_images(), [4, 8, 16, 32, 64]);
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).lane_bases(), [4, 8, 16, 32, 64]);
     /// ```
-    pub fn lane_images(&self) -> &[u32] {
+    pub fn lane_bases(&self) -> &[u32] {
         &self.lane
     }
 
     /// Returns the bases of the warp bits.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::Layout::blocked(&[512], &[0], 4, 4).warp_images(), [128, 256]);
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[512], &[0], 4, 4).warp_bases(), [128, 256]);
     /// ```
-    pub fn warp_images(&self) -> &[u32] {
+    pub fn warp_bases(&self) -> &[u32] {
         &self.warp
     }
 
@@ -246,7 +246,7 @@ impl Layout {
                 moved[old as usize] = 1 << new;
             }
         }
-        self.map_images(shape, |image| f2_matrix::apply(&moved, image))
+        self.map_bases(shape, |basis| f2_matrix::apply(&moved, basis))
     }
 
     /// Removes an axis of extent 1.
@@ -302,8 +302,8 @@ impl Layout {
     /// assert_eq!((column.num_registers(), column.replication()), (8, 32));
     /// ```
     pub fn project(&self, source: &[i64]) -> Layout {
-        let images = self.projection(source);
-        self.map_images(source.to_vec(), |image| f2_matrix::apply(&images, image)).canonical()
+        let bases = self.projection(source);
+        self.map_bases(source.to_vec(), |basis| f2_matrix::apply(&bases, basis)).canonical()
     }
 
     /// Returns, for each register of this layout, the register of `self.project(source)` that is
@@ -314,26 +314,26 @@ impl Layout {
     /// assert_eq!(layout.projected_registers(&[2, 1]), [0, 0, 0, 0, 1, 1, 1, 1]); // 4 of each row
     /// ```
     pub fn projected_registers(&self, source: &[i64]) -> Vec<usize> {
-        let images = self.projection(source);
+        let bases = self.projection(source);
         let kept: Vec<usize> =
-            (0..self.register.len()).filter(|&bit| f2_matrix::apply(&images, self.register[bit]) != 0).collect();
+            (0..self.register.len()).filter(|&bit| f2_matrix::apply(&bases, self.register[bit]) != 0).collect();
         (0..self.num_registers())
             .map(|register| kept.iter().enumerate().map(|(new, old)| (register >> old & 1) << new).sum())
             .collect()
     }
 
-    /// Returns the image in the flat index of `source` of each bit of the flat index of this
+    /// Returns the basis in the flat index of `source` of each bit of the flat index of this
     /// layout.
     fn projection(&self, source: &[i64]) -> Vec<u32> {
         assert_eq!(source.len(), self.shape.len(), "{source:?} is no source of {:?}", self.shape);
-        let mut images = vec![0; self.num_elements().ilog2() as usize];
+        let mut bases = vec![0; self.num_elements().ilog2() as usize];
         for axis in 0..source.len() {
             assert!(source[axis] == 1 || source[axis] == self.shape[axis], "{source:?} to {:?}", self.shape);
             for (new, old) in axis_bits(source, axis).zip(axis_bits(&self.shape, axis)) {
-                images[old as usize] = 1 << new;
+                bases[old as usize] = 1 << new;
             }
         }
-        images
+        bases
     }
 
     /// Returns the layout without register bits of basis 0.
@@ -343,7 +343,7 @@ impl Layout {
     /// assert_eq!((twice.num_registers(), twice.canonical().num_registers()), (2, 1));
     /// ```
     pub fn canonical(&self) -> Layout {
-        Layout { register: self.register.iter().copied().filter(|&image| image != 0).collect(), ..self.clone() }
+        Layout { register: self.register.iter().copied().filter(|&basis| basis != 0).collect(), ..self.clone() }
     }
 
     /// Returns the register of [`Layout::canonical`] that corresponds to `register` of this layout.
@@ -364,7 +364,7 @@ impl Layout {
     /// assert!(Layout::blocked(&[32], &[0], 1, 1).is_injective() && !Layout::blocked(&[16], &[0], 1, 1).is_injective());
     /// ```
     pub fn is_injective(&self) -> bool {
-        f2_matrix::rank(&self.images()) == self.hardware_bits()
+        f2_matrix::rank(&self.bases()) == self.hardware_bits()
     }
 
     /// Returns true if each element is in some register.
@@ -373,7 +373,7 @@ impl Layout {
     /// assert!(!cutlet::layout::Layout::new([4], vec![1], vec![0; 5], vec![]).covers()); // elements 2 and 3 are nowhere
     /// ```
     pub fn covers(&self) -> bool {
-        1 << f2_matrix::rank(&self.images()) == self.num_elements()
+        1 << f2_matrix::rank(&self.bases()) == self.num_elements()
     }
 
     /// Returns the number of replicas of each element that the layout contains.
@@ -382,7 +382,7 @@ impl Layout {
     /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).replication(), 4);
     /// ```
     pub fn replication(&self) -> usize {
-        1 << (self.hardware_bits() - f2_matrix::rank(&self.images()))
+        1 << (self.hardware_bits() - f2_matrix::rank(&self.bases()))
     }
 
     /// Returns the number of consecutive registers that contain consecutive elements along `axis`,
@@ -394,13 +394,13 @@ impl Layout {
     /// ```
     pub fn vector_len(&self, axis: usize) -> usize {
         let bits: Vec<u32> = axis_bits(&self.shape, axis).map(|bit| 1 << bit).collect();
-        let run = self.register.iter().zip(&bits).take_while(|(image, bit)| image == bit).count();
-        let images = self.images();
+        let run = self.register.iter().zip(&bits).take_while(|(basis, bit)| basis == bit).count();
+        let bases = self.bases();
         // In a swizzled layout, other hardware bits may flip low element bits, so that the elements
         // are not aligned.
         let is_aligned = |count: usize| {
             let mask = bits[..count].iter().sum::<u32>();
-            images.iter().enumerate().all(|(i, image)| i < count || image & mask == 0)
+            bases.iter().enumerate().all(|(i, basis)| i < count || basis & mask == 0)
         };
         1 << (0..=run).rev().find(|&count| is_aligned(count)).unwrap_or(0)
     }
@@ -421,9 +421,9 @@ impl Layout {
     /// Returns the bases of all hardware bits: registers, lanes, warps.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::Layout::blocked(&[64], &[0], 1, 2).images(), [1, 2, 4, 8, 16, 32]);
+    /// assert_eq!(cutlet::layout::Layout::blocked(&[64], &[0], 1, 2).bases(), [1, 2, 4, 8, 16, 32]);
     /// ```
-    pub fn images(&self) -> Vec<u32> {
+    pub fn bases(&self) -> Vec<u32> {
         [&self.register[..], &self.lane, &self.warp].concat()
     }
 
@@ -444,8 +444,8 @@ impl Layout {
         self.register.len() + self.lane.len() + self.warp.len()
     }
 
-    fn map_images(&self, shape: Vec<i64>, map: impl Fn(u32) -> u32) -> Layout {
-        let all = |images: &[u32]| images.iter().map(|&image| map(image)).collect();
+    fn map_bases(&self, shape: Vec<i64>, map: impl Fn(u32) -> u32) -> Layout {
+        let all = |bases: &[u32]| bases.iter().map(|&basis| map(basis)).collect();
         Layout { shape, register: all(&self.register), lane: all(&self.lane), warp: all(&self.warp) }
     }
 }

@@ -343,7 +343,7 @@ impl Tiling {
 
     fn layout(&self, axes: [Axis; 3], register: &[Bit], lane: &[Bit; LANE_BITS]) -> Layout {
         let shape: Vec<i64> = axes.iter().map(|&axis| self.extents[axis as usize]).collect();
-        let image = |&(axis, bit): &Bit| -> u32 {
+        let basis = |&(axis, bit): &Bit| -> u32 {
             let Some(position) = axes.iter().position(|&other| other == axis) else { return 0 };
             if bit >= shape[position].ilog2() {
                 return 0;
@@ -354,11 +354,11 @@ impl Tiling {
         for (axis, count) in [(Axis::N, self.warps[2]), (Axis::M, self.warps[1]), (Axis::Batch, self.warps[0])] {
             let (first, repeats) = self.repeat_range(axis);
             let first = first + repeats;
-            warp.extend((first..first + count).map(|bit| image(&(axis, bit))));
+            warp.extend((first..first + count).map(|bit| basis(&(axis, bit))));
         }
         warp.extend(vec![0; self.replicas as usize]);
-        let images = |bits: &[Bit]| bits.iter().map(image).collect();
-        let (register, lane) = (images(register), images(lane));
+        let bases = |bits: &[Bit]| bits.iter().map(basis).collect();
+        let (register, lane) = (bases(register), bases(lane));
         Layout::new(shape, register, lane, warp)
     }
 }

@@ -1,11 +1,11 @@
 //! Layouts in mode form: the notation of users (CuTe modes).
 
 /// Layout in mode form. Each dimension of the shape is factored into modes. The thread number
-/// counts the *spatial* modes, the slot number of a thread the *local* ones.
+/// counts the *spatial* modes, the register index of a thread the *local* ones.
 ///
 /// Extents need not be powers of two. `a * b` replaces each element of `a` by a tile `b`; threads
-/// and slots of `b` vary fastest. Two layouts are equal if the same threads have the same elements
-/// in the same slots, independently of the factorization.
+/// and registers of `b` vary fastest. Two layouts are equal if the same threads have the same
+/// elements in the same registers, independently of the factorization.
 ///
 /// ```
 /// use cutlet::layout::{local, spatial};
@@ -29,7 +29,7 @@ pub struct Modes {
     pub(super) mode_axis: Vec<usize>,
     /// Factors of the thread number, from slow to fast.
     pub(super) spatial: Vec<SpatialMode>,
-    /// Modes of the slot number, from slow to fast.
+    /// Modes of the register index, from slow to fast.
     pub(super) local: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ pub enum SpatialMode {
     Replicas(i64),
 }
 
-/// Makes a layout with all elements in one thread, slots in row-major order.
+/// Makes a layout with all elements in one thread, registers in row-major order.
 ///
 /// # Panics
 /// If an extent is not positive.
@@ -80,7 +80,7 @@ pub fn spatial(shape: impl Into<Vec<i64>>) -> Modes {
     Modes::atom(shape, order.collect(), Vec::new())
 }
 
-/// Makes a layout with all elements in one thread, slots in column-major order.
+/// Makes a layout with all elements in one thread, registers in column-major order.
 ///
 /// # Panics
 /// If an extent is not positive.
@@ -126,9 +126,9 @@ impl Modes {
     /// ```
     /// use cutlet::layout::{Modes, SpatialMode::*};
     ///
-    /// // Rows over 8 threads, two replicas of that; columns in slots.
+    /// // Rows over 8 threads, two replicas of that; columns in registers.
     /// let layout = Modes::new(&[&[8], &[4]], vec![Replicas(2), Mode(0)], vec![1]).unwrap();
-    /// assert_eq!((layout.num_threads(), layout.num_slots()), (16, 4));
+    /// assert_eq!((layout.num_threads(), layout.num_registers()), (16, 4));
     /// ```
     pub fn new(mode_shape: &[&[i64]], spatial: Vec<SpatialMode>, local: Vec<usize>) -> Option<Modes> {
         let product = |extents: &[i64]| extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
@@ -182,7 +182,7 @@ impl Modes {
         &self.spatial
     }
 
-    /// Returns the modes of the slot number, from slow to fast, by their index in
+    /// Returns the modes of the register index, from slow to fast, by their index in
     /// [`mode_shape`](Modes::mode_shape).
     ///
     /// ```
@@ -207,20 +207,20 @@ impl Modes {
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
-    /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_slots(), 12);
+    /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_registers(), 12);
     /// ```
-    pub fn num_slots(&self) -> i64 {
+    pub fn num_registers(&self) -> i64 {
         saturating_product(self.local.iter().map(|&mode| self.mode_shape[mode]))
     }
 
-    /// Returns the coordinates of the element in a slot of a thread.
+    /// Returns the coordinates of the element in a register of a thread.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
-    /// // Slot 5 is row 1, column 1 of the outer tile; thread 4 is row 1, column 1 of the inner one.
+    /// // Register 5 is row 1, column 1 of the outer tile; thread 4 is row 1, column 1 of the inner one.
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).coordinates(4, 5), [1 * 2 + 1, 1 * 3 + 1]);
     /// ```
-    pub fn coordinates(&self, thread: i64, slot: i64) -> Vec<i64> {
+    pub fn coordinates(&self, thread: i64, register: i64) -> Vec<i64> {
         let mut digits = vec![0; self.mode_shape.len()];
         let mut rest = thread;
         for &mode in self.spatial.iter().rev() {
@@ -230,7 +230,7 @@ impl Modes {
             }
             rest /= extent;
         }
-        rest = slot;
+        rest = register;
         for &number in self.local.iter().rev() {
             digits[number] = rest % self.mode_shape[number];
             rest /= self.mode_shape[number];
@@ -242,8 +242,8 @@ impl Modes {
         coordinates
     }
 
-    /// Returns all positions of an element as pairs of thread and slot, by increasing thread. Empty
-    /// for coordinates outside of the tile or of another rank.
+    /// Returns all positions of an element as pairs of thread and register, by increasing thread.
+    /// Empty for coordinates outside of the tile or of another rank.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -265,7 +265,8 @@ impl Modes {
             *rest /= extent;
         }
         let next = |number: i64, extent: i64, digit: i64| number.saturating_mul(extent).saturating_add(digit);
-        let slot = self.local.iter().fold(0, |slot, &number| next(slot, self.mode_shape[number], digits[number]));
+        let register =
+            self.local.iter().fold(0, |register, &number| next(register, self.mode_shape[number], digits[number]));
         let threads = self.spatial.iter().fold(vec![0], |threads, &mode| {
             let values = match mode {
                 SpatialMode::Mode(number) => digits[number]..digits[number] + 1,
@@ -274,7 +275,7 @@ impl Modes {
             let extent = self.spatial_extent(mode);
             threads.iter().flat_map(|&thread| values.clone().map(move |value| next(thread, extent, value))).collect()
         });
-        threads.into_iter().map(|thread| (thread, slot)).collect()
+        threads.into_iter().map(|thread| (thread, register)).collect()
     }
 
     /// Returns the same layout with the minimum number of modes: none of extent 1, and adjacent

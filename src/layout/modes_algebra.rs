@@ -25,13 +25,13 @@ pub fn auto_local_spatial(num_threads: i64, shape: &[i64]) -> Option<Modes> {
     if num_threads <= 0 || (size % num_threads != 0 && num_threads % size != 0) {
         return None;
     }
-    let (mut slots, mut threads, mut rest) = (shape.to_vec(), vec![1; shape.len()], num_threads);
+    let (mut registers, mut threads, mut rest) = (shape.to_vec(), vec![1; shape.len()], num_threads);
     for axis in (0..shape.len()).rev() {
         threads[axis] = gcd(rest, shape[axis]);
-        slots[axis] /= threads[axis];
+        registers[axis] /= threads[axis];
         rest /= threads[axis];
     }
-    Some((local(slots) * spatial(threads)).replicate(rest))
+    Some((local(registers) * spatial(threads)).replicate(rest))
 }
 
 fn gcd(a: i64, b: i64) -> i64 {
@@ -105,12 +105,13 @@ impl Modes {
             spatial: slow.collect::<Option<_>>()?,
             local: split.local.iter().filter_map(|&mode| number(mode)).collect(),
         };
-        let counts = saturating_product([quotient.num_threads(), quotient.num_slots()]) == quotient.total_slots();
+        let counts =
+            saturating_product([quotient.num_threads(), quotient.num_registers()]) == quotient.total_registers();
         (counts && quotient.product(inner)? == *self).then_some(quotient)
     }
 
-    /// Returns the number of slots of all threads, elements times replicas, at most i64::MAX.
-    fn total_slots(&self) -> i64 {
+    /// Returns the number of registers of all threads, elements times replicas, at most i64::MAX.
+    fn total_registers(&self) -> i64 {
         let replicas = self.spatial.iter().map(|mode| if let SpatialMode::Replicas(count) = mode { *count } else { 1 });
         saturating_product(self.shape.iter().copied().chain(replicas))
     }
@@ -165,7 +166,7 @@ impl Modes {
     }
 
     /// Returns the layout of the outer product of two tiles. The axes of `inner` follow those of
-    /// this layout, and threads and slots of `inner` vary fastest.
+    /// this layout, and threads and registers of `inner` vary fastest.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -222,7 +223,7 @@ impl Modes {
     }
 
     /// Returns the layout of the result of a reduction along axes, whose extents become 1. Threads
-    /// along them have replicas, slots along them are removed.
+    /// along them have replicas, registers along them are removed.
     ///
     /// `None` if an axis does not exist or is repeated. [`reduce_away`](Modes::reduce_away) removes
     /// the axes.

@@ -20,36 +20,36 @@ impl Layout {
     /// ```
     pub fn compose(&self, inner: &Layout) -> Option<Layout> {
         let rank = self.shape().len();
-        if rank != inner.shape().len() || (is_used(self.lane_images()) && is_used(inner.lane_images())) {
+        if rank != inner.shape().len() || (is_used(self.lane_bases()) && is_used(inner.lane_bases())) {
             return None;
         }
         // Extents are less than 2^32, so a saturated one is rejected as well.
         let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a.saturating_mul(*b)).collect();
         elements(&shape)?;
-        let registers = self.register_images().len() + inner.register_images().len();
+        let registers = self.register_bases().len() + inner.register_bases().len();
         if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MAX_WARPS {
             return None;
         }
         let place = |part: &[i64], axis_offset: &dyn Fn(usize) -> u32| -> Vec<u32> {
-            let mut images = vec![0; part.iter().product::<i64>().ilog2() as usize];
+            let mut bases = vec![0; part.iter().product::<i64>().ilog2() as usize];
             for axis in 0..rank {
                 let start = axis_bits(&shape, axis).start + axis_offset(axis);
                 for (i, old) in axis_bits(part, axis).enumerate() {
-                    images[old as usize] = 1 << (start + i as u32);
+                    bases[old as usize] = 1 << (start + i as u32);
                 }
             }
-            images
+            bases
         };
-        let outer_images = place(self.shape(), &|axis| inner.shape()[axis].ilog2());
-        let inner_images = place(inner.shape(), &|_| 0);
+        let outer_bases = place(self.shape(), &|axis| inner.shape()[axis].ilog2());
+        let inner_bases = place(inner.shape(), &|_| 0);
         let join = |low: &[u32], high: &[u32]| -> Vec<u32> {
-            let low = low.iter().map(|&image| f2_matrix::apply(&inner_images, image));
-            low.chain(high.iter().map(|&image| f2_matrix::apply(&outer_images, image))).collect()
+            let low = low.iter().map(|&basis| f2_matrix::apply(&inner_bases, basis));
+            low.chain(high.iter().map(|&basis| f2_matrix::apply(&outer_bases, basis))).collect()
         };
         let lane =
-            if is_used(self.lane_images()) { join(&[], self.lane_images()) } else { join(inner.lane_images(), &[]) };
-        let register = join(inner.register_images(), self.register_images());
-        Some(Layout::new(shape, register, lane, join(inner.warp_images(), self.warp_images())))
+            if is_used(self.lane_bases()) { join(&[], self.lane_bases()) } else { join(inner.lane_bases(), &[]) };
+        let register = join(inner.register_bases(), self.register_bases());
+        Some(Layout::new(shape, register, lane, join(inner.warp_bases(), self.warp_bases())))
     }
 
     /// Returns the layout `outer` with `outer.compose(inner)` equal to this one, `None` if there is
@@ -68,19 +68,19 @@ impl Layout {
             return None;
         }
         let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a / b).collect();
-        let mut images = vec![0; self.num_elements().ilog2() as usize];
+        let mut bases = vec![0; self.num_elements().ilog2() as usize];
         for axis in 0..shape.len() {
             let kept = axis_bits(self.shape(), axis).skip(inner.shape()[axis].ilog2() as usize);
             for (old, new) in kept.zip(axis_bits(&shape, axis)) {
-                images[old as usize] = 1 << new;
+                bases[old as usize] = 1 << new;
             }
         }
         let rest = |own: &[u32], inner: &[u32]| -> Option<Vec<u32>> {
-            Some(own.get(inner.len()..)?.iter().map(|&image| f2_matrix::apply(&images, image)).collect())
+            Some(own.get(inner.len()..)?.iter().map(|&basis| f2_matrix::apply(&bases, basis)).collect())
         };
         let (register, warp) =
-            (rest(self.register_images(), inner.register_images())?, rest(self.warp_images(), inner.warp_images())?);
-        let lane = if is_used(inner.lane_images()) { vec![0; LANE_BITS] } else { rest(self.lane_images(), &[])? };
+            (rest(self.register_bases(), inner.register_bases())?, rest(self.warp_bases(), inner.warp_bases())?);
+        let lane = if is_used(inner.lane_bases()) { vec![0; LANE_BITS] } else { rest(self.lane_bases(), &[])? };
         let outer = Layout::new(shape, register, lane, warp);
         outer.compose(inner).filter(|product| product.is_same(self)).map(|_| outer)
     }
@@ -103,6 +103,6 @@ impl Layout {
     }
 }
 
-fn is_used(images: &[u32]) -> bool {
-    images.iter().any(|&image| image != 0)
+fn is_used(bases: &[u32]) -> bool {
+    bases.iter().any(|&basis| basis != 0)
 }

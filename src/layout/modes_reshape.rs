@@ -86,20 +86,20 @@ impl Modes {
         // New modes of each mode of `flat`, from slow to fast.
         let mut pieces: Vec<Vec<usize>> = Vec::new();
         let mut axes = shape.iter().copied().enumerate();
-        let (mut axis, mut room) = (0, 1);
+        let (mut axis, mut remaining) = (0, 1);
         for &extent in &flat.mode_shape {
             let (mut rest, first) = (extent, result.mode_shape.len());
             while rest > 1 {
-                while room == 1 {
-                    (axis, room) = axes.next()?;
+                while remaining == 1 {
+                    (axis, remaining) = axes.next()?;
                 }
-                let piece = if rest % room == 0 { room } else { rest };
-                if room % piece != 0 {
+                let factor = if rest % remaining == 0 { remaining } else { rest };
+                if remaining % factor != 0 {
                     return None;
                 }
-                result.mode_shape.push(piece);
+                result.mode_shape.push(factor);
                 result.mode_axis.push(axis);
-                (rest, room) = (rest / piece, room / piece);
+                (rest, remaining) = (rest / factor, remaining / factor);
             }
             pieces.push((first..result.mode_shape.len()).collect());
         }

@@ -11,7 +11,7 @@ impl Modes {
     /// use cutlet::layout::spatial;
     ///
     /// let layout = spatial([8, 4]).to_layout(1).unwrap();
-    /// assert_eq!(layout.lane_images(), [1, 2, 4, 8, 16]);
+    /// assert_eq!(layout.lane_bases(), [1, 2, 4, 8, 16]);
     /// assert!(spatial([3]).to_layout(1).is_none());
     /// ```
     ///
@@ -30,18 +30,18 @@ impl Modes {
         let mut threads: Vec<u32> = Vec::new();
         for mode in self.spatial.iter().rev() {
             match mode {
-                SpatialMode::Mode(number) => threads.extend(self.mode_images(*number)),
+                SpatialMode::Mode(number) => threads.extend(self.mode_bases(*number)),
                 SpatialMode::Replicas(count) => threads.extend(vec![0; count.ilog2() as usize]),
             }
         }
         threads.resize(LANE_BITS + num_warps.ilog2() as usize, 0);
         let warp = threads.split_off(LANE_BITS);
-        let register = self.local.iter().rev().flat_map(|&number| self.mode_images(number)).collect();
+        let register = self.local.iter().rev().flat_map(|&number| self.mode_bases(number)).collect();
         Some(Layout::new(self.shape.clone(), register, threads, warp))
     }
 
     /// Returns the bases of the bits of a mode in the flat index, from low to high.
-    fn mode_images(&self, number: usize) -> Vec<u32> {
+    fn mode_bases(&self, number: usize) -> Vec<u32> {
         let axis = self.mode_axis[number];
         let faster = (number + 1..self.mode_shape.len()).filter(|&mode| self.mode_axis[mode] == axis);
         let start = axis_bits(&self.shape, axis).start + faster.map(|mode| self.mode_shape[mode].ilog2()).sum::<u32>();
@@ -63,9 +63,9 @@ mod tests {
         for modes in all {
             let layout = modes.to_layout(4).unwrap();
             for thread in 0..128 {
-                for slot in 0..modes.num_slots() {
-                    let element = layout.element(slot as usize, thread as usize % 32, thread as usize / 32);
-                    assert_eq!(layout.coordinates(element), modes.coordinates(thread % modes.num_threads(), slot));
+                for register in 0..modes.num_registers() {
+                    let element = layout.element(register as usize, thread as usize % 32, thread as usize / 32);
+                    assert_eq!(layout.coordinates(element), modes.coordinates(thread % modes.num_threads(), register));
                 }
             }
         }
@@ -78,7 +78,7 @@ mod tests {
         let modes = local([2, 4]) * column_spatial([4, 8]) * column_local([2, 1]);
         let (turned, rows) = (modes.permute(&[1, 0]).unwrap(), modes.reduce(&[1]).unwrap());
         assert_eq!(turned.shape(), [32, 16]);
-        assert_eq!((rows.shape(), rows.num_threads(), rows.num_slots()), (&[16, 1][..], 32, 4));
+        assert_eq!((rows.shape(), rows.num_threads(), rows.num_registers()), (&[16, 1][..], 32, 4));
         let layout = modes.to_layout(1).unwrap();
         assert_eq!(turned.to_layout(1).unwrap(), layout.permute(&[1, 0]));
         assert_eq!(rows.to_layout(1).unwrap(), layout.reduce(1));

@@ -1,35 +1,36 @@
-//! Text of a layout: a grid of `thread: slot` cells.
+//! Text of a layout: a grid of `thread: register` cells.
 
 use std::fmt;
 
 use super::linear_layout::Layout;
 use super::modes::{Modes, SpatialMode, saturating_product};
 
-/// Maximum number of elements, and of pairs of thread and slot, of a layout that is printed with
-/// cells.
+/// Maximum number of elements, and of pairs of thread and register, of a layout that is printed
+/// with cells.
 const MAX_CELLS: i64 = 1 << 20;
 
-/// For each element the pairs of thread and slot that contain it. Empty if there are more than
+/// For each element the pairs of thread and register that contain it. Empty if there are more than
 /// [`MAX_CELLS`].
 pub(super) type Holders = Vec<Vec<(i64, i64)>>;
 
 /// Collects the pairs of each element from all pairs with their coordinates.
 pub(super) fn holders(shape: &[i64], cells: impl Iterator<Item = (Vec<i64>, i64, i64)>) -> Holders {
     let mut holders = vec![Vec::new(); shape.iter().product::<i64>() as usize];
-    for (coordinates, thread, slot) in cells {
+    for (coordinates, thread, register) in cells {
         let flat = coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c);
-        holders[flat as usize].push((thread, slot));
+        holders[flat as usize].push((thread, register));
     }
     holders
 }
 
 pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
-    let places = saturating_product([modes.num_threads(), modes.num_slots()]);
+    let places = saturating_product([modes.num_threads(), modes.num_registers()]);
     if places.max(saturating_product(modes.shape().iter().copied())) > MAX_CELLS {
         return Vec::new();
     }
-    let places = (0..modes.num_threads()).flat_map(|thread| (0..modes.num_slots()).map(move |slot| (thread, slot)));
-    holders(modes.shape(), places.map(|(thread, slot)| (modes.coordinates(thread, slot), thread, slot)))
+    let places =
+        (0..modes.num_threads()).flat_map(|thread| (0..modes.num_registers()).map(move |register| (thread, register)));
+    holders(modes.shape(), places.map(|(thread, register)| (modes.coordinates(thread, register), thread, register)))
 }
 
 pub(super) fn holders_of_layout(layout: &Layout) -> Holders {
@@ -73,25 +74,25 @@ fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Resu
 /// Returns the first pair of an element, and `+` with the number of further threads. `-` if there
 /// is no pair.
 pub(super) fn brief(places: &[(i64, i64)]) -> String {
-    let Some((thread, slot)) = places.first() else { return "-".to_string() };
+    let Some((thread, register)) = places.first() else { return "-".to_string() };
     match places.iter().filter(|(other, _)| other != thread).count() {
-        0 => format!("{thread}: {slot}"),
-        more => format!("{thread}: {slot} +{more}"),
+        0 => format!("{thread}: {register}"),
+        more => format!("{thread}: {register} +{more}"),
     }
 }
 
-/// Returns all pairs of an element: `[0, 4, 8]: 0` if all have the same slot, otherwise a list. `-`
-/// if there is no pair.
+/// Returns all pairs of an element: `[0, 4, 8]: 0` if all have the same register, otherwise a list.
+/// `-` if there is no pair.
 pub(super) fn full(places: &[(i64, i64)]) -> String {
     match places {
         [] => "-".to_string(),
-        [(thread, slot)] => format!("{thread}: {slot}"),
-        [(_, slot), ..] if places.iter().all(|(_, other)| other == slot) => {
+        [(thread, register)] => format!("{thread}: {register}"),
+        [(_, register), ..] if places.iter().all(|(_, other)| other == register) => {
             let threads: Vec<i64> = places.iter().map(|(thread, _)| *thread).collect();
-            format!("{threads:?}: {slot}")
+            format!("{threads:?}: {register}")
         }
         _ => {
-            let pairs: Vec<String> = places.iter().map(|(thread, slot)| format!("{thread}: {slot}")).collect();
+            let pairs: Vec<String> = places.iter().map(|(thread, register)| format!("{thread}: {register}")).collect();
             format!("[{}]", pairs.join(", "))
         }
     }

@@ -129,14 +129,14 @@ impl SharedLayout {
     pub fn accesses(&self, layout: &Layout) -> Side {
         assert_eq!(self.shape, layout.shape(), "shapes of the two layouts");
         let span = Span::new(&self.offset_bases);
-        let registers = Span::new(layout.register_images());
-        let threads = [layout.lane_images(), layout.warp_images()].concat();
+        let registers = Span::new(layout.register_bases());
+        let threads = [layout.lane_bases(), layout.warp_bases()].concat();
         let longest = (MAX_VECTOR_BYTES / self.element_bytes).ilog2();
         let vector: Vec<u32> = (0..longest)
             .map_while(|bit| {
                 let place = (self.element_bytes as u32) << bit;
                 let element = span.solve(place)? as u32;
-                let aligned = threads.iter().all(|&image| self.offset(image) & place == 0);
+                let aligned = threads.iter().all(|&basis| self.offset(basis) & place == 0);
                 (aligned && registers.contains(element)).then_some(element)
             })
             .collect();
@@ -203,18 +203,18 @@ impl Side {
         offset_bases: &[u32],
         round_bases: &[u32],
     ) -> Side {
-        let images = [layout.lane_images(), layout.warp_images()].concat();
-        let thread: Vec<u32> = images.iter().map(|&image| f2_matrix::apply(offset_bases, image)).collect();
-        let round = images.iter().map(|&image| f2_matrix::apply(round_bases, image)).collect();
-        let replicated = images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
-        let in_thread = thread.iter().fold(0, |all, image| all | image);
+        let bases = [layout.lane_bases(), layout.warp_bases()].concat();
+        let thread: Vec<u32> = bases.iter().map(|&basis| f2_matrix::apply(offset_bases, basis)).collect();
+        let round = bases.iter().map(|&basis| f2_matrix::apply(round_bases, basis)).collect();
+        let replicated = bases.iter().enumerate().filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1 << bit).sum();
+        let in_thread = thread.iter().fold(0, |all, basis| all | basis);
 
-        let registers = Span::new(layout.register_images());
-        let steps: Vec<u64> = vector.iter().filter_map(|&image| registers.solve(image)).collect();
+        let registers = Span::new(layout.register_bases());
+        let steps: Vec<u64> = vector.iter().filter_map(|&basis| registers.solve(basis)).collect();
         let step =
             |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
         let vector_bytes = element_bytes << vector.len();
-        let (firsts, kernel) = split_registers(layout.register_images(), vector);
+        let (firsts, kernel) = split_registers(layout.register_bases(), vector);
         let mut accesses: Vec<Access> = combinations(&firsts)
             .into_iter()
             .map(|first| {
@@ -222,14 +222,14 @@ impl Side {
                 let first = first ^ step(inner / element_bytes) as usize;
                 let element = layout.element(first, 0, 0);
                 let place = f2_matrix::apply(offset_bases, element);
-                let held: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
+                let registers: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
                 let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
                 Access {
                     round: f2_matrix::apply(round_bases, element) as usize,
                     xor: place & in_thread,
                     offset: place & !in_thread,
-                    copies: replicas.flat_map(|replica| held.iter().map(move |&r| (r, r ^ replica))).collect(),
-                    registers: held,
+                    copies: replicas.flat_map(|replica| registers.iter().map(move |&r| (r, r ^ replica))).collect(),
+                    registers,
                 }
             })
             .collect();
@@ -241,14 +241,14 @@ impl Side {
     /// its elements. There are `rounds` rounds, a power of two, for consecutive parts of the tile.
     pub(crate) fn in_order(layout: &Layout, element_bytes: usize, rounds: usize) -> Side {
         let bits = layout.num_elements().ilog2();
-        let within = bits - rounds.ilog2();
+        let offset_bits = bits - rounds.ilog2();
         let bases = |of: &dyn Fn(u32) -> u32| (0..bits).map(of).collect::<Vec<u32>>();
-        let offset_bases = bases(&|bit| if bit < within { (element_bytes as u32) << bit } else { 0 });
-        let round_bases = bases(&|bit| if bit < within { 0 } else { 1 << (bit - within) });
-        let registers = Span::new(layout.register_images());
-        let threads = [layout.lane_images(), layout.warp_images()].concat();
-        let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(within);
-        let is_shared = |image: &u32| registers.contains(*image) && threads.iter().all(|thread| thread & image == 0);
+        let offset_bases = bases(&|bit| if bit < offset_bits { (element_bytes as u32) << bit } else { 0 });
+        let round_bases = bases(&|bit| if bit < offset_bits { 0 } else { 1 << (bit - offset_bits) });
+        let registers = Span::new(layout.register_bases());
+        let threads = [layout.lane_bases(), layout.warp_bases()].concat();
+        let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(offset_bits);
+        let is_shared = |basis: &u32| registers.contains(*basis) && threads.iter().all(|thread| thread & basis == 0);
         let vector: Vec<u32> = (0..longest).map(|bit| 1 << bit).take_while(is_shared).collect();
         Side::new(layout, &vector, element_bytes, &offset_bases, &round_bases)
     }
@@ -290,16 +290,16 @@ impl Side {
 
 /// Returns the register sets whose sums are the first registers of vectors, and the sets that have
 /// element 0.
-fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
+fn split_registers(bases: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
     let (mut span, mut all) = (Span::new(vector), Span::default());
     let (mut firsts, mut kernel) = (Vec::new(), Vec::new());
-    for (bit, &image) in images.iter().enumerate() {
-        if let Some(set) = all.solve(image) {
+    for (bit, &basis) in bases.iter().enumerate() {
+        if let Some(set) = all.solve(basis) {
             kernel.push(set as usize | 1 << bit);
-        } else if span.insert(image) {
+        } else if span.insert(basis) {
             firsts.push(1 << bit);
         }
-        all.insert(image);
+        all.insert(basis);
     }
     (firsts, kernel)
 }

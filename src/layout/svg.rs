@@ -12,7 +12,7 @@ const LETTER: usize = 8;
 
 impl Modes {
     /// Returns the grid of [`Display`](std::fmt::Display) as the text of an SVG file. Each element
-    /// has a cell with its thread and slot, colored by thread. The tooltip shows all pairs. A
+    /// has a cell with its thread and register, colored by thread. The tooltip shows all pairs. A
     /// layout of more than 2^20 elements or pairs has no cells.
     ///
     /// ```

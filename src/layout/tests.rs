@@ -15,8 +15,8 @@ fn law(check: impl Fn(&mut SmallRng)) {
     (0..CASES).for_each(|seed| check(&mut SmallRng::seed_from_u64(seed)));
 }
 
-/// Makes a layout of a rank: random modes in random order over threads and slots, sometimes with
-/// replicas.
+/// Makes a layout of a rank: random modes in random order over threads and registers, sometimes
+/// with replicas.
 fn any(rng: &mut SmallRng, rank: usize) -> Modes {
     let mode = |rng: &mut SmallRng| *[1, 2, 2, 3].choose(rng).unwrap();
     let mode_shape: Vec<Vec<i64>> =
@@ -35,8 +35,9 @@ fn any(rng: &mut SmallRng, rank: usize) -> Modes {
 
 /// Returns the element at each position: the definition of a layout.
 fn table(layout: &Modes) -> Vec<Vec<Vec<i64>>> {
-    let slots = |thread| (0..layout.num_slots()).map(move |slot| layout.coordinates(thread, slot)).collect();
-    (0..layout.num_threads()).map(slots).collect()
+    let registers =
+        |thread| (0..layout.num_registers()).map(move |register| layout.coordinates(thread, register)).collect();
+    (0..layout.num_threads()).map(registers).collect()
 }
 
 fn flat(coordinates: &[i64], shape: &[i64]) -> i64 {
@@ -63,12 +64,12 @@ fn places_are_the_inverse_of_coordinates() {
         for element in elements(layout.shape()) {
             let places = layout.places(&element);
             assert!(places.is_sorted());
-            assert!(places.iter().all(|&(thread, slot)| layout.coordinates(thread, slot) == element));
+            assert!(places.iter().all(|&(thread, register)| layout.coordinates(thread, register) == element));
             all.extend(places);
         }
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len() as i64, layout.num_threads() * layout.num_slots(), "{layout}");
+        assert_eq!(all.len() as i64, layout.num_threads() * layout.num_registers(), "{layout}");
         assert!(layout.places(&[-1, 0]).is_empty() && layout.places(&[0]).is_empty());
     });
 }
@@ -90,17 +91,17 @@ fn a_product_puts_a_tile_in_the_place_of_each_element() {
     law(|rng| {
         let (outer, inner) = (any(rng, 2), any(rng, 2));
         let product = outer.product(&inner).unwrap();
-        let (threads, slots) = (inner.num_threads(), inner.num_slots());
+        let (threads, registers) = (inner.num_threads(), inner.num_registers());
         assert_eq!(
-            product.num_threads() * product.num_slots(),
-            outer.num_threads() * threads * outer.num_slots() * slots
+            product.num_threads() * product.num_registers(),
+            outer.num_threads() * threads * outer.num_registers() * registers
         );
         for thread in 0..product.num_threads() {
-            for slot in 0..product.num_slots() {
-                let far = outer.coordinates(thread / threads, slot / slots);
-                let near = inner.coordinates(thread % threads, slot % slots);
+            for register in 0..product.num_registers() {
+                let far = outer.coordinates(thread / threads, register / registers);
+                let near = inner.coordinates(thread % threads, register % registers);
                 let want: Vec<i64> = (0..2).map(|axis| far[axis] * inner.shape()[axis] + near[axis]).collect();
-                assert_eq!(product.coordinates(thread, slot), want);
+                assert_eq!(product.coordinates(thread, register), want);
             }
         }
         assert!(outer.product(&any(rng, 1)).is_none());
@@ -155,9 +156,9 @@ fn permutations_compose_and_keep_products() {
         assert_eq!(permuted.permute(&q).unwrap(), a.permute(&both).unwrap());
         assert_eq!((a.clone() * b.clone()).permute(&p).unwrap(), permuted.clone() * b.permute(&p).unwrap());
         for (thread, row) in table(&a).iter().enumerate() {
-            for (slot, old) in row.iter().enumerate() {
+            for (register, old) in row.iter().enumerate() {
                 let want: Vec<i64> = p.iter().map(|&axis| old[axis]).collect();
-                assert_eq!(permuted.coordinates(thread as i64, slot as i64), want);
+                assert_eq!(permuted.coordinates(thread as i64, register as i64), want);
             }
         }
     });
@@ -172,8 +173,8 @@ fn reshapes_keep_the_order_of_elements() {
         let first = *divisors.choose(rng).unwrap();
         let Some(reshaped) = layout.reshape(&[first, size / first]) else { return };
         for (thread, row) in table(&layout).iter().enumerate() {
-            for (slot, old) in row.iter().enumerate() {
-                let new = reshaped.coordinates(thread as i64, slot as i64);
+            for (register, old) in row.iter().enumerate() {
+                let new = reshaped.coordinates(thread as i64, register as i64);
                 assert_eq!(flat(&new, reshaped.shape()), flat(old, layout.shape()));
             }
         }
@@ -279,13 +280,13 @@ fn threads_are_found_for_a_shape() {
         assert_eq!(layout.is_some(), size % threads == 0 || threads % size == 0);
         let Some(layout) = layout else { return };
         assert_eq!((layout.shape(), layout.num_threads()), (&shape[..], threads));
-        assert_eq!(layout.num_slots(), (size / threads).max(1));
+        assert_eq!(layout.num_registers(), (size / threads).max(1));
         let copies = (threads / size).max(1) as usize;
         assert!(elements(&shape).iter().all(|element| layout.places(element).len() == copies));
     });
 }
 
-/// The example of the documentation: thread (i / 2) · 3 + j / 2, slot (j % 2) · 2 + i % 2.
+/// The example of the documentation: thread (i / 2) · 3 + j / 2, register (j % 2) · 2 + i % 2.
 #[test]
 fn modes_count_in_their_order() {
     let layout = Modes::new(&[&[2, 2], &[3, 2]], vec![Mode(0), Mode(2)], vec![3, 1]).unwrap();
@@ -299,20 +300,22 @@ fn modes_count_in_their_order() {
 #[test]
 fn more_elements_than_u32_counts() {
     use super::{Layout, column_spatial};
-    // 2^32 elements and more, in as many slots or threads, up to numbers that exceed i64.
+    // 2^32 elements and more, in as many registers or threads, up to numbers that exceed i64.
     for extents in [[1i64 << 16, 1 << 16], [1 << 20, 1 << 20], [1 << 40, 1 << 40], [1 << 62, 1 << 62]] {
         assert!(local(extents).to_layout(1).is_none() && spatial(extents).to_layout(1 << 20).is_none());
-        let (slots, threads) = (local(extents), spatial(extents));
+        let (registers, threads) = (local(extents), spatial(extents));
         let wanted = extents[0].checked_mul(extents[1]).unwrap_or(i64::MAX);
-        assert_eq!((slots.num_slots(), threads.num_threads()), (wanted, wanted));
-        assert_eq!((slots.num_threads(), threads.num_slots()), (1, 1));
+        assert_eq!((registers.num_registers(), threads.num_threads()), (wanted, wanted));
+        assert_eq!((registers.num_threads(), threads.num_registers()), (1, 1));
         assert_eq!(threads.clone().replicate(1 << 62).num_threads(), i64::MAX);
         let countable = wanted < i64::MAX;
-        assert_eq!(slots.reshape(&[extents[1], extents[0]]).is_some(), countable);
+        assert_eq!(registers.reshape(&[extents[1], extents[0]]).is_some(), countable);
         assert_eq!(threads.flatten(..).is_some(), countable);
         // Their picture has no cells.
-        assert!(slots.to_string().ends_with("(more than 1048576 cells)\n") && !slots.to_svg().contains("<rect"));
-        assert_eq!((slots.clone() * spatial([1, 1])).divide(&spatial([1, 1])).is_some(), countable);
+        assert!(
+            registers.to_string().ends_with("(more than 1048576 cells)\n") && !registers.to_svg().contains("<rect")
+        );
+        assert_eq!((registers.clone() * spatial([1, 1])).divide(&spatial([1, 1])).is_some(), countable);
     }
     assert!(local([1 << 40]).product(&spatial([1 << 40])).is_none());
     assert_eq!(local([1 << 31]).to_layout(1).unwrap().num_elements(), 1 << 31);

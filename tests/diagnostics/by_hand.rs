@@ -84,11 +84,11 @@ fn layouts_that_are_none_of_bits() {
         text,
         "\
 <with_layout(local([12, 1]) * spatial([1, 32]))>: `with_layout`: a layout of [12, 32] for 32 threads that goes by no powers of two
-  extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or slot stands for one bit of an element's place
+  extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or register index is one bit of the element index
 <with_layout(Layout::new([8, 8], vec![], vec![1, 2, 4, 8, 16], vec![]))>: `with_layout`: a layout of [8, 8] for 32 threads that goes by no powers of two
-  extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or slot stands for one bit of an element's place
+  extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or register index is one bit of the element index
 <with_layout(Layout::new([8, 8], vec![32], vec![3, 2, 4, 8, 16], vec![]))>: `with_layout`: a layout of [8, 8] for 32 threads that goes by no powers of two
-  extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or slot stands for one bit of an element's place"
+  extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or register index is one bit of the element index"
     );
 }
 

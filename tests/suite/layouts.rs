@@ -51,20 +51,20 @@ fn each_draw(session: Session, mut check: impl FnMut(Drawn) -> Result<()>) -> Re
 fn drawn<const R: usize>(shape: [usize; R], (threads, number): Drawn, nth: u64) -> Layout {
     let mut random = SmallRng::seed_from_u64(number << 8 | nth);
     let bits = shape.iter().product::<usize>().ilog2();
-    let mut images: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
+    let mut bases: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
     // Every third keeps runs of neighbours, for wide accesses.
     if number % 3 > 0 {
-        images.shuffle(&mut random);
+        bases.shuffle(&mut random);
     }
     let least = bits.saturating_sub(threads);
     let slots = random.random_range(least..=(least + 1).min(bits)) as usize;
-    let mut spread = images.split_off(slots);
+    let mut spread = bases.split_off(slots);
     spread.resize(threads as usize, 0);
     if number % 2 > 0 {
         spread.shuffle(&mut random);
     }
     let warps = spread.split_off(5);
-    Layout::new(shape.map(|extent| extent as i64), images, spread, warps)
+    Layout::new(shape.map(|extent| extent as i64), bases, spread, warps)
 }
 
 fn brought<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, (shape, draw): ([usize; 2], Drawn)) {

@@ -264,12 +264,12 @@ impl Parser<'_> {
             }
             Opcode::WithLayout => {
                 let operands = self.values()?;
-                let mut images = |name: &str| {
+                let mut bases = |name: &str| {
                     self.cursor.expect_word(name)?;
                     self.cursor.expect("=")?;
                     self.list("[", "]", |p| p.cursor.integer())
                 };
-                let (slots, threads): (Vec<u32>, Vec<u32>) = (images("slots")?, images("threads")?);
+                let (slots, threads): (Vec<u32>, Vec<u32>) = (bases("slots")?, bases("threads")?);
                 let layout = Distribution { slots: slots.into(), threads: threads.into() };
                 let types = self.result_types()?;
                 self.plain(code, &operands, vec![Attr::Distribution(layout)], &types)

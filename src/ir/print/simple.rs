@@ -91,7 +91,7 @@ impl Printer<'_> {
                 put!(self, " {operands} dim = {} : {} -> {results}", op.dim(), self.types(&op.operands));
             }
             Opcode::WithLayout => {
-                let list = |images: Option<&[u32]>| join(images.unwrap_or_default(), ", ");
+                let list = |bases: Option<&[u32]>| join(bases.unwrap_or_default(), ", ");
                 let layout = op.distribution();
                 let slots = list(layout.map(|layout| &*layout.slots));
                 let threads = list(layout.map(|layout| &*layout.threads));

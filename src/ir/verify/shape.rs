@@ -115,13 +115,13 @@ pub(super) fn with_layout(rule: &OpRule) -> Rule {
     let threads = layout.num_threads();
     demand((32..=1024).contains(&threads), || format!("a layout for {threads} threads, and not for 32 to 1024"))?;
     demand(!layout.slots.contains(&0), || "a thread that holds an element in two slots".to_owned())?;
-    let mut images: Vec<u32> =
-        layout.slots.iter().chain(&*layout.threads).copied().filter(|&image| image != 0).collect();
-    images.sort_unstable();
+    let mut bases: Vec<u32> =
+        layout.slots.iter().chain(&*layout.threads).copied().filter(|&basis| basis != 0).collect();
+    bases.sort_unstable();
     let count: i64 = shape.iter().product();
     let whole: Vec<u32> = (0..count.trailing_zeros()).map(|bit| 1 << bit).collect();
-    demand(images == whole, || {
-        format!("the bits of slots and threads add {images:?}, and those of an element are {whole:?}")
+    demand(bases == whole, || {
+        format!("the bits of slots and threads add {bases:?}, and those of an element are {whole:?}")
     })
 }
 

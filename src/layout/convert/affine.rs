@@ -63,19 +63,19 @@ impl AffinePlan {
     pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> Option<AffinePlan> {
         let bits = source.num_elements().ilog2() as usize;
         let is_plain = |layout: &Layout| {
-            let images = layout.images();
-            let all = images.iter().fold(0, |all, &image| all | image);
-            images.len() == bits
-                && images.iter().all(|image| image.is_power_of_two())
+            let bases = layout.bases();
+            let all = bases.iter().fold(0, |all, &basis| all | basis);
+            bases.len() == bits
+                && bases.iter().all(|basis| basis.is_power_of_two())
                 && all.count_ones() as usize == bits
         };
         if element_bits < 32 || !is_plain(source) || !is_plain(destination) {
             return None;
         }
         let element_bytes = element_bits / 8;
-        let room = (MAX_VECTOR_BYTES as u32 / element_bytes).ilog2() as usize;
-        let both = source.register_images().iter().filter(|image| destination.register_images().contains(image));
-        let vector: Vec<u32> = both.copied().take(room).collect();
+        let max_vector_bits = (MAX_VECTOR_BYTES as u32 / element_bytes).ilog2() as usize;
+        let both = source.register_bases().iter().filter(|basis| destination.register_bases().contains(basis));
+        let vector: Vec<u32> = both.copied().take(max_vector_bits).collect();
         let unit = element_bytes << vector.len();
         let weights = weights(source, destination, &vector, unit);
         let bytes = unit as usize + weights.iter().filter(|&&weight| weight >= unit).sum::<u32>() as usize;
@@ -89,53 +89,55 @@ impl AffinePlan {
 fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> Vec<u32> {
     let bits = source.num_elements().ilog2();
     let mut weights = vec![0; bits as usize];
-    let bit = |image: u32| image.trailing_zeros() as usize;
-    for (place, &image) in vector.iter().enumerate() {
-        weights[bit(image)] = (unit >> vector.len()) << place;
+    let bit = |basis: u32| basis.trailing_zeros() as usize;
+    for (position, &basis) in vector.iter().enumerate() {
+        weights[bit(basis)] = (unit >> vector.len()) << position;
     }
     // Lanes of one wavefront. From here on, offsets are in units.
     let banks = BANK_ROW_BYTES as u32 / unit;
     let active = LANE_BITS.min(banks.ilog2() as usize);
-    let (from, to) = (&source.lane_images()[..active], &destination.lane_images()[..active]);
+    let (from, to) = (&source.lane_bases()[..active], &destination.lane_bases()[..active]);
     let mut end = 1;
-    let mut put = |image: u32, class: Option<u32>| {
+    let mut assign = |basis: u32, class: Option<u32>| {
         // The next offset whose bank is that of the class.
         let weight = class.map_or(end, |class| end + ((1 << class) + banks - end % banks) % banks);
-        weights[bit(image)] = weight * unit;
+        weights[bit(basis)] = weight * unit;
         end += weight;
     };
-    for (class, &image) in (0..).zip(from) {
-        put(image, Some(class));
+    for (class, &basis) in (0..).zip(from) {
+        assign(basis, Some(class));
     }
     // The bits with padding are last, so that their padding is not doubled by others.
-    let only_to: Vec<u32> = to.iter().copied().filter(|image| !from.contains(image)).collect();
+    let only_to: Vec<u32> = to.iter().copied().filter(|basis| !from.contains(basis)).collect();
     let done = [vector, from, &only_to].concat();
-    for image in (0..bits).map(|bit| 1 << bit).filter(|image| !done.contains(image)) {
-        put(image, None);
+    for basis in (0..bits).map(|bit| 1 << bit).filter(|basis| !done.contains(basis)) {
+        assign(basis, None);
     }
-    let free = (0..).zip(from).filter(|(_, image)| !to.contains(image)).map(|(class, _)| class);
-    for (&image, class) in only_to.iter().zip(free) {
-        put(image, Some(class));
+    let free = (0..).zip(from).filter(|(_, basis)| !to.contains(basis)).map(|(class, _)| class);
+    for (&basis, class) in only_to.iter().zip(free) {
+        assign(basis, Some(class));
     }
     weights
 }
 
 impl AffineSide {
     fn new(layout: &Layout, vector: &[u32], weights: &[u32]) -> AffineSide {
-        let weight = |image: u32| weights[image.trailing_zeros() as usize];
-        let registers = layout.register_images();
+        let weight = |basis: u32| weights[basis.trailing_zeros() as usize];
+        let registers = layout.register_bases();
         let offset = |register: usize| -> u32 {
             (0..registers.len()).filter(|bit| register >> bit & 1 == 1).map(|bit| weight(registers[bit])).sum()
         };
-        let within: Vec<usize> =
-            vector.iter().filter_map(|image| registers.iter().position(|own| own == image)).collect();
-        let inside: usize = within.iter().map(|bit| 1 << bit).sum();
-        let step = |i: usize| within.iter().enumerate().map(|(place, bit)| (i >> place & 1) << bit).sum::<usize>();
+        let vector_bits: Vec<usize> =
+            vector.iter().filter_map(|basis| registers.iter().position(|own| own == basis)).collect();
+        let inside: usize = vector_bits.iter().map(|bit| 1 << bit).sum();
+        let step =
+            |i: usize| vector_bits.iter().enumerate().map(|(position, bit)| (i >> position & 1) << bit).sum::<usize>();
         let firsts = (0..1usize << registers.len()).filter(|register| register & inside == 0);
-        let accesses =
-            firsts.map(|first| ((0..1 << within.len()).map(|i| first | step(i)).collect(), offset(first))).collect();
-        let threads = layout.lane_images().iter().chain(layout.warp_images());
-        AffineSide { thread: threads.map(|&image| weight(image)).collect(), accesses }
+        let accesses = firsts
+            .map(|first| ((0..1 << vector_bits.len()).map(|i| first | step(i)).collect(), offset(first)))
+            .collect();
+        let threads = layout.lane_bases().iter().chain(layout.warp_bases());
+        AffineSide { thread: threads.map(|&basis| weight(basis)).collect(), accesses }
     }
 }
 
@@ -145,40 +147,40 @@ mod tests {
 
     use super::*;
 
-    fn place(side: &AffineSide, thread: usize) -> u32 {
+    fn thread_offset(side: &AffineSide, thread: usize) -> u32 {
         (0..side.thread.len()).filter(|bit| thread >> bit & 1 == 1).map(|bit| side.thread[bit]).sum()
     }
 
     /// Returns the element at each offset, and checks that no two lanes of a wavefront access one
     /// bank.
     fn check(side: &AffineSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
-        let mut held = HashMap::new();
+        let mut contents = HashMap::new();
         for (registers, offset) in &side.accesses {
             let width = element_bytes * registers.len() as u32;
             let at_once = (128 / width).min(32) as usize;
             for first in (0..1usize << side.thread.len()).step_by(at_once) {
                 let mut banks = HashSet::new();
                 for thread in first..first + at_once {
-                    let start = place(side, thread) + offset;
+                    let start = thread_offset(side, thread) + offset;
                     assert_eq!(start % width, 0);
                     assert!((0..width / 4).all(|word| banks.insert((start / 4 + word) % 32)));
                     for (&register, i) in registers.iter().zip(0..) {
                         let element = layout.element(register, thread % 32, thread / 32);
                         assert!(start + width <= bytes as u32);
-                        assert_eq!(held.insert(start + i * element_bytes, element), None);
+                        assert_eq!(contents.insert(start + i * element_bytes, element), None);
                     }
                 }
             }
         }
-        held
+        contents
     }
 
     #[test]
     fn both_sides_agree_and_keep_banks_apart() {
         let layout = |registers: &[u32]| {
             let (register, rest): (Vec<u32>, Vec<u32>) = (0..12).partition(|bit| registers.contains(bit));
-            let images = |bits: &[u32]| bits.iter().map(|bit| 1 << bit).collect::<Vec<u32>>();
-            Layout::new([4096], images(&register), images(&rest[..5]), images(&rest[5..]))
+            let bases = |bits: &[u32]| bits.iter().map(|bit| 1 << bit).collect::<Vec<u32>>();
+            Layout::new([4096], bases(&register), bases(&rest[..5]), bases(&rest[5..]))
         };
         let sets: [&[u32]; 5] =
             [&[0, 1, 9, 10, 11], &[0, 1, 2, 3, 4], &[1, 2, 3, 4, 5], &[0, 3, 4, 5, 6], &[7, 8, 9, 10, 11]];

@@ -66,8 +66,8 @@ impl Conversion {
         if source.shape() != destination.shape() || source.num_warps() != destination.num_warps() {
             return None;
         }
-        let held = Span::new(&source.images());
-        if destination.images().iter().any(|&image| !held.contains(image)) {
+        let span = Span::new(&source.bases());
+        if destination.bases().iter().any(|&basis| !span.contains(basis)) {
             return None;
         }
         if let Some(registers) = registers(source, destination) {
@@ -87,14 +87,14 @@ impl Conversion {
 /// Returns the source register of each destination register, if each thread already has its
 /// elements in registers that do not depend on the thread.
 fn registers(source: &Layout, destination: &Layout) -> Option<Vec<usize>> {
-    if source.lane_images() != destination.lane_images() || source.warp_images() != destination.warp_images() {
+    if source.lane_bases() != destination.lane_bases() || source.warp_bases() != destination.warp_bases() {
         return None;
     }
-    let span = Span::new(source.register_images());
-    let images: Option<Vec<u32>> =
-        destination.register_images().iter().map(|&image| span.solve(image).map(|set| set as u32)).collect();
-    let images = images?;
-    Some((0..destination.num_registers()).map(|r| f2_matrix::apply(&images, r as u32) as usize).collect())
+    let span = Span::new(source.register_bases());
+    let bases: Option<Vec<u32>> =
+        destination.register_bases().iter().map(|&basis| span.solve(basis).map(|set| set as u32)).collect();
+    let bases = bases?;
+    Some((0..destination.num_registers()).map(|r| f2_matrix::apply(&bases, r as u32) as usize).collect())
 }
 
 #[cfg(test)]

@@ -109,8 +109,8 @@ struct Columns {
 impl Columns {
     fn new(source: &Layout, destination: &Layout, element_bytes: usize, budget: usize) -> Columns {
         let units: Vec<u32> = (0..source.num_elements().ilog2()).map(|bit| 1 << bit).collect();
-        let lanes = [source.lane_images(), destination.lane_images()].concat();
-        let warps = [source.warp_images(), destination.warp_images()].concat();
+        let lanes = [source.lane_bases(), destination.lane_bases()].concat();
+        let warps = [source.warp_bases(), destination.warp_bases()].concat();
         let vector = common_vector(source, destination, &[&lanes[..], &warps].concat(), element_bytes);
         let vector_bytes = element_bytes << vector.len();
 
@@ -135,7 +135,7 @@ impl Columns {
         let over_word = |vectors: &[u32]| linearly_independent(&word, vectors);
         // Lanes of one wavefront.
         let active = LANE_BITS - (vector_bytes / 4).max(1).ilog2() as usize;
-        let (from, to) = (over_word(&source.lane_images()[..active]), over_word(&destination.lane_images()[..active]));
+        let (from, to) = (over_word(&source.lane_bases()[..active]), over_word(&destination.lane_bases()[..active]));
         let both = [&word[..], &from, &to].concat();
         let mut rows = linearly_independent(&both, &generators);
         // Modulo the common part of both lane spaces, the sum of one vector of each is in neither
@@ -153,14 +153,13 @@ impl Columns {
 /// Returns a basis of the elements that both layouts have in registers, in register order of the
 /// source, up to the widest access.
 fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
-    let room = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
-    let other = Span::new(destination.register_images());
-    let mut candidates: Vec<u32> =
-        source.register_images().iter().copied().filter(|&image| other.contains(image)).collect();
-    candidates.extend(f2_matrix::intersection(source.register_images(), destination.register_images()));
+    let max_vector_bits = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
+    let other = Span::new(destination.register_bases());
+    let mut candidates: Vec<u32> = source.register_bases().iter().copied().filter(|&own| other.contains(own)).collect();
+    candidates.extend(f2_matrix::intersection(source.register_bases(), destination.register_bases()));
     // No combination of threads may change the position inside of a vector.
     let mut vector = linearly_independent(threads, &candidates);
-    vector.truncate(room);
+    vector.truncate(max_vector_bits);
     vector
 }
 

@@ -91,27 +91,27 @@ impl ShufflePlan {
 
     fn with_packing(source: &Layout, destination: &Layout, packed: &[(usize, usize)]) -> Option<ShufflePlan> {
         let (sources, destinations): (Vec<usize>, Vec<usize>) = packed.iter().copied().unzip();
-        let source_bits = remaining(source.register_images().len(), &sources);
-        let destination_bits = remaining(destination.register_images().len(), &destinations);
+        let source_bits = remaining(source.register_bases().len(), &sources);
+        let destination_bits = remaining(destination.register_bases().len(), &destinations);
         if destination_bits.len() > 5 {
             return None;
         }
-        let unit_images: Vec<u32> = source_bits.iter().map(|&bit| source.register_images()[bit]).collect();
-        let solver = Solver::new(&unit_images, source.lane_images());
+        let unit_bases: Vec<u32> = source_bits.iter().map(|&bit| source.register_bases()[bit]).collect();
+        let solver = Solver::new(&unit_bases, source.lane_bases());
 
-        let of_register = |&bit: &usize| solver.solve(destination.register_images()[bit]);
+        let of_register = |&bit: &usize| solver.solve(destination.register_bases()[bit]);
         let registers: Vec<Place> = destination_bits.iter().map(of_register).collect::<Option<_>>()?;
-        let warps: Vec<Place> = (source.warp_images().iter().zip(destination.warp_images()))
+        let warps: Vec<Place> = (source.warp_bases().iter().zip(destination.warp_bases()))
             .map(|(from, to)| solver.solve(from ^ to))
             .collect::<Option<_>>()?;
         let lanes: Vec<Place> = (0..LANE_BITS)
-            .map(|bit| solver.solve_near(destination.lane_images()[bit], bit, source.lane_images()[bit]))
+            .map(|bit| solver.solve_near(destination.lane_bases()[bit], bit, source.lane_bases()[bit]))
             .collect::<Option<_>>()?;
 
         let (lanes, select) = schedule(&registers, &lanes, &solver.kernel)?;
         let source_select = source_select(&lanes, &warps)?;
         let lane_map: Vec<u32> = lanes.iter().chain(&warps).map(|place| place.lane).collect();
-        let own_lane = lane_map.iter().enumerate().all(|(i, &image)| image == if i < LANE_BITS { 1 << i } else { 0 });
+        let own_lane = lane_map.iter().enumerate().all(|(i, &basis)| basis == if i < LANE_BITS { 1 << i } else { 0 });
         let rounds = (0..1 << registers.len())
             .map(|round| Place::sum(&registers, round))
             .map(|place| Round { unit: place.unit as usize, lane: place.lane, shuffle: !own_lane || place.lane != 0 })
@@ -149,16 +149,16 @@ impl ShufflePlan {
 /// Returns register bits (of source and destination) with the same basis that fit together into 32
 /// bits.
 fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<(usize, usize)> {
-    let room = (32 / element_bits).max(1).ilog2() as usize;
-    let (from, to) = (source.register_images(), destination.register_images());
-    let partner = |(i, image): (usize, &u32)| Some((i, to.iter().position(|other| *image != 0 && other == image)?));
+    let max_packed_bits = (32 / element_bits).max(1).ilog2() as usize;
+    let (from, to) = (source.register_bases(), destination.register_bases());
+    let partner = |(i, basis): (usize, &u32)| Some((i, to.iter().position(|other| *basis != 0 && other == basis)?));
     // Only bases that are linearly independent of the others, so that the pairing does not depend
     // on them.
     let free = |(i, _): &(usize, usize)| {
         let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect();
         !Span::new(&others).contains(from[*i])
     };
-    from.iter().enumerate().filter_map(partner).filter(free).take(room).collect()
+    from.iter().enumerate().filter_map(partner).filter(free).take(max_packed_bits).collect()
 }
 
 fn remaining(count: usize, taken: &[usize]) -> Vec<usize> {
@@ -186,32 +186,32 @@ struct Solver {
 }
 
 impl Solver {
-    fn new(unit_images: &[u32], lane_images: &[u32]) -> Solver {
-        let images = [unit_images, lane_images].concat();
+    fn new(unit_bases: &[u32], lane_bases: &[u32]) -> Solver {
+        let bases = [unit_bases, lane_bases].concat();
         let (mut span, mut kernel) = (Span::default(), Vec::new());
         let place = |set: u64| Place {
-            unit: (set & ((1 << unit_images.len()) - 1)) as u32,
-            lane: (set >> unit_images.len()) as u32,
+            unit: (set & ((1 << unit_bases.len()) - 1)) as u32,
+            lane: (set >> unit_bases.len()) as u32,
         };
-        for (number, &image) in images.iter().enumerate() {
-            if let Some(set) = span.solve(image) {
+        for (number, &basis) in bases.iter().enumerate() {
+            if let Some(set) = span.solve(basis) {
                 kernel.push(place(set | 1 << number));
             }
-            span.insert(image);
+            span.insert(basis);
         }
-        Solver { units: unit_images.len(), span, registers: Span::new(unit_images), kernel }
+        Solver { units: unit_bases.len(), span, registers: Span::new(unit_bases), kernel }
     }
 
-    fn solve(&self, image: u32) -> Option<Place> {
-        let set = self.span.solve(image)?;
+    fn solve(&self, basis: u32) -> Option<Place> {
+        let set = self.span.solve(basis)?;
         Some(Place { unit: (set & ((1 << self.units) - 1)) as u32, lane: (set >> self.units) as u32 })
     }
 
     /// Solves like [`Solver::solve`], with the lane's own bit if possible.
-    fn solve_near(&self, image: u32, lane_bit: usize, own_image: u32) -> Option<Place> {
-        match self.registers.solve(image ^ own_image) {
+    fn solve_near(&self, basis: u32, lane_bit: usize, own_basis: u32) -> Option<Place> {
+        match self.registers.solve(basis ^ own_basis) {
             Some(set) => Some(Place { unit: set as u32, lane: 1 << lane_bit }),
-            None => self.solve(image),
+            None => self.solve(basis),
         }
     }
 }
@@ -246,12 +246,12 @@ fn source_select(lanes: &[Place], warps: &[Place]) -> Option<Vec<u32>> {
     // Lanes that are not read may send any unit: the map is extended by independent lane bits with
     // unit 0.
     let mut extended = Span::new(&senders);
-    let mut images = units;
+    let mut bases = units;
     for bit in 0..LANE_BITS {
-        images.push(0);
+        bases.push(0);
         extended.insert(1 << bit);
     }
-    let unit_of = |lane: u32| Some(f2_matrix::apply64(&images, extended.solve(lane)?));
+    let unit_of = |lane: u32| Some(f2_matrix::apply64(&bases, extended.solve(lane)?));
     let mut select: Vec<u32> = (0..LANE_BITS).map(|bit| unit_of(1 << bit)).collect::<Option<_>>()?;
     for warp in warps {
         select.push(warp.unit ^ f2_matrix::apply(&select[..LANE_BITS], warp.lane));

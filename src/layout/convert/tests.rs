@@ -107,17 +107,17 @@ fn check(source: &Layout, destination: &Layout, bits: u32, budget: usize) -> Con
 /// Makes a random layout of `bits` element bits: unit bases in random order, some thread bits
 /// replicated.
 fn random_layout(random: &mut Random, bits: usize, warp_bits: usize) -> Layout {
-    let mut images: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
+    let mut bases: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
     for i in (1..bits).rev() {
-        images.swap(i, random.below(i + 1));
+        bases.swap(i, random.below(i + 1));
     }
     let mut threads: Vec<u32> = Vec::new();
     for _ in 0..5 + warp_bits {
-        let replicated = images.is_empty() || random.below(5) == 0;
-        threads.push(if replicated { 0 } else { images.remove(0) });
+        let replicated = bases.is_empty() || random.below(5) == 0;
+        threads.push(if replicated { 0 } else { bases.remove(0) });
     }
     let warp = threads.split_off(5);
-    Layout::new([1 << (bits / 2), 1 << (bits - bits / 2)], images, threads, warp)
+    Layout::new([1 << (bits / 2), 1 << (bits - bits / 2)], bases, threads, warp)
 }
 
 /// Makes a layout of random bases that cover the tile.
@@ -180,9 +180,9 @@ fn random_shuffles() {
 #[test]
 fn registers_are_renamed() {
     let a = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
-    let [low, high, rest @ ..] = a.register_images() else { panic!() };
+    let [low, high, rest @ ..] = a.register_bases() else { panic!() };
     let swapped =
-        Layout::new([64, 64], [&[*high, *low], rest].concat(), a.lane_images().to_vec(), a.warp_images().to_vec());
+        Layout::new([64, 64], [&[*high, *low], rest].concat(), a.lane_bases().to_vec(), a.warp_bases().to_vec());
     assert_eq!(check(&a, &a, 32, 1 << 16), Conversion::Identity);
     let Conversion::Registers(map) = check(&a, &swapped, 32, 1 << 16) else { panic!() };
     assert_eq!(map[..4], [0, 2, 1, 3]);

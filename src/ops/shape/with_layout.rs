@@ -29,7 +29,7 @@ const MOST_THREADS: i64 = 1024;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layout of a tile",
-    note = "a layout is a product of `ct::layout::local(..)`, slots of a thread, and `ct::layout::spatial(..)`, threads; or a \
+    note = "a layout is a product of `ct::layout::local(..)`, registers of a thread, and `ct::layout::spatial(..)`, threads; or a \
             `ct::layout::Layout`"
 )]
 pub trait TileLayout {
@@ -70,17 +70,17 @@ impl<L: TileLayout> TileLayout for &L {
 }
 
 fn distribution(layout: &Layout) -> Distribution {
-    let slots = layout.canonical().register_images().into();
-    Distribution { slots, threads: [layout.lane_images(), layout.warp_images()].concat().into() }
+    let slots = layout.canonical().register_bases().into();
+    Distribution { slots, threads: [layout.lane_bases(), layout.warp_bases()].concat().into() }
 }
 
 /// Returns true if each nonzero basis of the layout is one bit of the element index, and each of
 /// these bits has exactly one basis.
 fn is_plain(layout: &Layout) -> bool {
-    let mut images: Vec<u32> = layout.images().into_iter().filter(|&image| image != 0).collect();
-    images.sort_unstable();
-    images.windows(2).all(|pair| pair[0] != pair[1])
-        && images.iter().all(|image| image.is_power_of_two())
+    let mut bases: Vec<u32> = layout.bases().into_iter().filter(|&basis| basis != 0).collect();
+    bases.sort_unstable();
+    bases.windows(2).all(|pair| pair[0] != pair[1])
+        && bases.iter().all(|basis| basis.is_power_of_two())
         && layout.covers()
 }
 
@@ -110,7 +110,7 @@ impl Trace {
             let message =
                 format!("`with_layout`: a layout of {own:?} for {threads} threads that goes by no powers of two");
             let way_out = "extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a \
-                           thread or slot stands for one bit of an element's place";
+                           thread or register index is one bit of the element index";
             self.report(place, message, &[way_out]);
             return None;
         };

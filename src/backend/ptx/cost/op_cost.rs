@@ -302,13 +302,13 @@ impl OpCosts<'_, '_> {
             Some(&Attr::Dim(axis)) => axis as usize,
             _ => 0,
         };
-        let along = |images: &[u32]| {
-            let moves = |&&image: &&u32| image != 0 && layout.coordinates(image)[axis] != 0;
-            images.iter().filter(moves).count() as i32
+        let along = |bases: &[u32]| {
+            let moves = |&&basis: &&u32| basis != 0 && layout.coordinates(basis)[axis] != 0;
+            bases.iter().filter(moves).count() as i32
         };
-        let (lanes, warps) = (along(layout.lane_images()), along(layout.warp_images()));
+        let (lanes, warps) = (along(layout.lane_bases()), along(layout.warp_bases()));
         let slots = layout.num_registers() as f64;
-        let left = slots / f64::from(1 << along(layout.register_images()));
+        let left = slots / f64::from(1 << along(layout.register_bases()));
         let each = op.operands.len() as f64;
         let body = &self.context.module.block(op.regions[0]).ops;
         let mut fold = InstructionMix::default();

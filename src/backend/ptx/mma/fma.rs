@@ -87,27 +87,27 @@ pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     let [batch, m, n, k] = request.extents;
     let (batches, rows, columns, replicas) = split(request);
     let (batch_bits, row_bits, column_bits) = (batches.bits(), rows.bits(), columns.bits());
-    let images = |bits: &[u32], first: Option<u32>| -> Vec<u32> {
+    let bases_of = |bits: &[u32], first: Option<u32>| -> Vec<u32> {
         bits.iter().map(|bit| first.map_or(0, |first| 1 << (first + bit))).collect()
     };
     // Bases of all thread bits, if m, n and the batch start at these flat index bits.
     let threads = |m_at: Option<u32>, n_at: Option<u32>, batch_at: u32| -> (Vec<u32>, Vec<u32>) {
-        let mut lane = [images(&column_bits[1], n_at), images(&row_bits[1], m_at)].concat();
+        let mut lane = [bases_of(&column_bits[1], n_at), bases_of(&row_bits[1], m_at)].concat();
         lane.resize(5, 0);
         let warp = [
-            images(&column_bits[2], n_at),
-            images(&row_bits[2], m_at),
-            images(&batch_bits[2], Some(batch_at)),
+            bases_of(&column_bits[2], n_at),
+            bases_of(&row_bits[2], m_at),
+            bases_of(&batch_bits[2], Some(batch_at)),
             vec![0; replicas as usize],
         ];
         (lane, warp.concat())
     };
     let [log_m, log_n, log_k] = [m, n, k].map(i64::ilog2);
-    let batch_registers = |first: u32| images(&batch_bits[0], Some(first));
+    let batch_registers = |first: u32| bases_of(&batch_bits[0], Some(first));
 
     let (lane, warp) = threads(Some(log_n), Some(0), log_m + log_n);
     let register =
-        [images(&column_bits[0], Some(0)), images(&row_bits[0], Some(log_n)), batch_registers(log_m + log_n)];
+        [bases_of(&column_bits[0], Some(0)), bases_of(&row_bits[0], Some(log_n)), batch_registers(log_m + log_n)];
     let acc = Layout::new(of_rank([batch, m, n], request.rank), register.concat(), lane, warp);
 
     let (lane, warp) = threads(Some(log_k), None, log_m + log_k);
@@ -148,7 +148,7 @@ fn side(
     let order: Vec<usize> =
         [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect();
     let active = &lane[..5 - vector as usize];
-    let told_apart: Vec<u32> = active.iter().copied().filter(|&image| image != 0).collect();
+    let told_apart: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
     let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &told_apart);
     let registers = (0..depth)
         .map(|bit| k_first + bit)
@@ -187,7 +187,7 @@ impl Side {
     }
 
     fn thread_places(&self) -> Vec<u32> {
-        self.thread.iter().map(|&image| self.shared.offset(image)).collect()
+        self.thread.iter().map(|&basis| self.shared.offset(basis)).collect()
     }
 
     /// Returns the byte offset of a bit of k.

@@ -40,7 +40,7 @@ pub(super) struct Fragments {
     /// Bases of the rows of one 8 × 16-byte matrix.
     rows: [u32; 3],
     /// Bases of the bits of k that count steps.
-    pub step_images: Vec<u32>,
+    pub step_bases: Vec<u32>,
     pub shared: SharedLayout,
     element: Ty,
 }
@@ -74,16 +74,16 @@ impl Fragments {
         let rows = if fetch == (Fetch::Matrix { trans: true }) { axis(k_stride, k) } else { axis(outer_stride, outer) };
         let (vector_bytes, told_apart) = match fetch {
             Fetch::Matrix { .. } => (16, &rows[..]),
-            Fetch::Transposed => (4, layout.lane_images()),
-            Fetch::Words => (bits.max(32) as usize / 8, &layout.lane_images()[..if bits == 64 { 4 } else { 5 }]),
-            Fetch::Elements => (bits as usize / 8, layout.lane_images()),
+            Fetch::Transposed => (4, layout.lane_bases()),
+            Fetch::Words => (bits.max(32) as usize / 8, &layout.lane_bases()[..if bits == 64 { 4 } else { 5 }]),
+            Fetch::Elements => (bits as usize / 8, layout.lane_bases()),
         };
-        let told_apart: Vec<u32> = told_apart.iter().copied().filter(|&image| image != 0).collect();
+        let told_apart: Vec<u32> = told_apart.iter().copied().filter(|&basis| basis != 0).collect();
         let fast = if k_contiguous { [k_axis, outer_axis, 0] } else { [outer_axis, k_axis, 0] };
         let order: Vec<usize> = fast.into_iter().filter_map(|axis: usize| axis.checked_sub(3 - rank)).collect();
         let element_bytes = bits as usize / 8;
         let shared = SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &told_apart);
-        let step_images = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect();
+        let step_bases = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect();
         Fragments {
             word: tiling.instruction.word_bits(),
             words: instruction_words.ilog2(),
@@ -93,7 +93,7 @@ impl Fragments {
             surplus,
             fetch,
             rows,
-            step_images,
+            step_bases,
             shared,
             element,
             layout,
@@ -116,8 +116,8 @@ impl Fragments {
 
     /// Returns the byte offsets of the bits of the thread number for a load.
     pub fn thread_places(&self) -> Vec<u32> {
-        let registers = self.layout.register_images();
-        let warps = self.layout.warp_images().iter().copied();
+        let registers = self.layout.register_bases();
+        let warps = self.layout.warp_bases().iter().copied();
         let lanes: Vec<u32> = match self.fetch {
             Fetch::Matrix { .. } => {
                 // Lane bits 3 and 4 select the matrix: words, then repeats.
@@ -127,9 +127,9 @@ impl Fragments {
                 lanes.resize(5, 0);
                 lanes
             }
-            Fetch::Words | Fetch::Transposed | Fetch::Elements => self.layout.lane_images().to_vec(),
+            Fetch::Words | Fetch::Transposed | Fetch::Elements => self.layout.lane_bases().to_vec(),
         };
-        lanes.into_iter().chain(warps).map(|image| self.shared.offset(image)).collect()
+        lanes.into_iter().chain(warps).map(|basis| self.shared.offset(basis)).collect()
     }
 
     /// Returns the approximate number of instructions that load the fragments of one step.

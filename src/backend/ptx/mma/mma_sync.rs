@@ -155,8 +155,7 @@ impl TensorPlan {
         let none = KLoop { trips: 0, strides: [0, 0] };
         match (left.address(), right.address()) {
             (Some(a), Some(c)) => {
-                let places =
-                    |f: &Fragments| -> Vec<u32> { f.step_images.iter().map(|&x| f.shared.offset(x)).collect() };
+                let places = |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
                 let bits: Vec<[u32; 2]> =
                     places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
                 let body = products + self.left.step_cost() + self.right.step_cost();
@@ -195,8 +194,8 @@ impl TensorPlan {
 
     /// Returns true if another register of the fragment may have the same element.
     fn is_repeated(&self, register: usize) -> bool {
-        let images = self.acc.register_images();
-        images.iter().enumerate().any(|(bit, &image)| image == 0 && register >> bit & 1 == 0)
+        let bases = self.acc.register_bases();
+        bases.iter().enumerate().any(|(bit, &basis)| basis == 0 && register >> bit & 1 == 0)
     }
 
     fn close(&self, b: &mut Builder, acc: &[Reg], words: &Accumulator) {

@@ -20,11 +20,16 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Makes a cursor; `images`: byte offsets of the thread's bits.
-    pub fn new(b: &mut Builder, base: Operand, thread: Reg, images: &[u32]) -> Cursor {
-        let part = thread_part(b, thread, images);
+    /// Makes a cursor; `thread_bases`: byte offsets of the thread's bits.
+    pub fn new(b: &mut Builder, base: Operand, thread: Reg, thread_bases: &[u32]) -> Cursor {
+        let part = thread_part(b, thread, thread_bases);
         let base = b.reg(base, RegClass::B32);
-        Cursor { base, thread: part, in_thread: images.iter().fold(0, |all, image| all | image), bases: Vec::new() }
+        Cursor {
+            base,
+            thread: part,
+            in_thread: thread_bases.iter().fold(0, |all, basis| all | basis),
+            bases: Vec::new(),
+        }
     }
 
     /// Returns the address of the thread's part XOR `place`.
@@ -43,11 +48,11 @@ impl Cursor {
 }
 
 /// Emits the XOR of the bases of the set bits of a thread number.
-pub(super) fn thread_part(b: &mut Builder, thread: Reg, images: &[u32]) -> Operand {
+pub(super) fn thread_part(b: &mut Builder, thread: Reg, thread_bases: &[u32]) -> Operand {
     // Bits with the same shift distance are shifted together.
     let mut moves: Vec<(i32, u32)> = Vec::new();
-    for (from, &image) in images.iter().enumerate() {
-        for to in (0..32).filter(|to| image >> to & 1 == 1) {
+    for (from, &basis) in thread_bases.iter().enumerate() {
+        for to in (0..32).filter(|to| basis >> to & 1 == 1) {
             let distance = to - from as i32;
             match moves.iter_mut().find(|(other, _)| *other == distance) {
                 Some((_, mask)) => *mask |= 1 << from,

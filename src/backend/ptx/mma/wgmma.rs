@@ -184,24 +184,24 @@ impl WgmmaPlan {
         let (row, column) = if self.swapped { (1, n as u32) } else { (n as u32, 1) };
         let doubling = |first: i64, count: i64| (0..count.ilog2()).map(move |bit| (first as u32) << bit);
         let columns = self.columns * self.counts[1];
-        let mut images = vec![column, rows.half * row];
-        images.extend(doubling(8, columns / 8).map(|image| image * column));
-        let blocks = images.len();
-        images.extend(rows.block.iter().map(|image| image * row));
-        images.extend(doubling(m * n, self.batch));
-        self.order = (0..images.len()).collect();
+        let mut bases = vec![column, rows.half * row];
+        bases.extend(doubling(8, columns / 8).map(|basis| basis * column));
+        let blocks = bases.len();
+        bases.extend(rows.block.iter().map(|basis| basis * row));
+        bases.extend(doubling(m * n, self.batch));
+        self.order = (0..bases.len()).collect();
         if self.swapped {
             // Adjacent elements along n first.
-            let neighbours: Vec<usize> = (0..images.len()).filter(|&bit| matches!(images[bit], 1 | 2)).collect();
+            let neighbours: Vec<usize> = (0..bases.len()).filter(|&bit| matches!(bases[bit], 1 | 2)).collect();
             debug_assert!(neighbours.iter().all(|&bit| bit == 1 || bit == blocks));
             self.order.retain(|bit| !neighbours.contains(bit));
             self.order.splice(0..0, neighbours);
         }
-        let register = self.order.iter().map(|&bit| images[bit]).collect();
+        let register = self.order.iter().map(|&bit| bases[bit]).collect();
         let mut lane = vec![2 * column, 4 * column];
-        lane.extend(rows.lane.map(|image| image * row));
-        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|image| image * row).collect();
-        warp.extend(doubling(columns, self.groups[1]).map(|image| image * column));
+        lane.extend(rows.lane.map(|basis| basis * row));
+        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|basis| basis * row).collect();
+        warp.extend(doubling(columns, self.groups[1]).map(|basis| basis * column));
         Layout::new(vec![self.batch, m, n], register, lane, warp)
     }
 

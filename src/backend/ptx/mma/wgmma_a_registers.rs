@@ -109,11 +109,11 @@ impl Left {
         let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| k << bit).collect();
         register.extend([rows.half * row, 4 * word * k]);
         register.extend(doubling(i64::from(8 * word * k), steps));
-        register.extend(rows.block.iter().map(|image| image * row));
+        register.extend(rows.block.iter().map(|basis| basis * row));
         register.extend(doubling(i64::from(strides.batch), batch));
         let mut lane = vec![word * k, 2 * word * k];
-        lane.extend(rows.lane.map(|image| image * row));
-        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|image| image * row).collect();
+        lane.extend(rows.lane.map(|basis| basis * row));
+        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|basis| basis * row).collect();
         warp.extend((0..columns.ilog2()).map(|_| 0));
         Left {
             layout: Layout::new(shared.shape.clone(), register, lane, warp),
@@ -161,8 +161,8 @@ pub(super) struct Gather<'a> {
 impl<'a> Gather<'a> {
     /// Makes the operand; `unrounded`: elements are f32 and are rounded to tf32.
     pub fn new(b: &mut Builder, left: &'a Left, base: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
-        let images = [left.layout.lane_images(), left.layout.warp_images()].concat();
-        let mut places: Vec<u32> = images.into_iter().map(|image| left.shared.offset(image)).collect();
+        let bases = [left.layout.lane_bases(), left.layout.warp_bases()].concat();
+        let mut places: Vec<u32> = bases.into_iter().map(|basis| left.shared.offset(basis)).collect();
         let mut joins = [0x5410u32, 0x7632].map(Operand::from);
         if left.size == 1 {
             // Rows at a distance of 8 have the same swizzle, so half of the lanes load their four

@@ -11,7 +11,7 @@
 use rustc_hash::FxHashSet;
 
 use super::super::Optimization;
-use super::super::layout_inference::{AxisBits, Inference, thread_images};
+use super::super::layout_inference::{AxisBits, Inference, thread_bases};
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
 
@@ -56,11 +56,11 @@ fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribu
     let layout = inference.accesses.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
     let axis = AxisBits::of(layout.shape(), dim);
-    let along = |images: &[u32]| images.iter().map(|&image| axis.coordinate(image)).fold(0, |all, bits| all | bits);
-    let (own, others) = (along(layout.register_images()), along(&thread_images(layout)));
-    let images = layout.images();
-    let bits = images.iter().filter(|&&image| image != 0).count();
-    let plain = images.iter().all(|image| image.count_ones() <= 1) && 1 << bits == layout.num_elements();
+    let along = |bases: &[u32]| bases.iter().map(|&basis| axis.coordinate(basis)).fold(0, |all, bits| all | bits);
+    let (own, others) = (along(layout.register_bases()), along(&thread_bases(layout)));
+    let bases = layout.bases();
+    let bits = bases.iter().filter(|&&basis| basis != 0).count();
+    let plain = bases.iter().all(|basis| basis.count_ones() <= 1) && 1 << bits == layout.num_elements();
     let (first, count) = (others.trailing_zeros(), others.count_ones());
     let side_by_side = others != 0 && others >> first == (1 << count) - 1;
     if !plain || own & others != 0 || !side_by_side {
@@ -71,6 +71,6 @@ fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribu
     let mut shape = layout.shape().to_vec();
     shape.splice(dim..=dim, [repetitions, parts, adjacent]);
     let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
-    let (slots, threads) = (each.register_images().into(), thread_images(&each).into());
+    let (slots, threads) = (each.register_bases().into(), thread_bases(&each).into());
     Some(pass::ReductionDistribution { adjacent, parts, repetitions, layout: Distribution { slots, threads } })
 }

@@ -21,9 +21,9 @@ impl KernelInfo<'_> {
                         result.index(),
                         op.code.spec().name,
                         layout.shape(),
-                        layout.register_images(),
-                        layout.lane_images(),
-                        layout.warp_images()
+                        layout.register_bases(),
+                        layout.lane_bases(),
+                        layout.warp_bases()
                     );
                 }
             }

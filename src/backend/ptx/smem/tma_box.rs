@@ -91,10 +91,10 @@ impl TmaBoxLayout {
     /// Returns the part of the tile of each warp as separate boxes, with the same arrangement for
     /// all warps. `None` also unless each bit of the warp number is one bit of the element's index.
     pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
-        let warps = layout.warp_images();
+        let warps = layout.warp_bases();
         warps
             .iter()
-            .all(|&image| is_of_warps(layout, image))
+            .all(|&basis| is_of_warps(layout, basis))
             .then(|| TmaBoxLayout::apart(layout, axes, element_bytes, warps))?
     }
 
@@ -149,7 +149,7 @@ impl TmaBoxLayout {
 
     /// Returns true if exactly these bits of an element's index select the warp.
     pub fn is_apart(&self, layout: &Layout, warps: &[u32]) -> bool {
-        warps.iter().all(|&image| is_of_warps(layout, image))
+        warps.iter().all(|&basis| is_of_warps(layout, basis))
     }
 
     /// Returns true if the lowest places are one box. `axes`: the dimensions in the order of a box,
@@ -225,7 +225,7 @@ impl TmaBoxLayout {
 
     fn vectors(&self, layout: &Layout) -> Option<SmemWrites> {
         let mut side = self.shared.accesses(layout);
-        let wavefronts = (side.accesses.len() << layout.warp_images().len())
+        let wavefronts = (side.accesses.len() << layout.warp_bases().len())
             * (self.shared.element_bytes * side.accesses[0].registers.len() * WARP_SIZE as usize).div_ceil(ROW_BYTES)
             + side.bank_conflicts(self.shared.element_bytes);
         if wavefronts > 4 * self.shared.bytes() / ROW_BYTES {
@@ -246,15 +246,15 @@ impl TmaBoxLayout {
         // constant.
         let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
         let (all, vector) = (Side { accesses: Vec::new(), ..side.clone() }, &first.registers);
-        let lanes = side.thread.get(..layout.lane_images().len())?.to_vec();
+        let lanes = side.thread.get(..layout.lane_bases().len())?.to_vec();
         let conflicts = |lanes: Vec<u32>| {
             Side { thread: lanes, accesses: vec![first.clone()], ..all.clone() }
                 .bank_conflicts(self.shared.element_bytes)
         };
         let (mut least, part) = (conflicts(lanes.clone()), self.part_bytes(self.split_bits));
         let mut found = None;
-        for (register, &image) in layout.register_images().iter().enumerate() {
-            let place = self.shared.offset(image);
+        for (register, &basis) in layout.register_bases().iter().enumerate() {
+            let place = self.shared.offset(basis);
             if least == 0 || place >= part || vector.contains(&(vector[0] ^ 1 << register)) {
                 continue;
             }
@@ -282,8 +282,8 @@ impl TmaBoxLayout {
         if self.shared.element_bytes != 2 {
             return None;
         }
-        let lanes: Vec<u32> = layout.lane_images().iter().map(|&image| self.shared.offset(image)).collect();
-        let places: Vec<u32> = layout.register_images().iter().map(|&image| self.shared.offset(image)).collect();
+        let lanes: Vec<u32> = layout.lane_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
+        let places: Vec<u32> = layout.register_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
         let pair_at = |place: u32| places.iter().position(|&p| p == place);
         let (trans, pair, rows) = if lanes[..2] == [4, 8] {
             (false, pair_at(2)?, lanes[2..].to_vec())
@@ -304,7 +304,7 @@ impl TmaBoxLayout {
         // Lane i provides the address of row i mod 8 of matrix i / 8.
         let mut thread = rows;
         thread.extend((0..2).map(|i| others.get(i).map_or(0, |&bit| places[bit])));
-        thread.extend(layout.warp_images().iter().map(|&image| self.shared.offset(image)));
+        thread.extend(layout.warp_bases().iter().map(|&basis| self.shared.offset(basis)));
         let taken = others.iter().fold(1 << pair, |all, bit| all | 1usize << bit);
         let list = (0..layout.num_registers())
             .filter(|register| register & taken == 0)
@@ -341,13 +341,13 @@ impl Swizzle {
 
 /// Returns true if exactly one register bit determines this bit of the element's index.
 fn is_of_registers(layout: &Layout, bit: u32) -> bool {
-    let others = layout.images().into_iter().filter(|image| image & bit != 0);
-    layout.register_images().contains(&bit) && others.count() == 1
+    let others = layout.bases().into_iter().filter(|basis| basis & bit != 0);
+    layout.register_bases().contains(&bit) && others.count() == 1
 }
 
 /// Returns true if exactly one bit of the warp number determines this bit of the element's index.
 fn is_of_warps(layout: &Layout, bit: u32) -> bool {
-    bit.is_power_of_two() && layout.images().into_iter().filter(|image| image & bit != 0).count() == 1
+    bit.is_power_of_two() && layout.bases().into_iter().filter(|basis| basis & bit != 0).count() == 1
 }
 
 /// Returns true if eight rows of 16 bytes at the XORs of these places are on different banks.

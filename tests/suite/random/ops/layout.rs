@@ -18,7 +18,7 @@ numbers [(5, 9), (1, 12), (0, 12), (0, 1)]; held;
 [T: arrays] |x: Tile<T, 2>; threads: usize, stride: u32, turn: u32, more: usize; shape: Shape| {
     let bits = (shape[0] * shape[1]).ilog2();
     let mut slots: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
-    slots.sort_by_key(|image| (image.trailing_zeros() * stride + turn) % 13);
+    slots.sort_by_key(|basis| (basis.trailing_zeros() * stride + turn) % 13);
     let count = ((bits as usize).saturating_sub(threads) + more).min(bits as usize);
     let mut lanes = slots.split_off(count);
     lanes.resize(threads, 0);

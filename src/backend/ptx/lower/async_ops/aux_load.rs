@@ -1,7 +1,7 @@
 //! Loads of auxiliary tiles from a pipeline stage.
 
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, RegClass, Sem, Space, Ty};
-use crate::backend::ptx::layout_inference::thread_images;
+use crate::backend::ptx::layout_inference::thread_bases;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
@@ -26,9 +26,9 @@ impl Lowering<'_> {
             .ok_or("internal error: an auxiliary tile without a stage; please report it")?;
         let axis = layout.shape().iter().position(|&extent| extent > 1).unwrap_or(0);
         let run = layout.vector_len(axis).min(layout.num_registers()).min(WIDEST / size);
-        let thread = self.linear_in_thread(&thread_images(&layout));
+        let thread = self.linear_in_thread(&thread_bases(&layout));
         let (all, base) =
-            (thread_images(&layout).iter().fold(0, |all, image| all | image), self.b.reg(start, RegClass::B32));
+            (thread_bases(&layout).iter().fold(0, |all, basis| all | basis), self.b.reg(start, RegClass::B32));
         let mods = MemMods { sem: Sem::Volatile, ..MemMods::default() };
         let mut regs: Vec<Operand> = Vec::with_capacity(layout.num_registers());
         for register in (0..layout.num_registers()).step_by(run) {

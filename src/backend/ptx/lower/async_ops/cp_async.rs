@@ -74,7 +74,7 @@ impl Lowering<'_> {
             self.report.remarks.access(self.module, copy.load, tile, way);
         }
         let thread = pipeline.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
-        let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();
+        let thread = thread.iter().map(|bases| self.linear_in_thread(bases)).collect();
         let cp_async = CpAsyncState {
             slab,
             compute: self.b.copy(Operand::Imm(0), RegClass::B32),

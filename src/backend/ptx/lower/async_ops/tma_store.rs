@@ -137,15 +137,15 @@ impl Lowering<'_> {
         let mut coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
         for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
             let bits = AxisBits::of(store.layout.shape(), axis);
-            let images: Vec<u32> = store.layout.warp_images().iter().map(|&image| bits.coordinate(image)).collect();
-            let start = self.linear_in_warp(&images);
+            let bases: Vec<u32> = store.layout.warp_bases().iter().map(|&basis| bits.coordinate(basis)).collect();
+            let start = self.linear_in_warp(&bases);
             *coord = self.b.add(Ty::S32, *coord, start);
         }
         // ptxas knows that one lane is elected.
         let issuer = self.b.elect();
         let issues = self.issue_predicate(view, index, issuer)?;
         let warps: Vec<u32> =
-            (0..store.layout.warp_images().len()).map(|warp| staging.bytes_per_warp() << warp).collect();
+            (0..store.layout.warp_bases().len()).map(|warp| staging.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
         let first = place.offset + self.sync.group.index * (place.bytes / self.info.pingpong_groups);
         let store = &StoreRegs { base: self.staging_of_partition(store.base, place.bytes), ..store.clone() };
@@ -173,7 +173,7 @@ impl Lowering<'_> {
     fn write_part(&mut self, store: &StoreRegs<'_>, regs: &[Operand], part: u32, place: Buffer, warp: Operand) {
         let thread = self.linear_in_thread(&store.writes.thread);
         let thread = self.b.xor(Ty::B32, thread, warp);
-        let in_thread = store.writes.thread.iter().fold(0, |all, image| all | image);
+        let in_thread = store.writes.thread.iter().fold(0, |all, basis| all | basis);
         let swaps = store.writes.swap.map(|swap| {
             let tid = self.b.special(Special::TidX);
             let bit = self.b.and(Ty::B32, tid, 1u32 << swap.thread);

@@ -9,7 +9,7 @@ use crate::backend::ptx::device_assert::{Assertion, NoteField};
 use crate::backend::ptx::isa::inst::{
     Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty,
 };
-use crate::backend::ptx::layout_inference::thread_images;
+use crate::backend::ptx::layout_inference::thread_bases;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
@@ -37,7 +37,7 @@ impl Lowering<'_> {
                 _ => self.get(arg, &layout)?,
             });
         }
-        let thread = self.linear_in_thread(&thread_images(&layout));
+        let thread = self.linear_in_thread(&thread_bases(&layout));
         let all = self.all_true(&holds);
         let done = self.b.new_label();
         self.b.bra_if(all, false, done, false);

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::layout_inference::{
-    block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,
+    block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_bases,
 };
 use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -34,13 +34,13 @@ struct Block<'a> {
 
 impl Block<'_> {
     /// Returns the block index, along an axis, of an element index.
-    fn number(&self, image: u32, axis: usize) -> u32 {
-        block_number(self.layout, self.part, image, axis)
+    fn number(&self, basis: u32, axis: usize) -> u32 {
+        block_number(self.layout, self.part, basis, axis)
     }
 
     /// Returns axis and bit of the block index that a basis of the layout changes.
-    fn bit(&self, image: u32) -> Option<(usize, u32)> {
-        (0..self.part.len()).find_map(|axis| match self.number(image, axis) {
+    fn bit(&self, basis: u32) -> Option<(usize, u32)> {
+        (0..self.part.len()).find_map(|axis| match self.number(basis, axis) {
             0 => None,
             number => Some((axis, number.trailing_zeros())),
         })
@@ -98,8 +98,8 @@ impl Lowering<'_> {
         let regs = self.registers_of_block(&block, regs, repr::class(dtype));
         let held = block_layout(&layout, block.part).canonical();
         let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
-        let moves = |images: &[u32]| images.iter().any(|&image| block.bit(image).is_some());
-        let regs: Rc<[Operand]> = match (moves(layout.warp_images()), moves(layout.lane_images())) {
+        let moves = |bases: &[u32]| bases.iter().any(|&basis| block.bit(basis).is_some());
+        let regs: Rc<[Operand]> = match (moves(layout.warp_bases()), moves(layout.lane_bases())) {
             (false, false) => regs.into(),
             (false, true) => {
                 let lane = self.lane_of_block(&block);
@@ -134,8 +134,8 @@ impl Lowering<'_> {
         class: crate::backend::ptx::isa::inst::RegClass,
     ) -> Vec<Operand> {
         let mut regs = regs;
-        for (register, &image) in block.layout.register_images().iter().enumerate().rev() {
-            let Some((axis, bit)) = block.bit(image) else { continue };
+        for (register, &basis) in block.layout.register_bases().iter().enumerate().rev() {
+            let Some((axis, bit)) = block.bit(basis) else { continue };
             let half = regs.len() / 2;
             let low = |slot: usize| (slot >> register << (register + 1)) | (slot & ((1 << register) - 1));
             regs = match self.index_bit(block.index[axis], bit) {
@@ -160,8 +160,8 @@ impl Lowering<'_> {
     fn lane_of_block(&mut self, block: &Block<'_>) -> Operand {
         let mut mask = 0u32;
         let mut lane = Operand::Imm(0);
-        for (position, &image) in block.layout.lane_images().iter().enumerate() {
-            let Some((axis, bit)) = block.bit(image) else { continue };
+        for (position, &basis) in block.layout.lane_bases().iter().enumerate() {
+            let Some((axis, bit)) = block.bit(basis) else { continue };
             mask |= 1 << position;
             let part = match block.index[axis].as_imm() {
                 Some(number) => Operand::from(((number >> bit & 1) as u32) << position),
@@ -181,10 +181,10 @@ impl Lowering<'_> {
     /// Returns a predicate: this thread holds elements of the block, and is the first of its
     /// replicas.
     fn owner_of_block(&mut self, block: &Block<'_>) -> Reg {
-        let images = thread_images(block.layout);
+        let bases = thread_bases(block.layout);
         let mut owner = self.owner_of(replica_bits(block.layout));
         for axis in 0..block.part.len() {
-            let numbers: Vec<u32> = images.iter().map(|&image| block.number(image, axis)).collect();
+            let numbers: Vec<u32> = bases.iter().map(|&basis| block.number(basis, axis)).collect();
             let mask = numbers.iter().fold(0, |all, number| all | number);
             if mask == 0 {
                 continue;
@@ -214,8 +214,8 @@ impl Lowering<'_> {
         let class = repr::class(self.info.element_type(source));
         let thread_numbers: Vec<Operand> = (0..block.part.len())
             .map(|axis| {
-                let images = thread_images(&layout);
-                let numbers: Vec<u32> = images.into_iter().map(|image| block.number(image, axis)).collect();
+                let bases = thread_bases(&layout);
+                let numbers: Vec<u32> = bases.into_iter().map(|basis| block.number(basis, axis)).collect();
                 self.linear_in_thread(&numbers)
             })
             .collect();

@@ -8,7 +8,7 @@
 //!   conflicts of lanes with equal numbers.
 
 use crate::backend::ptx::isa::inst::{AtomOp, Cmp, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
-use crate::backend::ptx::layout_inference::{AxisLines, LaneGather, replica_bits, thread_images};
+use crate::backend::ptx::layout_inference::{AxisLines, LaneGather, replica_bits, thread_bases};
 use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -131,10 +131,10 @@ impl Lowering<'_> {
         let side = Side::in_order(held, size as usize, rounds);
         let owner = self.owner_of(side.replicated);
         let [from, to] = [held, layout].map(|layout| AxisLines::of(layout.shape(), axis));
-        let first = |image: u32| from.first(to.line(image));
-        let images: Vec<u32> = thread_images(layout).into_iter().map(first).collect();
-        let in_thread = images.iter().fold(0, |all, image| all | image);
-        let thread = self.linear_in_thread(&images);
+        let first = |basis: u32| from.first(to.line(basis));
+        let bases: Vec<u32> = thread_bases(layout).into_iter().map(first).collect();
+        let in_thread = bases.iter().fold(0, |all, basis| all | basis);
+        let thread = self.linear_in_thread(&bases);
         let part = (held.num_elements() / rounds) as u32;
         let smem = self.b.reg(Operand::Smem, RegClass::B32);
         let mut values = vec![Operand::Imm(0); at.len()];

@@ -64,7 +64,7 @@ impl Lowering<'_> {
             .iter()
             .map(|fold| if let ReductionStep::LaneShuffle(lane) = fold { Some(*lane) } else { None })
             .collect();
-        let along = partials.images.register.iter().filter(|&&image| axis.coordinate(image) != 0).count();
+        let along = partials.bases.register.iter().filter(|&&basis| axis.coordinate(basis) != 0).count();
         let Some(lanes) = lanes.filter(|_| registers >= LEAST_BITS && registers == along) else { return Ok(0) };
 
         let found = self.minmax_of_bits(extreme, partials, axis, &lanes);
@@ -121,8 +121,8 @@ impl Lowering<'_> {
         lanes: &[usize],
     ) -> Vec<Operand> {
         let ty = extreme.ty();
-        let images = &partials.images.register;
-        let off: Vec<usize> = (0..images.len()).filter(|&bit| axis.coordinate(images[bit]) == 0).collect();
+        let bases = &partials.bases.register;
+        let off: Vec<usize> = (0..bases.len()).filter(|&bit| axis.coordinate(bases[bit]) == 0).collect();
         let row = |slot: usize| off.iter().enumerate().map(|(to, &from)| (slot >> from & 1) << to).sum::<usize>();
         let mut rows: Vec<Vec<Operand>> = vec![Vec::new(); 1 << off.len()];
         for (slot, &value) in partials.regs[0].iter().enumerate() {

@@ -24,7 +24,7 @@ impl Lowering<'_> {
             // bits.
             let mut rest = group;
             let mut base = 0;
-            for bit in (0..layout.register_images().len()).filter(|bit| !bits.contains(bit)) {
+            for bit in (0..layout.register_bases().len()).filter(|bit| !bits.contains(bit)) {
                 base |= (rest & 1) << bit;
                 rest >>= 1;
             }

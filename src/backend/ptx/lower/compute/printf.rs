@@ -4,7 +4,7 @@
 //! transferred through shared memory: small ones together, large ones part by part in a loop.
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
-use crate::backend::ptx::layout_inference::{replica_bits, thread_images};
+use crate::backend::ptx::layout_inference::{replica_bits, thread_bases};
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL_TILE, format_pieces};
@@ -178,7 +178,7 @@ impl Lowering<'_> {
     fn elements(&mut self, value: Value) -> Lowered<Elements> {
         let layout = self.info.inference.natural_or_default(value);
         let regs = self.get(value, &layout)?;
-        let thread = self.linear_in_thread(&thread_images(&layout));
+        let thread = self.linear_in_thread(&thread_bases(&layout));
         let owner = self.owner_of(replica_bits(&layout));
         Ok(Elements { tile: Tile { layout, regs }, dtype: self.info.element_type(value), thread, owner })
     }

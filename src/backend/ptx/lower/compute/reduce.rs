@@ -26,8 +26,8 @@ pub struct StripReduction {
 impl StripReduction {
     /// Returns the register bits off the axis, compressed to adjacent bits.
     fn kept_bits(&self, register: usize) -> usize {
-        let images = self.layout.register_images().iter().enumerate();
-        let kept = images.filter(|&(_, &image)| self.axis.coordinate(image) == 0);
+        let bases = self.layout.register_bases().iter().enumerate();
+        let kept = bases.filter(|&(_, &basis)| self.axis.coordinate(basis) == 0);
         kept.enumerate().map(|(to, (from, _))| (register >> from & 1) << to).sum()
     }
 }
@@ -52,7 +52,7 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
         let ordered = self.info.is_ordered_reduction(id);
-        let folds = self.info.reduction_steps(id, partials.images.clone(), axis);
+        let folds = self.info.reduction_steps(id, partials.bases.clone(), axis);
         let done = self.reduce_minmax3(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {
@@ -77,7 +77,7 @@ impl Lowering<'_> {
     pub fn begin_strip_reduction(&self, id: OpId, piece: usize) -> StripReduction {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
-        let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
+        let kept = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, regs: vec![None; 1 << kept] }
     }
 
@@ -86,10 +86,10 @@ impl Lowering<'_> {
         let body = self.module.op(running.id).regions[0];
         let axis = running.axis;
         let mut partials = self.empty_partials(running.id, &running.layout);
-        partials.images.register.truncate(running.piece_bits);
+        partials.bases.register.truncate(running.piece_bits);
         partials.regs = values;
         let along: Vec<u32> =
-            partials.images.register.iter().map(|&image| axis.coordinate(image)).filter(|&c| c != 0).collect();
+            partials.bases.register.iter().map(|&basis| axis.coordinate(basis)).filter(|&c| c != 0).collect();
         for coordinate in along {
             self.reduce_registers(body, &mut partials, coordinate, axis)?;
         }
@@ -108,7 +108,7 @@ impl Lowering<'_> {
     /// Completes a reduction after the last strip iteration.
     pub fn end_strip_reduction(&mut self, running: StripReduction) -> Lowered {
         let mut partials = self.empty_partials(running.id, &running.layout);
-        partials.images.keep_off(running.axis);
+        partials.bases.keep_off(running.axis);
         let regs: Vec<Vec<Operand>> = running.regs.into_iter().flatten().collect();
         partials.regs = (0..partials.dtypes.len()).map(|of| regs.iter().map(|values| values[of]).collect()).collect();
         self.for_op(running.id, |lowering| lowering.reduce_partials(running.id, partials, running.axis))

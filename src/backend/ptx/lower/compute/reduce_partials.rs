@@ -18,7 +18,7 @@ use crate::layout::Layout;
 pub struct ReductionPartials {
     pub dtypes: Vec<DType>,
     pub regs: Vec<Vec<Operand>>,
-    pub images: LayoutBases,
+    pub bases: LayoutBases,
 }
 
 impl ReductionPartials {
@@ -35,7 +35,7 @@ impl Lowering<'_> {
         ReductionPartials {
             dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect(),
             regs: Vec::with_capacity(operands.len()),
-            images: LayoutBases::of(layout),
+            bases: LayoutBases::of(layout),
         }
     }
 
@@ -69,9 +69,9 @@ impl Lowering<'_> {
         coordinate: u32,
         axis: AxisBits,
     ) -> Lowered {
-        let found = partials.images.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+        let found = partials.bases.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
         let position = found.ok_or("a reduction lost a register bit")?;
-        partials.images.register.remove(position);
+        partials.bases.register.remove(position);
         let count = partials.regs[0].len() / 2;
         let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.regs.len()];
         for slot in 0..count {
@@ -92,13 +92,13 @@ impl Lowering<'_> {
     /// The other lane bits must distinguish replicas only. Returns false if nothing was emitted.
     pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut ReductionPartials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
-        if !self.info.is_warp_redux(body, &partials.dtypes, (lanes, &partials.images)) {
+        if !self.info.is_warp_redux(body, &partials.dtypes, (lanes, &partials.bases)) {
             return false;
         }
         for register in &mut partials.regs[0] {
             *register = self.b.redux(how, ty, *register);
         }
-        partials.images.lane.fill(0);
+        partials.bases.lane.fill(0);
         true
     }
 
@@ -155,9 +155,9 @@ impl Lowering<'_> {
         axis: AxisBits,
     ) -> Lowered {
         let is_right = self.lane_bit(lane);
-        let found = partials.images.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+        let found = partials.bases.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
         let position = found.ok_or("a reduction lost a register bit")?;
-        let image = partials.images.register.remove(position);
+        let basis = partials.bases.register.remove(position);
         let dtypes = partials.dtypes.clone();
         let count = partials.regs[0].len() / 2;
         let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.regs.len()];
@@ -176,7 +176,7 @@ impl Lowering<'_> {
             }
         }
         partials.regs = next;
-        partials.images.lane[lane] = image;
+        partials.bases.lane[lane] = basis;
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl Lowering<'_> {
                 list[register] = value;
             }
         }
-        partials.images.lane[lane] = 0;
+        partials.bases.lane[lane] = 0;
         Ok(())
     }
 }

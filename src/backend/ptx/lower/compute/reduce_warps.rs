@@ -36,20 +36,20 @@ impl Lowering<'_> {
         ordered: bool,
     ) -> Lowered {
         for &warp in warps {
-            partials.images.warp[warp] = 0;
+            partials.bases.warp[warp] = 0;
         }
         self.report.remarks.cross_warp_reductions += 1;
         let parts = 1usize << warps.len();
-        let images: Vec<u32> = partials.images.lane.iter().chain(&partials.images.warp).copied().collect();
+        let bases: Vec<u32> = partials.bases.lane.iter().chain(&partials.bases.warp).copied().collect();
         let mut rows = 1u32;
-        let mut row = vec![0u32; images.len()];
-        for (register, _) in row.iter_mut().zip(&images).filter(|(_, image)| **image != 0) {
+        let mut row = vec![0u32; bases.len()];
+        for (register, _) in row.iter_mut().zip(&bases).filter(|(_, basis)| **basis != 0) {
             *register = rows;
             rows *= 2;
         }
         let part_bits: u32 = warps.iter().map(|&warp| 1 << (5 + warp)).sum();
         let replicas: u32 =
-            (0..images.len()).filter(|&bit| images[bit] == 0).map(|bit| 1u32 << bit).sum::<u32>() & !part_bits;
+            (0..bases.len()).filter(|&bit| bases[bit] == 0).map(|bit| 1u32 << bit).sum::<u32>() & !part_bits;
         let owner = self.owner_of(replicas);
         let count = partials.regs[0].len();
         let mut places = Vec::with_capacity(partials.regs.len());
@@ -59,7 +59,7 @@ impl Lowering<'_> {
             let row_bytes = size * parts as u32;
             let register_bytes = row_bytes * rows;
             let buffer = self.smem_write()?;
-            let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
+            let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
             let mut own = row.clone();
             for (position, &warp) in warps.iter().enumerate() {
                 own[5 + warp] = size << position;
@@ -86,7 +86,7 @@ impl Lowering<'_> {
     /// They are replicas of each other, and a shuffle is cheaper than loading all results in every
     /// thread.
     fn lanes_for_parts(&self, partials: &ReductionPartials, parts: usize) -> Option<Vec<usize>> {
-        let replicas = (0..partials.images.lane.len()).filter(|&lane| partials.images.lane[lane] == 0);
+        let replicas = (0..partials.bases.lane.len()).filter(|&lane| partials.bases.lane[lane] == 0);
         let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
         (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
     }
@@ -102,11 +102,11 @@ impl Lowering<'_> {
     ) -> Lowered {
         for (list, place) in places.iter().enumerate() {
             let size = vector_access::run_bytes(place.dtype, 1);
-            let mut images = place.row.clone();
+            let mut bases = place.row.clone();
             for (position, &lane) in lanes.iter().enumerate() {
-                images[lane] = size << position;
+                bases[lane] = size << position;
             }
-            let part = self.linear_in_thread(&images);
+            let part = self.linear_in_thread(&bases);
             for register in 0..partials.regs[list].len() {
                 let addr = self.shared_place(place.buffer, part, 0, register as u32 * place.register_bytes);
                 let dtype = place.dtype;
@@ -114,7 +114,7 @@ impl Lowering<'_> {
                 partials.regs[list][register] = read[0];
             }
         }
-        let whole = partials.images.lane.iter().all(|&image| image == 0);
+        let whole = partials.bases.lane.iter().all(|&basis| basis == 0);
         if whole && self.reduce_by_redux(body, partials, lanes.len()) {
             return Ok(());
         }

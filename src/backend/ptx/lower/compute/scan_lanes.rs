@@ -74,9 +74,9 @@ impl Scan {
 
     /// Returns all chains: those of a row are consecutive, in scan order.
     pub fn runs(&self) -> Vec<ScanChain> {
-        let images = self.layout.register_images();
+        let bases = self.layout.register_bases();
         let outer = self.outer_registers();
-        let rows: Vec<usize> = (0..images.len()).filter(|&bit| self.axis.coordinate(images[bit]) == 0).collect();
+        let rows: Vec<usize> = (0..bases.len()).filter(|&bit| self.axis.coordinate(bases[bit]) == 0).collect();
         let spread = |number: usize, bits: &mut dyn Iterator<Item = usize>| -> usize {
             bits.enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum()
         };

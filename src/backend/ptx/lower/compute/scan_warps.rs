@@ -5,7 +5,7 @@
 
 use super::scan_lanes::{Predicate, Scan, ScanChain, ScanPartial};
 use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, Space, Ty};
-use crate::backend::ptx::layout_inference::{AxisBit, replica_bits, thread_images};
+use crate::backend::ptx::layout_inference::{AxisBit, replica_bits, thread_bases};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 
@@ -22,11 +22,11 @@ impl Lowering<'_> {
         let (count, low) = (scan.order.outer.len(), scan.order.low());
         let segments = 1usize << (count - low);
         let axis_lanes = ((1u32 << lanes) - 1) << first;
-        let images = thread_images(&scan.layout);
+        let bases = thread_bases(&scan.layout);
         let mut rows = 1u32;
-        let mut row = vec![0u32; images.len()];
-        for (register, &image) in row.iter_mut().zip(&images) {
-            if image != 0 && scan.axis.coordinate(image) == 0 {
+        let mut row = vec![0u32; bases.len()];
+        for (register, &basis) in row.iter_mut().zip(&bases) {
+            if basis != 0 && scan.axis.coordinate(basis) == 0 {
                 *register = rows;
                 rows *= 2;
             }
@@ -45,7 +45,7 @@ impl Lowering<'_> {
             let row_bytes = size << count;
             let register_bytes = row_bytes * rows;
             let buffer = self.smem_write()?;
-            let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
+            let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
             let mut own = row.clone();
             for (position, bit) in scan.order.outer.iter().enumerate() {
                 if let AxisBit::Warp(warp) = bit {
@@ -135,7 +135,7 @@ impl Lowering<'_> {
         let (first, _) = scan.order.lanes;
         let low = scan.order.low();
         let (low_mask, segments) = ((1u32 << low) - 1, 1usize << (scan.order.outer.len() - low));
-        let mut warps = vec![0u32; 5 + scan.layout.warp_images().len()];
+        let mut warps = vec![0u32; 5 + scan.layout.warp_bases().len()];
         let (mut warp_mask, mut outer_of_warps) = (0u32, 0u32);
         for (position, bit) in scan.order.outer.iter().enumerate() {
             if let AxisBit::Warp(warp) = bit {

@@ -372,11 +372,11 @@ impl ViewAccess {
     /// addresses.
     pub fn use_strips(&mut self) {
         let Partition { tensor, tile, dim_map, .. } = &self.partition;
-        let moves = |image: u32| {
-            let moves_along = |axis: usize| AxisBits::of(tile, axis).coordinate(image) != 0;
+        let moves = |basis: u32| {
+            let moves_along = |axis: usize| AxisBits::of(tile, axis).coordinate(basis) != 0;
             (0..tile.len()).any(|axis| tensor.strides[dim_map[axis]].as_imm().is_none() && moves_along(axis))
         };
-        let bits = self.layout.register_images().iter().filter(|&&image| moves(image)).count();
+        let bits = self.layout.register_bases().iter().filter(|&&basis| moves(basis)).count();
         self.in_strips = 1 << bits >= MANY_ADDRESSES;
     }
 

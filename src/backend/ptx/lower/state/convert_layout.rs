@@ -154,7 +154,7 @@ impl Lowering<'_> {
         owner: Option<Reg>,
     ) {
         let dtype = vector_access::shared_type(dtype);
-        let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
+        let [base, own_round] = [&side.thread, &side.round].map(|bases| self.linear_in_thread(bases));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
             let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
             let addr = self.shared_place(buffer, base, access.xor, access.offset);
@@ -166,7 +166,7 @@ impl Lowering<'_> {
     /// Emits the loads of a round, into registers of `result`.
     pub fn load_side(&mut self, buffer: Buffer, dtype: DType, result: &mut [Operand], side: &Side, round: usize) {
         let dtype = vector_access::shared_type(dtype);
-        let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
+        let [base, own_round] = [&side.thread, &side.round].map(|bases| self.linear_in_thread(bases));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
             let addr = self.shared_place(buffer, base, access.xor, access.offset);
             let guard = self.in_round(own_round, access.round, round, None);

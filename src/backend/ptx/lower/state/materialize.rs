@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::core::{Lowered, Lowering};
 use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
-use crate::backend::ptx::layout_inference::{ValueOrigin, thread_images};
+use crate::backend::ptx::layout_inference::{ValueOrigin, thread_bases};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};
@@ -151,7 +151,7 @@ impl Lowering<'_> {
 
     /// Selects the elements of a constant by the bits of the element index.
     fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        let thread = self.linear_in_thread(&thread_images(wanted));
+        let thread = self.linear_in_thread(&thread_bases(wanted));
         let class = repr::class(dtype);
         let mut regs = Vec::with_capacity(wanted.num_registers());
         for register in 0..wanted.num_registers() {
@@ -160,7 +160,7 @@ impl Lowering<'_> {
                 (0..words.len()).map(|i| repr::constant(dtype, words[i ^ offset as usize])).collect();
             let mut bit = 0;
             while values.len() > 1 {
-                let used = thread_images(wanted).iter().any(|image| image & (1 << bit) != 0);
+                let used = thread_bases(wanted).iter().any(|basis| basis & (1 << bit) != 0);
                 values = if used {
                     let field = self.b.and(Ty::B32, thread, 1u32 << bit);
                     let set = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
@@ -184,7 +184,7 @@ impl Lowering<'_> {
 
     fn iota(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.module.dtype(value);
-        let thread = self.linear_in_thread(&thread_images(wanted));
+        let thread = self.linear_in_thread(&thread_bases(wanted));
         let mut regs = Vec::with_capacity(wanted.num_registers());
         for register in 0..wanted.num_registers() {
             let index = self.b.xor(Ty::B32, thread, wanted.element(register, 0, 0));

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use super::core::{Lowered, Lowering};
 use super::vector_access;
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Scope, Sem, Space};
-use crate::backend::ptx::layout_inference::{replica_bits, thread_images};
+use crate::backend::ptx::layout_inference::{replica_bits, thread_bases};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op, OpId};
 use crate::layout::Layout;
@@ -136,8 +136,8 @@ impl Lowering<'_> {
         }
         let stored = vector_access::shared_type(dtype);
         let size = vector_access::run_bytes(stored, 1);
-        let images: Vec<u32> = thread_images(layout).iter().map(|&image| image * size).collect();
-        let thread = self.linear_in_thread(&images);
+        let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| basis * size).collect();
+        let thread = self.linear_in_thread(&bases);
         let buffer = self.smem_write()?;
         let places: Vec<Addr> = (0..layout.num_registers())
             .map(|register| self.shared_place(buffer, thread, layout.element(register, 0, 0) * size, 0))

@@ -3,48 +3,48 @@
 use super::core::Lowering;
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Special, Ty};
-use crate::backend::ptx::layout_inference::{AxisBits, thread_images};
+use crate::backend::ptx::layout_inference::{AxisBits, thread_bases};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// Returns the XOR of `images[i]` over the set bits `i` of the thread number, as a B32 operand.
+    /// Returns the XOR of `bases[i]` over the set bits `i` of the thread number, as a B32 operand.
     ///
-    /// Adjacent bits with adjacent images are moved together by a shift and a mask.
-    pub fn linear_in_thread(&mut self, images: &[u32]) -> Operand {
-        if images.iter().all(|&image| image == 0) {
+    /// Adjacent bits with adjacent bases are moved together by a shift and a mask.
+    pub fn linear_in_thread(&mut self, bases: &[u32]) -> Operand {
+        if bases.iter().all(|&basis| basis == 0) {
             return Operand::Imm(0);
         }
-        if let Some(&value) = self.values.thread_indices.linear.get(images) {
+        if let Some(&value) = self.values.thread_indices.linear.get(bases) {
             return value;
         }
         let tid = self.b.special(Special::TidX);
-        let value = self.linear_of(tid, images);
-        self.values.thread_indices.linear.insert(images.to_vec(), value);
-        self.values.thread_indices.order.push(images.to_vec());
+        let value = self.linear_of(tid, bases);
+        self.values.thread_indices.linear.insert(bases.to_vec(), value);
+        self.values.thread_indices.order.push(bases.to_vec());
         value
     }
 
     /// Returns the same function of another number.
-    pub fn linear_of(&mut self, number: Operand, images: &[u32]) -> Operand {
+    pub fn linear_of(&mut self, number: Operand, bases: &[u32]) -> Operand {
         let mut total: Option<Operand> = None;
         let mut bit = 0;
-        while bit < images.len() {
-            let image = images[bit];
-            if image == 0 {
+        while bit < bases.len() {
+            let basis = bases[bit];
+            if basis == 0 {
                 bit += 1;
                 continue;
             }
             let mut length = 1;
-            if image.is_power_of_two() {
-                while images.get(bit + length) == Some(&(image << length)) {
+            if basis.is_power_of_two() {
+                while bases.get(bit + length) == Some(&(basis << length)) {
                     length += 1;
                 }
             }
-            let part = self.field(number, bit, length, images.len());
-            let part = if image.is_power_of_two() {
-                self.b.shl(Ty::B32, part, image.trailing_zeros())
+            let part = self.field(number, bit, length, bases.len());
+            let part = if basis.is_power_of_two() {
+                self.b.shl(Ty::B32, part, basis.trailing_zeros())
             } else {
-                self.b.mul(Ty::U32, part, image)
+                self.b.mul(Ty::U32, part, basis)
             };
             total = Some(match total {
                 Some(sum) => self.b.xor(Ty::B32, sum, part),
@@ -60,7 +60,7 @@ impl Lowering<'_> {
     ///
     /// Adjacent bits whose weights double are multiplied together.
     pub fn sum_in_thread(&mut self, weights: &[u32]) -> Operand {
-        // The key is longer than any list of images.
+        // The key is longer than any list of bases.
         let key = [weights, &[u32::MAX]].concat();
         if let Some(&value) = self.values.thread_indices.linear.get(&key) {
             return value;
@@ -94,8 +94,8 @@ impl Lowering<'_> {
     /// Returns the coordinate of the thread along `axis`, in register 0.
     pub fn thread_coordinate(&mut self, layout: &Layout, axis: usize) -> Operand {
         let axis = AxisBits::of(layout.shape(), axis);
-        let images: Vec<u32> = thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
-        self.linear_in_thread(&images)
+        let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| axis.coordinate(basis)).collect();
+        self.linear_in_thread(&bases)
     }
 
     /// Returns the lane number.

@@ -127,7 +127,7 @@ impl ConversionCache {
     }
 }
 
-/// Functions of the thread number: images of its bits, and the operand with the value.
+/// Functions of the thread number: bases of its bits, and the operand with the value.
 #[derive(Debug, Default)]
 pub struct ThreadIndexCache {
     pub linear: FxHashMap<Vec<u32>, Operand>,

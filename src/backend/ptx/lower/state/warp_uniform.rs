@@ -29,19 +29,19 @@ impl Lowering<'_> {
         WarpUniform { smem_base: base, warp_group: group, first_thread: first, opaque_zero: nothing }
     }
 
-    /// Returns the XOR of `images[i]` over the set bits `i` of the warp number. ptxas knows that it
+    /// Returns the XOR of `bases[i]` over the set bits `i` of the warp number. ptxas knows that it
     /// is equal in all lanes.
-    pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
+    pub fn linear_in_warp(&mut self, bases: &[u32]) -> Operand {
         let lanes = WARP_SIZE.trailing_zeros() as usize;
-        let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
+        let bases: Vec<u32> = std::iter::repeat_n(0, lanes).chain(bases.iter().copied()).collect();
         match self
             .sync
             .warp_uniform()
             .and_then(|uniform| uniform.first_thread)
-            .filter(|_| images.iter().any(|&image| image != 0))
+            .filter(|_| bases.iter().any(|&basis| basis != 0))
         {
-            Some(first) => self.linear_of(first.into(), &images),
-            None => self.linear_in_thread(&images),
+            Some(first) => self.linear_of(first.into(), &bases),
+            None => self.linear_in_thread(&bases),
         }
     }
 

@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
     fn is_cross_warp(&self, id: OpId) -> bool {
         self.inference.accesses.get(&id).is_none_or(|layout| {
             let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
-            layout.warp_images().iter().any(|&basis| axis.coordinate(basis) != 0)
+            layout.warp_bases().iter().any(|&basis| axis.coordinate(basis) != 0)
         })
     }
 

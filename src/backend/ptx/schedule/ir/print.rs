@@ -100,7 +100,7 @@ impl Schedule {
             printer.line(format_args!("mma {}: {form}", id.index()));
         }
         for (id, layout) in self.layouts.iter().enumerate() {
-            let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
+            let [register, lane, warp] = [layout.register_bases(), layout.lane_bases(), layout.warp_bases()];
             let shape = layout.shape();
             printer.line(format_args!("layout L{id} {shape:?} register {register:?} lane {lane:?} warp {warp:?}"));
         }

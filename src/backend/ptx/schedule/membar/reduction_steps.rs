@@ -36,7 +36,7 @@ enum Bit {
     Warp(usize),
 }
 
-/// The images of hardware bits that still tell elements apart (0 once they do not).
+/// The bases of hardware bits that still tell elements apart (0 once they do not).
 #[derive(Clone, Debug)]
 pub struct LayoutBases {
     pub register: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct LayoutBases {
 impl LayoutBases {
     /// All of a layout.
     pub fn of(layout: &Layout) -> LayoutBases {
-        let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
+        let [register, lane, warp] = [layout.register_bases(), layout.lane_bases(), layout.warp_bases()];
         LayoutBases { register: register.to_vec(), lane: lane.to_vec(), warp: warp.to_vec() }
     }
 

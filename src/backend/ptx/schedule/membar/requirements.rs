@@ -35,8 +35,8 @@ fn releases(op: &Op) -> bool {
 /// The layout of the first elements of the vectors: without the register bits of a vector.
 pub fn first_of_vectors(layout: &Layout, vector: usize) -> Layout {
     let bits = vector.trailing_zeros() as usize;
-    let register = layout.register_images()[bits..].to_vec();
-    Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
+    let register = layout.register_bases()[bits..].to_vec();
+    Layout::new(layout.shape(), register, layout.lane_bases().to_vec(), layout.warp_bases().to_vec())
 }
 
 impl MembarState<'_, '_> {

@@ -3,7 +3,7 @@
 use super::reduction_steps::{LayoutBases, ReductionStep};
 use super::state::MembarState;
 use crate::backend::ptx::layout_inference::{
-    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_images,
+    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_bases,
 };
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::smem::allocation::{Buffer, run_bytes, shared_type};
@@ -75,8 +75,8 @@ impl MembarState<'_, '_> {
         }
         let axis = AxisBits::of(layout.shape(), axis);
         let off = |basis: &&u32| **basis != 0 && axis.coordinate(**basis) == 0;
-        let rows = 1usize << thread_images(layout).iter().filter(off).count();
-        let of_registers = layout.register_images().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
+        let rows = 1usize << thread_bases(layout).iter().filter(off).count();
+        let of_registers = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         let mut buffers = Vec::new();
         for &operand in &op.operands {
             let row = smem_element_bytes(info.element_type(operand)) << order.outer.len();
@@ -95,7 +95,7 @@ impl MembarState<'_, '_> {
         self.require(source, layout);
         let part = info.module.shape(result);
         let moves = |&basis: &u32| (0..part.len()).any(|axis| block_number(layout, part, basis, axis) != 0);
-        if layout.warp_images().iter().any(moves) {
+        if layout.warp_bases().iter().any(moves) {
             let held = block_layout(layout, part).canonical();
             let wanted = info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
             let bits = shared_type(info.element_type(source)).storage_bits();

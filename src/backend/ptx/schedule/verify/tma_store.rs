@@ -86,7 +86,7 @@ impl KernelInfo<'_> {
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }
-        let warps = if tma_store.staging.is_some() { layout.warp_images() } else { &[] };
+        let warps = if tma_store.staging.is_some() { layout.warp_bases() } else { &[] };
         let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
         bits.sort_unstable();
         let all = layout.num_elements().trailing_zeros();

@@ -76,7 +76,7 @@ fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (TmaBoxLayout
 fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> TmaBoxLayout {
     let tile = TmaBoxLayout::of_warps(layout, axes, element_bytes).unwrap();
     let writes = tile.writes(layout).unwrap();
-    assert!(writes.thread[5..].iter().all(|&image| image == 0));
+    assert!(writes.thread[5..].iter().all(|&basis| basis == 0));
     for warp in 0..layout.num_warps() {
         let memory = written(&tile, &writes, layout, warp..warp + 1);
         check_boxes(&tile, layout, axes, &memory, layout.element(0, 0, warp));

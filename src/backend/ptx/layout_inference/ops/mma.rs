@@ -1,12 +1,26 @@
-//! MMA requests: extents, element types and contiguity of the operands of an MMA op.
+//! Layouts of MMAs: each MMA gets an MMA plan, whose accumulator layout is an anchor.
+//!
+//! The request has extents, element types and contiguity of the operands.
 
-use super::Inference;
+use super::super::state::core::Inference;
 use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandSpec};
 use crate::ir::{Attr, AttrKind, Flag, OpId, Sign, Value};
 
 impl Inference<'_> {
-    /// Plans an MMA for the layouts that its operands have so far.
-    pub fn plan_product(&self, id: OpId) -> Result<MmaPlan, String> {
+    /// Plans an MMA and sets the layout of its result.
+    pub fn mma(&mut self, id: OpId) {
+        let result = self.module.op(id).results[0];
+        let plan = self.plan_product(id);
+        let layout = match &plan {
+            Ok(plan) => plan.acc.clone(),
+            Err(_) => self.default_layout(result),
+        };
+        self.products.insert(id, plan);
+        self.set(result, layout);
+    }
+
+    /// Returns the plan of an MMA for the current layouts of its operands.
+    fn plan_product(&self, id: OpId) -> Result<MmaPlan, String> {
         let module = self.module();
         let op = module.op(id);
         let [a, b, acc] = op.operands[..] else { return Err("a product has three operands".to_owned()) };
@@ -24,7 +38,7 @@ impl Inference<'_> {
                 Some(layout) => (layout.vector_len(k_axis), k_axis) > (layout.vector_len(other), other),
                 None => true,
             },
-            most_span: self.beside.most_span(module, value),
+            most_span: self.adjacent_operands.max_span(module, value),
         };
         MmaPlan::new(&MmaRequest {
             extents,

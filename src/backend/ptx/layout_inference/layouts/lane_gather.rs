@@ -1,55 +1,55 @@
-//! Layouts of `gather` along an axis and of `histogram`.
+//! Gathers along an axis by exchange between the lanes of a warp.
 
-use super::{AxisBit, Inference, axis_bits};
-use crate::ir::OpId;
+use super::scan_order::{AxisBit, axis_bits};
 use crate::layout::Layout;
 
-/// How the lanes of a warp hand each other the elements at positions along an axis.
+/// Plan of the exchange between lanes for a gather along an axis.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LaneGather {
-    /// The lane or register bit of each bit of the position, from the lowest on.
+    /// Lane or register bit of each bit of the position, from the lowest on.
     pub bits: Vec<AxisBit>,
-    /// For each slot of the result the slot in which the elements of its line stand that have no
+    /// For each register of the result, the source register of its line whose position has no
     /// register bits.
     pub lines: Vec<usize>,
 }
 
-/// What two barriers and the wait for shared memory cost, in instructions.
+/// Cost of two barriers and the wait for shared memory, in instructions (estimate).
 const SMEM_ROUND_TRIP_COST: usize = 40;
 
 impl LaneGather {
-    /// Where each line along the axis lies in one warp, and the positions are asked for in that
-    /// warp by the lanes of that line.
+    /// Returns the plan, if each line along the axis is in one warp and the lanes of this line hold
+    /// the positions of the result.
     pub fn of(source: &Layout, result: &Layout, axis: usize) -> Option<LaneGather> {
         let bits = axis_bits(source, axis)?;
         let [from, to] = [source, result].map(|layout| AxisLines::of(layout.shape(), axis));
         let is_alike = |own: &[u32], other: &[u32]| own.iter().zip(other).all(|(&a, &b)| from.line(a) == to.line(b));
         let warps = bits.iter().any(|bit| matches!(bit, AxisBit::Warp(_)));
         let fits = !warps
-            && is_alike(source.lane_images(), result.lane_images())
-            && is_alike(source.warp_images(), result.warp_images());
+            && is_alike(source.lane_bases(), result.lane_bases())
+            && is_alike(source.warp_bases(), result.warp_bases());
         if !fits {
             return None;
         }
         let along = register_bits(&bits).map(|(_, bit)| 1 << bit).sum::<usize>();
-        let firsts: Vec<usize> = (0..source.num_registers()).filter(|slot| slot & along == 0).collect();
-        let line = |slot| {
-            let wanted = to.line(result.element(slot, 0, 0));
+        let firsts: Vec<usize> = (0..source.num_registers()).filter(|register| register & along == 0).collect();
+        let line = |register| {
+            let wanted = to.line(result.element(register, 0, 0));
             firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == wanted)
         };
         let lines = (0..result.num_registers()).map(line).collect::<Option<Vec<usize>>>()?;
         Some(LaneGather { bits, lines })
     }
 
-    /// Is that cheaper than shared memory, for elements of so many words?
-    pub fn pays(&self, words: usize, source_slots: usize) -> bool {
-        let slots = self.lines.len();
+    /// Returns true if the exchange is cheaper than shared memory, for elements of `words` words.
+    pub fn pays(&self, words: usize, source_registers: usize) -> bool {
+        let registers = self.lines.len();
         let candidates = 1usize << register_bits(&self.bits).count();
         let exchanges = if self.lanes().next().is_some() { candidates } else { 0 };
-        (2 * exchanges + candidates - 1) * words * slots <= 2 * words * (slots + source_slots) + SMEM_ROUND_TRIP_COST
+        (2 * exchanges + candidates - 1) * words * registers
+            <= 2 * words * (registers + source_registers) + SMEM_ROUND_TRIP_COST
     }
 
-    /// Bits of the position that lanes tell apart, with their lane bits.
+    /// Returns the bits of the position that are lane bits, each with its lane bit.
     pub fn lanes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let lane = |(position, bit): (usize, &AxisBit)| match bit {
             AxisBit::Lane(lane) => Some((position, *lane)),
@@ -58,7 +58,7 @@ impl LaneGather {
         self.bits.iter().enumerate().filter_map(lane)
     }
 
-    /// Bits of the position that registers tell apart, with their register bits.
+    /// Returns the bits of the position that are register bits, each with its register bit.
     pub fn registers(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         register_bits(&self.bits)
     }
@@ -72,26 +72,26 @@ fn register_bits(bits: &[AxisBit]) -> impl Iterator<Item = (usize, usize)> + '_ 
     bits.iter().enumerate().filter_map(register)
 }
 
-/// The lines of a tile along an axis.
+/// Lines of a tile along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct AxisLines {
-    /// Elements of the axes behind it.
+    /// Number of elements of the axes after it.
     pub inner: u32,
     extent: u32,
 }
 
 impl AxisLines {
-    /// Of a tile of this shape.
+    /// Returns the lines of a tile of this shape.
     pub fn of(shape: &[i64], axis: usize) -> AxisLines {
         AxisLines { inner: shape[axis + 1..].iter().product::<i64>() as u32, extent: shape[axis] as u32 }
     }
 
-    /// The number of the line of an element.
+    /// Returns the index of the line of an element.
     pub fn line(self, flat: u32) -> u32 {
         flat / (self.inner * self.extent) * self.inner + flat % self.inner
     }
 
-    /// The first element of a line.
+    /// Returns the first element of a line.
     pub fn first(self, line: u32) -> u32 {
         line / self.inner * self.inner * self.extent + line % self.inner
     }
@@ -101,47 +101,20 @@ impl AxisLines {
     }
 }
 
-/// A layout of a tile of this shape whose lines along the axis lie as those of another tile do.
-fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
+/// Returns the layout of a tile of this shape whose lines along the axis have the lanes and warps
+/// of the lines of `source`.
+pub fn line_aligned_layout(source: &Layout, shape: &[i64], axis: usize) -> Layout {
     let [from, to] = [source.shape(), shape].map(|shape| AxisLines::of(shape, axis));
-    let moved = |&image: &u32| {
-        let position = from.position(image);
-        to.first(from.line(image)) + if position < to.extent { position * to.inner } else { 0 }
+    let moved = |&basis: &u32| {
+        let position = from.position(basis);
+        to.first(from.line(basis)) + if position < to.extent { position * to.inner } else { 0 }
     };
-    let list = |images: &[u32]| images.iter().map(moved).collect::<Vec<u32>>();
-    let mut registers = list(source.register_images());
-    registers.retain(|&image| image != 0);
+    let list = |bases: &[u32]| bases.iter().map(moved).collect::<Vec<u32>>();
+    let mut registers = list(source.register_bases());
+    registers.retain(|&basis| basis != 0);
     let more = (from.extent.ilog2()..to.extent.ilog2()).map(|bit| to.inner << bit);
     registers.extend(more);
-    Layout::new(shape, registers, list(source.lane_images()), list(source.warp_images()))
-}
-
-impl Inference<'_> {
-    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere,
-    /// beside the tile.
-    pub(super) fn gather(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        let (source, positions) = (op.operands[0], op.operands[1]);
-        let held = self.natural_or_default(source).canonical();
-        let wanted = self.natural(positions).map(|layout| layout.canonical());
-        let layout = wanted.unwrap_or_else(|| beside(&held, module.shape(positions), op.dim() as usize));
-        self.set(op.results[0], layout);
-        self.accesses.insert(id, held);
-    }
-
-    /// `histogram`: the numbers as they are, each of them once but for whole threads.
-    pub(super) fn histogram(&mut self, id: OpId) {
-        let op = self.module.op(id);
-        let (source, result) = (op.operands[0], op.results[0]);
-        let held = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
-            let threads = layout.lane_images().iter().chain(layout.warp_images());
-            layout.replication() == 1 << threads.filter(|&&image| image == 0).count()
-        });
-        let held = held.unwrap_or_else(|| self.default_layout(source));
-        self.set(result, self.default_layout(result));
-        self.accesses.insert(id, held);
-    }
+    Layout::new(shape, registers, list(source.lane_bases()), list(source.warp_bases()))
 }
 
 #[cfg(test)]
@@ -168,9 +141,9 @@ mod tests {
     fn results_lie_beside_their_lines() {
         let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
         for extent in [1, 8, 32, 128] {
-            let result = beside(&rows, &[8, extent], 1);
+            let result = line_aligned_layout(&rows, &[8, extent], 1);
             assert!(result.covers() && LaneGather::of(&rows, &result, 1).is_some());
         }
-        assert!(beside(&rows, &[8, 32], 1).is_same(&rows));
+        assert!(line_aligned_layout(&rows, &[8, 32], 1).is_same(&rows));
     }
 }

@@ -1,18 +1,15 @@
-//! Layouts of values that loops carry and branches return.
+//! Layouts of carried values and of the results of loops and branches.
 
-use super::Inference;
+use super::super::state::core::Inference;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 impl<'m> Inference<'m> {
-    /// Layouts of carried values: first what the body makes of them, then what they start with. A
-    /// body whose layouts are all as they were is not walked again: otherwise nested loops would
-    /// double the walks with each level.
-    fn carried(&mut self, block: BlockId, args: &[Value], inits: &[Value], terminator: Opcode) {
-        let before = self.changes;
-        self.block(block);
+    /// Sets the layouts of the values that a loop carries: those at the end of its body, else those
+    /// of the initial values.
+    pub fn join_carried(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
-        self.for_each_exit(block, terminator, &mut |this, operands| {
+        self.for_each_exit(body, Opcode::Continue, &mut |this, operands| {
             for (slot, &value) in next.iter_mut().zip(operands) {
                 if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
                     *slot = this.natural(value);
@@ -26,14 +23,10 @@ impl<'m> Inference<'m> {
             let layout = found.or_else(|| self.natural(init)).unwrap_or_else(|| self.default_layout(arg));
             self.set(arg, layout);
         }
-        if self.changes != before {
-            self.block(block);
-        }
     }
 
-    /// What a loop carries is nobody's choice where it starts with such a value and goes on with
-    /// them.
-    fn carry_open(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
+    /// Marks a carried value as unanchored if its initial value and its next value are.
+    fn mark_carried(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
         let Some(&last) = self.module.block(body).ops.last() else { return };
         let nexts = &self.module.op(last).operands;
         for ((&arg, &init), &next) in args.iter().zip(inits).zip(nexts) {
@@ -43,41 +36,26 @@ impl<'m> Inference<'m> {
         }
     }
 
-    pub fn for_loop(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
+    /// Sets the layout of the counter of a `for`.
+    pub fn enter_for(&mut self, counter: Value) {
+        self.set(counter, Layout::replicated(&[], self.num_warps));
+    }
+
+    /// Gives the results of a `for` the layouts of its carried values.
+    pub fn leave_for(&mut self, id: OpId) {
+        let op = self.module.op(id);
         let body = op.regions[0];
-        let args = &module.block(body).args;
-        let counter = Layout::replicated(&[], self.num_warps);
-        self.set(args[0], counter);
-        self.carried(body, &args[1..], op.group(3), Opcode::Continue);
-        self.carry_open(body, &args[1..], op.group(3));
-        for (&result, &arg) in op.results.iter().zip(&args[1..]) {
+        let args = &self.module.block(body).args[1..];
+        self.mark_carried(body, args, op.group(3));
+        for (&result, &arg) in op.results.iter().zip(args) {
             if let Some(layout) = self.layouts[arg.index()].clone() {
                 self.set(result, layout);
             }
         }
     }
 
-    pub fn endless_loop(&mut self, id: OpId) {
-        let module = self.module;
-        let op = module.op(id);
-        let body = op.regions[0];
-        let args = &module.block(body).args;
-        self.carried(body, args, op.group(0), Opcode::Continue);
-        self.results_from_exits(id, &[body], Opcode::Break);
-    }
-
-    pub fn branches(&mut self, id: OpId) {
-        let regions = self.module.op(id).regions.clone();
-        for &region in &regions {
-            self.block(region);
-        }
-        self.results_from_exits(id, &regions, Opcode::Yield);
-    }
-
-    /// The results of a region op take the layout of the first value that leaves for them.
-    fn results_from_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
+    /// Sets the layouts of the results of a region op: those of the first exit that has one.
+    pub fn join_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
         let module = self.module;
         let results = &module.op(id).results;
         let mut found: Vec<Option<Layout>> = vec![None; results.len()];
@@ -98,8 +76,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// Visits the operands of every `terminator` that leaves this region: those of the block itself
-    /// and of `if`s in it (a loop inside has exits of its own; an `if` takes `yield` for itself).
+    /// Calls `visit` with the operands of each `terminator` of this region: of the block and of the
+    /// `if`s in it. An inner loop has terminators of its own, as has an `if` for `yield`.
     fn for_each_exit(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&Self, &'m [Value])) {
         for &id in &self.module.block(block).ops {
             let op = self.module.op(id);

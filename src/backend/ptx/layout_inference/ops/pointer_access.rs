@@ -1,46 +1,26 @@
 //! Layouts of accesses through pointers.
 //!
 //! If addresses are contiguous along an axis ([`AxisInfoAnalysis`]), the access has a coalesced
-//! layout: 16 bytes per thread if the addresses are multiples of that. Values that only such
-//! addresses and masks use are deferred: the access computes them once for each wide access. Any
-//! other access has the layout of its pointers, else of its value.
+//! layout: 16 bytes per thread if the addresses are aligned. Values that only such addresses and
+//! masks use are deferred: the access computes them once for each vector. Any other access has the
+//! layout of its pointers, else of its value, else of its mask.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Inference;
-use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
-use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
+use super::super::analysis::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
+use super::super::analysis::pointer_ops::{mask_of, pointee, pointers_of};
+use super::super::analysis::view_shape::{RUN_BYTES, VECTOR_BYTES};
+use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::dtype::DType;
-use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Longest chains of ops that are left until they are asked for.
+/// Maximum length of a chain of deferred ops.
 const CHAIN: usize = 48;
 
-/// The pointers of an op that accesses memory through them.
-pub fn pointers_of(op: &Op) -> Option<Value> {
-    match op.code {
-        Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => Some(op.operands[0]),
-        _ => None,
-    }
-}
-
-/// The mask of such an op.
-pub fn mask_of(op: &Op) -> Option<Value> {
-    op.operand_group("mask").first().copied()
-}
-
-fn pointee(module: &Module, pointers: Value) -> Option<DType> {
-    match module.ty(pointers) {
-        Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => Some(*pointee),
-        _ => None,
-    }
-}
-
 impl Inference<'_> {
-    /// Finds the accesses whose addresses run, and what is computed for them alone.
-    pub(super) fn collect_pointer_runs(&mut self, body: BlockId) {
+    /// Finds the accesses with contiguous addresses, and the values that only they use.
+    pub fn collect_contiguous_pointers(&mut self, body: BlockId) {
         if !self.optimizations.contains(Optimization::PointerContiguity) {
             return;
         }
@@ -52,31 +32,31 @@ impl Inference<'_> {
         for &id in &ops {
             let op = module.op(id);
             if let Some(pointers) = pointers_of(op)
-                && let Some(run) = widest_run(module, &mut runs, pointers)
+                && let Some(run) = max_contiguity(module, &mut runs, pointers)
             {
-                let order = run_order(module.shape(pointers).len(), run.axis);
+                let order = memory_order(module.shape(pointers).len(), run.axis);
                 let widest = self.blocked.entry((module.shape(pointers).to_vec(), order)).or_insert(1);
                 *widest = (*widest).max(run.vector);
                 self.pointer_contiguity.insert(id, run);
             }
         }
-        self.deferred = self.waiting_values(&ops);
+        self.deferred = self.deferred_values(&ops);
     }
 
-    /// The coalesced layouts of those accesses, when the widest access of each form is known.
-    pub(super) fn place_pointer_runs(&mut self) {
+    /// Sets the coalesced layouts of these accesses. The widest access of each form is known then.
+    pub fn set_pointer_layouts(&mut self) {
         for (id, run) in self.pointer_contiguity.clone() {
             let pointers = self.module.op(id).operands[0];
             let shape = self.module.shape(pointers);
-            let order = run_order(shape.len(), run.axis);
+            let order = memory_order(shape.len(), run.axis);
             let vector = self.blocked[&(shape.to_vec(), order.clone())];
             let layout = self.blocked_layout(shape, &order, vector, 1);
             self.accesses.insert(id, layout);
         }
     }
 
-    /// Elementwise values that only addresses and masks of such accesses are made of.
-    fn waiting_values(&self, ops: &[OpId]) -> FxHashSet<Value> {
+    /// Returns the elementwise values that only addresses and masks of contiguous accesses use.
+    fn deferred_values(&self, ops: &[OpId]) -> FxHashSet<Value> {
         let module = self.module;
         let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         ops.iter().flat_map(|&id| &module.op(id).operands).for_each(|&value| *uses.entry(value).or_default() += 1);
@@ -110,8 +90,8 @@ impl Inference<'_> {
         deferred
     }
 
-    /// The layout of an access through pointers; a load's result gets it.
-    pub(super) fn pointer_access(&mut self, id: OpId) {
+    /// Sets the layout of an access through pointers, and of its result.
+    pub fn pointer_access(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
         let pointers = op.operands[0];
@@ -123,7 +103,7 @@ impl Inference<'_> {
             Some(run) => {
                 let coalesced = self.accesses[&id].clone();
                 let natural = stored.and_then(|value| self.natural(value));
-                natural.filter(|layout| self.is_as_good(pointers, run, layout, &coalesced)).unwrap_or(coalesced)
+                natural.filter(|layout| self.is_as_coalesced(pointers, run, layout, &coalesced)).unwrap_or(coalesced)
             }
             None => {
                 let of_any = |values: &[Value]| self.elementwise_layout(values);
@@ -138,14 +118,15 @@ impl Inference<'_> {
         }
     }
 
-    /// Do the lanes of a warp touch as long a run of memory in this layout?
-    fn is_as_good(&self, pointers: Value, run: PointerContiguity, layout: &Layout, coalesced: &Layout) -> bool {
+    /// Returns true if adjacent lanes access as many contiguous bytes as in the coalesced layout,
+    /// or at least a sector.
+    fn is_as_coalesced(&self, pointers: Value, run: PointerContiguity, layout: &Layout, coalesced: &Layout) -> bool {
         let size = pointee(self.module, pointers).map_or(1, |dtype| dtype.storage_bits().div_ceil(8) as usize);
         let shape = self.module.shape(pointers);
         let length = |layout: &Layout| {
             let inner: i64 = shape[run.axis + 1..].iter().product();
             let mut run_length = layout.vector_len(run.axis).min(run.vector) as i64;
-            while run_length < shape[run.axis] && layout.lane_images().contains(&((run_length * inner) as u32)) {
+            while run_length < shape[run.axis] && layout.lane_bases().contains(&((run_length * inner) as u32)) {
                 run_length *= 2;
             }
             run_length as usize * size
@@ -154,13 +135,13 @@ impl Inference<'_> {
     }
 }
 
-/// The axis that runs in memory first, then the others as a row-major tile has them.
-fn run_order(rank: usize, axis: usize) -> Vec<usize> {
+/// Returns the axes from the fastest in memory to the slowest: `axis`, then row-major.
+fn memory_order(rank: usize, axis: usize) -> Vec<usize> {
     std::iter::once(axis).chain((0..rank).rev().filter(|&other| other != axis)).collect()
 }
 
-/// The axis along which the addresses run, and how wide an access may be.
-fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value) -> Option<PointerContiguity> {
+/// Returns the axis of contiguous addresses and the widest access along it.
+fn max_contiguity(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value) -> Option<PointerContiguity> {
     let dtype = pointee(module, pointers)?;
     let size = (dtype.storage_bits() as usize).div_ceil(8);
     let shape = module.shape(pointers);
@@ -184,13 +165,4 @@ fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value)
         }
     }
     best
-}
-
-impl Inference<'_> {
-    /// Is the mask of an access the same in every group of so many neighbours?
-    pub fn is_same_in_groups(&self, value: Value, axis: usize, length: usize) -> bool {
-        length < 2
-            || AxisInfoAnalysis::new(self.module, &self.facts).along(value, axis, length as u64).pattern
-                == AxisPattern::Constant
-    }
 }

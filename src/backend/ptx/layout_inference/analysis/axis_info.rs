@@ -1,13 +1,14 @@
 //! Axis info: contiguity, constancy and divisibility of integers and addresses along an axis
 //! (Triton `AxisInfo`).
 //!
-//! Facts are about aligned groups of `length` elements along one axis: whether the value is
-//! constant in a group or increases by one from element to element, and which power of two divides
-//! its first element.
-//! * Contiguous addresses are one wide access if the first address is a multiple of the width.
-//! * A mask that is constant in a group needs one test.
+//! The analysis describes aligned groups of `length` elements along one axis:
+//! * a value is constant in each group, or increases by one from element to element;
+//! * a power of two divides the first element of each group.
 //!
-//! Integers wrap. A contiguous group that starts at a multiple of its length has no wrap inside;
+//! Contiguous addresses are one wide access if the first address is a multiple of the width. A
+//! mask that is constant in a group needs one test.
+//!
+//! Integers wrap. A contiguous group that starts at a multiple of its length does not wrap inside;
 //! widening keeps only such groups. Facts of single values are those of [`IntRanges`].
 
 use rustc_hash::FxHashMap;
@@ -16,35 +17,35 @@ use crate::dtype::DType;
 use crate::ir::{CmpPred, ConstData, Elem, Module, Op, Opcode, Sign, Type, Value};
 use crate::pass::IntRanges;
 
-/// Ops that are followed from a value towards what it is made of.
+/// Maximum number of ops from a value to the values that it depends on.
 const DEPTH: u32 = 48;
 
-/// How a value goes along each group.
+/// Relation of the elements of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisPattern {
     /// All elements of a group are equal.
     Constant,
-    /// Each is one more than the one before; an address, one element further.
+    /// Each element is the previous one plus one; an address is one element further.
     Contiguous,
-    /// Neither is known.
+    /// Neither is proved.
     Unknown,
 }
 
-/// What is known of a value along groups of one axis.
+/// Facts of a value along groups of one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisInfo {
-    /// How each group goes on.
+    /// Relation of the elements of a group.
     pub pattern: AxisPattern,
-    /// A power of two that divides the first element of each group; of an address, in bytes.
+    /// Power of two that divides the first element of each group; in bytes for an address.
     pub divisibility: u64,
 }
 
-/// Neighbours in memory of an access through pointers.
+/// Contiguity of the addresses of an access through pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerContiguity {
-    /// The axis of the tile along which they are.
+    /// Axis of the tile along which addresses are contiguous.
     pub axis: usize,
-    /// Elements that one aligned access may cover.
+    /// Number of elements of the widest aligned access.
     pub vector: usize,
 }
 
@@ -55,7 +56,7 @@ struct AxisGroups {
     length: u64,
 }
 
-/// Answers questions about the runs of one module's values.
+/// Axis info of the values of a module, computed on request.
 pub struct AxisInfoAnalysis<'m> {
     module: &'m Module,
     facts: &'m IntRanges,
@@ -63,12 +64,13 @@ pub struct AxisInfoAnalysis<'m> {
 }
 
 impl<'m> AxisInfoAnalysis<'m> {
-    /// Of the values of this module.
+    /// Returns the analysis of a module.
     pub fn new(module: &'m Module, facts: &'m IntRanges) -> AxisInfoAnalysis<'m> {
         AxisInfoAnalysis { module, facts, known: FxHashMap::default() }
     }
 
-    /// How `value` goes along groups of `length` (a power of two, 2 or more) elements of `axis`.
+    /// Returns the facts of `value` along groups of `length` elements of `axis`. `length` is a
+    /// power of two, at least 2.
     pub fn along(&mut self, value: Value, axis: usize, length: u64) -> AxisInfo {
         self.of(value, AxisGroups { axis, length }, 0)
     }
@@ -76,7 +78,7 @@ impl<'m> AxisInfoAnalysis<'m> {
     fn of(&mut self, value: Value, groups: AxisGroups, depth: u32) -> AxisInfo {
         let least = AxisInfo { pattern: AxisPattern::Unknown, divisibility: self.facts.divisor(value) };
         let Type::Tile { shape, .. } = self.module.ty(value) else { return least };
-        // Groups of one element begin anywhere, whatever is known of groups elsewhere.
+        // Along an axis of extent 1, a group is one element at any position.
         if shape.get(groups.axis).is_none_or(|&extent| extent == 1) {
             return AxisInfo { pattern: AxisPattern::Constant, ..least };
         }
@@ -124,19 +126,19 @@ impl<'m> AxisInfoAnalysis<'m> {
         })
     }
 
-    /// The operand under another name; of an integer read as a float nothing is known.
+    /// Returns the facts of the operand of a renaming. An integer that is read as a float has none.
     fn passed_on(&mut self, op: &Op, groups: AxisGroups, depth: u32) -> Option<AxisInfo> {
         let run = self.of(op.operands[0], groups, depth + 1);
         let numbers = [op.operands[0], op.results[0]].map(|value| self.is_number(value));
         match op.code {
             Opcode::Broadcast | Opcode::Assume => Some(run),
             Opcode::Bitcast if numbers == [true, true] => Some(run),
-            // An address counts bytes as an integer, and elements as a pointer.
+            // The unit of an address is a byte as an integer, and an element as a pointer.
             _ => (run.pattern == AxisPattern::Constant).then_some(run),
         }
     }
 
-    /// Groups with the same place in memory order, if the operand has them along one axis.
+    /// Returns the facts of the operand of a `reshape`, if the groups are along one of its axes.
     fn reshaped(&mut self, op: &Op, groups: AxisGroups, depth: u32) -> Option<AxisInfo> {
         let (from, to) = (self.module.shape(op.operands[0]), self.module.shape(op.results[0]));
         let inner = |shape: &[i64], axis: usize| shape[axis + 1..].iter().product::<i64>();
@@ -224,8 +226,8 @@ impl<'m> AxisInfoAnalysis<'m> {
         }
     }
 
-    /// Groups that a division by a constant leaves whole: the quotient is the same, the remainder
-    /// goes on.
+    /// Returns the facts of a division by a constant that is a multiple of the group length: the
+    /// quotient is constant, the remainder is contiguous.
     fn split(&self, op: &Op, a: AxisInfo, length: u64) -> Option<AxisInfo> {
         let (from, by) = (op.operands[0], op.operands[1]);
         let constant = u64::try_from(self.facts.constant(by)?).ok()?;
@@ -256,8 +258,8 @@ impl<'m> AxisInfoAnalysis<'m> {
     }
 }
 
-/// Does a comparison of an aligned run with a multiple of its length come out alike in all of a
-/// group?
+/// Returns true if a comparison is constant in each group: an aligned contiguous group against a
+/// multiple of the group length.
 fn compares_whole_groups(pred: CmpPred, a: AxisInfo, b: AxisInfo, length: u64) -> bool {
     let (steps_first, other) = match (a.pattern, b.pattern) {
         (AxisPattern::Contiguous, AxisPattern::Constant) => (true, b),

@@ -1,0 +1,99 @@
+//! Coalesced layouts of view accesses (Triton `Coalesce`).
+//!
+//! A thread accesses 16 bytes if alignment and contiguity are proved; adjacent threads access
+//! adjacent elements. Accesses of one tile shape in a kernel share a layout.
+//!
+//! Deferred loads are loads of tiles with at most one element per thread, e.g. of one scale for
+//! each row of an MMA. From a coalesced layout, each conversion would need a barrier. Such a load,
+//! and the values that are computed from such loads alone, are therefore unanchored: each thread
+//! loads the elements that it uses.
+
+use super::super::analysis::view_shape::{RUN_BYTES, ViewShape, contiguous_axis, stored};
+use super::super::state::core::Inference;
+use crate::backend::ptx::optimizations::Optimization;
+use crate::ir::{BlockId, Module, OpId, Opcode};
+use crate::layout::Layout;
+
+/// Maximum number of elements of a deferred load in a thread. With more, a conversion through
+/// shared memory is cheaper.
+const MAX_ELEMENTS: usize = 16;
+
+/// Returns the tile dimensions from the fastest in memory to the slowest, as far as known.
+fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
+    let fastest = contiguous_axis(module, view);
+    let mut order: Vec<usize> = fastest.into_iter().collect();
+    // Of the others, later dimensions of the array are assumed to be faster.
+    let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
+    rest.sort_by_key(|&axis| std::cmp::Reverse(view.dim_map[axis]));
+    order.extend(rest);
+    order
+}
+
+impl Inference<'_> {
+    /// Finds the widest access for each tile shape and memory order, and sets the coalesced
+    /// layouts.
+    pub fn set_coalesced_layouts(&mut self, body: BlockId) {
+        let module = self.module;
+        let mut found = Vec::new();
+        module.walk(body, &mut |id| {
+            let op = module.op(id);
+            let (view, index) = match op.code {
+                Opcode::LoadView => (op.group(0)[0], op.group(1)),
+                Opcode::StoreView => (op.group(1)[0], op.group(2)),
+                Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
+                _ => return,
+            };
+            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
+            let order = memory_order(module, &view);
+            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
+            let least = view.least_vector();
+            found.push((id, view.tile, order, vector, least));
+        });
+        for (_, tile, order, vector, _) in &found {
+            let widest = self.blocked.entry((tile.clone(), order.clone())).or_insert(1);
+            *widest = (*widest).max(*vector);
+        }
+        for (id, tile, order, _, least) in found {
+            let vector = self.blocked[&(tile.clone(), order.clone())];
+            let layout = self.blocked_layout(&tile, &order, vector, least);
+            self.accesses.insert(id, layout);
+        }
+    }
+
+    /// Sets the layout of a store or reduction to a view: that of its value if its accesses are
+    /// efficient, else the coalesced one.
+    pub fn store(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let value = stored(op);
+        let Some(layout) = self.natural(value) else { return };
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+        let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
+        let size = view.elem.storage_bits().div_ceil(8) as usize;
+        let coalesced = &self.accesses[&id];
+        if self.has_user_layout(value) {
+            self.accesses.insert(id, layout);
+            return;
+        }
+        let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);
+        if self.run_length(&view, &layout) * size >= enough {
+            self.accesses.insert(id, layout);
+        }
+    }
+
+    /// Returns the layout of a load: the coalesced one, or the requested one of a deferred load.
+    pub fn load(&mut self, id: OpId) -> Layout {
+        let value = self.module.op(id).results[0];
+        let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
+        let elements = self.num_elements(value);
+        let is_enabled = self.optimizations.contains(Optimization::DeferredLoad);
+        if !is_enabled || elements == 1 || elements > self.num_warps * 32 || !self.module.op(id).is_weak_load() {
+            return coalesced;
+        }
+        self.unanchored.insert(value);
+        let requested = self.requested_layouts.get(&value).map(Layout::canonical);
+        let layout = requested.filter(|layout| layout.num_registers() <= MAX_ELEMENTS).unwrap_or(coalesced);
+        self.accesses.insert(id, layout.clone());
+        layout
+    }
+}

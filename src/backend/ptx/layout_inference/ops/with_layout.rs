@@ -1,0 +1,50 @@
+//! Layouts that the user requests (`with_layout`).
+//!
+//! A load with this as its only use reads memory in that layout, and a store of such a tile writes
+//! in it.
+
+use super::super::state::core::{Inference, ValueOrigin};
+use crate::ir::{BlockId, Op, Opcode, Uses};
+
+impl Inference<'_> {
+    /// Sets the layout of a `with_layout`. The op is a view if the tile has this layout already.
+    pub fn with_layout(&mut self, op: &Op) {
+        let result = op.results[0];
+        let chosen = self.chosen(op);
+        let there = chosen.is_some() && self.natural(op.operands[0]).map(|own| own.canonical()) == chosen;
+        self.origins[result.index()] = Some(if there { ValueOrigin::View } else { ValueOrigin::Register });
+        self.set(result, chosen.unwrap_or_else(|| self.default_layout(result)));
+    }
+
+    /// Sets the layout of loads whose only use is a `with_layout`.
+    pub fn set_user_loads(&mut self, body: BlockId) {
+        let module = self.module;
+        let mut chosen = Vec::new();
+        module.walk(body, &mut |id| chosen.extend((module.op(id).code == Opcode::WithLayout).then_some(id)));
+        if chosen.is_empty() {
+            return;
+        }
+        let uses = Uses::new(module, body);
+        for id in chosen {
+            let Some(mut layout) = self.chosen(module.op(id)) else { continue };
+            let mut value = module.op(id).operands[0];
+            while uses.count(value) == 1
+                && let Some(maker) = module.defining_op(value)
+            {
+                let op = module.op(maker);
+                match op.code {
+                    code if code.is_bijective_alias() => {
+                        layout = self.demand(maker, &layout);
+                        value = op.operands[0];
+                    }
+                    // One thread loads all elements of a byte.
+                    Opcode::LoadView if module.dtype(value).storage_bits() >= 8 => {
+                        self.accesses.insert(maker, layout);
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+        }
+    }
+}
