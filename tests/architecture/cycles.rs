@@ -351,13 +351,14 @@ fn rooms_of_the_ptx_back_end_know_what_they_may() {
 const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("analysis", &["ir"]),
+    ("requirements", &["ir", "analysis"]),
     ("strip_mine", &["ir", "analysis"]),
     ("store", &["ir", "analysis"]),
     // A stage is reused for the staging buffers of stores.
     ("warp_specialize", &["ir", "analysis", "store"]),
     ("pipeline", &["ir", "analysis", "strip_mine", "store", "warp_specialize"]),
-    ("membar", &["ir", "analysis", "strip_mine", "store", "warp_specialize", "pipeline"]),
-    ("verify", &["ir", "analysis", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
+    ("membar", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
+    ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
 ];
 
 /// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.

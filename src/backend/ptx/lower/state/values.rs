@@ -1,6 +1,6 @@
 //! Values of a kernel: tiles in registers, their conversions, views, and tiles in shared memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{Operand, Ty};
@@ -21,6 +21,8 @@ pub struct Values {
     pub staged: HashMap<Value, Operand>,
     /// Tiles in stages of `cp.async` whose elements are thread-private.
     pub private_tiles: HashMap<OpId, ThreadPrivateTile>,
+    /// Operands that the current op has not taken yet, in the layouts of its requirements.
+    pub operands: VecDeque<(Value, Layout)>,
 }
 
 /// A mark to which the caches can be reset.
@@ -47,6 +49,7 @@ impl Values {
             views: HashMap::new(),
             staged: HashMap::new(),
             private_tiles: HashMap::new(),
+            operands: VecDeque::new(),
         }
     }
 
