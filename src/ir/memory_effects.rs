@@ -5,7 +5,27 @@ use super::attr::{Attr, AttrKind, MemOrder};
 use super::module::{BlockId, Module, Op, OpId, Value};
 use super::op_table::{Effect, Opcode};
 
+impl MemOrder {
+    /// Returns true if later accesses stay behind this one.
+    pub fn acquires(self) -> bool {
+        matches!(self, MemOrder::Acquire | MemOrder::AcqRel)
+    }
+
+    /// Returns true if earlier accesses stay before this one.
+    pub fn releases(self) -> bool {
+        matches!(self, MemOrder::Release | MemOrder::AcqRel)
+    }
+}
+
 impl Op {
+    /// Returns the memory order of an access.
+    pub fn mem_order(&self) -> MemOrder {
+        match self.attr(AttrKind::MemOrder) {
+            Some(Attr::MemOrder(order)) => *order,
+            _ => MemOrder::Weak,
+        }
+    }
+
     /// Returns true for a load without memory order, which can be repeated while memory does not
     /// change.
     pub fn is_weak_load(&self) -> bool {

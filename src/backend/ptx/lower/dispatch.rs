@@ -110,7 +110,10 @@ impl Lowering<'_> {
                 true => Ok(()),
                 false => lowering.lower_op(plan.op),
             },
-            Step::PrivatizedAtomic(_) => lowering.privatized_atomic(id),
+            Step::PrivatizedAtomic(_) => {
+                let requirements = lowering.info.privatized_requirements(id);
+                lowering.with_requirements(requirements, |lowering| lowering.privatized_atomic(id))
+            }
             Step::Mma(plan) => lowering.mma_group(plan),
             &Step::Produce(channel) => lowering.produce(channel as usize),
             &Step::Advance(channel) => {
@@ -145,6 +148,11 @@ impl Lowering<'_> {
     }
 
     fn lower_op(&mut self, id: OpId) -> Lowered {
+        let requirements = self.info.requirements(id);
+        self.with_requirements(requirements, |lowering| lowering.lower_by_opcode(id))
+    }
+
+    fn lower_by_opcode(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {

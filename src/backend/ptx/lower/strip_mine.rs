@@ -12,7 +12,7 @@ use super::compute::reduce::StripReduction;
 use super::memory::view_access::ViewAccess;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::inst::Operand;
-use crate::backend::ptx::schedule::{StripMine, StripRole};
+use crate::backend::ptx::schedule::{Requirement, StripMine, StripRole};
 use crate::ir::{OpId, Opcode, Value};
 
 impl Lowering<'_> {
@@ -21,26 +21,19 @@ impl Lowering<'_> {
         let module = self.module;
         let mut accesses: FxHashMap<OpId, ViewAccess> = FxHashMap::default();
         let mut outside: FxHashMap<Value, Rc<[Operand]>> = FxHashMap::default();
-        let inside = strip.defined_tiles(module);
         let of_strip = self.schedule.layout(strip.layout).clone();
-        for &(id, part) in &strip.ops {
+        for (&(id, role), (_, requirements)) in strip.ops.iter().zip(self.info.strip_requirements(strip, &of_strip)) {
+            if role != StripRole::Body {
+                self.nested_op(id)?;
+                continue;
+            }
             let op = module.op(id);
-            let values: &[Value] = match part {
-                StripRole::Body if op.code == Opcode::LoadView => &[],
-                StripRole::Body if op.code == Opcode::StoreView => op.group(0),
-                StripRole::Body => &op.operands,
-                StripRole::View | StripRole::Preheader => {
-                    self.nested_op(id)?;
-                    continue;
-                }
-            };
-            if part == StripRole::Body && op.results.iter().any(|value| strip.live_out.contains(value)) {
+            if op.results.iter().any(|value| strip.live_out.contains(value)) {
                 self.check_registers(id)?;
             }
-            for &value in values.iter().filter(|&value| !inside.contains(value)) {
-                let layout = of_strip.reshape(module.shape(value));
-                let regs = self.for_op(id, |lowering| lowering.get(value, &layout))?;
-                outside.insert(value, regs);
+            for requirement in requirements {
+                let Requirement::Operand(value, layout) = requirement else { continue };
+                outside.insert(value, self.for_op(id, |lowering| lowering.get(value, &layout))?);
             }
             match op.code {
                 Opcode::LoadView => drop(accesses.insert(id, self.for_op(id, |lowering| lowering.begin_load(id))?)),
@@ -109,8 +102,7 @@ impl Lowering<'_> {
                 self.store_registers(access, range.start, &values);
             }
             _ => {
-                let operands: Vec<Vec<Operand>> = op.operands.iter().map(|&v| regs(v, held)).collect();
-                let operands: Vec<&[Operand]> = operands.iter().map(|regs| &regs[..]).collect();
+                let operands: Vec<Rc<[Operand]>> = op.operands.iter().map(|&v| regs(v, held).into()).collect();
                 let result = self.apply(id, &operands, range.len())?;
                 held.insert(op.results[0], result);
             }

@@ -7,6 +7,7 @@
 //! Folders, each of which needs those above it alone (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
 //! * `analysis` — facts about a kernel;
+//! * `requirements` — what the lowering of an op asks of its step, for `membar` and `lower`;
 //! * `strip_mine` — sequences of elementwise ops that are computed some registers at a time;
 //! * `store` — TMA stores, privatized atomics;
 //! * `warp_specialize` — loads of a producer, pipelines, ping-pong, data partitioning;
@@ -25,6 +26,7 @@ mod ir;
 mod layout_dump;
 mod membar;
 mod pipeline;
+mod requirements;
 mod store;
 mod strip_mine;
 mod verify;
@@ -36,7 +38,7 @@ pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::MemoryEffect;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
-pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
+pub use analysis::smem_budget::PRINTED_PART;
 pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 pub use ir::header::without_deferred;
@@ -54,11 +56,11 @@ pub use ir::program::{
 };
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-pub use membar::printf_steps::{SMALL_TILE, format_pieces};
-pub use membar::reduction_steps::{LayoutBases, ReductionStep};
-pub use membar::requirements::first_of_vectors;
-pub use membar::scratch::COPY_PADDING_WORDS;
 pub use pipeline::mma_order::ORDERED_GROUPS;
+pub use requirements::inputs::Materialize;
+pub use requirements::print::{PrintArg, PrintPiece};
+pub use requirements::reduction_steps::{LayoutBases, ReductionStep};
+pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;

@@ -3,14 +3,12 @@
 //! No thread waits for another one, so nothing here is uniform: the first thread that claims the
 //! note writes it.
 
-use std::rc::Rc;
-
 use crate::backend::ptx::device_assert::{Assertion, NoteField};
 use crate::backend::ptx::isa::inst::{
     Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty,
 };
 use crate::backend::ptx::layout_inference::thread_bases;
-use crate::backend::ptx::lower::{Lowered, Lowering};
+use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId};
@@ -27,15 +25,11 @@ impl Lowering<'_> {
         if self.info.is_always_true(condition) {
             return Ok(());
         }
-        let layout = self.info.inference.natural_or_default(condition);
-        let holds = self.get(condition, &layout)?;
+        let Tile { layout, regs: holds } = self.operand()?;
         // Values are materialized before the branch, because conversions may need all threads.
-        let mut values: Vec<Rc<[Operand]>> = Vec::with_capacity(args.len());
-        for &arg in args {
-            values.push(match self.info.inference.num_elements(arg) {
-                1 => vec![self.scalar(arg)?; holds.len()].into(),
-                _ => self.get(arg, &layout)?,
-            });
+        let mut values = self.operands()?;
+        for (regs, _) in values.iter_mut().zip(args).filter(|(_, arg)| self.info.inference.num_elements(**arg) == 1) {
+            *regs = vec![regs[0]; holds.len()].into();
         }
         let thread = self.linear_in_thread(&thread_bases(&layout));
         let all = self.all_true(&holds);

@@ -51,8 +51,8 @@ impl Lowering<'_> {
     /// Lowers `cat`.
     pub fn cat(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let layout = self.info.inference.accesses[&id].clone();
-        let [first, second] = [self.get(op.operands[0], &layout)?, self.get(op.operands[1], &layout)?];
+        let Tile { layout, regs: first } = self.operand()?;
+        let second = self.operand()?.regs;
         let (joined, bit) = match self.info.inference.joins_registers(id) {
             true => (doubled_in_registers(&layout, op.dim() as usize), None),
             false => doubled(&layout, op.dim() as usize),
@@ -90,12 +90,11 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let layout = self.info.inference.accesses[&id].clone();
         let index = self.scalar_operands(&op.operands[1..])?;
+        let Tile { layout, regs } = self.operand()?;
         let block = Block { layout: &layout, part: module.shape(result), index };
-        let regs = self.get(source, &layout)?.to_vec();
         let dtype = self.info.element_type(source);
-        let regs = self.registers_of_block(&block, regs, repr::class(dtype));
+        let regs = self.registers_of_block(&block, regs.to_vec(), repr::class(dtype));
         let held = block_layout(&layout, block.part).canonical();
         let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
         let moves = |bases: &[u32]| bases.iter().any(|&basis| block.bit(basis).is_some());
@@ -204,13 +203,12 @@ impl Lowering<'_> {
     pub fn insert(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let (source, destination, result) = (op.group(0)[0], op.group(1)[0], op.results[0]);
+        let (source, result) = (op.group(0)[0], op.results[0]);
         let layout = self.info.inference.accesses[&id].clone();
         let index = self.scalar_operands(op.group(2))?;
         let block = Block { layout: &layout, part: module.shape(source), index };
         let within = block_layout(&layout, block.part);
-        let part = self.get(source, &within.canonical())?;
-        let old = self.get(destination, &layout)?;
+        let [part, old] = [self.operand()?.regs, self.operand()?.regs];
         let class = repr::class(self.info.element_type(source));
         let thread_numbers: Vec<Operand> = (0..block.part.len())
             .map(|axis| {

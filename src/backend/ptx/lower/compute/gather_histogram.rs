@@ -24,11 +24,9 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
         let axis = op.dim() as usize;
-        let held = self.info.inference.accesses[&id].clone();
-        let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
-        let regs = self.get(source, &held)?;
-        let at = self.get(positions, &layout)?.to_vec();
-        let at = self.clamp_positions(positions, at, self.module.shape(source)[axis]);
+        let Tile { layout: held, regs } = self.operand()?;
+        let Tile { layout, regs: at } = self.operand()?;
+        let at = self.clamp_positions(positions, at.to_vec(), self.module.shape(source)[axis]);
         let dtype = self.info.element_type(source);
         let values = match self.smem.split() {
             Some([rounds, _]) => self.gather_by_smem(dtype, &regs, [&held, &layout], (axis, rounds as usize), &at)?,
@@ -171,9 +169,8 @@ impl Lowering<'_> {
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let held = self.info.inference.accesses[&id].clone();
+        let Tile { layout: held, regs: numbers } = self.operand()?;
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
-        let numbers = self.get(source, &held)?;
         let [rounds, copies] = self.smem.split().ok_or(SCHEDULE_MISMATCH)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
         let row = (part + COPY_PADDING_WORDS) * 4;

@@ -13,10 +13,9 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let (from, to) = (self.info.element_type(source), self.info.element_type(result));
-        let layout = self.info.inference.accesses[&id].clone();
+        let Tile { layout, regs: old } = self.operand()?;
         let (joined, parts) = ratio(from, to);
         let bits = group_bits(&layout, joined).ok_or("the elements of a byte are in several threads")?;
-        let old = self.get(source, &layout)?;
         let groups = grouped(&layout, &bits);
         let mut regs = Vec::with_capacity(groups.num_registers() * parts as usize);
         for group in 0..groups.num_registers() {

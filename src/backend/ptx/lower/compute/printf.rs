@@ -5,12 +5,13 @@
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::layout_inference::{replica_bits, thread_bases};
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL_TILE, format_pieces};
+use crate::backend::ptx::schedule::{PRINTED_PART as PART, PrintArg, PrintPiece};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, OpId, Value};
+use crate::ir::{OpId, Value};
 
 /// Values per call.
 const MOST_VALUES: usize = 32;
@@ -30,10 +31,8 @@ struct Pending {
     values: Vec<(ArgLocation, DType)>,
     /// Complete calls.
     calls: Vec<(String, Vec<(ArgLocation, DType)>)>,
-    /// Tiles that are stored to shared memory, and their offsets.
-    tiles: Vec<(Value, u32)>,
-    /// Bytes of these tiles.
-    bytes: u32,
+    /// Offsets of the tiles that are stored to shared memory.
+    tiles: Vec<u32>,
 }
 
 impl Pending {
@@ -64,48 +63,39 @@ struct Elements {
 impl Lowering<'_> {
     /// Lowers `print_tko`.
     pub fn print(&mut self, id: OpId) -> Lowered {
-        let op = self.module.op(id);
-        let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
-        let mut args = op.group(0).iter();
+        let module = self.module;
+        let pieces = self.info.print_pieces(id)?;
         let mut pending = Pending::default();
-        for (literal, conversion) in format_pieces(text) {
-            pending.format.push_str(literal);
-            let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
+        for PrintPiece { text, arg } in pieces {
+            pending.format.push_str(text);
+            let Some((value, conversion, way)) = arg else { continue };
             let dtype = self.info.element_type(value);
-            if !matches!(dtype, DType::I32 | DType::I64 | DType::F32 | DType::F64) {
-                return Err(format!("numbers of i32, i64, f32 and f64 are printed, and this is {dtype}"));
-            }
-            let shape = self.module.shape(value).to_vec();
-            match self.info.inference.num_elements(value) {
-                1 => {
-                    let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
+            let shape = module.shape(value);
+            let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
+            match way {
+                PrintArg::Scalar => {
                     pending.format.push_str(&open);
                     let scalar = self.scalar(value)?;
                     pending.value(conversion, ArgLocation::Register(scalar), dtype);
-                    pending.format.push_str(&close);
                 }
-                count if count <= SMALL_TILE => {
-                    let bytes = (count as u32) * dtype.storage_bits() / 8;
-                    if pending.bytes + bytes > PRINT_BYTES {
+                PrintArg::SmallTile { offset: start, is_first } => {
+                    if is_first {
                         self.emit_calls(&mut pending)?;
                     }
-                    let start = pending.bytes;
-                    pending.tiles.push((value, start));
-                    pending.bytes += bytes;
-                    for index in 0..count {
-                        pending.format.push_str(&separator(&shape, index));
-                        let offset = start + index as u32 * dtype.storage_bits() / 8;
+                    pending.tiles.push(start as u32);
+                    for index in 0..self.info.inference.num_elements(value) {
+                        pending.format.push_str(&separator(shape, index));
+                        let offset = start as u32 + index as u32 * dtype.storage_bits() / 8;
                         pending.value(conversion, ArgLocation::Shared(offset), dtype);
                     }
-                    pending.format.push_str(&"]".repeat(shape.len()));
                 }
-                _ => {
-                    pending.format.push_str(&"[".repeat(shape.len()));
+                PrintArg::LargeTile => {
+                    pending.format.push_str(&open);
                     self.emit_calls(&mut pending)?;
                     self.print_large_tile(value, conversion)?;
-                    pending.format.push_str(&"]".repeat(shape.len()));
                 }
             }
+            pending.format.push_str(&close);
         }
         self.emit_calls(&mut pending)
     }
@@ -122,8 +112,8 @@ impl Lowering<'_> {
         let mut buffer = Buffer { offset: 0, bytes: 0 };
         if !tiles.is_empty() {
             let mut stored = Vec::new();
-            for (value, start) in tiles {
-                stored.push((self.elements(value)?, start));
+            for start in tiles {
+                stored.push((self.elements()?, start));
             }
             buffer = self.smem_write()?;
             for (elements, start) in stored {
@@ -175,12 +165,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn elements(&mut self, value: Value) -> Lowered<Elements> {
-        let layout = self.info.inference.natural_or_default(value);
-        let regs = self.get(value, &layout)?;
-        let thread = self.linear_in_thread(&thread_bases(&layout));
-        let owner = self.owner_of(replica_bits(&layout));
-        Ok(Elements { tile: Tile { layout, regs }, dtype: self.info.element_type(value), thread, owner })
+    /// Returns the elements of the next operand.
+    fn elements(&mut self) -> Lowered<Elements> {
+        let dtype = self.values.operands.front().map(|&(value, _)| self.info.element_type(value));
+        let tile = self.operand()?;
+        let thread = self.linear_in_thread(&thread_bases(&tile.layout));
+        let owner = self.owner_of(replica_bits(&tile.layout));
+        Ok(Elements { tile, dtype: dtype.ok_or(SCHEDULE_MISMATCH)?, thread, owner })
     }
 
     /// Stores the elements of a tile, or of one part of it, in row-major order to `start` of a
@@ -219,7 +210,7 @@ impl Lowering<'_> {
     fn print_large_tile(&mut self, value: Value, conversion: &str) -> Lowered {
         let shape = self.module.shape(value).to_vec();
         let count = self.info.inference.num_elements(value);
-        let elements = self.elements(value)?;
+        let elements = self.elements()?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;
         let buffer = self.smem_write()?;

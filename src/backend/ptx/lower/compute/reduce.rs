@@ -2,7 +2,7 @@
 //!
 //! Elements along the axis differ in bits of their coordinate. Each bit belongs to the register,
 //! lane or warp number, and one step combines the two halves of each bit. The order of the steps is
-//! planned by `schedule/membar/reduction_steps`.
+//! planned by `schedule/requirements/reduction_steps`.
 
 use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::isa::inst::Operand;
@@ -40,9 +40,7 @@ impl Lowering<'_> {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.empty_partials(id, &layout);
-        for &operand in &op.operands {
-            partials.regs.push(self.get(operand, &layout)?.to_vec());
-        }
+        partials.regs = self.operands()?.iter().map(|regs| regs.to_vec()).collect();
         self.reduce_partials(id, partials, axis)
     }
 

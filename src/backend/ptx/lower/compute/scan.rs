@@ -27,12 +27,9 @@ impl Lowering<'_> {
             axis: AxisBits::of(layout.shape(), axis),
             order,
             reverse: op.reverse(),
-            regs: Vec::with_capacity(op.operands.len()),
+            regs: self.operands()?.iter().map(|regs| regs.to_vec()).collect(),
             layout,
         };
-        for &operand in &op.operands {
-            scan.regs.push(self.get(operand, &scan.layout)?.to_vec());
-        }
         let runs = scan.runs();
         let mut totals = Vec::with_capacity(runs.len());
         for run in &runs {

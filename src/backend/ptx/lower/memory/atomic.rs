@@ -22,14 +22,13 @@ impl Lowering<'_> {
         let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) else {
             return Err("an atomic op without a mode".to_owned());
         };
-        let layout = self.access_layout(id)?;
-        let values = self.get(op.operands[1], &layout)?;
+        let Tile { layout, regs: values } = self.operand()?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let is_read = self.info.is_result_used(id);
         let ordering = MemoryOrdering::of(op);
         let carries =
-            !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
+            !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.order.acquires());
         let regs = if is_read {
             let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries)?;
             let old = self.each_register(&access, &[&values], &|this, addr, guard, values| {
@@ -60,8 +59,7 @@ impl Lowering<'_> {
         let value = op.group(2)[0];
         let dtype = self.info.element_type(value);
         form(*mode, dtype)?;
-        let layout = self.access_layout(id)?;
-        let regs = self.get(value, &layout)?;
+        let Tile { layout, regs } = self.operand()?;
         let mut access = self.begin_reduction_of_view(id)?;
         if !self.has_vector_add(*mode, dtype) {
             access.use_single_elements();
@@ -78,9 +76,8 @@ impl Lowering<'_> {
     /// Lowers `atomic_cas_tko`.
     pub fn atomic_cas(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let layout = self.access_layout(id)?;
-        let expected = self.get(op.group(1)[0], &layout)?;
-        let desired = self.get(op.group(2)[0], &layout)?;
+        let Tile { layout, regs: expected } = self.operand()?;
+        let desired = self.operand()?.regs;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let begun = self.begin_ordered(id, MemoryOrdering::of(op), layout.num_registers(), true)?;

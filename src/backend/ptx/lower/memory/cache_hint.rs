@@ -2,8 +2,7 @@
 
 use crate::backend::ptx::isa::inst::{CacheHint, Space};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
-use crate::ir::OpId;
+use crate::ir::{MemOrder, OpId};
 
 impl Lowering<'_> {
     /// Returns the cache hint of an access to global memory, as far as its memory order permits
@@ -13,7 +12,7 @@ impl Lowering<'_> {
             return CacheHint::None;
         }
         // Numbers of the front end's `Cache`.
-        let is_weak = MemoryOrdering::of(self.module.op(id)).is_weak();
+        let is_weak = self.module.op(id).mem_order() == MemOrder::Weak;
         match (self.info.int_hint(id, "cache"), is_weak) {
             (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,
             (Some(1), _) => CacheHint::EvictLast,

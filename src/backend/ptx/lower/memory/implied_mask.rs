@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::schedule::Comparison;
-use crate::ir::{OpId, Value};
+use crate::ir::Value;
 use crate::layout::Layout;
 
 impl Lowering<'_> {
@@ -39,12 +39,6 @@ impl Lowering<'_> {
         Ok(all.unwrap_or(Operand::Imm(1)))
     }
 
-    /// Materializes the leaves of deferred ops in this layout, so that their computation needs no
-    /// other thread.
-    pub fn materialize_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
-        self.info.deferred_inputs(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
-    }
-
     /// Returns the registers of a value, and computes deferred ops here.
     pub fn rematerialize(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let Some(id) = self.info.deferred_op(value) else { return self.get(value, layout) };
@@ -52,7 +46,6 @@ impl Lowering<'_> {
         for &operand in &self.module.op(id).operands {
             operands.push(self.rematerialize(operand, layout)?);
         }
-        let operands: Vec<&[Operand]> = operands.iter().map(|regs| &regs[..]).collect();
         Ok(self.for_op(id, |lowering| lowering.apply(id, &operands, layout.num_registers()))?.into())
     }
 }

@@ -40,7 +40,7 @@ impl Lowering<'_> {
     ) -> Lowered<Option<IndexedAxis>> {
         let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
         let dtype = self.module.dtype(indices[axis]);
-        let regs = self.get(indices[axis], &list)?;
+        let regs = self.operand()?.regs;
         let wide = tensor.wide && dtype != DType::I64;
         let widened = |operand: &Operand| {
             let operand = repr::sign_extended(&mut self.b, dtype, *operand);

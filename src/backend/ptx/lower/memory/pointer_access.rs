@@ -7,15 +7,14 @@
 //! * Otherwise threads with complete masks use vectors, and the others access single elements.
 
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
-use crate::backend::ptx::layout_inference::{mask_of, pointers_of, replica_bits};
+use crate::backend::ptx::layout_inference::{pointers_of, replica_bits};
 use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::first_of_vectors;
 use crate::dtype::DType;
-use crate::ir::{Elem, OpId, Type, Value};
+use crate::ir::{Elem, MemOrder, OpId, Type, Value};
 use crate::layout::Layout;
 
 /// An access through pointers: addresses and masks of its vectors.
@@ -53,12 +52,13 @@ impl Lowering<'_> {
         let op = module.op(id);
         let ordering = MemoryOrdering::of(op);
         let mut access = self.pointer_access(id)?;
-        if !ordering.is_weak() {
+        let is_weak = ordering.order == MemOrder::Weak;
+        if !is_weak {
             access.owner = self.owner_of(replica_bits(&access.layout));
         }
         let begun = self.begin_ordered(id, ordering, access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
-        let nc = ordering.is_weak()
+        let nc = is_weak
             && self.smem.data_space == Space::Global
             && self.info.written_memory.is_read_only(module, op.operands[0]);
         let cache = self.cache_hint(id);
@@ -66,15 +66,12 @@ impl Lowering<'_> {
         let padding = op.operand_group("padding_value").first().copied();
         let otherwise = self.info.constant_padding(padding);
         let mut regs = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
-        if !ordering.is_weak() {
+        if !is_weak {
             let (shared, met) = self.broadcast_from_owners(begun, access.dtype, &access.layout, regs)?;
             regs = shared.to_vec();
             self.end_ordered(begun, met)?;
         }
-        let regs = match padding.filter(|_| otherwise.is_none()) {
-            Some(padding) => self.pad(&access, regs, padding)?,
-            None => regs,
-        };
+        let regs = if otherwise.is_none() { self.pad(&access, regs)? } else { regs };
         self.remark_access(id, op.results[0], &access);
         self.values.define(op.results[0], Tile { layout: access.layout, regs: regs.into() });
         Ok(())
@@ -83,9 +80,7 @@ impl Lowering<'_> {
     /// Lowers `store_ptr_tko`.
     pub fn store_ptr(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let value = op.group(1)[0];
-        let layout = self.access_layout(id)?;
-        let regs = self.get(value, &layout)?;
+        let Tile { layout, regs } = self.operand()?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.addresses.len(), true)?;
@@ -93,7 +88,7 @@ impl Lowering<'_> {
         let cache = self.cache_hint(id);
         self.store_pointers(&mut access, &regs, MemMods { sem, scope, cache, ..MemMods::default() });
         self.end_ordered(begun, false)?;
-        self.remark_access(id, value, &access);
+        self.remark_access(id, op.group(1)[0], &access);
         Ok(())
     }
 
@@ -119,28 +114,25 @@ impl Lowering<'_> {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
         let layout = self.access_layout(id)?;
-        let run = self.info.inference.pointer_contiguity.get(&id).copied();
-        let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
-        let leaders = first_of_vectors(&layout, vector);
         // Constant addresses are copied to registers: ptxas rejects some constants as addresses.
-        let addresses = self.get(pointers, &leaders)?.to_vec();
-        let addresses = addresses.into_iter().map(|address| self.b.reg(address, RegClass::B64).into()).collect();
-        let mask = match mask_of(op) {
-            Some(mask) if self.is_true(mask) => Mask::None,
-            Some(mask) => {
-                let axis = run.map_or(0, |run| run.axis);
-                match self.info.inference.is_same_in_groups(mask, axis, vector) {
-                    true => Mask::Vectors(self.get(mask, &leaders)?.to_vec()),
-                    false => Mask::Registers(self.get(mask, &layout)?.to_vec()),
-                }
-            }
+        let addresses = self.operand()?.regs;
+        let addresses: Vec<Operand> =
+            addresses.iter().map(|&address| self.b.reg(address, RegClass::B64).into()).collect();
+        let mask = match self.info.access_mask(id) {
+            Some(_) => match self.operand()?.regs.to_vec() {
+                mask if mask.len() == addresses.len() => Mask::Vectors(mask),
+                mask => Mask::Registers(mask),
+            },
             None => Mask::None,
         };
-        Ok(PointerAccess { dtype, layout, vector, addresses, mask, owner: None })
-    }
-
-    fn is_true(&self, mask: Value) -> bool {
-        self.info.inference.facts.constant(mask).is_some_and(|value| value != 0)
+        Ok(PointerAccess {
+            dtype,
+            vector: layout.num_registers() / addresses.len(),
+            layout,
+            addresses,
+            mask,
+            owner: None,
+        })
     }
 
     fn remark_access(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
@@ -151,8 +143,8 @@ impl Lowering<'_> {
     }
 
     /// Selects the padding where the mask is false.
-    fn pad(&mut self, access: &PointerAccess, loaded: Vec<Operand>, padding: Value) -> Lowered<Vec<Operand>> {
-        let padding = self.get(padding, &access.layout)?;
+    fn pad(&mut self, access: &PointerAccess, loaded: Vec<Operand>) -> Lowered<Vec<Operand>> {
+        let padding = self.operand()?.regs;
         let class = repr::class(access.dtype);
         let mut regs = Vec::with_capacity(loaded.len());
         for (register, (&value, &otherwise)) in loaded.iter().zip(padding.iter()).enumerate() {

@@ -29,8 +29,9 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let array = self.schedule.privatized.ok_or(SCHEDULE_MISMATCH)?;
         let (_, offsets) = array_and_offsets(self.module, op.operands[0]).ok_or(SCHEDULE_MISMATCH)?;
-        let layout = self.access_layout(id)?;
-        let values = self.get(op.operands[1], &layout)?;
+        let Tile { layout, regs: values } = self.operand()?;
+        // Leaves of deferred ops, so that their computation needs no other thread.
+        self.operands()?;
         self.update_privatized(id, (array, offsets), &layout, &values)?;
         self.reconverge_warp();
         let regs = vec![Operand::Imm(0); layout.num_registers()].into();
@@ -45,7 +46,6 @@ impl Lowering<'_> {
         layout: &Layout,
         values: &[Operand],
     ) -> Lowered {
-        self.materialize_leaves(id, layout)?;
         self.global_access(id)?;
         let lane = self.replica_offset(array);
         let done = self.b.new_label();

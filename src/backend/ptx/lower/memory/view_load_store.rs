@@ -9,7 +9,7 @@ use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
-use crate::ir::OpId;
+use crate::ir::{MemOrder, OpId};
 
 /// Function of a vector: its registers, address and mask.
 type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
@@ -18,15 +18,14 @@ impl Lowering<'_> {
     /// Lowers `load_view_tko`.
     pub fn load_view(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let ordering = MemoryOrdering::of(op);
         let mut access = self.begin_load(id)?;
         let layout = access.layout.clone();
         let all = 0..layout.num_registers();
-        let regs = if ordering.is_weak() {
+        let regs = if op.mem_order() == MemOrder::Weak {
             self.load_registers(&mut access, all).into()
         } else {
             access.owner = self.owner_of(replica_bits(&layout));
-            let begun = self.begin_ordered(id, ordering, access.num_instructions(), true)?;
+            let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.num_instructions(), true)?;
             access.set_ordering(begun);
             let regs = self.load_registers(&mut access, all);
             let (regs, met) = self.broadcast_from_owners(begun, access.element_type(), &layout, regs)?;
@@ -39,9 +38,8 @@ impl Lowering<'_> {
 
     /// Lowers `store_view_tko`.
     pub fn store_view(&mut self, id: OpId) -> Lowered {
-        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let op = self.module.op(id);
-        let regs = self.get(op.group(0)[0], &layout)?;
+        let regs = self.operand()?.regs;
         let mut access = self.begin_store(id)?;
         let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.num_instructions(), true)?;
         access.set_ordering(begun);
@@ -56,7 +54,7 @@ impl Lowering<'_> {
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
         let view = op.group(0)[0];
         let shape = ViewShape::at(self.module, &self.info.inference.facts, view, op.group(1));
-        let shift = shape.filter(|_| MemoryOrdering::of(op).is_weak());
+        let shift = shape.filter(|_| op.mem_order() == MemOrder::Weak);
         let shift = shift.and_then(|shape| self.misalignment_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
         self.global_access(id)?;

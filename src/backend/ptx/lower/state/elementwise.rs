@@ -1,6 +1,7 @@
 //! Elementwise ops: the scalar sequence for each register, packed f16x2 where possible.
 
 use rustc_hash::FxHashMap;
+use std::rc::Rc;
 
 use super::core::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
@@ -12,7 +13,7 @@ use crate::ir::{Elem, OpId, Opcode, Rounding, Type};
 impl Lowering<'_> {
     /// Lowers an elementwise op on `count` registers of its operands. Equal operands share a
     /// result.
-    pub fn apply(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
+    pub fn apply(&mut self, id: OpId, operands: &[Rc<[Operand]>], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
         if op.code == Opcode::Offset {
             return self.offset(id, operands, count);
@@ -80,7 +81,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers `offset`: adds a number of elements to an address.
-    pub fn offset(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
+    fn offset(&mut self, id: OpId, operands: &[Rc<[Operand]>], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
         let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = *self.module.ty(op.results[0]) else {
             return Err("an offset of a number".to_owned());

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use super::core::{Lowered, Lowering};
+use super::core::{Lowered, Lowering, SCHEDULE_MISMATCH};
 use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
 use crate::backend::ptx::layout_inference::{ValueOrigin, thread_bases};
 use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::{KernelInfo, Materialize, Requirement};
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
@@ -19,7 +20,7 @@ impl Lowering<'_> {
         if let Some(tile) = self.values.in_layout(value, wanted) {
             return Ok(tile);
         }
-        self.get_operands(value, wanted)?;
+        self.materialize_inputs(value, wanted)?;
         let regs = match self.info.inference.source(value) {
             ValueOrigin::Register => {
                 let tile = self.concrete(value)?;
@@ -36,43 +37,39 @@ impl Lowering<'_> {
         Ok(regs)
     }
 
-    /// Materializes the operands of views and rematerialized values iteratively: chains may be
-    /// longer than the stack.
-    fn get_operands(&mut self, value: Value, wanted: &Layout) -> Lowered {
-        let mut pending = self.missing_operands(value, wanted);
-        while let Some((operand, layout)) = pending.pop() {
-            let missing = self.missing_operands(operand, &layout);
-            if missing.is_empty() {
-                self.get(operand, &layout)?;
-            } else {
-                pending.push((operand, layout));
-                pending.extend(missing);
-            }
-        }
-        Ok(())
+    /// Returns the next operand of the op, in the layout of its requirements.
+    pub fn operand(&mut self) -> Lowered<Tile> {
+        let (value, layout) = self.values.operands.pop_front().ok_or(SCHEDULE_MISMATCH)?;
+        Ok(Tile { regs: self.get(value, &layout)?, layout })
     }
 
-    /// Returns the operands of such a value that are not materialized, the first one last.
-    fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let Some(id) = self.module.defining_op(value) else { return Vec::new() };
-        let op = self.module.op(id);
-        let operands = op.operands.iter().rev().filter(|&&operand| self.info.inference.num_elements(operand) > 1);
-        match self.info.inference.source(value) {
-            ValueOrigin::Register => return Vec::new(),
-            ValueOrigin::Rematerialized | ValueOrigin::View => {}
-        }
-        let layout = self.info.inference.demand(id, wanted);
-        let missing = operands.filter(|&&operand| {
-            self.info.inference.source(operand) != ValueOrigin::Register
-                && self.values.in_layout(operand, &layout).is_none()
-        });
-        missing.map(|&operand| (operand, layout.clone())).collect()
+    /// Returns the registers of all other operands of the op.
+    pub fn operands(&mut self) -> Lowered<Vec<Rc<[Operand]>>> {
+        let count = self.values.operands.len();
+        (0..count).map(|_| Ok(self.operand()?.regs)).collect()
+    }
+
+    /// Lowers an op, which takes the operands among its requirements.
+    pub fn with_requirements<T>(
+        &mut self,
+        requirements: Vec<Requirement>,
+        lower: impl FnOnce(&mut Self) -> Lowered<T>,
+    ) -> Lowered<T> {
+        let operand = |requirement| match requirement {
+            Requirement::Operand(value, layout) => Some((value, layout)),
+            _ => None,
+        };
+        let operands = requirements.into_iter().filter_map(operand).collect();
+        let outer = std::mem::replace(&mut self.values.operands, operands);
+        let result = lower(self);
+        let rest = std::mem::replace(&mut self.values.operands, outer);
+        result.and_then(|result| if rest.is_empty() { Ok(result) } else { Err(SCHEDULE_MISMATCH.to_owned()) })
     }
 
     /// Lowers `with_layout`: converts the tile to the layout of the user.
     pub fn with_layout(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let Some(layout) = self.info.inference.chosen(op) else {
+        if self.info.inference.chosen(op).is_none() {
             let threads = op.distribution().map_or(0, |layout| layout.num_threads());
             let warps = self.info.inference.num_warps as u64;
             let more = (32 * warps).checked_div(threads).filter(|&more| more > 1);
@@ -84,10 +81,10 @@ impl Lowering<'_> {
                 32 * warps,
                 threads / 32
             ));
-        };
+        }
         if self.info.inference.source(op.results[0]) == ValueOrigin::Register {
-            let regs = self.get(op.operands[0], &layout)?;
-            self.values.define(op.results[0], Tile { layout, regs });
+            let tile = self.operand()?;
+            self.values.define(op.results[0], tile);
         }
         Ok(())
     }
@@ -106,9 +103,8 @@ impl Lowering<'_> {
     /// Returns the result of a view: the registers of its operand.
     fn alias_operand(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
-        let operand = self.module.op(id).operands[0];
-        let demand = self.info.inference.demand(id, wanted);
-        let regs = self.get(operand, &demand)?;
+        let (operand, layout) = self.info.inputs_in_layout(id, wanted).swap_remove(0);
+        let regs = self.get(operand, &layout)?;
         if self.module.op(id).code != Opcode::Broadcast {
             return Ok(regs);
         }
@@ -132,7 +128,12 @@ impl Lowering<'_> {
                 Ok(vec![scalar; wanted.num_registers()].into())
             }
             code if code.is_shape_alias() => self.alias_operand(value, wanted),
-            _ => self.elementwise_in_layout(id, wanted),
+            _ => {
+                let inputs = self.info.inputs_in_layout(id, wanted).into_iter();
+                let operands = inputs.map(|(operand, layout)| self.get(operand, &layout));
+                let operands = operands.collect::<Lowered<Vec<_>>>()?;
+                Ok(self.apply(id, &operands, wanted.num_registers())?.into())
+            }
         }
     }
 
@@ -205,22 +206,26 @@ impl Lowering<'_> {
         if self.info.inference.source(result) == ValueOrigin::Rematerialized {
             return Ok(());
         }
-        let layout = match self.info.inference.layout(result) {
-            Some(layout) => layout.clone(),
-            None => Layout::replicated(self.module.shape(result), self.info.inference.num_warps),
-        };
-        let regs = self.elementwise_in_layout(id, &layout)?;
+        let layout = self.info.result_layout(result);
+        let operands = self.operands()?;
+        let regs = self.apply(id, &operands, layout.num_registers())?.into();
         self.values.define(result, Tile { layout, regs });
         Ok(())
     }
+}
 
-    /// Returns the registers of an elementwise op in this layout.
-    pub fn elementwise_in_layout(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
-        let mut operands = Vec::with_capacity(3);
-        for &operand in &self.module.op(id).operands {
-            operands.push(self.get(operand, layout)?);
-        }
-        let operands: Vec<&[Operand]> = operands.iter().map(|regs| &regs[..]).collect();
-        Ok(self.apply(id, &operands, layout.num_registers())?.into())
+impl Materialize for Lowering<'_> {
+    type Error = String;
+
+    fn info(&self) -> &KernelInfo<'_> {
+        &self.info
+    }
+
+    fn is_available(&self, value: Value, layout: &Layout) -> bool {
+        self.values.in_layout(value, layout).is_some()
+    }
+
+    fn materialize(&mut self, value: Value, layout: &Layout) -> Lowered {
+        self.get(value, layout).map(drop)
     }
 }

@@ -21,36 +21,19 @@ use crate::layout::Layout;
 /// Memory order and scope of an op.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryOrdering {
-    order: MemOrder,
+    pub order: MemOrder,
     scope: Scope,
 }
 
 impl MemoryOrdering {
     /// Returns the order in the attributes of an op.
     pub fn of(op: &Op) -> MemoryOrdering {
-        let order = match op.attr(AttrKind::MemOrder) {
-            Some(Attr::MemOrder(order)) => *order,
-            _ => MemOrder::Weak,
-        };
         let scope = match op.attr(AttrKind::MemScope) {
             Some(Attr::MemScope(MemScope::Device)) => Scope::Gpu,
             Some(Attr::MemScope(MemScope::System)) => Scope::Sys,
             _ => Scope::Cta,
         };
-        MemoryOrdering { order, scope }
-    }
-
-    /// Returns true if the access has no memory order.
-    pub fn is_weak(self) -> bool {
-        self.order == MemOrder::Weak
-    }
-
-    pub fn acquires(self) -> bool {
-        matches!(self.order, MemOrder::Acquire | MemOrder::AcqRel)
-    }
-
-    fn releases(self) -> bool {
-        matches!(self.order, MemOrder::Release | MemOrder::AcqRel)
+        MemoryOrdering { order: op.mem_order(), scope }
     }
 
     /// Returns the semantics of a relaxed access with this scope.
@@ -100,8 +83,8 @@ impl Lowering<'_> {
         count: usize,
         carries: bool,
     ) -> Lowered<FencedAccess> {
-        let fenced = (ordering.acquires() || ordering.releases()) && (count > 1 || !carries);
-        if ordering.releases() {
+        let fenced = (ordering.order.acquires() || ordering.order.releases()) && (count > 1 || !carries);
+        if ordering.order.releases() {
             self.barrier()?;
             if fenced {
                 self.b.fence(Sem::AcqRel, ordering.scope);
@@ -113,7 +96,7 @@ impl Lowering<'_> {
 
     /// Emits fences and barriers after an access. `met`: a barrier has followed it already.
     pub fn end_ordered(&mut self, begun: FencedAccess, met: bool) -> Lowered {
-        if begun.ordering.acquires() && !met {
+        if begun.ordering.order.acquires() && !met {
             if begun.fenced {
                 self.b.fence(Sem::AcqRel, begun.ordering.scope);
             }
@@ -131,7 +114,7 @@ impl Lowering<'_> {
         regs: Vec<Operand>,
     ) -> Lowered<(Rc<[Operand]>, bool)> {
         let Some(owner) = self.owner_of(replica_bits(layout)) else { return Ok((regs.into(), false)) };
-        if begun.fenced && begun.ordering.acquires() {
+        if begun.fenced && begun.ordering.order.acquires() {
             self.b.fence(Sem::AcqRel, begun.ordering.scope);
         }
         let stored = vector_access::shared_type(dtype);

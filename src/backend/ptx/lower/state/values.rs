@@ -1,5 +1,6 @@
 //! Values of a kernel: tiles in registers, their conversions, views, and tiles in shared memory.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -22,6 +23,8 @@ pub struct Values {
     pub staged: FxHashMap<Value, Operand>,
     /// Tiles in stages of `cp.async` whose elements are thread-private.
     pub private_tiles: FxHashMap<OpId, ThreadPrivateTile>,
+    /// Operands that the current op has not taken yet, in the layouts of its requirements.
+    pub operands: VecDeque<(Value, Layout)>,
 }
 
 /// A mark to which the caches can be reset.
@@ -48,6 +51,7 @@ impl Values {
             views: FxHashMap::default(),
             staged: FxHashMap::default(),
             private_tiles: FxHashMap::default(),
+            operands: VecDeque::new(),
         }
     }
 

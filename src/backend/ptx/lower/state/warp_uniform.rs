@@ -8,13 +8,12 @@
 //!   stays in a vector register, and its first use waits for it.
 
 use super::core::Lowering;
-use super::memory_order::MemoryOrdering;
 use super::sync_state::WarpUniform;
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::ir::{OpId, Opcode};
+use crate::ir::{MemOrder, OpId, Opcode};
 
 impl Lowering<'_> {
     /// Computes the warp-uniform values.
@@ -54,7 +53,7 @@ impl Lowering<'_> {
     /// Returns true if the op is a scalar load in a block with an asynchronous MMA.
     fn is_scalar_load(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        if op.code != Opcode::LoadView || !MemoryOrdering::of(op).is_weak() || !self.info.is_in_loop(id) {
+        if op.code != Opcode::LoadView || op.mem_order() != MemOrder::Weak || !self.info.is_in_loop(id) {
             return false;
         }
         let result = op.results[0];

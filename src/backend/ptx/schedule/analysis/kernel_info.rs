@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
+use crate::ir::{BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
 use crate::pass::MmaGroups;
 
 /// A kernel as input of the passes of the schedule, with its analyses.
@@ -181,7 +181,7 @@ impl<'m> KernelInfo<'m> {
 
 /// Returns true if an access has no order with respect to other tile blocks.
 pub fn is_weak(op: &Op) -> bool {
-    matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)))
+    op.mem_order() == MemOrder::Weak
 }
 
 /// Returns true if the op is the conversion of f32 to tf32 that TMA and the MMAs do implicitly.

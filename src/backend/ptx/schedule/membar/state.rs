@@ -10,12 +10,14 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::convert::Infallible;
 
 use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
+use crate::backend::ptx::schedule::requirements::inputs::Materialize;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
@@ -136,71 +138,26 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
-    fn is_available(&self, value: Value, wanted: &Layout) -> bool {
-        let own = self.own_layouts[value.index()].as_ref();
-        own.is_some_and(|own| own.is_same(wanted)) || self.available.contains(value, wanted)
-    }
-
     /// A step asks for a value in a layout.
     pub fn require(&mut self, value: Value, wanted: &Layout) {
         self.wait_for_value(value);
         if self.info.inference.num_elements(value) == 1 || self.is_available(value, wanted) {
             return;
         }
-        self.require_operands(value, wanted);
-        let inference = &self.info.inference;
-        match inference.source(value) {
+        let Ok(()) = self.materialize_inputs(value, wanted);
+        match self.info.inference.source(value) {
             ValueOrigin::Register => {
                 let Some(own) = self.own_layouts[value.index()].clone() else { return };
                 self.convert_layout(value, &own, wanted);
             }
             ValueOrigin::View | ValueOrigin::Rematerialized => {
                 let Some(id) = self.info.module.defining_op(value) else { return };
-                for &(operand, ref layout) in &self.inputs_in_layout(id, wanted) {
-                    self.require(operand, layout);
+                for (operand, layout) in self.info.inputs_in_layout(id, wanted) {
+                    self.require(operand, &layout);
                 }
             }
         }
         self.available.push(value, wanted.clone());
-    }
-
-    /// What a virtual or free value is computed of in a layout.
-    fn inputs_in_layout(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let inference = &self.info.inference;
-        let op = self.info.module.op(id);
-        let operands = op.operands.iter().filter(|&&operand| inference.num_elements(operand) > 1);
-        if !op.code.has_operand_elements() && !op.code.is_elementwise() {
-            return Vec::new();
-        }
-        operands.map(|&operand| (operand, inference.demand(id, wanted))).collect()
-    }
-
-    /// Has what a virtual or free value is made of, one after another: chains of them may be longer
-    /// than the stack.
-    fn require_operands(&mut self, value: Value, wanted: &Layout) {
-        let mut pending = self.missing_operands(value, wanted);
-        while let Some((operand, layout)) = pending.pop() {
-            let missing = self.missing_operands(operand, &layout);
-            if missing.is_empty() {
-                self.require(operand, &layout);
-            } else {
-                pending.push((operand, layout));
-                pending.extend(missing);
-            }
-        }
-    }
-
-    /// The virtual and free operands of such a value that are not there yet, the first one last.
-    fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let inference = &self.info.inference;
-        let maker = self.info.module.defining_op(value);
-        let Some(id) = maker.filter(|_| inference.source(value) != ValueOrigin::Register) else { return Vec::new() };
-        let mut missing = self.inputs_in_layout(id, wanted);
-        missing.retain(|(operand, layout)| {
-            inference.source(*operand) != ValueOrigin::Register && !self.is_available(*operand, layout)
-        });
-        missing.reverse();
-        missing
     }
 
     /// Bytes of shared memory that something may take.
@@ -253,11 +210,6 @@ impl<'a, 'm> MembarState<'a, 'm> {
     /// There is no room for a buffer.
     pub fn smem_overflow(&mut self, bytes: u32) {
         self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
-    }
-
-    /// A buffer of shared memory; the lowering of the step says if there is none.
-    pub fn allocate(&mut self, bytes: usize) -> Option<Buffer> {
-        self.smem.allocate(bytes as u32, 1)
     }
 
     /// Threads write to a buffer.
@@ -347,5 +299,23 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     fn complete_mmas(&mut self, pending: usize) {
         self.in_flight.drain(..self.in_flight.len().saturating_sub(pending));
+    }
+}
+
+impl Materialize for MembarState<'_, '_> {
+    type Error = Infallible;
+
+    fn info(&self) -> &KernelInfo<'_> {
+        self.info
+    }
+
+    fn is_available(&self, value: Value, layout: &Layout) -> bool {
+        let own = self.own_layouts[value.index()].as_ref();
+        own.is_some_and(|own| own.is_same(layout)) || self.available.contains(value, layout)
+    }
+
+    fn materialize(&mut self, value: Value, layout: &Layout) -> Result<(), Infallible> {
+        self.require(value, layout);
+        Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use super::state::{MembarState, MmaWaitUse};
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
@@ -90,12 +89,12 @@ impl MembarState<'_, '_> {
     fn step(&mut self, step: &Step) {
         match step {
             &Step::Exec(id) => {
-                self.op(id);
+                self.fulfil(id, self.info.requirements(id));
                 self.define_results(id);
             }
             &Step::LocalLoad { op: id, .. } => self.define_results(id),
             &Step::PrivatizedAtomic(id) => {
-                self.privatized_atomic(id);
+                self.fulfil(id, self.info.privatized_requirements(id));
                 self.define_results(id);
             }
             Step::TmaStore(tma_store) => self.tma_store(tma_store),
@@ -122,28 +121,9 @@ impl MembarState<'_, '_> {
     fn strip_mine(&mut self, strip_mine: &StripMine) {
         let info = self.info;
         let module = info.module;
-        let inside = strip_mine.defined_tiles(module);
         let own = self.schedule.layout(strip_mine.layout).clone();
-        for &(id, part) in &strip_mine.ops {
-            let op = module.op(id);
-            let values: &[Value] = match part {
-                StripRole::Body if op.code == Opcode::LoadView => &[],
-                StripRole::Body if op.code == Opcode::StoreView => op.group(0),
-                StripRole::Body => &op.operands,
-                // Scalars, and what has no instructions: no tile of its own.
-                StripRole::View | StripRole::Preheader => {
-                    self.op(id);
-                    continue;
-                }
-            };
-            for &value in values.iter().filter(|&value| !inside.contains(value)) {
-                self.require(value, &own.reshape(module.shape(value)));
-            }
-            match op.code {
-                Opcode::LoadView => self.begin_load(id),
-                Opcode::StoreView => self.begin_store(id),
-                _ => {}
-            }
+        for (id, requirements) in info.strip_requirements(strip_mine, &own) {
+            self.fulfil(id, requirements);
         }
         for &value in &strip_mine.live_out {
             self.own_layouts[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
@@ -151,7 +131,7 @@ impl MembarState<'_, '_> {
         strip_mine.ops().for_each(|id| self.add_global_access(id));
         let last = strip_mine.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
         if let Some(id) = last {
-            self.end_reduction(id);
+            self.fulfil(id, info.strip_reduction_requirements(id));
             self.define_results(id);
         }
     }

@@ -1,0 +1,191 @@
+//! Fulfils the requirements of steps: chooses conversions, places buffers, inserts barriers.
+
+use super::state::MembarState;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
+use crate::backend::ptx::layout_inference::stored;
+use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
+use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
+use crate::backend::ptx::schedule::requirements::requirement::Requirement;
+use crate::backend::ptx::smem::allocation::{Buffer, shared_type};
+use crate::ir::{OpId, Value};
+use crate::layout::{Conversion, SharedPlan};
+
+impl MembarState<'_, '_> {
+    /// Fulfils the requirements of an op in order.
+    pub fn fulfil(&mut self, id: OpId, requirements: Vec<Requirement>) {
+        for requirement in requirements {
+            match requirement {
+                Requirement::Operand(value, layout) => self.require(value, &layout),
+                Requirement::GlobalAccess => self.global_access(id),
+                Requirement::Barrier => self.barrier(true),
+                Requirement::Exchange { bytes, barrier } => self.exchange(&bytes, barrier),
+                Requirement::Rounds(rounds) => {
+                    let [count, copies, bytes] = rounds.split(self.scratch_capacity());
+                    self.sub_steps.push(SubStep::Split { count: count as u32, in_flight: copies as u32 });
+                    let buffer = self.scratch(bytes);
+                    for _ in 0..count {
+                        (0..rounds.writes()).for_each(|_| self.smem_write(buffer));
+                        self.smem_read(&[buffer]);
+                    }
+                }
+                Requirement::Collect(bytes) => {
+                    if let Some(buffer) = self.scratch(bytes) {
+                        self.smem.write(buffer);
+                        self.barrier(true);
+                        self.smem_write(Some(buffer));
+                        self.barrier(true);
+                        self.smem_read(&[Some(buffer)]);
+                    }
+                }
+                Requirement::Redistribute { value, held, wanted } => {
+                    let bits = shared_type(self.info.element_type(value)).storage_bits();
+                    let plan = SharedPlan::new(&held, &wanted, bits, self.scratch_capacity());
+                    self.record_conversion(value, &wanted, ConversionPlan::Layout(Conversion::Shared(plan)));
+                }
+            }
+        }
+    }
+
+    /// Returns a buffer of so many bytes.
+    fn scratch(&mut self, bytes: usize) -> Option<Buffer> {
+        let buffer = self.smem.allocate(bytes as u32, 1);
+        if buffer.is_none() {
+            self.smem_overflow(bytes as u32);
+        }
+        buffer
+    }
+
+    /// Writes buffers of these sizes, then reads them.
+    fn exchange(&mut self, bytes: &[usize], barrier: bool) {
+        let write = |&bytes: &usize| {
+            let buffer = self.scratch(bytes);
+            self.smem_write(buffer);
+            buffer
+        };
+        let buffers: Vec<Option<Buffer>> = bytes.iter().map(write).collect();
+        if barrier && buffers.iter().any(Option::is_some) {
+            self.barrier(true);
+        }
+        self.smem_read(&buffers);
+    }
+
+    /// A store by TMA, or by the threads where there is no room for it.
+    pub fn tma_store(&mut self, tma_store: &TmaStore) {
+        let op = self.info.module.op(tma_store.op);
+        let (value, root) = (stored(op), self.info.stored_array(tma_store.op));
+        let ordered = !self.info.has_only_reductions(tma_store.op, self.tma_stores.keys().copied());
+        let layout = self.schedule.layout(tma_store.layout).clone();
+        if tma_store.staging.is_some() {
+            self.require(value, &layout);
+            let is_repeated = !self.tma_stored_arrays.insert(root);
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: is_repeated && ordered });
+            return;
+        }
+        if let Some(split) = StoreSplit::for_block(&tma_store.tile, &self.smem) {
+            let at = self.sub_steps.len();
+            self.require(value, &layout);
+            if let Some(buffer) = self.smem.allocate(split.in_flight * split.bytes, SWIZZLE_ATOM_BYTES) {
+                self.sub_steps.insert(at, SubStep::Split { count: split.count, in_flight: split.in_flight });
+                if !self.tma_stored_arrays.insert(root) && ordered {
+                    self.sub_steps.push(SubStep::TmaStoreWait { complete: true });
+                    self.smem.bulk_waited();
+                }
+                if self.smem.write(buffer) {
+                    self.barrier(false);
+                }
+                self.sub_steps.push(SubStep::SmemWrite(buffer));
+                let barriers = if split.in_flight == 1 { 2 * split.count - 1 } else { split.count };
+                (0..barriers).for_each(|_| self.barrier(true));
+                self.smem.bulk_read(buffer);
+                return;
+            }
+        }
+        // What threads store and what the engine stores has no order.
+        if ordered && self.tma_stores.values().filter(|&&other| other == root).count() > 1 {
+            self.smem_overflow(tma_store.tile.part_bytes(tma_store.tile.split_bits));
+        }
+        self.fulfil(tma_store.op, self.info.requirements(tma_store.op));
+    }
+
+    /// Releases stages. A staging buffer is released after TMA has read it.
+    pub fn consumer_release(&mut self, channels: &[u32]) {
+        let warp_spec = self.schedule.warp_spec.as_ref();
+        if warp_spec.is_some_and(|warp_spec| channels.iter().any(|&channel| warp_spec.is_staging(channel))) {
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
+        }
+    }
+
+    /// The end of the kernel.
+    pub fn leave_kernel(&mut self) {
+        if self.schedule.privatized.is_some() {
+            self.barrier(true);
+        }
+        if self.smem.is_bulk_reading() || self.has_warp_tma_stores {
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
+        }
+    }
+
+    /// The operands and accumulators of MMAs that are issued together.
+    pub fn mma_operands(&mut self, members: &[OpId]) {
+        let info = self.info;
+        let module = info.module;
+        let plans: Vec<_> = members.iter().map(|id| info.inference.products.get(id)).collect();
+        let plans: Vec<_> = plans.into_iter().flatten().flatten().collect();
+        if plans.len() != members.len() {
+            return;
+        }
+        let acc = |id: OpId| module.op(id).operands[2];
+        // Accumulators that go through shared memory do so before operands lie there.
+        let moves: Vec<bool> =
+            members.iter().zip(&plans).map(|(&id, plan)| info.moves_accumulator(id, members, plan)).collect();
+        for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| **moves) {
+            self.require(acc(id), &plan.acc);
+        }
+        let bytes = info.operand_bytes(members, &|value| self.is_fetched(value));
+        if bytes > 0 && bytes <= self.smem.free() {
+            self.smem.begin_run(bytes);
+        }
+        let mut buffers = Vec::new();
+        for (value, _, plan) in info.smem_operands_of(members) {
+            if self.is_fetched(value) {
+                continue;
+            }
+            let layout = info.inference.natural_or_default(value);
+            self.require(value, &layout);
+            if info.is_register_operand(&layout, plan) {
+                continue;
+            }
+            let bytes = plan.shared.bytes() as u32;
+            let Some(buffer) = self.smem.allocate(bytes, plan.align) else {
+                return self.smem_overflow(bytes);
+            };
+            self.smem_write(Some(buffer));
+            self.smem.hold(buffer);
+            buffers.push(Some(buffer));
+        }
+        for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
+            let made = members.iter().any(|&other| module.op(other).results[0] == acc(id));
+            let stays = info.accumulates_in_place(id) && plan.is_asynchronous();
+            if !made && !info.is_zero(acc(id)) && !stays {
+                self.require(acc(id), &plan.acc);
+            }
+        }
+        if !self.smem.let_go() {
+            self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
+            return;
+        }
+        buffers.sort_unstable_by_key(|buffer| buffer.map(|buffer| buffer.offset));
+        if plans[0].is_asynchronous() && !buffers.is_empty() {
+            self.barrier(true);
+        }
+        self.smem_read(&buffers);
+    }
+
+    /// Has the tile behind this value been fetched to shared memory?
+    fn is_fetched(&self, value: Value) -> bool {
+        let warp_spec = self.schedule.warp_spec.as_deref();
+        let is_producer_load =
+            |load: &OpId| warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));
+        self.info.source_load(value).is_some_and(|load| is_producer_load(&load) || self.staged_loads.contains(&load))
+    }
+}

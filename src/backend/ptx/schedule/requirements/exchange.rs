@@ -1,0 +1,87 @@
+//! Values that threads exchange: reductions, scans, gathers, histograms, blocks of tiles.
+
+use super::reduction_steps::{LayoutBases, ReductionStep};
+use super::requirement::{OpRequirements, Requirement, ScratchRounds, smem_element_bytes};
+use crate::backend::ptx::layout_inference::{
+    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_images,
+};
+use crate::layout::Layout;
+
+impl OpRequirements<'_, '_> {
+    /// Adds a reduction of the elements that are left.
+    pub fn reduction_steps(&mut self, layout: &Layout, mut left: LayoutBases) {
+        let info = self.info;
+        let op = info.module.op(self.id);
+        let axis = AxisBits::of(layout.shape(), op.dim() as usize);
+        for reduction_step in info.reduction_steps(self.id, left.clone(), axis) {
+            left.reduce(&reduction_step, axis);
+            let ReductionStep::CrossWarp(warps) = &reduction_step else { continue };
+            let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&basis| basis != 0).count();
+            let registers = 1usize << left.register.len();
+            let parts = 1usize << warps.len();
+            let bytes = |&operand| registers * rows * parts * smem_element_bytes(info.element_type(operand));
+            self.exchange(op.operands.iter().map(bytes).collect());
+        }
+    }
+
+    pub fn scan(&mut self, layout: &Layout) {
+        let info = self.info;
+        let op = info.module.op(self.id);
+        let axis = op.dim() as usize;
+        let Some(order) = ScanOrder::of(layout, axis) else { return };
+        self.operands(&op.operands, layout);
+        if !order.meets() {
+            return;
+        }
+        let axis = AxisBits::of(layout.shape(), axis);
+        let off = |basis: &&u32| **basis != 0 && axis.coordinate(**basis) == 0;
+        let rows = 1usize << thread_images(layout).iter().filter(off).count();
+        let of_registers = layout.register_images().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
+        let row = |&operand| smem_element_bytes(info.element_type(operand)) << order.outer.len();
+        self.exchange(op.operands.iter().map(|operand| (row(operand) * rows) << of_registers).collect());
+    }
+
+    pub fn extract(&mut self, layout: &Layout) {
+        let info = self.info;
+        let op = info.module.op(self.id);
+        let value = op.results[0];
+        self.operand(op.operands[0], layout);
+        let part = info.module.shape(value);
+        let moves = |&basis: &u32| (0..part.len()).any(|axis| block_number(layout, part, basis, axis) != 0);
+        if layout.warp_images().iter().any(moves) {
+            let held = block_layout(layout, part).canonical();
+            let wanted = info.inference.layout(value).cloned().unwrap_or_else(|| held.clone());
+            self.list.push(Requirement::Redistribute { value, held, wanted });
+        }
+    }
+
+    pub fn insert(&mut self, layout: &Layout) {
+        let op = self.info.module.op(self.id);
+        let (source, destination) = (op.group(0)[0], op.group(1)[0]);
+        self.operand(source, &block_layout(layout, self.info.module.shape(source)).canonical());
+        self.operand(destination, layout);
+    }
+
+    pub fn gather(&mut self, held: &Layout) {
+        let info = self.info;
+        let op = info.module.op(self.id);
+        let Some(layout) = info.inference.layout(op.results[0]) else { return };
+        self.operand(op.operands[0], held);
+        self.operand(op.operands[1], layout);
+        let dtype = info.element_type(op.operands[0]);
+        let words = dtype.storage_bits().div_ceil(32) as usize;
+        let handing = LaneGather::of(held, layout, op.dim() as usize);
+        if !handing.is_some_and(|handing| handing.pays(words, held.num_registers())) {
+            let (count, bytes) = (held.num_elements(), smem_element_bytes(dtype));
+            self.list.push(Requirement::Rounds(ScratchRounds::Elements { count, bytes }));
+        }
+    }
+
+    pub fn histogram(&mut self, held: &Layout) {
+        let op = self.info.module.op(self.id);
+        let Some(layout) = self.info.inference.layout(op.results[0]) else { return };
+        self.operand(op.operands[0], held);
+        let (count, elements) = (layout.num_elements(), held.num_elements());
+        self.list.push(Requirement::Rounds(ScratchRounds::Bins { count, elements }));
+    }
+}

@@ -1,0 +1,109 @@
+//! The kinds of requirements, and the list of the requirements of an op.
+
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
+use crate::dtype::DType;
+use crate::ir::{OpId, Value};
+use crate::layout::Layout;
+
+/// Most copies of the counts of a histogram.
+const MAX_HISTOGRAM_COPIES: usize = 8;
+
+/// Words between the ends of one copy of counts and the next: equal numbers of both are in
+/// different banks.
+pub const COPY_PADDING_WORDS: usize = 4;
+
+/// A part of what an op needs in a step.
+#[derive(Clone, Debug)]
+pub enum Requirement {
+    /// The registers of a value in a layout.
+    Operand(Value, Layout),
+    /// The access of the op to global memory begins.
+    GlobalAccess,
+    /// A barrier, independent of hazards.
+    Barrier,
+    /// Buffers of these sizes: threads write all of them, then read all of them.
+    Exchange { bytes: Vec<usize>, barrier: bool },
+    /// A buffer that threads write and read in several rounds.
+    Rounds(ScratchRounds),
+    /// A buffer of this size that all threads write and one thread reads.
+    Collect(usize),
+    /// A conversion through shared memory of a value that some of the threads hold.
+    Redistribute { value: Value, held: Layout, wanted: Layout },
+}
+
+/// Data that goes through shared memory in as many rounds as free memory requires.
+#[derive(Clone, Copy, Debug)]
+pub enum ScratchRounds {
+    /// A part of the elements in each round.
+    Elements { count: usize, bytes: usize },
+    /// A part of the bins of a histogram of `elements` numbers in each round.
+    Bins { count: usize, elements: usize },
+}
+
+impl ScratchRounds {
+    /// Returns the number of rounds, the number of copies, and the bytes of the buffer.
+    pub fn split(self, capacity: usize) -> [usize; 3] {
+        match self {
+            ScratchRounds::Elements { count, bytes } => {
+                let rounds = (count * bytes).div_ceil(capacity.max(bytes)).next_power_of_two().min(count);
+                [rounds, 1, count / rounds * bytes]
+            }
+            ScratchRounds::Bins { count, elements } => {
+                let capacity = capacity.max((1 + COPY_PADDING_WORDS) * 4) / 4;
+                let mut rounds = 1;
+                while count / rounds + COPY_PADDING_WORDS > capacity && rounds < count {
+                    rounds *= 2;
+                }
+                let row = count / rounds + COPY_PADDING_WORDS;
+                // Reading the copies costs less than counting.
+                let most = (elements / (2 * count)).min(MAX_HISTOGRAM_COPIES).min(capacity / row).max(1);
+                let copies = 1 << most.ilog2();
+                [rounds, copies, copies * row * 4]
+            }
+        }
+    }
+
+    /// Returns the number of writes to the buffer before it is read.
+    pub fn writes(self) -> usize {
+        match self {
+            ScratchRounds::Elements { .. } => 1,
+            // Zeros, then counts.
+            ScratchRounds::Bins { .. } => 2,
+        }
+    }
+}
+
+/// The list of the requirements of an op.
+pub struct OpRequirements<'a, 'm> {
+    pub info: &'a KernelInfo<'m>,
+    pub id: OpId,
+    pub list: Vec<Requirement>,
+}
+
+impl<'a, 'm> OpRequirements<'a, 'm> {
+    /// Returns an empty list.
+    pub fn new(info: &'a KernelInfo<'m>, id: OpId) -> OpRequirements<'a, 'm> {
+        OpRequirements { info, id, list: Vec::new() }
+    }
+
+    /// Adds an operand in a layout.
+    pub fn operand(&mut self, value: Value, layout: &Layout) {
+        self.list.push(Requirement::Operand(value, layout.clone()));
+    }
+
+    /// Adds operands in one layout.
+    pub fn operands(&mut self, values: &[Value], layout: &Layout) {
+        values.iter().for_each(|&value| self.operand(value, layout));
+    }
+
+    /// Adds buffers that are exchanged together.
+    pub fn exchange(&mut self, bytes: Vec<usize>) {
+        self.list.push(Requirement::Exchange { bytes, barrier: false });
+    }
+}
+
+/// Bytes of an element in shared memory.
+pub fn smem_element_bytes(dtype: DType) -> usize {
+    run_bytes(shared_type(dtype), 1) as usize
+}
