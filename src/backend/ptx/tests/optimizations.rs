@@ -173,7 +173,7 @@ fn each_switch_changes_the_code_of_a_kernel() {
 /// Debug builds verify each schedule.
 #[test]
 fn code_without_an_optimization_is_legal() {
-    let step = crate::sample::one_in(16);
+    let step = crate::util::test_sample::one_in(16);
     // A kernel that is written for data partitions needs the other parts of these.
     let kernels = all().into_iter().filter(|(name, ..)| name != "bands");
     for (number, (name, module, options)) in kernels.enumerate() {

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::{BlockId, Module, OpId, Opcode, Value};
+use crate::ir::{BlockId, Module, OpId, Value};
 use crate::pass::MmaGroups;
 
 /// Maximum number of bytes of a row of a swizzle panel (PTX ISA, swizzling modes).

@@ -3,7 +3,7 @@
 use super::reduction_steps::{LayoutBases, ReductionStep};
 use super::requirement::{OpRequirements, Requirement, ScratchRounds, smem_element_bytes};
 use crate::backend::ptx::layout_inference::{
-    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_images,
+    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_bases,
 };
 use crate::layout::Layout;
 
@@ -35,8 +35,8 @@ impl OpRequirements<'_, '_> {
         }
         let axis = AxisBits::of(layout.shape(), axis);
         let off = |basis: &&u32| **basis != 0 && axis.coordinate(**basis) == 0;
-        let rows = 1usize << thread_images(layout).iter().filter(off).count();
-        let of_registers = layout.register_images().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
+        let rows = 1usize << thread_bases(layout).iter().filter(off).count();
+        let of_registers = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         let row = |&operand| smem_element_bytes(info.element_type(operand)) << order.outer.len();
         self.exchange(op.operands.iter().map(|operand| (row(operand) * rows) << of_registers).collect());
     }
@@ -48,7 +48,7 @@ impl OpRequirements<'_, '_> {
         self.operand(op.operands[0], layout);
         let part = info.module.shape(value);
         let moves = |&basis: &u32| (0..part.len()).any(|axis| block_number(layout, part, basis, axis) != 0);
-        if layout.warp_images().iter().any(moves) {
+        if layout.warp_bases().iter().any(moves) {
             let held = block_layout(layout, part).canonical();
             let wanted = info.inference.layout(value).cloned().unwrap_or_else(|| held.clone());
             self.list.push(Requirement::Redistribute { value, held, wanted });

@@ -115,8 +115,8 @@ impl KernelInfo<'_> {
 /// Returns the layout of the first elements of the vectors: without the register bits of a vector.
 fn first_of_vectors(layout: &Layout, vector: usize) -> Layout {
     let bits = vector.trailing_zeros() as usize;
-    let register = layout.register_images()[bits..].to_vec();
-    Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
+    let register = layout.register_bases()[bits..].to_vec();
+    Layout::new(layout.shape(), register, layout.lane_bases().to_vec(), layout.warp_bases().to_vec())
 }
 
 /// Returns the type of the elements of an access through pointers.
