@@ -416,7 +416,7 @@ fn layout_inference_folders_are_layered() {
 
 #[test]
 fn only_the_dispatch_calls_op_families_of_layout_inference() {
-    let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), Name::new());
     let folder = name_of(&["backend", "ptx", "layout_inference"]);
     let families = [&folder[..], &name_of(&["ops"])].concat();
     let dispatch = [&folder[..], &name_of(&["dispatch"])].concat();

@@ -67,12 +67,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("launch", &["*"]),
     ("guide", &["*"]),
     ("prelude", &["*"]),
+    // The launch of documentation examples.
+    ("doctest", &["*"]),
     ("lib", &["*"]),
 ];
 
 /// Rooms that only these rooms may name, whatever the table above says.
-const TOP: &[(&str, &[&str])] =
-    &[("runtime", &["runtime", "launch", "kernel", "lib"]), ("launch", &["runtime", "launch", "lib", "prelude"])];
+const TOP: &[(&str, &[&str])] = &[
+    ("runtime", &["runtime", "launch", "kernel", "lib"]),
+    ("launch", &["runtime", "launch", "lib", "prelude", "doctest"]),
+];
 
 /// Names that the crate root re-exports, and the room they come from.
 const ROOT_NAMES: &[(&str, &str)] = &[
