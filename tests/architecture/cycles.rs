@@ -301,7 +301,10 @@ fn no_two_files_of_another_folder_need_each_other() {
     }
 }
 
-/// Rooms of the ptx back end, and what of it each may need; each may need `hardware`.
+/// Files of the ptx back end that need nothing of it.
+const PTX_TABLES: &[&str] = &["hardware", "optimizations"];
+
+/// Rooms of the ptx back end, and what of it each may need; each may need the tables [`PTX_TABLES`].
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
@@ -331,7 +334,7 @@ fn rooms_of_the_ptx_back_end_know_what_they_may() {
             let needs =
                 tree.needs(file).into_iter().filter(|(other, _)| other.starts_with(&name_of(&["backend", "ptx"])));
             let unknown = needs.filter(|(other, _)| {
-                !within(other, room) && !within(other, "hardware") && !allowed.iter().any(|known| within(other, known))
+                !within(other, room) && !PTX_TABLES.iter().chain(*allowed).any(|known| within(other, known))
             });
             faults
                 .extend(unknown.map(|(other, path)| format!("{} needs {} ({path})", file.join("/"), other.join("/"))));

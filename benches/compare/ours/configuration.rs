@@ -31,6 +31,13 @@ pub enum Step<'a> {
         /// A list for each kernel: what a plan is, its hints, microseconds by the model, and whether it is the one that is taken.
         out: &'a mut Vec<Vec<(String, Hints, f64, bool)>>,
     },
+    /// Only generate PTX, as a launch on a GPU of a target does.
+    Ptx {
+        /// Target of the code.
+        target: Target,
+        /// A text for each kernel.
+        out: &'a mut Vec<String>,
+    },
     /// Only generate code.
     Export {
         /// Target of the code.
@@ -80,6 +87,10 @@ impl<'a> Call<'a> {
             Step::Plans { target, all, out } => {
                 let plans = launch.plans(kernel, args, *target, *all)?;
                 out.push(plans.into_iter().map(|plan| (plan.what, plan.hints, plan.model, plan.chosen)).collect());
+                Ok(())
+            }
+            Step::Ptx { target, out } => {
+                out.push(ct::inspect(kernel, args).target(*target).hints(self.hints).ptx()?);
                 Ok(())
             }
             Step::Export { target, format, out } => {
