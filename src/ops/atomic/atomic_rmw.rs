@@ -1,31 +1,36 @@
-//! Atomic operations on elements of arrays: by index tiles, with the value before as result.
+//! Atomic operations on elements by index tiles or pointers, with the values before as results.
 //!
-//! Every element is changed in one step that nobody sees the middle of; the tile as a whole is not, and elements come in
-//! no particular order. Several indices of one tile may name the same element: each is applied. Nothing happens outside
-//! of the array, or where the mask is false; the value before is then 0 (of `atomic_cas`: what was expected).
+//! Each element is changed in one step, the tile as a whole is not. The order of the elements is
+//! open. Several indices of one tile may name the same element: each is applied. Elements outside
+//! of the array, and elements whose mask is false, are not accessed. Their result is 0, and that of
+//! a compare-and-swap is the expected value.
 
 use crate::dtype::DType;
 use crate::element::{ByteSized, Int, Number, bf16, f16};
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Sign, Type, Value};
-use crate::ops::memory::element_index::{Component, GatherIndex, Places, Request, Target};
+use crate::ops::memory::element_index::{Component, Places, Request, Target};
 use crate::ops::memory::memory_order::{Order, Scope};
 use crate::ops::memory::tile_access::Visit;
 use crate::ops::support::operand::Operand;
-use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{Place, Raw, Source, Tile, Trace, here, record};
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn add<T: ct::ops::AtomicAdd>(x: Array<T, 1>, sums: ArrayMut<T, 1>) {
-///     sums.atomic_store_add(0, x.load(ct::bid(0), [4]));
+/// /// The sum of all rows.
+/// fn sum<T: ct::ops::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 1>) {
+///     let row = x.load((ct::bid(0), ct::bid(1)), [1, 4]);
+///     sums.atomic_store_add(ct::bid(1), row.squeeze(0));
 /// }
 ///
-/// let (x, mut sums) = (ct::Device::cpu().full([12], 0.5f32)?, ct::Device::cpu().zeros([4])?);
-/// ct::launch(add::<f32>, 3, (&x, &mut sums))?;
-/// assert_eq!(sums.to_vec()?, [1.5; 4]);
+/// let device = ct::Device::cpu();
+/// let x = device.from_fn([3, 6], |[i, j]| (10 * i + j) as f32)?;
+/// let mut sums = device.zeros([6])?;
+/// ct::launch(sum::<f32>, [3, 2], (&x, &mut sums))?;
+/// assert_eq!(sums.to_vec()?, [30.0, 33.0, 36.0, 39.0, 42.0, 45.0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -79,14 +84,20 @@ pub trait AtomicBits: Int {}
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn swap<T: ct::ops::AtomicXchg>(x: ArrayMut<T, 1>, y: ArrayMut<T, 1>) {
+/// /// The first of all tile blocks wins.
+/// fn win<T: ct::ops::AtomicXchg>(winner: ArrayMut<T, 1>, free: Scalar<T>, won: ArrayMut<T, 1>, mine: Array<T, 1>) {
 ///     let i = ct::bid(0);
-///     y.entry(i).store(x.entry(0).atomic_xchg(y.entry(i).load()));
+///     let before = winner.entry(0).atomic_cas(free, mine.entry(i).load());
+///     won.entry(i).store(before);
 /// }
 ///
-/// let (mut x, mut y) = (ct::Device::cpu().full([1], 7)?, ct::Device::cpu().full([1], 9)?);
-/// ct::launch(swap::<i32>, 1, (&mut x, &mut y))?;
-/// assert_eq!((x.to_vec()?, y.to_vec()?), (vec![9], vec![7]));
+/// let device = ct::Device::cpu();
+/// let (mut winner, mut won) = (device.full([1], -1)?, device.zeros([16])?);
+/// let mine = device.from_fn([16], |[i]| i as i32)?;
+/// ct::launch(win::<i32>, 16, (&mut winner, -1, &mut won, &mine))?;
+/// let before = won.to_vec()?;
+/// assert_eq!(before.iter().filter(|&&before| before == -1).count(), 1);
+/// assert_eq!(before[winner.to_vec()?[0] as usize], -1);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -105,7 +116,8 @@ impl_for! {
     AtomicXchg: i32 i64 u32 u64 f32 f64;
 }
 
-/// The order of an atomic operation with a result of rank `N`, and which elements it changes. N comes from the call.
+/// The options of an atomic operation with a result of rank `N`: its order, scope, mask and bounds
+/// check. N is inferred from the call.
 ///
 /// ```
 /// use cutlet as ct;
@@ -158,7 +170,7 @@ impl<const N: usize> AtomicOptions<N> {
         AtomicOptions { mask: None, order: MemOrder::AcqRel, scope: Scope::Device, unchecked: false }
     }
 
-    /// In no order with other memory.
+    /// The operation is in no order with other accesses.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -177,12 +189,13 @@ impl<const N: usize> AtomicOptions<N> {
         AtomicOptions { order: MemOrder::Relaxed, scope, ..self }
     }
 
-    /// What happened before the release that is read has happened before all that this tile block does afterwards.
+    /// The operation acquires: accesses before the release that it reads happen before all later
+    /// accesses of this tile block.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// // The last of all blocks to come sees what the others stored.
+    /// // The last block to arrive sees the stores of all others.
     /// fn last(parts: ArrayMut<i32, 1>, tickets: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
     ///     let release = ct::AtomicOptions::new().release(ct::Scope::Device);
     ///     parts.store_scalar(ct::bid(0), ct::bid(0));
@@ -205,7 +218,8 @@ impl<const N: usize> AtomicOptions<N> {
         AtomicOptions { order: MemOrder::Acquire, scope, ..self }
     }
 
-    /// Whoever acquires what is written sees all that this tile block did before.
+    /// The operation releases: an acquire that reads the written value sees all earlier accesses of
+    /// this tile block.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -245,7 +259,7 @@ impl<const N: usize> AtomicOptions<N> {
         AtomicOptions { order: MemOrder::AcqRel, scope, ..self }
     }
 
-    /// Only where this is true: nothing else is accessed, wherever it points.
+    /// A mask of the elements that are accessed; the positions of all others may be anywhere.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -268,8 +282,8 @@ impl<const N: usize> AtomicOptions<N> {
     /// `false` is a **promise** that every element under the mask lies inside of the array.
     ///
     /// # Safety
-    /// With `false`, every index under the mask is inside of its axis, in every tile block of every launch. Else a GPU
-    /// changes memory that does not belong to the array.
+    /// With `false`, every index under the mask is inside of its axis, in every tile block of every
+    /// launch. Else a GPU changes memory that does not belong to the array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -291,9 +305,9 @@ impl<const N: usize> AtomicOptions<N> {
     }
 }
 
-/// What is done to each element.
+/// The operation on each element.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum AtomicOp {
     Add,
     Sub,
     Max,
@@ -302,7 +316,7 @@ pub(crate) enum Deed {
     Or,
     Xor,
     Xchg,
-    /// With what is expected.
+    /// Compare-and-swap with the expected value.
     Cas(Source),
 }
 
@@ -314,19 +328,20 @@ pub(crate) struct Atomic<'a> {
     dtype: DType,
     signed: bool,
     rank: usize,
-    deed: Deed,
+    op: AtomicOp,
     mask: Option<Source>,
     order: Order,
+    unchecked: bool,
 }
 
 impl<'a> Atomic<'a> {
-    /// What changes a tile of an array, relaxed, at these positions along its axes.
-    pub fn of_view(visit: &Visit<'_>, index: &'a [Component], deed: Deed, signed: bool) -> Atomic<'a> {
+    /// Makes the relaxed operation on a tile of an array at these positions along its axes.
+    pub fn of_view(visit: &Visit<'_>, index: &'a [Component], op: AtomicOp, signed: bool) -> Atomic<'a> {
         let Visit { place, name, array, dtype, .. } = *visit;
         let order = Order::new(MemOrder::Relaxed, Scope::Device);
         let (rank, unchecked) = (visit.shape.len(), visit.access.is_unchecked());
-        let target = Target::Elements { array, index, unchecked };
-        Atomic { place, name, target, dtype, signed, rank, deed, mask: None, order }
+        let target = Target::Elements { array, index };
+        Atomic { place, name, target, dtype, signed, rank, op, mask: None, order, unchecked }
     }
 }
 
@@ -351,8 +366,8 @@ impl Trace {
         if !self.admits(atomic.place, Effect::ReadWrite, atomic.rank) {
             return None;
         }
-        let expected = match atomic.deed {
-            Deed::Cas(expected) => Some(expected),
+        let expected = match atomic.op {
+            AtomicOp::Cas(expected) => Some(expected),
             _ => None,
         };
         let Places { pointers, mask, shape } = self.places(&Request {
@@ -363,30 +378,31 @@ impl Trace {
             rank: atomic.rank,
             others: &[("mask", atomic.mask), ("value", Some(value)), ("expected", expected)],
             mask: atomic.mask,
+            unchecked: atomic.unchecked,
         })?;
         let value = self.stretched_operand(atomic.place, value, atomic.dtype, &shape)?;
         let values = Values { pointers, mask, shape };
         let float = atomic.dtype.is_float();
-        Some(match atomic.deed {
-            Deed::Cas(expected) => {
+        Some(match atomic.op {
+            AtomicOp::Cas(expected) => {
                 let expected = self.stretched_operand(atomic.place, expected, atomic.dtype, &values.shape)?;
                 self.compare_and_swap(atomic, &values, expected, value)
             }
-            Deed::Max | Deed::Min if float => self.float_extremum(atomic, &values, value),
-            Deed::Sub => {
+            AtomicOp::Max | AtomicOp::Min if float => self.float_extremum(atomic, &values, value),
+            AtomicOp::Sub => {
                 let (code, attrs) = match float {
                     true => (Opcode::NegF, vec![]),
                     false => (Opcode::NegI, vec![Attr::Overflow(Overflow::None)]),
                 };
                 let negative = self.put(code, &[value], attrs, atomic.dtype, &values.shape);
-                let mode = Deed::Add.mode(atomic.dtype, atomic.signed);
+                let mode = AtomicOp::Add.mode(atomic.dtype, atomic.signed);
                 self.update(atomic, mode, atomic.dtype, &values, negative)
             }
-            deed => self.update(atomic, deed.mode(atomic.dtype, atomic.signed), atomic.dtype, &values, value),
+            op => self.update(atomic, op.mode(atomic.dtype, atomic.signed), atomic.dtype, &values, value),
         })
     }
 
-    /// A read-modify-write; the value before, 0 where the mask is false.
+    /// Emits a read-modify-write. Returns the values before, and 0 where the mask is false.
     fn update(&mut self, atomic: &Atomic<'_>, mode: AtomicMode, dtype: DType, values: &Values, value: Value) -> Value {
         let Values { pointers, mask, shape } = values;
         let mut attrs = atomic.order.attrs();
@@ -396,7 +412,7 @@ impl Trace {
         let old = self.emit(Opcode::AtomicRmw, &[&[*pointers], &[value], &mask_group, &[]], attrs, vec![], &types)[0];
         match mask {
             Some(mask) => {
-                // Tile IR leaves open what comes back where nothing happened.
+                // Tile IR leaves the result open where the mask is false.
                 let zero = self.splat(dtype, 0, shape);
                 self.put(Opcode::Select, &[*mask, old, zero], vec![], dtype, shape)
             }
@@ -412,14 +428,18 @@ impl Trace {
         self.emit(Opcode::AtomicCas, &groups, atomic.order.attrs(), vec![], &types)[0]
     }
 
-    /// Maximum or minimum of floats as integers. Patterns without a sign bit are ordered as integers are, those with one
-    /// the other way round; so a value without sign goes by the signed order, and one with by the unsigned order in the
-    /// other direction, whatever stands in memory. A NaN is replaced by the pattern that changes no pattern: all bits set
-    /// for the maximum, which is the largest unsigned integer, and all but the sign for the minimum, the largest signed
-    /// one. An infinity changes a NaN beyond it.
+    /// Emits a maximum or minimum of floats as integers.
+    ///
+    /// Bit patterns without a sign bit are ordered as integers. Those with a sign bit are ordered
+    /// in the other direction. A value without sign therefore uses the signed order. A value with
+    /// sign uses the unsigned order in the other direction. Both hold for all patterns in memory.
+    ///
+    /// A NaN is replaced by the pattern that changes no pattern. For the maximum it has all bits
+    /// set, the largest unsigned integer. For the minimum it has all bits but the sign, the largest
+    /// signed integer. An infinity replaces a NaN beyond it.
     fn float_extremum(&mut self, atomic: &Atomic<'_>, values: &Values, value: Value) -> Value {
         let shape = &values.shape;
-        let maximum = matches!(atomic.deed, Deed::Max);
+        let maximum = matches!(atomic.op, AtomicOp::Max);
         let dtype = match atomic.dtype.bits() {
             64 => DType::I64,
             32 => DType::I32,
@@ -446,189 +466,41 @@ impl Trace {
             let part = Values { pointers, mask: Some(mask), shape: shape.clone() };
             olds.push(self.update(atomic, mode, dtype, &part, bits));
         }
-        // One of them did nothing, and gives 0.
+        // The mask of one of them is false, and its result is 0.
         let old = self.put(Opcode::OrI, &olds, vec![], dtype, shape);
         self.put(Opcode::Bitcast, &[old], vec![], atomic.dtype, shape)
     }
 }
 
-impl Deed {
-    /// How Tile IR calls it on elements of this type.
+impl AtomicOp {
+    /// Returns the mode of Tile IR for elements of this type.
     pub fn mode(self, dtype: DType, signed: bool) -> AtomicMode {
         match (self, signed) {
-            (Deed::Add | Deed::Sub, _) if dtype.is_float() => AtomicMode::AddF,
-            (Deed::Add | Deed::Sub, _) => AtomicMode::Add,
-            (Deed::Max, true) => AtomicMode::Max,
-            (Deed::Max, false) => AtomicMode::UMax,
-            (Deed::Min, true) => AtomicMode::Min,
-            (Deed::Min, false) => AtomicMode::UMin,
-            (Deed::And, _) => AtomicMode::And,
-            (Deed::Or, _) => AtomicMode::Or,
-            (Deed::Xor, _) => AtomicMode::Xor,
-            (Deed::Xchg | Deed::Cas(_), _) => AtomicMode::Xchg,
+            (AtomicOp::Add | AtomicOp::Sub, _) if dtype.is_float() => AtomicMode::AddF,
+            (AtomicOp::Add | AtomicOp::Sub, _) => AtomicMode::Add,
+            (AtomicOp::Max, true) => AtomicMode::Max,
+            (AtomicOp::Max, false) => AtomicMode::UMax,
+            (AtomicOp::Min, true) => AtomicMode::Min,
+            (AtomicOp::Min, false) => AtomicMode::UMin,
+            (AtomicOp::And, _) => AtomicMode::And,
+            (AtomicOp::Or, _) => AtomicMode::Or,
+            (AtomicOp::Xor, _) => AtomicMode::Xor,
+            (AtomicOp::Xchg | AtomicOp::Cas(_), _) => AtomicMode::Xchg,
         }
     }
 }
 
-/// An example of an atomic operation `$call` of 3 on an element that is 6, and what comes of it.
-macro_rules! example {
-    ($parameters:literal, $($call:expr),+; $after:literal) => {
-        concat!(
-            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nfn kernel(", $parameters, ", before: ArrayMut<i32, 1>) {\n    ",
-            $($call),+,
-            "\n    before.store_scalar(0, old);\n}\n\n\
-             let (mut x, mut before) = (ct::Device::cpu().full([2], 6)?, ct::Device::cpu().zeros([1])?);\n\
-             ct::launch(kernel, 1, (&mut x, &mut before))?;\n\
-             assert_eq!((x.to_vec()?, before.to_vec()?), (vec![6, ", $after, "], vec![6]));\n\
-             # Ok::<(), ct::Error>(())\n```"
-        )
-    };
-}
-pub(crate) use example;
-
-macro_rules! atomics {
-    ($($bound:ident $deed:ident $name:ident $with:ident $after:literal $doc:literal;)+) => {$(
-        impl<T: $bound, const R: usize> ArrayMut<T, R> {
-            #[doc = $doc]
-            /// The index is that of [`Array::gather`](crate::Array::gather), stretched together with the value; one
-            /// element by scalars is an [`entry`](ArrayMut::entry). Acquires and releases for the device.
-            ///
-            #[doc = example!(
-                "x: ArrayMut<i32, 1>", "let old = x.", stringify!($name), "(ct::astile([1]), 3).item();"; $after
-            )]
-            #[track_caller]
-            pub fn $name<const N: usize>(
-                self,
-                index: impl GatherIndex<R, N>,
-                value: impl Operand<Tile<T, N>>,
-            ) -> Tile<T, N> {
-                self.atomic(stringify!($name), Deed::$deed, index, value.source(), AtomicOptions::new())
-            }
-
-            #[doc = concat!("[`ArrayMut::", stringify!($name), "`] with mask, order and bounds check as stated.")]
-            ///
-            #[doc = example!(
-                "x: ArrayMut<i32, 1>", "let options = ct::AtomicOptions::new().mask(ct::astile([false, true]));\n    ",
-                "let old = x.", stringify!($with), "(ct::astile([0, 1]), 3, options).get(1);"; $after
-            )]
-            #[track_caller]
-            pub fn $with<const N: usize>(
-                self,
-                index: impl GatherIndex<R, N>,
-                value: impl Operand<Tile<T, N>>,
-                options: AtomicOptions<N>,
-            ) -> Tile<T, N> {
-                self.atomic(stringify!($name), Deed::$deed, index, value.source(), options)
-            }
-        }
-    )+};
-}
-atomics! {
-    AtomicAdd Add atomic_add atomic_add_with "9" "Adds to elements; gives the values before. Floats round once, to nearest \
-        even. Of f32, subnormal elements, values and sums are zeros of the same sign, as `red.add.f32` has it; in \
-        [`scratch`](crate::scratch) memory the cpu and ptx back ends keep them. f16, bf16 and f64 keep them everywhere.";
-    AtomicAdd Sub atomic_sub atomic_sub_with "3" "Subtracts from elements; gives the values before. The values with \
-        the other sign are added, as [`ArrayMut::atomic_add`] does it.";
-    AtomicMinMax Max atomic_max atomic_max_with "6" "The larger of element and value; gives the values before. A value that is \
-        NaN changes no element, also none that is NaN; -0 is below +0. An element that is NaN is above all numbers, or below \
-        them if its sign bit is set: a number replaces it, or leaves it, accordingly.";
-    AtomicMinMax Min atomic_min atomic_min_with "3" "The smaller of element and value; gives the values before. A value that is \
-        NaN changes no element, also none that is NaN; -0 is below +0. An element that is NaN is above all numbers, or below \
-        them if its sign bit is set: a number replaces it, or leaves it, accordingly.";
-    AtomicBits And atomic_and atomic_and_with "2" "Bitwise and; gives the values before.";
-    AtomicBits Or atomic_or atomic_or_with "7" "Bitwise or; gives the values before.";
-    AtomicBits Xor atomic_xor atomic_xor_with "5" "Bitwise exclusive or; gives the values before.";
-    AtomicXchg Xchg atomic_xchg atomic_xchg_with "3" "Replaces elements; gives the values before.";
-}
-
-impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {
-    /// Replaces the elements that have the expected bits; gives the values before, and what was expected where nothing was
-    /// looked at. Acquires and releases for the device.
-    ///
-    /// ```
-    /// use cutlet as ct;
-    /// use cutlet::prelude::*;
-    ///
-    /// // The first of all tile blocks wins.
-    /// fn win(winner: ArrayMut<i32, 1>, won: ArrayMut<i32, 1>) {
-    ///     let place = ct::zeros::<i32, 1>([1]);
-    ///     let before = winner.atomic_cas(place, -1, ct::bid(0));
-    ///     won.store([ct::bid(0)], before.eq(-1).cast::<i32>());
-    /// }
-    ///
-    /// let device = ct::Device::cpu();
-    /// let (mut winner, mut won) = (device.array(&[-1], [1])?, device.zeros([16])?);
-    /// ct::launch(win, 16, (&mut winner, &mut won))?;
-    /// assert_eq!(won.to_vec()?.iter().sum::<i32>(), 1);
-    /// assert_eq!(won.to_vec()?[winner.to_vec()?[0] as usize], 1);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn atomic_cas<const N: usize>(
-        self,
-        index: impl GatherIndex<R, N>,
-        expected: impl Operand<Tile<T, N>>,
-        desired: impl Operand<Tile<T, N>>,
-    ) -> Tile<T, N> {
-        self.atomic_cas_with(index, expected, desired, AtomicOptions::new())
-    }
-
-    /// [`ArrayMut::atomic_cas`] with mask, order and bounds check as stated.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn claim(owner: ArrayMut<i32, 1>, wanted: Array<i32, 1>) {
-    ///     let wanted = wanted.load(0, [4]);
-    ///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(wanted.ge(0));
-    ///     let _before = owner.atomic_cas_with(wanted, -1, 7, options);
-    /// }
-    ///
-    /// let device = ct::Device::cpu();
-    /// let (mut owner, wanted) = (device.array(&[-1, 3, -1], [3])?, device.array(&[0, 1, -5, -5], [4])?);
-    /// ct::launch(claim, 1, (&mut owner, &wanted))?;
-    /// assert_eq!(owner.to_vec()?, [7, 3, -1]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn atomic_cas_with<const N: usize>(
-        self,
-        index: impl GatherIndex<R, N>,
-        expected: impl Operand<Tile<T, N>>,
-        desired: impl Operand<Tile<T, N>>,
-        options: AtomicOptions<N>,
-    ) -> Tile<T, N> {
-        self.atomic("atomic_cas", Deed::Cas(expected.source()), index, desired.source(), options)
-    }
-}
-
-impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
-    #[track_caller]
-    fn atomic<const N: usize>(
-        self,
-        name: &'static str,
-        deed: Deed,
-        index: impl GatherIndex<R, N>,
-        value: Source,
-        options: AtomicOptions<N>,
-    ) -> Tile<T, N> {
-        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
-        let target = Target::Elements { array, index, unchecked };
-        Tile::from_raw(atomic_on::<T, N>(name, target, deed, value, options))
-    }
-}
-
-/// Records an atomic operation on what the target names, with a result of rank `N`.
+/// Records an atomic operation on the elements of a target, with a result of rank `N`.
 #[track_caller]
 pub(crate) fn atomic_on<T: ByteSized, const N: usize>(
     name: &'static str,
     target: Target<'_>,
-    deed: Deed,
+    op: AtomicOp,
     value: Source,
     options: AtomicOptions<N>,
 ) -> Raw {
-    let AtomicOptions { mask, order, scope, .. } = options;
+    let AtomicOptions { mask, order, scope, unchecked } = options;
     let (dtype, signed, order) = (T::DTYPE, T::SIGNED, Order::new(order, scope));
-    let atomic = Atomic { place: here(), name, target, dtype, signed, rank: N, deed, mask, order };
+    let atomic = Atomic { place: here(), name, target, dtype, signed, rank: N, op, mask, order, unchecked };
     record(|t| t.atomic(&atomic, value))
 }

@@ -1,4 +1,4 @@
-//! A lock in memory, which tile blocks take one after another.
+//! A spin lock in memory: at most one tile block holds it at a time.
 
 use crate::ops::control::loops::while_loop;
 use crate::ops::memory::element::EntryMut;
@@ -6,11 +6,11 @@ use crate::ops::memory::memory_order::Scope;
 use crate::ops::{AtomicOptions, ScatterOptions};
 use crate::tile::{at_place, here};
 
-/// A lock: an element of an array, 0 where nobody has it and 1 where a tile block does. The array is zeroed before
-/// kernels use it.
+/// A lock: an element of an array, 0 if it is free and 1 if a tile block holds it. The array is
+/// zeroed before kernels use it.
 ///
-/// What one tile block did under the lock has happened for the next one that has it: ordinary loads and stores do. Two
-/// locks that are taken in different orders may wait for each other for ever, as everywhere.
+/// Accesses of a tile block that holds the lock happen before those of the next holder: ordinary
+/// loads and stores suffice. Two locks that are acquired in different orders may deadlock.
 ///
 /// ```
 /// use cutlet as ct;
@@ -34,7 +34,7 @@ pub struct Lock<const R: usize> {
 }
 
 impl<const R: usize> Lock<R> {
-    /// The lock that this element is.
+    /// Makes a lock of an element.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -53,9 +53,9 @@ impl<const R: usize> Lock<R> {
         Lock { entry }
     }
 
-    /// Waits until nobody has the lock, takes it, runs `body`, and gives it back.
+    /// Waits until the lock is free, acquires it, runs `body`, and releases it.
     ///
-    /// A body that ends the kernel ([`return_if`](crate::return_if)) keeps the lock.
+    /// A body that ends the kernel ([`return_if`](crate::return_if)) does not release the lock.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -83,7 +83,8 @@ impl<const R: usize> Lock<R> {
         result
     }
 
-    /// Waits until nobody has the lock, and takes it: what those before did has happened.
+    /// Waits until the lock is free, and acquires it: all accesses of earlier holders have
+    /// happened.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -106,12 +107,12 @@ impl<const R: usize> Lock<R> {
         at_place(here(), || while_loop((), |()| self.entry.atomic_cas_with(0, 1, acquire).ne(0), |()| ()));
     }
 
-    /// Gives the lock back: what this tile block did has happened for the next one that takes it.
+    /// Releases the lock: all accesses of this tile block happen before those of the next holder.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// // GraphResource by the host's choice from the start: the first launch gives it back.
+    /// // The host makes the lock in the locked state.
     /// fn open(lock: ArrayMut<i32, 1>) {
     ///     ct::Lock::new(lock.entry(0)).give_back();
     /// }

@@ -1,14 +1,12 @@
-//! Single elements of arrays, by element index: loads, stores and atomics with scalar results.
+//! Single elements of arrays, by element index: loads and stores of scalars.
 
 use std::ops::Deref;
 
-use super::element_index::{Component, GatherIndex, Placed};
-use super::gather_scatter::{GatherOptions, ScatterOptions};
+use super::element_index::{Component, GatherIndex, Target};
+use super::gather_scatter::{GatherOptions, ScatterOptions, load_from, store_to};
 use crate::element::ByteSized;
-use crate::ir::Type;
-use crate::ops::atomic::atomic_rmw::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, example};
 use crate::ops::support::operand::Operand;
-use crate::tile::{Array, ArrayMut, Handle, Scalar, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Scalar};
 
 /// One element of an array, by its element index.
 ///
@@ -93,6 +91,10 @@ entries!(Array Entry, std::convert::identity);
 entries!(ArrayMut EntryMut, EntryMut::of);
 
 impl<T: ByteSized, const R: usize> Entry<T, R> {
+    pub(crate) fn target(&self) -> Target<'_> {
+        Target::Elements { array: self.array.handle, index: &self.index }
+    }
+
     /// The element; zero outside of the array.
     ///
     /// ```
@@ -131,30 +133,13 @@ impl<T: ByteSized, const R: usize> Entry<T, R> {
     #[track_caller]
     #[must_use]
     pub fn load_with(&self, options: GatherOptions<T, 0>) -> Scalar<T> {
-        Scalar::from_raw(self.array.gather_with(Placed(self.index), options).raw())
+        Scalar::from_raw(load_from("gather", self.target(), options))
     }
-}
-
-/// An operand as the scalar that it is or becomes.
-#[track_caller]
-fn scalar_of<T: ByteSized>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
-    let (place, source) = (here(), value.source());
-    Scalar::from_raw(record(|t| {
-        t.at(place);
-        match t.scalar(place, source, T::DTYPE) {
-            Some(value) => t.raw(value),
-            None => t.poison(Type::scalar(T::DTYPE)),
-        }
-    }))
 }
 
 impl<T: ByteSized, const R: usize> EntryMut<T, R> {
     fn of(entry: Entry<T, R>) -> Self {
         EntryMut { entry }
-    }
-
-    fn array(self) -> ArrayMut<T, R> {
-        ArrayMut::from_handle(self.array.handle)
     }
 
     /// Writes the element; does nothing outside of the array.
@@ -192,90 +177,6 @@ impl<T: ByteSized, const R: usize> EntryMut<T, R> {
     /// ```
     #[track_caller]
     pub fn store_with(self, value: impl Operand<Scalar<T>>, options: ScatterOptions<0>) {
-        self.array().scatter_with(Placed(self.index), scalar_of::<T>(value), options);
-    }
-}
-
-macro_rules! atomics {
-    ($($bound:ident $name:ident $with:ident $after:literal;)+) => {$(
-        impl<T: $bound, const R: usize> EntryMut<T, R> {
-            #[doc = concat!("[`ArrayMut::", stringify!($name), "`] of this element.")]
-            ///
-            #[doc = example!("x: ArrayMut<i32, 1>", "let old = x.entry(1).", stringify!($name), "(3);"; $after)]
-            #[track_caller]
-            pub fn $name(self, value: impl Operand<Scalar<T>>) -> Scalar<T> {
-                self.$with(value, AtomicOptions::new())
-            }
-
-            #[doc = concat!("[`ArrayMut::", stringify!($with), "`] of this element.")]
-            ///
-            #[doc = example!(
-                "x: ArrayMut<i32, 1>", "let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device);\n    ",
-                "let old = x.entry(1).", stringify!($with), "(3, options);"; $after
-            )]
-            #[track_caller]
-            pub fn $with(self, value: impl Operand<Scalar<T>>, options: AtomicOptions<0>) -> Scalar<T> {
-                Scalar::from_raw(self.array().$with(Placed(self.index), scalar_of::<T>(value), options).raw())
-            }
-        }
-    )+};
-}
-atomics! {
-    AtomicAdd atomic_add atomic_add_with "9";
-    AtomicAdd atomic_sub atomic_sub_with "3";
-    AtomicMinMax atomic_max atomic_max_with "6";
-    AtomicMinMax atomic_min atomic_min_with "3";
-    AtomicBits atomic_and atomic_and_with "2";
-    AtomicBits atomic_or atomic_or_with "7";
-    AtomicBits atomic_xor atomic_xor_with "5";
-    AtomicXchg atomic_xchg atomic_xchg_with "3";
-}
-
-impl<T: AtomicXchg, const R: usize> EntryMut<T, R> {
-    /// [`ArrayMut::atomic_cas`] of this element.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn win(winner: ArrayMut<i32, 1>) {
-    ///     let _before = winner.entry(0).atomic_cas(-1, ct::bid(0));
-    /// }
-    ///
-    /// let mut winner = ct::Device::cpu().full([1], -1)?;
-    /// ct::launch(win, 8, (&mut winner,))?;
-    /// assert!((0..8).contains(&winner.to_vec()?[0]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn atomic_cas(self, expected: impl Operand<Scalar<T>>, desired: impl Operand<Scalar<T>>) -> Scalar<T> {
-        self.atomic_cas_with(expected, desired, AtomicOptions::new())
-    }
-
-    /// [`ArrayMut::atomic_cas_with`] of this element.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn win(winner: ArrayMut<i32, 1>) {
-    ///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device);
-    ///     let _before = winner.entry(0).atomic_cas_with(-1, ct::bid(0), options);
-    /// }
-    ///
-    /// let mut winner = ct::Device::cpu().full([1], -1)?;
-    /// ct::launch(win, 8, (&mut winner,))?;
-    /// assert!((0..8).contains(&winner.to_vec()?[0]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn atomic_cas_with(
-        self,
-        expected: impl Operand<Scalar<T>>,
-        desired: impl Operand<Scalar<T>>,
-        options: AtomicOptions<0>,
-    ) -> Scalar<T> {
-        let index = Placed(self.index);
-        Scalar::from_raw(
-            self.array().atomic_cas_with(index, scalar_of::<T>(expected), scalar_of::<T>(desired), options).raw(),
-        )
+        store_to("scatter", T::DTYPE, self.target(), value.source(), options);
     }
 }

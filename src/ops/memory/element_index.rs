@@ -221,16 +221,6 @@ macro_rules! single_index {
 }
 single_index! { Scalar<I> [I: Int] 0; i32 [] 0; i64 [] 0; usize [] 0; Span [] 1; Range<i32> [] 1; Range<usize> [] 1; }
 
-/// Components of an index that was given before.
-#[derive(Clone, Copy)]
-pub(crate) struct Placed<const R: usize>(pub [Component; R]);
-
-impl<const R: usize> GatherIndex<R, 0> for Placed<R> {
-    fn components(self) -> [Component; R] {
-        self.0
-    }
-}
-
 macro_rules! tuple_index {
     ($($rank:literal: $($name:ident $index:tt),+;)+) => {$(
         impl<const N: usize, $($name: AxisIndex<N>),+> GatherIndex<$rank, N> for ($($name,)+) {
@@ -242,17 +232,12 @@ macro_rules! tuple_index {
 }
 each_tuple! { tuple_index }
 
-/// What an access is to.
+/// The elements of an access.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<'a> {
     /// Elements of an array by their indices.
-    Elements {
-        array: ArrayHandle,
-        index: &'a [Component],
-        /// Is it promised that all of them lie inside?
-        unchecked: bool,
-    },
-    /// What pointers point to.
+    Elements { array: ArrayHandle, index: &'a [Component] },
+    /// Elements at pointers.
     Pointers(Raw),
 }
 
@@ -269,6 +254,8 @@ pub(crate) struct Request<'a> {
     /// Tiles that are stretched together with the index: mask, padding, value, by name.
     pub others: &'a [(&'static str, Option<Source>)],
     pub mask: Option<Source>,
+    /// Whether the caller promises that all elements under the mask are inside of the array.
+    pub unchecked: bool,
 }
 
 /// Addresses of elements.
@@ -290,7 +277,7 @@ impl Trace {
     pub(crate) fn places(&mut self, request: &Request<'_>) -> Option<Places> {
         self.at(request.place);
         match request.target {
-            Target::Elements { array, index, unchecked } => self.places_by_index(request, array, index, unchecked),
+            Target::Elements { array, index } => self.places_by_index(request, array, index),
             Target::Pointers(pointers) => {
                 let pointers = self.usable(pointers, request.place)?;
                 let shape = self.stretched(request, &[("pointers", pointers)])?;
@@ -314,7 +301,6 @@ impl Trace {
         request: &Request<'_>,
         array: ArrayHandle,
         components: &[Component],
-        unchecked: bool,
     ) -> Option<Places> {
         let array = self.array_data(array, request.place)?;
         let mut positions = Vec::with_capacity(components.len());
@@ -332,7 +318,7 @@ impl Trace {
         let mut parts = Vec::new();
         let mut masks = Vec::new();
         for (axis, (&(_, position), component)) in positions.iter().zip(&components).enumerate() {
-            if !unchecked {
+            if !request.unchecked {
                 masks.push(self.is_inside(position, component, array.extents[axis]));
             }
             let offset = self.converted(position, component.dtype, component.signed, index);

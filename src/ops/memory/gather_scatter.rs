@@ -327,6 +327,7 @@ struct Access<'a> {
     latency: Option<u32>,
     cache: Option<Cache>,
     order: Order,
+    unchecked: bool,
 }
 
 impl Access<'_> {
@@ -358,6 +359,7 @@ impl Access<'_> {
             rank: self.rank,
             others: &[("mask", self.mask), other],
             mask: self.mask,
+            unchecked: self.unchecked,
         })
     }
 }
@@ -406,8 +408,9 @@ pub(crate) fn load_from<T: ByteSized, const N: usize>(
     target: Target<'_>,
     options: GatherOptions<T, N>,
 ) -> Raw {
-    let GatherOptions { mask, padding, latency, cache, order, .. } = options;
-    let access = Access { place: here(), name, target, dtype: T::DTYPE, rank: N, mask, latency, cache, order };
+    let GatherOptions { mask, padding, latency, cache, order, unchecked, .. } = options;
+    let access =
+        Access { place: here(), name, target, dtype: T::DTYPE, rank: N, mask, latency, cache, order, unchecked };
     record(|t| t.gather(&access, padding))
 }
 
@@ -420,8 +423,8 @@ pub(crate) fn store_to<const N: usize>(
     value: Source,
     options: ScatterOptions<N>,
 ) {
-    let ScatterOptions { mask, latency, cache, order, .. } = options;
-    let access = Access { place: here(), name, target, dtype, rank: N, mask, latency, cache, order };
+    let ScatterOptions { mask, latency, cache, order, unchecked } = options;
+    let access = Access { place: here(), name, target, dtype, rank: N, mask, latency, cache, order, unchecked };
     record(|t| t.scatter(&access, value));
 }
 
@@ -476,8 +479,8 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
         index: impl GatherIndex<R, N>,
         options: GatherOptions<T, N>,
     ) -> Tile<T, N> {
-        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
-        Tile::from_raw(load_from("gather", Target::Elements { array, index, unchecked }, options))
+        let (array, index) = (self.handle, &index.components());
+        Tile::from_raw(load_from("gather", Target::Elements { array, index }, options))
     }
 }
 
@@ -529,7 +532,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
         value: impl Operand<Tile<T, N>>,
         options: ScatterOptions<N>,
     ) {
-        let (array, index, unchecked) = (self.handle, &index.components(), options.unchecked);
-        store_to("scatter", T::DTYPE, Target::Elements { array, index, unchecked }, value.source(), options);
+        let (array, index) = (self.handle, &index.components());
+        store_to("scatter", T::DTYPE, Target::Elements { array, index }, value.source(), options);
     }
 }

@@ -60,7 +60,6 @@
 
 mod access;
 mod array;
-mod atomic;
 
 use super::memory::element_index::{AxisIndex, Component, Request, Span, Target};
 use crate::dtype::DType;
@@ -154,7 +153,7 @@ impl Trace {
         }
         let elements = self.position((place, "offset"), rank, 0, by)?;
         let target = Target::Pointers(pointers);
-        let request = Request { place, name: "offset", target, dtype, rank, others: &[], mask: None };
+        let request = Request { place, name: "offset", target, dtype, rank, others: &[], mask: None, unchecked: true };
         let shape = self.stretched(&request, &[("pointers", base), ("offset", elements)])?;
         let elements = self.signed_offset(elements, by);
         let elements = self.stretch(elements, &shape);
