@@ -2,6 +2,7 @@
 
 mod cycles;
 mod examples;
+mod functions;
 mod hidden;
 mod programs;
 mod source;
