@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
+use super::array_info::ArrayInfo;
 use super::trace::Raw;
-use crate::kernel::ArrayInfo;
 
 /// Read-only arrays in device memory with elements of type `T` and `R` dimensions, one of which the
 /// kernel selects by index.

@@ -19,6 +19,7 @@ mod user_backtrace;
 pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
 pub(crate) use array_info::ArrayData;
+pub use array_info::ArrayInfo;
 pub(crate) use array_table::TableHandle;
 pub use array_table::{Arrays, ArraysMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
