@@ -123,7 +123,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        self.launch_call(&Bound::new(&kernel, &Arguments::of(args)).call())
+        self.launch_call(&Bound::new(&kernel, &Arguments::new(args)).call())
     }
 
     /// Executes the kernel and returns its new arrays; see [`launch_with_outputs`].
@@ -149,7 +149,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         self.launch_call(&Bound::new(&kernel, &args).call())?;
         Ok(args.into_output())
     }
@@ -190,7 +190,7 @@ mod tests {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         let hints = Hints::default();
         let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
         let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;

@@ -34,7 +34,7 @@ pub(crate) enum Maps<'a> {
 impl Maps<'_> {
     /// Returns the choice for a module. A kernel with globals has one form, which must support all
     /// arrays.
-    pub fn of(module: &Module) -> Maps<'static> {
+    pub fn for_module(module: &Module) -> Maps<'static> {
         match module.globals.is_empty() {
             true => Maps::Allowed,
             false => {
@@ -273,7 +273,7 @@ fn completed(
     let failure = assert_report::note(source.gpu, assertions)?;
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
-    let maps = TensorMaps::of(&params).map(|maps| {
+    let maps = TensorMaps::new(&params).map(|maps| {
         let (hints, source) = (source.hints, Arc::new(source));
         let plain = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
         let single = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);

@@ -432,7 +432,7 @@ impl Machine<'_> {
     }
 
     fn extents(&self, op: &Op) -> Extents {
-        Extents::of(&self.dims(op.operands[0]), &self.dims(op.operands[1]))
+        Extents::new(&self.dims(op.operands[0]), &self.dims(op.operands[1]))
     }
 
     // Checks and texts.

@@ -125,9 +125,7 @@ impl<'p> Machine<'p> {
     /// The time limit of the launch is exceeded.
     pub fn in_time(&self) -> Result<(), Fault> {
         match self.until {
-            Some(until) if Instant::now() > until => {
-                Err("the launch exceeds its time limit".to_owned().into())
-            }
+            Some(until) if Instant::now() > until => Err("the launch exceeds its time limit".to_owned().into()),
             _ => Ok(()),
         }
     }
