@@ -4,7 +4,16 @@ use crate::ir::{TypeId, Value};
 
 /// Properties of an array that a launch compiles into the code.
 ///
-/// Part of the specialisation key; the trace states it as `assume` ops and constant strides.
+/// Part of the specialization key; the trace states it as `assume` ops and constant strides.
+///
+/// ```
+/// use cutlet::kernel::{ArgSignature, LaunchArg};
+///
+/// let mut signatures = Vec::new();
+/// cutlet::ArraySpec::<f32, 1>::new([64]).forms(&mut signatures);
+/// let ArgSignature::Array { facts, .. } = &signatures[0] else { unreachable!() };
+/// assert!(facts.unit_stride == 1 && facts.extent_div16 == 1 && !facts.index64);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ArrayInfo {
     /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
