@@ -228,7 +228,7 @@ mod tests {
         let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
         let outer = |y: ArrayMut<i32, 1>| {
             let fixed = std::panic::Location::caller();
-            crate::tile::at_place(fixed, || {
+            crate::tile::with_location(fixed, || {
                 let mut own = Device::cpu().zeros([4]).expect("an array");
                 let line = line!() + 1;
                 let wrong = |y: ArrayMut<i32, 1>| y.store(0, ones([15]));

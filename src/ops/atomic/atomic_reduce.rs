@@ -14,13 +14,19 @@ use crate::ops::memory::tile_access::Visit;
 use crate::ops::memory::tiled_view::TiledView;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
-use crate::tile::{ArrayMut, Handle, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{ArrayMut, Handle, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 impl Trace {
-    fn atomic_store(&mut self, visit: &Visit<'_>, index: &[Component], (deed, signed): (Deed, bool), tile: Raw) {
+    fn atomic_store(
+        &mut self,
+        visit: &Visit<'_>,
+        index: &[Component],
+        (deed, signed): (Deed, bool),
+        tile: ValueHandle,
+    ) {
         self.at(visit.place);
         let rank = visit.shape.len();
-        let tile = self.usable(tile, visit.place);
+        let tile = self.check_usable(tile, visit.place);
         if !visit.check(self) || !self.admits(visit.place, Effect::ReadWrite, rank) {
             return;
         }
@@ -78,7 +84,7 @@ macro_rules! atomic_stores {
             #[doc = example!("", stringify!($name), "ct::full([1], 3)"; $after)]
             #[track_caller]
             pub fn $name(self, index: impl TileIndex<R>, tile: impl StoreValue<T, R>) {
-                let (place, tile) = (here(), tile.stored());
+                let (place, tile) = (caller_location(), tile.stored());
                 record(|t| {
                     let (shape, access) = (t.shape(tile), Access::default());
                     let visit = self.visit(place, stringify!($name), &shape, &access, None);
@@ -96,7 +102,7 @@ macro_rules! atomic_stores {
             #[doc = example!(".tiled([1])", stringify!($name), "3"; $after)]
             #[track_caller]
             pub fn $name(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
-                let place = here();
+                let place = caller_location();
                 let (array, shape, step, StoreOptions { access }) = self.parts();
                 let tile = full(shape, tile);
                 let (shape, step) = (extents(shape), extents(step));

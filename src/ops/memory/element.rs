@@ -8,7 +8,7 @@ use crate::element::ByteSized;
 use crate::ir::Type;
 use crate::ops::atomic::atomic_rmw::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, example};
 use crate::ops::support::operand::Operand;
-use crate::tile::{Array, ArrayMut, Handle, Scalar, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Scalar, caller_location, record};
 
 /// One element of an array, by its element index.
 ///
@@ -134,7 +134,7 @@ entries!(ArrayMut EntryMut);
 /// An operand as the scalar that it is or becomes.
 #[track_caller]
 fn scalar_of<T: ByteSized>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
-    let (place, source) = (here(), value.source());
+    let (place, source) = (caller_location(), value.source());
     Scalar::from_raw(record(|t| {
         t.at(place);
         match t.scalar(place, source, T::DTYPE) {

@@ -9,7 +9,7 @@ use super::words::Source;
 use crate::element::Element;
 use crate::ops::create::construct::extents;
 use crate::ops::support::tile_index::TileIndex;
-use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
+use crate::tile::{Array, ArrayMut, Scalar, Tile, caller_location, record, with_location};
 use crate::types::packed_formats::Narrow;
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
@@ -123,7 +123,7 @@ macro_rules! packed_array {
             #[track_caller]
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>, shape: [usize; R]) -> NarrowTile<F, R> {
-                let (shape, place) = (extents(shape), here());
+                let (shape, place) = (extents(shape), caller_location());
                 let (array, coded, bytes64) = (self.words.handle, Coded::of::<F>(), self.facts.bytes64);
                 let source = Source { place, name: "load", array, coded, bytes64 };
                 NarrowTile::of(record(|t| t.load_packed(&source, &index.components(), &shape)))
@@ -210,10 +210,10 @@ macro_rules! packed_array {
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-                let place = here();
+                let place = caller_location();
                 if axis + 1 == R && record(|t| t.legal_shape(place, "num_tiles", &extents(shape))) {
                     let step = shape[axis];
-                    return at_place(place, || (self.extent + (step - 1)) / step);
+                    return with_location(place, || (self.extent + (step - 1)) / step);
                 }
                 let mut shape = shape;
                 shape[R - 1] = 1;
@@ -250,7 +250,7 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     pub fn store(self, index: impl TileIndex<R>, tile: NarrowTile<F, R>) {
         let target = Target {
             source: Source {
-                place: here(),
+                place: caller_location(),
                 name: "store",
                 array: self.words.handle,
                 coded: Coded::of::<F>(),
