@@ -77,7 +77,7 @@ pub(super) fn update(path: &Path, mut change: impl FnMut(Option<&str>) -> Result
         }
         old = now;
     }
-    Err(failed(io::Error::new(ErrorKind::ResourceBusy, "other processes change the file all the time")))
+    Err(failed(io::Error::new(ErrorKind::ResourceBusy, "other processes modify the file continuously")))
 }
 
 /// File at the end of a chain of symbolic links.

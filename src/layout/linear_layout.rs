@@ -58,7 +58,7 @@ impl Layout {
         let count = checked_num_elements(&shape);
         assert!(
             [&register, &lane, &warp].into_iter().flatten().all(|&image| i64::from(image) < count),
-            "an image lies outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
+            "an image is outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
         );
         Layout { shape, register, lane, warp }
     }

@@ -79,7 +79,7 @@ pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints,
 }
 
 fn stuck() -> crate::Error {
-    crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned())
+    crate::Error::argument("the schedule does not terminate, which is a defect of this crate".to_owned())
 }
 
 /// Plan of a kernel, its time by the cost model, and the hints that select it.
