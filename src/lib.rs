@@ -158,12 +158,14 @@ pub use types::{dtype, element};
 /// Ahead-of-time compilation: kernels in files, bundles of kernels, and compilation in parallel.
 pub mod aot {
     #[doc(inline)]
-    pub use crate::kernel::{ArgSignature, ArrayInfo};
+    pub use crate::kernel::ArgSignature;
     #[doc(inline)]
     pub use crate::launch::{
         Bundle, BundledKernel, Bundler, CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel,
         Progress, RawLaunch, compile_all, export, load,
     };
+    #[doc(inline)]
+    pub use crate::tile::ArrayInfo;
 }
 
 /// Measurement of launches and of host functions.

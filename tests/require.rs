@@ -288,7 +288,7 @@ fn a_part_that_only_the_kernel_knows_is_asserted() {
     let text = checked.launch(pointed, (&x, &mut y, 1 << 31)).unwrap_err().to_string();
     assert!(text.contains("2147483648") && text.contains("i32"), "{text}");
     let text = ct::launch(pointed, 1, (&x, &mut y, 1 << 40)).unwrap_err().to_string();
-    assert!(text.contains("549755813888 tiles along axis 0, which i32 does not hold"), "{text}");
+    assert!(text.contains("549755813888 tiles along axis 0, which i32 cannot represent"), "{text}");
 }
 
 #[test]

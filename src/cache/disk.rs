@@ -215,8 +215,8 @@ impl DiskCache {
             static REPORTED: Once = Once::new();
             REPORTED.call_once(|| {
                 eprintln!(
-                    "cutlet: compiled kernels are not kept: {} belongs to somebody else or can be written by others; \
-                     make it yours alone (chmod 700), or name another folder in CUTLET_CACHE_DIR",
+                    "cutlet: compiled kernels are not kept: {} belongs to another user or can be written by others; \
+                     restrict it (chmod 700), or name another folder in CUTLET_CACHE_DIR",
                     self.folder.display()
                 );
             });

@@ -6,24 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use hmac_sha256::Hash as Sha256;
 
-/// Properties of an array that a launch compiles into the code.
-///
-/// Part of the specialisation key; the trace states it as `assume` ops and constant strides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ArrayInfo {
-    /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
-    pub index64: bool,
-    /// Some extent is above i32::MAX. Then `index64` is true as well.
-    pub extent64: bool,
-    /// The base address is a multiple of this many bytes: 16, or the element size.
-    pub base_align: u32,
-    /// Bit d: the stride of dimension d is 1.
-    pub unit_stride: u32,
-    /// Bit d: the extent of dimension d is a multiple of 16.
-    pub extent_div16: u32,
-    /// Bit d: the stride of dimension d is a multiple of 16 elements.
-    pub stride_div16: u32,
-}
+use crate::tile::ArrayInfo;
 
 /// Signature of one launch argument: its kind, its types, and the properties that code may rely on.
 /// A list of arguments has the signatures of its elements in order.

@@ -143,7 +143,7 @@ pub struct Arguments<A: IntoKernelArg<P>, P> {
 impl<A: IntoKernelArg<P>, P> Arguments<A, P> {
     /// Decomposes the arguments.
     #[inline]
-    pub fn of(args: A) -> Arguments<A, P> {
+    pub fn new(args: A) -> Arguments<A, P> {
         Arguments { given: args.into_arg() }
     }
 

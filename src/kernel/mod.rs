@@ -26,7 +26,7 @@ mod raw_ptr;
 mod tuples;
 mod word_buffer;
 
-pub use arg_signature::{ArgSignature, ArrayInfo};
+pub use arg_signature::ArgSignature;
 #[cfg(not(feature = "_suite"))]
 pub(crate) use erased_call::{AnyArgs, Bound, Call};
 #[cfg(feature = "_suite")]

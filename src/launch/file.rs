@@ -49,7 +49,7 @@ pub(super) fn name_for_file(kernel: &str) -> String {
 /// [`Error::Io`] if the file cannot be written.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let failed = |source| Error::Io { path: path.display().to_string(), source };
-    let target = Target::of(path).map_err(failed)?;
+    let target = Target::new(path).map_err(failed)?;
     let lock = target.lock();
     target.write(content, lock.is_some(), || Ok(true)).map(drop).map_err(failed)
 }
@@ -62,7 +62,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
 /// [`Error::Io`]; the error of `change`.
 pub(super) fn update(path: &Path, mut change: impl FnMut(Option<&str>) -> Result<String>) -> Result<()> {
     let failed = |source| Error::Io { path: path.display().to_string(), source };
-    let target = Target::of(path).map_err(failed)?;
+    let target = Target::new(path).map_err(failed)?;
     let lock = target.lock();
     let mut old = target.read().map_err(failed)?;
     for _ in 0..MAX_TRIES {
@@ -77,7 +77,7 @@ pub(super) fn update(path: &Path, mut change: impl FnMut(Option<&str>) -> Result
         }
         old = now;
     }
-    Err(failed(io::Error::new(ErrorKind::ResourceBusy, "other processes change the file all the time")))
+    Err(failed(io::Error::new(ErrorKind::ResourceBusy, "other processes modify the file continuously")))
 }
 
 /// File at the end of a chain of symbolic links.
@@ -89,7 +89,7 @@ struct Target {
 }
 
 impl Target {
-    fn of(path: &Path) -> io::Result<Target> {
+    fn new(path: &Path) -> io::Result<Target> {
         let mut path = path.to_owned();
         let mut links = 0;
         // Not `canonicalize`: the target of a link may be missing.
@@ -107,7 +107,7 @@ impl Target {
     }
 
     fn lock(&self) -> Option<Lock> {
-        if self.is_file() { Lock::of(&self.path) } else { None }
+        if self.is_file() { Lock::open(&self.path) } else { None }
     }
 
     /// Returns false for a device, a pipe or a folder.
@@ -190,7 +190,7 @@ struct Lock {
 impl Lock {
     /// Waits for the lock of a file. Returns `None` if the file system has no locks, or the folder
     /// permits no new file.
-    fn of(path: &Path) -> Option<Lock> {
+    fn open(path: &Path) -> Option<Lock> {
         let mut name = OsString::from(path);
         name.push(".lock");
         let path = PathBuf::from(name);
@@ -349,7 +349,7 @@ mod tests {
     fn what_a_killed_writer_has_left_goes() {
         let folder = TemporaryFolder::new().expect("a folder");
         let path = folder.path().join("text");
-        let part = Target::of(&path).expect("a target").part(true);
+        let part = Target::new(&path).expect("a target").part(true);
         fs::write(&part, "half").expect("a part");
         fs::write(folder.path().join("text.lock"), "").expect("a lock");
         add(&path, "line");

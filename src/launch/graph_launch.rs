@@ -85,7 +85,7 @@ pub(super) fn note(
                 failure: code.failure.clone(),
                 kernel,
             };
-            (Device::of(code.kernel.gpu()), Box::new(launch))
+            (Device::from_gpu(code.kernel.gpu()), Box::new(launch))
         }
     };
     recorder::note(claimed, Node { device, work: Work::Launch(launch), uses });

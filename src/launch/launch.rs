@@ -123,7 +123,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        self.launch_call(&Bound::new(&kernel, &Arguments::of(args)).call())
+        self.launch_call(&Bound::new(&kernel, &Arguments::new(args)).call())
     }
 
     /// Executes the kernel and returns its new arrays; see [`launch_with_outputs`].
@@ -149,7 +149,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         self.launch_call(&Bound::new(&kernel, &args).call())?;
         Ok(args.into_output())
     }
@@ -190,7 +190,7 @@ mod tests {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         let hints = Hints::default();
         let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
         let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
@@ -228,7 +228,7 @@ mod tests {
         let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
         let outer = |y: ArrayMut<i32, 1>| {
             let fixed = std::panic::Location::caller();
-            crate::tile::at_place(fixed, || {
+            crate::tile::with_location(fixed, || {
                 let mut own = Device::cpu().zeros([4]).expect("an array");
                 let line = line!() + 1;
                 let wrong = |y: ArrayMut<i32, 1>| y.store(0, ones([15]));

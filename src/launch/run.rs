@@ -31,7 +31,7 @@ pub(super) fn run(
     let executable = slot.get().expect("a slot that was specialised is filled");
     let claimed = if recorder::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
     let device = match &executable.code {
-        Code::Gpu(code) => Device::of(code.kernel.gpu()),
+        Code::Gpu(code) => Device::from_gpu(code.kernel.gpu()),
         Code::Cpu(..) => Device::cpu(),
     };
     make(args, device)?;
@@ -109,7 +109,7 @@ fn launch_gpu(
     });
     ordered?;
     if let Some(span) = &mut span {
-        span.begin(&Stream::of(stream.clone()));
+        span.begin(&Stream::from_handle(stream.clone()));
     }
     // SAFETY (both): each pointer is to a word or map that lives until the call returns and is at
     // least as wide as the parameter. Arrays are on the GPU of this kernel or accessible by it;
@@ -133,7 +133,7 @@ fn launch_gpu(
         unsafe { code.kernel.launch(stream, grid, dependent, &mut pointers) }
     };
     if let Some(span) = span {
-        span.end(&Stream::of(stream.clone()));
+        span.end(&Stream::from_handle(stream.clone()));
     }
     launched
 }

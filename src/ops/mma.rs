@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::{Element, MatmulInput, MmaInput, ScaledInput};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
-use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Names a rank for the compiler's messages.
 ///
@@ -68,7 +68,14 @@ impl Kinds {
 
 impl Trace {
     /// The shape of a product, reported and guessed when the operands do not fit.
-    fn product_shape(&mut self, place: Place, name: &str, kinds: &Kinds, lhs: Raw, rhs: Raw) -> Option<Vec<i64>> {
+    fn product_shape(
+        &mut self,
+        place: Place,
+        name: &str,
+        kinds: &Kinds,
+        lhs: ValueHandle,
+        rhs: ValueHandle,
+    ) -> Option<Vec<i64>> {
         let (a, b) = (self.shape(lhs), self.shape(rhs));
         let r = a.len();
         let batches = a[..r - 2].iter().zip(&b[..r - 2]);
@@ -84,10 +91,10 @@ impl Trace {
         None
     }
 
-    fn mma(&mut self, place: Place, kinds: &Kinds, [lhs, rhs, acc]: [Raw; 3], fast: bool) -> Raw {
+    fn mma(&mut self, place: Place, kinds: &Kinds, [lhs, rhs, acc]: [ValueHandle; 3], fast: bool) -> ValueHandle {
         self.at(place);
         let ty = Type::tile(kinds.acc, self.shape(acc));
-        let usable = [lhs, rhs, acc].map(|raw| self.usable(raw, place));
+        let usable = [lhs, rhs, acc].map(|raw| self.check_usable(raw, place));
         let [Some(a), Some(b), Some(c)] = usable else { return self.poison(ty) };
         let Some(product) = self.product_shape(place, "mma", kinds, lhs, rhs) else { return self.poison(ty) };
         let shape = self.shape(acc);
@@ -150,7 +157,7 @@ where
     C: Element,
     Rank<R>: MatrixRank,
 {
-    let (place, kinds) = (here(), Kinds::of::<A, B, C>());
+    let (place, kinds) = (caller_location(), Kinds::of::<A, B, C>());
     Tile::from_raw(record(|t| t.mma(place, &kinds, [a.raw(), b.raw(), acc.raw()], false)))
 }
 
@@ -180,7 +187,7 @@ where
     C: Element,
     Rank<R>: MatrixRank,
 {
-    let (place, kinds) = (here(), Kinds::of::<A, B, C>());
+    let (place, kinds) = (caller_location(), Kinds::of::<A, B, C>());
     Tile::from_raw(record(|t| t.mma(place, &kinds, [a.raw(), b.raw(), acc.raw()], true)))
 }
 
@@ -204,11 +211,11 @@ where
     B: Element,
     Rank<R>: MatrixRank,
 {
-    let (place, kinds) = (here(), Kinds::of::<A, B, A::Acc>());
+    let (place, kinds) = (caller_location(), Kinds::of::<A, B, A::Acc>());
     Tile::from_raw(record(|t| {
         t.at(place);
         let poison = Type::tile(kinds.acc, vec![1; R]);
-        if [a.raw(), b.raw()].map(|raw| t.usable(raw, place)).contains(&None) {
+        if [a.raw(), b.raw()].map(|raw| t.check_usable(raw, place)).contains(&None) {
             return t.poison(poison);
         }
         let Some(shape) = t.product_shape(place, "matmul", &kinds, a.raw(), b.raw()) else { return t.poison(poison) };
@@ -250,7 +257,7 @@ where
     A: MatmulInput<B>,
     B: Element,
 {
-    let (place, [m, k]) = (here(), a.shape());
+    let (place, [m, k]) = (caller_location(), a.shape());
     if x.shape() != [k] {
         return refused(place, "matvec", format!("{} [{m}, {k}] and {} {:?}", A::NAME, B::NAME, x.shape()), m);
     }
@@ -278,7 +285,7 @@ where
     A: MatmulInput<B>,
     B: Element,
 {
-    let (place, [k, n]) = (here(), a.shape());
+    let (place, [k, n]) = (caller_location(), a.shape());
     if x.shape() != [k] {
         return refused(place, "vecmat", format!("{} {:?} and {} [{k}, {n}]", A::NAME, x.shape(), B::NAME), n);
     }
@@ -340,18 +347,25 @@ where
     S: Element,
     Rank<R>: MatrixRank,
 {
-    let (place, kinds) = (here(), Kinds::of::<A, B, f32>());
+    let (place, kinds) = (caller_location(), Kinds::of::<A, B, f32>());
     let operands = [a.raw(), b.raw(), acc.raw(), a_scale.raw(), b_scale.raw()];
     let blocks: Vec<usize> = A::BLOCKS.iter().copied().filter(|block| B::BLOCKS.contains(block)).collect();
     Tile::from_raw(record(|t| t.mma_scaled(place, &kinds, operands, S::NAME, &blocks)))
 }
 
 impl Trace {
-    fn mma_scaled(&mut self, place: Place, kinds: &Kinds, operands: [Raw; 5], scale: &str, blocks: &[usize]) -> Raw {
+    fn mma_scaled(
+        &mut self,
+        place: Place,
+        kinds: &Kinds,
+        operands: [ValueHandle; 5],
+        scale: &str,
+        blocks: &[usize],
+    ) -> ValueHandle {
         self.at(place);
         let [a, b, acc, a_scale, b_scale] = operands.map(|raw| self.shape(raw));
         let ty = Type::tile(kinds.acc, acc.as_slice());
-        let values: Option<Vec<Value>> = operands.iter().map(|&raw| self.usable(raw, place)).collect();
+        let values: Option<Vec<Value>> = operands.iter().map(|&raw| self.check_usable(raw, place)).collect();
         let Some(values) = values else { return self.poison(ty) };
         let Some(product) = self.product_shape(place, "mma_scaled", kinds, operands[0], operands[1]) else {
             return self.poison(ty);

@@ -1,12 +1,11 @@
 //! Arrays in a trace: their parameters, and what the launch knows about them.
 
 use super::array::ArrayHandle;
-use super::array_info::ArrayData;
+use super::array_info::{ArrayData, ArrayInfo};
 use super::array_table::TableHandle;
 use super::trace::Trace;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Predicate, Type, Value};
-use crate::kernel::ArrayInfo;
 
 impl Trace {
     /// Declares the parameters of an array and states what is known about them.

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::trace::Raw;
-use crate::kernel::ArrayInfo;
+use super::array_info::ArrayInfo;
+use super::trace::ValueHandle;
 
 /// Read-only arrays in device memory with elements of type `T` and `R` dimensions, one of which the
 /// kernel selects by index.
@@ -55,11 +55,11 @@ pub struct ArraysMut<T, const R: usize> {
 pub(crate) struct TableHandle {
     /// The address of the table. For each array it contains the distance in bytes from the first
     /// one, then extents and strides, all as i64.
-    pub words: Raw,
+    pub words: ValueHandle,
     /// The address of the first array.
-    pub first: Raw,
+    pub first: ValueHandle,
     /// The number of arrays, as i32.
-    pub count: Raw,
+    pub count: ValueHandle,
     /// The properties that the launch has determined for all arrays.
     pub facts: ArrayInfo,
 }

@@ -3,7 +3,7 @@
 //! Literals and scalars broadcast to any shape. Tiles with fewer axes receive leading axes of
 //! extent 1. Axes of extent 1 are repeated.
 
-use super::trace::{Place, Raw, Source, Trace};
+use super::trace::{Place, Source, Trace, ValueHandle};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type, Value};
@@ -84,7 +84,7 @@ impl Trace {
         rank: usize,
         out: DType,
         body: &mut ElementwiseBody<'_>,
-    ) -> Raw {
+    ) -> ValueHandle {
         self.at(place);
         let Some(shape) = self.common_shape(place, name, operands, rank) else {
             let largest = operands.iter().find_map(|arg| match arg.source {
@@ -97,7 +97,7 @@ impl Trace {
         let usable: Option<Vec<Option<Value>>> = operands
             .iter()
             .map(|arg| match arg.source {
-                Source::Value(raw) => self.usable(raw, place).map(Some),
+                Source::Value(raw) => self.check_usable(raw, place).map(Some),
                 Source::Literal(_) | Source::Extent(_) => Some(None),
             })
             .collect();

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::trace::{Raw, record};
+use super::trace::{ValueHandle, record};
 use crate::element::Element;
 
 use self::sealed::Handle;
@@ -24,7 +24,7 @@ use self::sealed::Handle;
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub struct Tile<T, const R: usize> {
-    raw: Raw,
+    raw: ValueHandle,
     element: PhantomData<T>,
 }
 
@@ -43,7 +43,7 @@ pub struct Tile<T, const R: usize> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub struct Scalar<T> {
-    raw: Raw,
+    raw: ValueHandle,
     element: PhantomData<T>,
 }
 
@@ -84,14 +84,14 @@ pub trait TileLike: Copy + sealed::Handle {
 }
 
 pub(crate) mod sealed {
-    use super::Raw;
+    use super::ValueHandle;
 
     /// Conversion between typed handles and recorded values.
     pub trait Handle: Sized {
         #[doc(hidden)]
-        fn raw(self) -> Raw;
+        fn raw(self) -> ValueHandle;
         #[doc(hidden)]
-        fn from_raw(raw: Raw) -> Self;
+        fn from_raw(raw: ValueHandle) -> Self;
     }
 }
 
@@ -108,19 +108,19 @@ impl<T: Element> TileLike for Scalar<T> {
 }
 
 impl<T, const R: usize> Handle for Tile<T, R> {
-    fn raw(self) -> Raw {
+    fn raw(self) -> ValueHandle {
         self.raw
     }
-    fn from_raw(raw: Raw) -> Self {
+    fn from_raw(raw: ValueHandle) -> Self {
         Tile { raw, element: PhantomData }
     }
 }
 
 impl<T> Handle for Scalar<T> {
-    fn raw(self) -> Raw {
+    fn raw(self) -> ValueHandle {
         self.raw
     }
-    fn from_raw(raw: Raw) -> Self {
+    fn from_raw(raw: ValueHandle) -> Self {
         Scalar { raw, element: PhantomData }
     }
 }

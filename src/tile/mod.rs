@@ -19,6 +19,7 @@ mod user_backtrace;
 pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
 pub(crate) use array_info::ArrayData;
+pub use array_info::ArrayInfo;
 pub(crate) use array_table::TableHandle;
 pub use array_table::{Arrays, ArraysMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
@@ -26,7 +27,9 @@ pub(crate) use handle::sealed::Handle;
 pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
 pub use trace::is_tracing;
-pub(crate) use trace::{Place, Raw, Region, Source, Trace, at_place, here, in_region, is_part, record};
+pub(crate) use trace::{
+    Place, Region, Source, Trace, ValueHandle, caller_location, in_region, is_part, record, with_location,
+};
 #[doc(hidden)]
 pub use trace_kernel::Tracer;
 pub(crate) use trace_kernel::{refuse_nested, trace_into_module};

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::handle::sealed::Handle;
-use super::trace::Raw;
+use super::trace::ValueHandle;
 
 /// The address of an element of type `T` in device memory. `Copy`: a handle.
 ///
@@ -25,7 +25,7 @@ use super::trace::Raw;
 /// ```
 #[derive(Debug)]
 pub struct Ptr<T> {
-    raw: Raw,
+    raw: ValueHandle,
     element: PhantomData<T>,
 }
 
@@ -50,7 +50,7 @@ pub struct Ptr<T> {
 /// ```
 #[derive(Debug)]
 pub struct PtrTile<T, const N: usize> {
-    raw: Raw,
+    raw: ValueHandle,
     element: PhantomData<T>,
 }
 
@@ -64,10 +64,10 @@ macro_rules! pointer_handle {
         impl<$($generics)*> Copy for $ty {}
 
         impl<$($generics)*> Handle for $ty {
-            fn raw(self) -> Raw {
+            fn raw(self) -> ValueHandle {
                 self.raw
             }
-            fn from_raw(raw: Raw) -> Self {
+            fn from_raw(raw: ValueHandle) -> Self {
                 $name { raw, element: PhantomData }
             }
         }

@@ -1,7 +1,7 @@
 //! The trace of this thread: recorded ops, open regions and diagnostics.
 //!
-//! The trace is untyped: a [`Raw`] is a recorded value, a [`Source`] an operand that may also be a
-//! host literal. An operation that cannot be recorded adds a [`Diagnostic`] and returns a
+//! The trace is untyped: a [`ValueHandle`] is a recorded value, a [`Source`] an operand that may
+//! also be a host literal. An operation that cannot be recorded adds a [`Diagnostic`] and returns a
 //! *poisoned* value of its result type. Results of poisoned operands are poisoned without a further
 //! diagnostic, so that only causes are reported. The meaning of ops is not known here.
 
@@ -26,13 +26,13 @@ use crate::util::task::{Scoped, may_interrupt};
 pub(crate) type Place = &'static std::panic::Location<'static>;
 
 thread_local! {
-    /// The place that [`here`] returns inside of [`at_place`].
+    /// The place that [`caller_location`] returns inside of [`with_location`].
     static FIXED: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
 /// Returns the place of the nearest caller that is not `#[track_caller]`.
 #[track_caller]
-pub(crate) fn here() -> Place {
+pub(crate) fn caller_location() -> Place {
     match FIXED.get() {
         Some(place) => place,
         None => std::panic::Location::caller(),
@@ -41,12 +41,12 @@ pub(crate) fn here() -> Place {
 
 /// Runs `work`, whose operations are all recorded at `place`. Closures need this because
 /// `#[track_caller]` does not reach them. User code must not run inside of `work`.
-pub(crate) fn at_place<X>(place: Place, work: impl FnOnce() -> X) -> X {
+pub(crate) fn with_location<X>(place: Place, work: impl FnOnce() -> X) -> X {
     let _fixed = Scoped::set(&FIXED, Some(place));
     work()
 }
 
-/// Returns true inside of [`at_place`]: the operation is a part of a composed one.
+/// Returns true inside of [`with_location`]: the operation is a part of a composed one.
 pub(crate) fn is_part() -> bool {
     FIXED.get().is_some()
 }
@@ -57,7 +57,7 @@ fn location(place: Place) -> Location {
 
 /// A value of a trace. (Public because sealed traits mention it; other crates cannot name it.)
 #[derive(Clone, Copy, Debug)]
-pub struct Raw {
+pub struct ValueHandle {
     value: Value,
     /// Serial number of the trace, which detects values that are kept from another trace. With 64
     /// bits, a process never uses a number twice.
@@ -66,11 +66,11 @@ pub struct Raw {
 }
 
 /// Passed in two registers.
-const _: () = assert!(size_of::<Raw>() == 16);
+const _: () = assert!(size_of::<ValueHandle>() == 16);
 
-impl Raw {
+impl ValueHandle {
     /// Returns true if both are the same recorded value, and not only equal ones.
-    pub fn is_same(self, other: Raw) -> bool {
+    pub fn is_same(self, other: ValueHandle) -> bool {
         (self.trace, self.value) == (other.trace, other.value)
     }
 }
@@ -79,7 +79,7 @@ impl Raw {
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// A recorded value.
-    Value(Raw),
+    Value(ValueHandle),
     /// Bits of a constant of the operand's element type.
     Literal(u64),
     /// A host extent or offset, for an i32 operand.
@@ -102,7 +102,7 @@ pub(crate) struct Region {
 struct Looping {
     place: Place,
     /// The initial values of its state.
-    carried: Vec<Raw>,
+    carried: Vec<ValueHandle>,
     /// The body leaves the loop early.
     leaves: bool,
 }
@@ -118,7 +118,7 @@ pub(crate) struct Trace {
     pub(super) launched: Option<(String, Place)>,
     id: u64,
     /// The block that defines each value, by value index.
-    homes: Vec<BlockId>,
+    defining_blocks: Vec<BlockId>,
     poisoned: FxHashSet<Value>,
     regions: FxHashMap<BlockId, Region>,
     /// The loops whose bodies are open, by body block.
@@ -281,7 +281,7 @@ impl Trace {
             arrays: Vec::new(),
             launched: None,
             id: NEXT_TRACE.fetch_add(1, Ordering::Relaxed),
-            homes: Vec::new(),
+            defining_blocks: Vec::new(),
             poisoned: FxHashSet::default(),
             regions: FxHashMap::default(),
             loops: FxHashMap::default(),
@@ -356,29 +356,29 @@ impl Trace {
     }
 
     /// Reports a problem and returns a poisoned value of type `ty`.
-    pub fn fail(&mut self, place: Place, ty: Type, message: impl Into<String>, notes: &[&str]) -> Raw {
+    pub fn fail(&mut self, place: Place, ty: Type, message: impl Into<String>, notes: &[&str]) -> ValueHandle {
         self.report(place, message, notes);
         self.poison(ty)
     }
 
     /// Returns a poisoned value of type `ty`, which is never part of a finished module.
-    pub fn poison(&mut self, ty: Type) -> Raw {
+    pub fn poison(&mut self, ty: Type) -> ValueHandle {
         let id = self.builder.module.intern(ty);
         let block = self.builder.module.add_block(&[id]);
         let value = self.builder.module.block(block).args[0];
         self.poisoned.insert(value);
-        self.settle(&[value], block);
+        self.set_defining_block(&[value], block);
         self.raw(value)
     }
 
     /// Returns true for the result of a rejected operation. Its shape may be one that the user has
     /// not written.
-    pub fn is_poisoned(&self, raw: Raw) -> bool {
+    pub fn is_poisoned(&self, raw: ValueHandle) -> bool {
         raw.trace == self.id && self.poisoned.contains(&raw.value)
     }
 
     /// Returns the tile type of a handle; for a value of another trace, some tile type of its rank.
-    pub fn type_of(&self, raw: Raw) -> Type {
+    pub fn type_of(&self, raw: ValueHandle) -> Type {
         match raw.trace == self.id {
             true => self.builder.module.ty(raw.value).clone(),
             false => Type::tile(DType::F32, vec![1; raw.rank.into()]),
@@ -386,13 +386,13 @@ impl Trace {
     }
 
     /// Returns the handle of a value of this trace.
-    pub fn raw(&self, value: Value) -> Raw {
+    pub fn raw(&self, value: Value) -> ValueHandle {
         let rank = self.builder.module.ty(value).as_tile().map_or(0, |(_, shape)| shape.len());
-        Raw { value, trace: self.id, rank: rank as u8 }
+        ValueHandle { value, trace: self.id, rank: rank as u8 }
     }
 
     /// Returns the extents; all 1 for a value of another trace.
-    pub fn shape(&self, raw: Raw) -> Vec<i64> {
+    pub fn shape(&self, raw: ValueHandle) -> Vec<i64> {
         match raw.trace == self.id {
             true => self.builder.module.shape(raw.value).to_vec(),
             false => vec![1; raw.rank.into()],
@@ -401,7 +401,7 @@ impl Trace {
 
     /// Returns the value of a handle if it is usable here. `None` is poison: the problem has been
     /// reported.
-    pub fn usable(&mut self, raw: Raw, place: Place) -> Option<Value> {
+    pub fn check_usable(&mut self, raw: ValueHandle, place: Place) -> Option<Value> {
         if raw.trace != self.id {
             self.report(
                 place,
@@ -413,7 +413,7 @@ impl Trace {
         if self.poisoned.contains(&raw.value) {
             return None;
         }
-        let home = self.homes[raw.value.index()];
+        let home = self.defining_blocks[raw.value.index()];
         if !self.builder.open_blocks().contains(&home) {
             self.report_escape(raw.value, home, place);
             return None;
@@ -447,12 +447,12 @@ impl Trace {
         self.push(diagnostic.note(way_out));
     }
 
-    fn settle(&mut self, values: &[Value], block: BlockId) {
+    fn set_defining_block(&mut self, values: &[Value], block: BlockId) {
         for value in values {
-            if self.homes.len() <= value.index() {
-                self.homes.resize(value.index() + 1, block);
+            if self.defining_blocks.len() <= value.index() {
+                self.defining_blocks.resize(value.index() + 1, block);
             }
-            self.homes[value.index()] = block;
+            self.defining_blocks[value.index()] = block;
         }
     }
 
@@ -461,13 +461,13 @@ impl Trace {
         let id = self.builder.module.intern(ty);
         let body = self.builder.open_blocks()[0];
         let value = self.builder.module.add_block_arg(body, id);
-        self.settle(&[value], body);
+        self.set_defining_block(&[value], body);
         value
     }
 
     /// Returns true if this value is defined in the body of the entry, outside of all regions.
     pub fn is_outermost(&self, value: Value) -> bool {
-        self.homes.get(value.index()) == self.builder.open_blocks().first()
+        self.defining_blocks.get(value.index()) == self.builder.open_blocks().first()
     }
 
     /// Returns true if the innermost open block allows only operations on scalars without effects.
@@ -480,7 +480,7 @@ impl Trace {
         let block = self.builder.begin_block(arg_types);
         self.regions.insert(block, region);
         let args = self.builder.module.block(block).args.clone();
-        self.settle(&args, block);
+        self.set_defining_block(&args, block);
         args
     }
 
@@ -490,7 +490,7 @@ impl Trace {
     }
 
     /// Registers the innermost block as the body of a loop.
-    pub fn begin_loop(&mut self, block: BlockId, place: Place, carried: Vec<Raw>) {
+    pub fn begin_loop(&mut self, block: BlockId, place: Place, carried: Vec<ValueHandle>) {
         self.loops.insert(block, Looping { place, carried, leaves: false });
     }
 
@@ -500,7 +500,7 @@ impl Trace {
     }
 
     /// Returns the innermost open loop: its block, place, and initial state.
-    pub fn innermost_loop(&self) -> Option<(BlockId, Place, &[Raw])> {
+    pub fn innermost_loop(&self) -> Option<(BlockId, Place, &[ValueHandle])> {
         let open = self.builder.open_blocks().iter().rev();
         let mut loops = open.filter_map(|block| Some((*block, self.loops.get(block)?)));
         loops.next().map(|(block, looping)| (block, looping.place, looping.carried.as_slice()))
@@ -560,7 +560,7 @@ impl Trace {
     ) -> Vec<Value> {
         let op: OpId = self.builder.op(code, groups, attrs, regions, results);
         let values = self.builder.module.op(op).results.clone();
-        self.settle(&values, self.builder.block());
+        self.set_defining_block(&values, self.builder.block());
         values
     }
 
@@ -589,7 +589,7 @@ impl Trace {
     /// Appends a constant with the same bits in every element.
     pub fn splat(&mut self, dtype: DType, bits: u64, shape: &[i64]) -> Value {
         let value = self.builder.splat(dtype, bits, shape);
-        self.settle(&[value], self.builder.block());
+        self.set_defining_block(&[value], self.builder.block());
         value
     }
 
@@ -610,7 +610,7 @@ impl Trace {
     pub fn scalar(&mut self, place: Place, source: Source, dtype: DType) -> Option<Value> {
         match source {
             Source::Value(raw) => {
-                let value = self.usable(raw, place)?;
+                let value = self.check_usable(raw, place)?;
                 let shape = self.shape(raw);
                 if shape.iter().any(|&e| e != 1) {
                     let message = format!("a tile of shape {shape:?} where one value is wanted");
@@ -728,7 +728,7 @@ mod tests {
         let (kept, first) = started();
         let (own, mut later) = started();
         later.id = first.id + (1 << 32);
-        assert!(later.usable(kept, here()).is_none());
+        assert!(later.check_usable(kept, caller_location()).is_none());
         assert!(later.take_diagnostics()[0].message.contains("another kernel trace"));
         assert!(!own.is_same(kept));
     }

@@ -1,6 +1,7 @@
 //! Tracing of a kernel with its arguments into a module with one entry.
 
 use super::array::{Array, ArrayMut};
+use super::array_info::ArrayInfo;
 use super::array_table::{Arrays, ArraysMut};
 use super::handle::Scalar;
 use super::handle::sealed::Handle;
@@ -10,7 +11,6 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::{Module, Opcode, Type};
-use crate::kernel::ArrayInfo;
 
 /// Declares the parameters of the traced entry; an argument of [`crate::kernel::LaunchArg::trace`].
 ///

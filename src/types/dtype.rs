@@ -1,7 +1,7 @@
 //! Element types of the IR: width and class, without signedness.
 //!
-//! [`crate::element`] maps Rust types to element types. [`crate::types::float_codec`] has the conversions of the
-//! small floats. This file is independent of the back ends.
+//! [`crate::element`] maps Rust types to element types. [`crate::float_codec`] has the conversions
+//! of the small floats. This file is independent of the back ends.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! [`Element`] is the table of types. The class traits ([`Number`], [`Float`], [`Int`], …) define
 //! the operations of a tile of such a type, so that a wrong element type is a compile error.
-//! [`crate::types::float_codec`] has the exact conversions of the small floats. This file is independent of
-//! tiles and ops.
+//! [`crate::float_codec`] has the exact conversions of the small floats. This file is independent
+//! of tiles and ops.
 
 use std::fmt::{self, Debug};
 

@@ -5,11 +5,11 @@
 //! although they are not part of the waiting function. Each user of [`Scoped`] defines how it
 //! separates the function from the tasks:
 //!
-//! * a trace (`tile::context`): a launch inside of a kernel is a task, and suspends the trace;
-//! * a recording (`runtime::recording`): a use of an array that only the graph owns belongs to the
-//!   function;
-//! * a time limit (`runtime::deadline`): it applies before and after the function, and not during
-//!   it.
+//! * a trace (`tile::trace`): a launch inside of a kernel is a task, and suspends the trace;
+//! * a recording (`runtime::graph::recorder`): a use of an array that only the graph owns belongs
+//!   to the function;
+//! * a time limit (`runtime::device::deadline`): it applies before and after the function, and not
+//!   during it.
 
 use std::cell::Cell;
 use std::thread::LocalKey;

@@ -2,6 +2,7 @@
 
 mod cycles;
 mod examples;
+mod functions;
 mod hidden;
 mod programs;
 mod source;
@@ -45,7 +46,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     // An argument of a launch tells which memory it uses.
     ("kernel", &["backend", "tile", "ops", "types/element", "ir", "types/dtype", "error", "runtime"]),
-    ("tile", &["ops", "types/element", "kernel", "ir", "types/dtype", "error", "types/float_codec", "util"]),
+    ("tile", &["types/element", "ir", "types/dtype", "error", "types/float_codec", "util"]),
     (
         "ops",
         &[

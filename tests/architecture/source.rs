@@ -32,7 +32,8 @@ pub fn code_of(text: &str) -> String {
     code + rest
 }
 
-fn without_comments_and_texts(text: &str) -> String {
+/// The text without comments and quoted texts. All line breaks remain.
+pub fn without_comments_and_texts(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -49,6 +50,7 @@ fn without_comments_and_texts(text: &str) -> String {
             out.push(c);
         } else if c != '/' {
             out.push_str("\"\"");
+            out.extend(rest[..skipped].matches('\n'));
         }
         rest = &rest[if skipped == 0 { c.len_utf8() } else { skipped }..];
     }
@@ -117,7 +119,7 @@ pub fn is_name(token: &str) -> bool {
     token.chars().all(is_word)
 }
 
-fn is_word(c: char) -> bool {
+pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 

@@ -41,7 +41,7 @@ pub fn array_mut<T: Element, const R: usize>() -> ArraySpecMut<T, R> {
 /// What is wrong with a kernel, as its trace says it.
 #[track_caller]
 pub fn problems<K: Kernel<P>, A: IntoKernelArg<P>, P>(kernel: K, args: A) -> String {
-    match trace_kernel("kernel", &kernel, &Arguments::of(args)) {
+    match trace_kernel("kernel", &kernel, &Arguments::new(args)) {
         Ok(_) => "nothing".into(),
         Err(error) => error.to_string(),
     }

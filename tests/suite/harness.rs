@@ -123,7 +123,7 @@ impl Session {
         A: IntoKernelArg<P>,
         [usize; N]: Into<ct::Grid>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         self.call(ct::Hints::default(), &grid, grid.into(), &Bound::new(&kernel, &args).call())
     }
 
@@ -141,7 +141,7 @@ impl Session {
         A: IntoKernelArg<P>,
         [usize; N]: Into<ct::Grid>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         self.call(hints, &grid, grid.into(), &Bound::new(&kernel, &args).call())
     }
 

@@ -46,7 +46,7 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
     let (repeatable, number) = (Simulation::is_repeatable(module)?, module.num_ops());
     for at in 0..TARGETS.len() {
         let target = TARGETS[(at + number) % TARGETS.len()];
-        let outcome = Simulation::of(module, target, &options, words, &mut |simulation| {
+        let outcome = Simulation::plan(module, target, &options, words, &mut |simulation| {
             // Only for a target that runs the kernel: else what the other one has left is looked at.
             Simulation::restore(memory, &before);
             simulation.check(grid, words, memory, &[0, 1, 2, 3 + number as u64])

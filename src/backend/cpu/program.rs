@@ -73,7 +73,7 @@ impl Program {
             body: entry.body,
             num_data_partitions: crate::pass::data_partition::count(module, entry.body),
             last_uses: LastUses::new(module, entry.body),
-            globals: Globals::of(module),
+            globals: Globals::new(module),
             foreign: provenance::foreign(module, entry.body),
             elements: tile_budget::elements(module),
             loop_limit: loop_limit::LIMIT,

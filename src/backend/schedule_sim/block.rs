@@ -23,7 +23,7 @@ impl<'a> Block<'a> {
             partitions
                 .extend((0..groups).map(|group| Partition::new(kernel, (partition.role, group), partition.body, id)));
         }
-        let order = Order::of(seed, partitions.len());
+        let order = Order::new(seed, partitions.len());
         Block { id, shared: Shared::new(kernel), partitions, order }
     }
 

@@ -53,7 +53,7 @@ pub struct Order {
 impl Order {
     /// An order of so many partitions, the last of which loads, if one does. Seeds 0 to 2 are the extremes: it goes first and its copies come
     /// late; it goes last and its copies come late; it goes first and everything comes at once.
-    pub fn of(seed: u64, partitions: usize) -> Order {
+    pub fn new(seed: u64, partitions: usize) -> Order {
         let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
         let (first, last) = (0..=partitions as u64, (0..=partitions as u64).rev());
         let (asynchronous, priorities, fixed) = match seed {
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_order() {
         let run = |seed| {
-            let mut order = Order::of(seed, 2);
+            let mut order = Order::new(seed, 2);
             (0..200).map(|i| order.next(&[0, 1], i % 5)).collect::<Vec<_>>()
         };
         assert_eq!(run(7), run(7));
@@ -108,7 +108,7 @@ mod tests {
         for side in [Next::Partition(0), Next::Partition(1), Next::Event(2)] {
             assert!(run(7).contains(&Some(side)), "{side:?}");
         }
-        assert_eq!(Order::of(9, 2).next(&[], 0), None);
-        assert_eq!(Order::of(0, 2).next(&[], 3), Some(Next::Event(2)));
+        assert_eq!(Order::new(9, 2).next(&[], 0), None);
+        assert_eq!(Order::new(0, 2).next(&[], 3), Some(Next::Event(2)));
     }
 }

@@ -47,7 +47,7 @@ impl Simulation<'_> {
     ///
     /// # Errors
     /// Those of the ptx back end; those of `then`.
-    pub fn of(
+    pub fn plan(
         module: &Module,
         target: Target,
         options: &CompileOptions,

@@ -38,7 +38,7 @@ type Kernels = Vec<(String, Module, CompileOptions)>;
 fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule, &Launch)) {
     kernels.iter_mut().for_each(|(_, module, _)| launch::shorten(module));
     each_schedule_of(kernels, |name, info, body, schedule| {
-        if let Some(launch) = Launch::of(info.module, body) {
+        if let Some(launch) = Launch::find(info.module, body) {
             look(name, info, body, schedule, &launch);
         }
     });
@@ -75,7 +75,7 @@ fn bands_do_together_what_the_whole_kernel_does() {
     for module in [&mut plain, &mut whole] {
         launch::shorten(module);
         let divided = crate::pass::data_partition::run(module, 3).unwrap();
-        let launch = Launch::of(module, module.entries[0].body).unwrap();
+        let launch = Launch::find(module, module.entries[0].body).unwrap();
         let after = |module: &Module| {
             let memory = launch.memory();
             let program = Program::compile(module).unwrap();

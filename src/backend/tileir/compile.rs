@@ -166,13 +166,15 @@ fn for_every_op(module: &mut Module, mut change: impl FnMut(&mut ir::Op)) {
 }
 
 fn add_hints(module: &mut Module, target: Target, hints: Hints) {
-    let wishes = [
+    let requested = [
         ("num_cta_in_cga", hints.num_ctas.filter(|_| target.arch >= 90)),
         ("occupancy", hints.occupancy),
         ("num_worker_warps_per_cta", hints.num_warps.filter(|n| [4, 8].contains(n))),
     ];
-    let keys: Vec<(String, HintValue)> =
-        wishes.into_iter().filter_map(|(key, value)| Some((key.to_string(), HintValue::Int(value?.into())))).collect();
+    let keys: Vec<(String, HintValue)> = requested
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_string(), HintValue::Int(value?.into()))))
+        .collect();
     if !keys.is_empty() {
         for entry in &mut module.entries {
             entry.hints.0.push((format!("sm_{}", target.arch), keys.clone()));

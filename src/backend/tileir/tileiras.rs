@@ -129,9 +129,9 @@ impl Assembler {
         };
         std::fs::write(&input, bytecode).map_err(at(&input))?;
         let target = format!("--gpu-name=sm_{}", target.arch);
-        let wishes = flags(assembly);
+        let flags = flags(assembly);
         let mut arguments = vec![target.as_ref(), "-o".as_ref(), output.as_os_str(), input.as_os_str()];
-        arguments.extend(wishes.iter().map(OsStr::new));
+        arguments.extend(flags.iter().map(OsStr::new));
         let Exit { good, text } = self.run(&arguments, &folder.path().join("log"))?;
         match good {
             Some(true) => std::fs::read(&output).map_err(at(&output)),

@@ -4,9 +4,9 @@
 //! source locations. The types of operands follow from their definitions, so repeated types are
 //! skipped. Omitted attributes get their defaults.
 //!
-//! [`cursor`] parses words and numbers, [`types`] types, [`literal`] numbers and data. [`parser`] has
-//! the state. [`ops`] and [`memory`] parse ops without regions, of which the op table defines the
-//! regular ones. [`control`] parses regions and the other ops. The result is not verified.
+//! [`cursor`] parses words and numbers, [`types`] types, [`literal`] numbers and data. [`parser`]
+//! has the state. [`ops`] and [`memory`] parse ops without regions, of which the op table defines
+//! the regular ones. [`control`] parses regions and the other ops. The result is not verified.
 
 mod control;
 mod cursor;

@@ -5,7 +5,8 @@
 //! generic form. There is no wrapper around the entries.
 //!
 //! [`names`] names the values, [`literal`] prints numbers, and [`types`] types. [`printer`] has the
-//! state. [`simple`] and [`memory`] print ops without regions, [`control`] blocks and the other ops.
+//! state. [`simple`] and [`memory`] print ops without regions, [`control`] blocks and the other
+//! ops.
 
 /// Appends formatted text to the output.
 macro_rules! put {

@@ -139,7 +139,7 @@ impl Kernels {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        self.with_call(launch, &Bound::new(&kernel, &Arguments::of(args)).call())
+        self.with_call(launch, &Bound::new(&kernel, &Arguments::new(args)).call())
     }
 
     #[track_caller]

@@ -261,7 +261,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        self.export_call(&Bound::new(&kernel, &Arguments::of(args)).call(), target, format)
+        self.export_call(&Bound::new(&kernel, &Arguments::new(args)).call(), target, format)
     }
 
     /// As [`Launch::export`].

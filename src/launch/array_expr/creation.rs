@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernel::{Constant, IntoKernelArg};
 use crate::ops::{bid, full, indices};
 use crate::runtime::{Device, DeviceArray};
-use crate::tile::{ArrayMut, Scalar, Tile, at_place, here};
+use crate::tile::{ArrayMut, Scalar, Tile, caller_location, with_location};
 
 const TILE: usize = 1024;
 
@@ -37,7 +37,7 @@ where
     i64: CastTo<T>,
 {
     // Numbers of a narrow type wrap, which the check of overflow must accept.
-    out.store(bid(0), at_place(here(), || positions().cast::<T>() * step + first));
+    out.store(bid(0), with_location(caller_location(), || positions().cast::<T>() * step + first));
 }
 
 fn unit<T: Number>(out: ArrayMut<T, 2>, (tile, several): ([usize; 2], [bool; 2])) {

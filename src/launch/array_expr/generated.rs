@@ -12,7 +12,7 @@ where
     K: Kernel<P>,
     A: IntoKernelArg<P>,
 {
-    let args = Arguments::of(args);
+    let args = Arguments::new(args);
     #[cfg(test)]
     seen::add(&kernel, &args)?;
     #[cfg(test)]

@@ -38,10 +38,10 @@ impl<const R: usize> Lines<R> {
         if axis >= R {
             return Err(Error::argument(format!("along axis {axis} of an array of shape {shape:?}")));
         }
-        Ok(Lines::of(survey, shape, false, axis))
+        Ok(Lines::new(survey, shape, false, axis))
     }
 
-    fn of(survey: &Survey<R>, shape: [usize; R], given: bool, axis: usize) -> Lines<R> {
+    fn new(survey: &Survey<R>, shape: [usize; R], given: bool, axis: usize) -> Lines<R> {
         let tile = survey.tile(shape);
         let counts = counts(shape, tile);
         let others = (0..R).filter(|&d| d != axis).map(|d| counts[d]).product();
@@ -207,7 +207,7 @@ pub fn reduce_all<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
         return Ok(identity);
     }
     let lines = match survey.is_line() {
-        true => Lines::of(&survey, line(survey.shape()), true, R - 1),
+        true => Lines::new(&survey, line(survey.shape()), true, R - 1),
         false => Lines::along(&survey, R - 1)?,
     };
     let mut result = partial(expr, &survey, &lines, identity, combine)?;

@@ -154,7 +154,7 @@ fn build(
         }
         Some(gpu) => {
             let build = |maps: Maps<'_>| ptx::compile(name, &module, gpu, request.hints, maps, &dump);
-            Code::Gpu(within_limits(Maps::of(&module), build)?)
+            Code::Gpu(within_limits(Maps::for_module(&module), build)?)
         }
     };
     match &mut code {

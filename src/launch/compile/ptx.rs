@@ -34,7 +34,7 @@ pub(crate) enum Maps<'a> {
 impl Maps<'_> {
     /// Returns the choice for a module. A kernel with globals has one form, which must support all
     /// arrays.
-    pub fn of(module: &Module) -> Maps<'static> {
+    pub fn for_module(module: &Module) -> Maps<'static> {
         match module.globals.is_empty() {
             true => Maps::Allowed,
             false => {
@@ -79,7 +79,7 @@ pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints,
 }
 
 fn stuck() -> crate::Error {
-    crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned())
+    crate::Error::argument("the schedule does not terminate, which is a defect of this crate".to_owned())
 }
 
 /// Plan of a kernel, its time by the cost model, and the hints that select it.
@@ -290,7 +290,7 @@ fn completed(
     let failure = assert_report::note(source.gpu, assertions)?;
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
-    let maps = TensorMaps::of(&params).map(|maps| {
+    let maps = TensorMaps::new(&params).map(|maps| {
         let (hints, source) = (source.hints, Arc::new(source));
         let plain = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
         let single = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);

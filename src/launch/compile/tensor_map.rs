@@ -38,7 +38,7 @@ struct Launched {
 
 impl TensorMaps {
     /// Returns the tensor maps among the parameters of a kernel; `None` if there are none.
-    pub fn of(params: &[ParamKind]) -> Option<TensorMaps> {
+    pub fn new(params: &[ParamKind]) -> Option<TensorMaps> {
         let map = |kind: &ParamKind| match kind {
             ParamKind::TensorMap(map) => Some(map.clone()),
             ParamKind::Word { .. } | ParamKind::Failure => None,

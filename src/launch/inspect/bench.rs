@@ -79,7 +79,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::of).collect();
+        let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::new).collect();
         let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect();
         let calls: Vec<Call<'_>> = bound.iter().map(Bound::call).collect();
         self.measured(how, &calls)

@@ -79,7 +79,7 @@ mod tests {
     fn a_defect_leaves_what_its_report_needs() -> Result<()> {
         let x = crate::ArraySpec::<f32, 1>::new([64]).mutable();
         let kernel = |x: ArrayMut<f32, 1>| x.store(0, crate::ones([64]));
-        let trace = trace_kernel("fill", &kernel, &Arguments::of((x,)))?;
+        let trace = trace_kernel("fill", &kernel, &Arguments::new((x,)))?;
         let request = CompileRequest {
             hints: Hints::default(),
             backend: Backend::Cpu,

@@ -113,7 +113,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         let form = Arguments::<A, P>::identity::<()>();
         let held = self.held(&Bound::new(&kernel, &args).call(), form)?;
         Ok(CompiledKernel { held, args: PhantomData })
@@ -153,7 +153,7 @@ impl Launch<'_> {
     where
         A: IntoKernelArg<Args>,
     {
-        let args = Arguments::<A, Args>::of(args);
+        let args = Arguments::<A, Args>::new(args);
         self.launch_held(&kernel.held, args.given(), Arguments::<A, Args>::identity::<()>())
     }
 

@@ -27,7 +27,7 @@ impl Launch<'_> {
     {
         check_hints(self.hints)?;
         let grid = self.grid.checked(Backend::Ptx)?;
-        let args = Arguments::of(args);
+        let args = Arguments::new(args);
         let bound = Bound::new(&kernel, &args);
         let call = bound.call();
         let (module, _) = traced(&call)?;

@@ -40,7 +40,7 @@ impl Launch<'_> {
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
-        self.work_over(grid, &Bound::new(&kernel, &Arguments::of(args)).call())
+        self.work_over(grid, &Bound::new(&kernel, &Arguments::new(args)).call())
     }
 
     #[track_caller]

@@ -43,7 +43,7 @@ where
     K: Kernel<P>,
     A: IntoKernelArg<P>,
 {
-    Inspection::of_call(&Bound::new(&kernel, &Arguments::of(args)).call())
+    Inspection::of_call(&Bound::new(&kernel, &Arguments::new(args)).call())
 }
 
 /// Code of a kernel at each stage of the compiler, made by [`inspect`]. Each accessor compiles as
@@ -236,7 +236,7 @@ impl Inspection {
     #[track_caller]
     pub fn layouts(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        Ok(ptx::generate(&module, self.target, self.hints, Maps::of(&module))?.layout)
+        Ok(ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?.layout)
     }
 
     /// Returns the schedule of the ptx back end: the steps of each warp role before the emission of
@@ -261,7 +261,7 @@ impl Inspection {
     #[track_caller]
     pub fn schedule(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        ptx::schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
+        ptx::schedule(&module, self.target, self.hints, Maps::for_module(&module).are_allowed())
     }
 
     /// Returns the [schedule](Inspection::schedule) with the values that have no instructions
@@ -282,7 +282,7 @@ impl Inspection {
     #[track_caller]
     pub fn full_schedule(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        ptx::full_schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
+        ptx::full_schedule(&module, self.target, self.hints, Maps::for_module(&module).are_allowed())
     }
 
     /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG
@@ -310,7 +310,7 @@ impl Inspection {
     #[track_caller]
     pub fn timeline_svg(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        ptx::picture(&self.name, &module, self.target, self.hints, Maps::of(&module).are_allowed())
+        ptx::picture(&self.name, &module, self.target, self.hints, Maps::for_module(&module).are_allowed())
     }
 
     /// Returns the PTX. With `CUTLET_REMARKS=1` the remarks are written to standard error.
@@ -330,7 +330,7 @@ impl Inspection {
     #[track_caller]
     pub fn ptx(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        let code = ptx::generate(&module, self.target, self.hints, Maps::of(&module))?;
+        let code = ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?;
         remarks::say_code(&code, code.min_blocks > 1);
         Ok(code.text)
     }

@@ -48,5 +48,5 @@ pub(super) fn in_turns<S>(
             }
         }
     }
-    Ok(all.into_iter().map(|times| times.map(Times::of)).collect())
+    Ok(all.into_iter().map(|times| times.map(Times::new)).collect())
 }

@@ -84,7 +84,7 @@ mod tests {
             |all: &[Qualities]| reasons(all, None).into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>();
         let all = said(&[plain(), spills, threads, fma, plain()]);
         assert!(all[0].is_empty() && all[4].is_empty());
-        assert!(all[1].contains("64 bytes") && all[2].contains("copy engine") && all[3].contains("1 of 1 matrix"));
+        assert!(all[1].contains("64 bytes") && all[2].contains("TMA") && all[3].contains("1 of 1 matrix"));
         // No candidate is better: all are executed. The default is always executed.
         assert_eq!(said(&[spills, spills]), ["", ""]);
         assert_eq!(said(&[threads, threads]), ["", ""]);

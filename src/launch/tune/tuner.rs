@@ -169,7 +169,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let measured = |configuration: &C| {
             let text = text_of(configuration);
             match record.trial(&text) {
-                Some(Trial::Times(times)) => Ok(Times::of(times.clone())),
+                Some(Trial::Times(times)) => Ok(Times::new(times.clone())),
                 Some(Trial::Failed(why) | Trial::LeftOut(why)) => Err(Error::argument(why)),
                 None => Err(Error::argument(format!("the record has no `{text}`"))),
             }

@@ -16,7 +16,7 @@ use crate::ops::memory::tile_access::Visit;
 use crate::ops::memory::tiled_view::TiledView;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
-use crate::tile::{ArrayMut, Handle, Ptr, PtrTile, Scalar, Source, Tile, here, record};
+use crate::tile::{ArrayMut, Handle, Ptr, PtrTile, Scalar, Source, Tile, caller_location, record};
 
 macro_rules! operations {
     ($methods:ident! $target:tt) => {
@@ -233,7 +233,7 @@ operations! { reductions! ([
 impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     #[track_caller]
     fn atomic_store(self, name: &'static str, op: AtomicOp, index: impl TileIndex<R>, tile: impl StoreValue<T, R>) {
-        let (place, tile) = (here(), tile.stored());
+        let (place, tile) = (caller_location(), tile.stored());
         record(|t| {
             let (shape, access) = (t.shape(tile), Access::default());
             let visit = self.visit(place, name, &shape, &access, None);
@@ -245,7 +245,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
 impl<T: ByteSized, const R: usize> TiledView<ArrayMut<T, R>, R> {
     #[track_caller]
     fn atomic_store(self, name: &'static str, op: AtomicOp, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
-        let place = here();
+        let place = caller_location();
         let (array, shape, step, StoreOptions { access }) = self.parts();
         let tile = full(shape, tile);
         let (shape, step) = (extents(shape), extents(step));

@@ -10,7 +10,7 @@ use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
 use crate::ops::memory::element_index;
 use crate::ops::memory::tile_access::Visit;
 use crate::ops::support::tile_index::Component;
-use crate::tile::{Raw, Source, Trace};
+use crate::tile::{ValueHandle, Source, Trace};
 
 impl Trace {
     /// Emits a reduction of a tile into an array.
@@ -19,11 +19,12 @@ impl Trace {
         visit: &Visit<'_>,
         index: &[Component],
         (op, signed): (AtomicOp, bool),
-        tile: Raw,
+        tile: ValueHandle,
+    ,
     ) {
         self.at(visit.place);
         let rank = visit.shape.len();
-        let tile = self.usable(tile, visit.place);
+        let tile = self.check_usable(tile, visit.place);
         if !visit.check(self) || !self.admits(visit.place, Effect::ReadWrite, rank) {
             return;
         }

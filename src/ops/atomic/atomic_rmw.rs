@@ -13,7 +13,7 @@ use crate::ops::memory::element_index::{Component, Places, Request, Target};
 use crate::ops::memory::memory_order::{Order, Scope};
 use crate::ops::memory::tile_access::Visit;
 use crate::ops::support::operand::Operand;
-use crate::tile::{Place, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{Place, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
@@ -353,7 +353,7 @@ struct Values {
 }
 
 impl Trace {
-    pub(crate) fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> Raw {
+    pub(crate) fn atomic(&mut self, atomic: &Atomic<'_>, value: Source) -> ValueHandle {
         self.at(atomic.place);
         let poison = Type::tile(atomic.dtype, vec![1; atomic.rank]);
         match self.atomic_value(atomic, value) {
@@ -498,9 +498,9 @@ pub(crate) fn atomic_on<T: ByteSized, const N: usize>(
     op: AtomicOp,
     value: Source,
     options: AtomicOptions<N>,
-) -> Raw {
+) -> ValueHandle {
     let AtomicOptions { mask, order, scope, unchecked } = options;
     let (dtype, signed, order) = (T::DTYPE, T::SIGNED, Order::new(order, scope));
-    let atomic = Atomic { place: here(), name, target, dtype, signed, rank: N, op, mask, order, unchecked };
+    let atomic = Atomic { place: caller_location(), name, target, dtype, signed, rank: N, op, mask, order, unchecked };
     record(|t| t.atomic(&atomic, value))
 }

@@ -4,7 +4,7 @@ use crate::ops::control::loops::while_loop;
 use crate::ops::memory::element::EntryMut;
 use crate::ops::memory::memory_order::Scope;
 use crate::ops::{AtomicOptions, ScatterOptions};
-use crate::tile::{at_place, here};
+use crate::tile::{caller_location, with_location};
 
 /// A lock: an element of an array, 0 if it is free and 1 if a tile block holds it. The array is
 /// zeroed before kernels use it.
@@ -104,7 +104,9 @@ impl<const R: usize> Lock<R> {
     #[track_caller]
     pub fn take(self) {
         let acquire = AtomicOptions::new().acquire(Scope::Device);
-        at_place(here(), || while_loop((), |()| self.entry.atomic_cas_with(0, 1, acquire).ne(0), |()| ()));
+        with_location(caller_location(), || {
+            while_loop((), |()| self.entry.atomic_cas_with(0, 1, acquire).ne(0), |()| ())
+        });
     }
 
     /// Releases the lock: all accesses of this tile block happen before those of the next holder.

@@ -6,7 +6,7 @@ use crate::element::Float;
 use crate::ir::{Opcode, Type};
 use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
 use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
-use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 use crate::types::complex::Complex;
 
 /// An array of complex numbers with parts of type `T` and `R` axes; read only.
@@ -118,25 +118,25 @@ fn index_of_parts<const R: usize>(place: Place, name: &str, index: impl TileInde
 
 impl Trace {
     /// Extracts one part of each pair along the last axis.
-    fn part_of_pairs(&mut self, place: Place, pairs: Raw, part: usize) -> Raw {
+    fn part_of_pairs(&mut self, place: Place, pairs: ValueHandle, part: usize) -> ValueHandle {
         self.at(place);
         let mut shape = self.shape(pairs);
         let rank = shape.len();
-        let dtype = match self.usable(pairs, place) {
+        let dtype = match self.check_usable(pairs, place) {
             Some(value) => self.builder.module.dtype(value),
             None => return pairs,
         };
         shape[rank - 1] /= 2;
         let mut apart = shape.clone();
         apart.push(2);
-        let value = self.usable(pairs, place).expect("it was usable");
+        let value = self.check_usable(pairs, place).expect("it was usable");
         let apart = self.put(Opcode::Reshape, &[value], vec![], dtype, &apart);
         let apart = self.raw(apart);
         let index: Vec<Component> = (0..=rank).map(|axis| if axis == rank { part } else { 0 }.component()).collect();
         let mut thin = shape.clone();
         thin.push(1);
         let thin = self.extract(place, "load", apart, &index, dtype, &thin);
-        match self.usable(thin, place) {
+        match self.check_usable(thin, place) {
             Some(value) => {
                 let value = self.put(Opcode::Reshape, &[value], vec![], dtype, &shape);
                 self.raw(value)
@@ -242,7 +242,7 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     #[track_caller]
     #[must_use]
     pub fn load_with(&self, index: impl TileIndex<R>, shape: [usize; R], options: LoadOptions) -> Complex<Tile<T, R>> {
-        let place = here();
+        let place = caller_location();
         let pairs = self.reals.load_with(index_of_parts(place, "load", index), shape_of_parts(shape), options);
         let part = |part| Tile::from_raw(record(|t| t.part_of_pairs(place, pairs.raw(), part)));
         Complex { re: part(0), im: part(1) }
@@ -330,7 +330,7 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     /// ```
     #[track_caller]
     pub fn store_with(self, index: impl TileIndex<R>, tile: Complex<Tile<T, R>>, options: StoreOptions) {
-        let index = index_of_parts(here(), "store", index);
+        let index = index_of_parts(caller_location(), "store", index);
         self.reals().store_with(index, tile.re.interleave(tile.im, R - 1), options);
     }
 }

@@ -5,7 +5,7 @@
 use crate::element::Float;
 use crate::ops::create::construct::indices;
 use crate::ops::shape::cat_split::stack;
-use crate::tile::{Handle, Place, Tile, at_place, here, record};
+use crate::tile::{Handle, Place, Tile, caller_location, record, with_location};
 use crate::types::complex::Complex;
 
 /// Part types of Fourier transforms: f32 and f64. Numbers of f16 are cast:
@@ -64,7 +64,7 @@ impl FftElement for f64 {}
 #[track_caller]
 #[must_use]
 pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -> Complex<Tile<T, R>> {
-    transform(here(), "fft", z, axis)
+    transform(caller_location(), "fft", z, axis)
 }
 
 /// Inverse of [`fft`]: the sum of `x[k] exp(2πi n k / N)`, divided by `N`.
@@ -82,12 +82,12 @@ pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -
 #[track_caller]
 #[must_use]
 pub fn ifft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -> Complex<Tile<T, R>> {
-    let place = here();
+    let place = caller_location();
     // The exchange of the parts negates the angles.
     let turned = transform(place, "ifft", Complex { re: z.im, im: z.re }, axis);
     let count = z.re.shape().get(axis).copied().unwrap_or(1);
     let factor = T::from_f64(1.0 / count as f64);
-    at_place(place, || Complex { re: turned.im * factor, im: turned.re * factor })
+    with_location(place, || Complex { re: turned.im * factor, im: turned.re * factor })
 }
 
 fn transform<T: FftElement, const R: usize>(
@@ -113,7 +113,7 @@ fn transform<T: FftElement, const R: usize>(
     if !fits {
         return z;
     }
-    at_place(place, || {
+    with_location(place, || {
         let shape = z.re.shape();
         let last: [usize; R] = std::array::from_fn(|d| match d {
             d if d + 1 == R => axis,

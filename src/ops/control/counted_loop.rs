@@ -14,7 +14,7 @@ use crate::ir::{
     Sign, Value, hint_key,
 };
 use crate::ops::support::region_builder::Body;
-use crate::tile::{Raw, Source, Trace, in_region, record};
+use crate::tile::{Source, Trace, ValueHandle, in_region, record};
 
 /// The bounds of a loop, as recorded; `None` after a problem.
 #[derive(Clone)]
@@ -44,11 +44,11 @@ enum Number {
 struct Counting {
     counter: Counter,
     /// What it begins with.
-    state: Vec<Raw>,
+    state: Vec<ValueHandle>,
     block: BlockId,
     /// What the body gets: the item, and the state.
-    number: Raw,
-    inner: Vec<Raw>,
+    number: ValueHandle,
+    inner: Vec<ValueHandle>,
 }
 
 const WRAP: Attr = Attr::Overflow(Overflow::None);
@@ -212,7 +212,7 @@ impl Body {
     }
 
     /// Opens the body of a loop over a range. Stand-ins for its results if bodies are nested too deeply.
-    fn start_counting(self, range: Bounds, state: Vec<Raw>) -> Result<Counting, Vec<Raw>> {
+    fn start_counting(self, range: Bounds, state: Vec<ValueHandle>) -> Result<Counting, Vec<ValueHandle>> {
         let counter = self.counter(range);
         let Some((block, args)) = self.open_loop(&[counter.dtype], &state) else {
             return Err(self.poison_like(&state));
@@ -222,7 +222,7 @@ impl Body {
     }
 
     /// Closes the body, which hands on these values, and records the loop. Gives its results.
-    fn end_counting(self, counting: Counting, next: &[Raw]) -> Vec<Raw> {
+    fn end_counting(self, counting: Counting, next: &[ValueHandle]) -> Vec<ValueHandle> {
         let Counting { counter, state, block, .. } = counting;
         let closed = self.close(Opcode::Continue, next, &state);
         let leaves = record(|t| t.end_loop(block));
@@ -234,7 +234,7 @@ impl Body {
                     leave_early(t, block, &counter, bounds);
                 });
                 let first = record(|t| t.raw(bounds[0]));
-                let carried: Vec<Raw> = [first].into_iter().chain(state.iter().copied()).collect();
+                let carried: Vec<ValueHandle> = [first].into_iter().chain(state.iter().copied()).collect();
                 self.finish(Opcode::Loop, &[], Some(&carried), Some(vec![block]), &state, counter.hints)
             }
             _ => self.finish(Opcode::For, &bounds, Some(&state), closed.map(|b| vec![b]), &state, counter.attrs()),
@@ -242,11 +242,11 @@ impl Body {
     }
 
     /// The number of a round.
-    fn number(self, counter: &Counter, round: Raw) -> Raw {
+    fn number(self, counter: &Counter, round: ValueHandle) -> ValueHandle {
         record(|t| {
             t.at(self.place);
             let sign = Sign::Signed;
-            match (counter.number, t.usable(round, self.place)) {
+            match (counter.number, t.check_usable(round, self.place)) {
                 (Number::Affine { start, step, last }, Some(round)) => {
                     let mut ints = Ints { t, dtype: counter.dtype, sign };
                     let round = last.map_or(round, |last| ints.sub(last, round));

@@ -8,7 +8,7 @@ use super::loop_state::{LoopState, Values};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Opcode};
 use crate::ops::support::region_builder::{Body, Condition};
-use crate::tile::{Place, here, in_region, record};
+use crate::tile::{Place, caller_location, in_region, record};
 
 /// Early exits of a loop: the third argument of the body of [`fold_with_control`] and the second one of
 /// [`loop_with_control`].
@@ -80,7 +80,7 @@ impl<S: LoopState> LoopControl<S> {
     /// ```
     #[track_caller]
     pub fn break_if(self, condition: impl Condition, state: S) {
-        let this = Body { place: here(), name: "break_if", what: "the state of `break_if`" };
+        let this = Body { place: caller_location(), name: "break_if", what: "the state of `break_if`" };
         self.exit(this, Opcode::Break, condition, &state);
     }
 
@@ -104,7 +104,7 @@ impl<S: LoopState> LoopControl<S> {
     /// ```
     #[track_caller]
     pub fn continue_if(self, condition: impl Condition, state: S) {
-        let this = Body { place: here(), name: "continue_if", what: "the state of `continue_if`" };
+        let this = Body { place: caller_location(), name: "continue_if", what: "the state of `continue_if`" };
         self.exit(this, Opcode::Continue, condition, &state);
     }
 
@@ -175,7 +175,7 @@ pub fn fold_with_control<L: LoopRange, S: LoopState>(
     init: S,
     body: impl Fn(S, L::Item, LoopControl<S>) -> S,
 ) -> S {
-    let this = Body { place: here(), name: "fold_with_control", what: "the body of `fold_with_control`" };
+    let this = Body { place: caller_location(), name: "fold_with_control", what: "the body of `fold_with_control`" };
     this.count(&range, init, |item, state, block| body(state, item, LoopControl::of(block, this.place)))
 }
 
@@ -201,7 +201,7 @@ pub fn fold_with_control<L: LoopRange, S: LoopState>(
 /// ```
 #[track_caller]
 pub fn loop_with_control<S: LoopState>(init: S, body: impl Fn(S, LoopControl<S>) -> S) -> S {
-    let this = Body { place: here(), name: "loop_with_control", what: "the body of `loop_with_control`" };
+    let this = Body { place: caller_location(), name: "loop_with_control", what: "the body of `loop_with_control`" };
     let carried = Values::of(&init);
     let Some((block, args)) = this.open_loop(&[], &carried) else {
         return Values::into_state(&init, this.poison_like(&carried));
@@ -236,7 +236,7 @@ pub fn loop_with_control<S: LoopState>(init: S, body: impl Fn(S, LoopControl<S>)
 /// ```
 #[track_caller]
 pub fn return_if(condition: impl Condition) {
-    let this = Body { place: here(), name: "return_if", what: "the condition of `return_if`" };
+    let this = Body { place: caller_location(), name: "return_if", what: "the condition of `return_if`" };
     if condition.known() == Some(false) {
         return;
     }

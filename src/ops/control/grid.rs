@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::ir::{Opcode, Type};
 use crate::ops::create::construct::scalar;
 use crate::ops::support::operand::Operand;
-use crate::tile::{Handle, Place, Scalar, at_place, here, record};
+use crate::tile::{Handle, Place, Scalar, caller_location, record, with_location};
 
 #[track_caller]
 fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32> {
@@ -38,7 +38,7 @@ fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32
 #[track_caller]
 #[must_use]
 pub fn bid(axis: usize) -> Scalar<i32> {
-    grid_value(here(), "bid", Opcode::GetTileBlockId, axis)
+    grid_value(caller_location(), "bid", Opcode::GetTileBlockId, axis)
 }
 
 /// The number of tile blocks along a grid axis (0, 1 or 2); 1 along axes that the launch does not name.
@@ -58,7 +58,7 @@ pub fn bid(axis: usize) -> Scalar<i32> {
 #[track_caller]
 #[must_use]
 pub fn num_blocks(axis: usize) -> Scalar<i32> {
-    grid_value(here(), "num_blocks", Opcode::GetNumTileBlocks, axis)
+    grid_value(caller_location(), "num_blocks", Opcode::GetNumTileBlocks, axis)
 }
 
 /// Row and column of a tile, from its number among `rows` times `columns`, so that tiles whose numbers are near lie in a
@@ -90,7 +90,7 @@ pub fn swizzle_2d(
     columns: impl Operand<Scalar<i32>>,
     group: usize,
 ) -> [Scalar<i32>; 2] {
-    at_place(here(), || {
+    with_location(caller_location(), || {
         let (rows, columns, group) = (scalar(0) + rows, scalar(0) + columns, group.max(1));
         let size = columns * group;
         let first = number / size * group;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::dtype::DType;
 use crate::element::Int;
-use crate::tile::{Handle, Raw, Scalar, here, record};
+use crate::tile::{Handle, Scalar, ValueHandle, caller_location, record};
 
 /// Element types that a loop counts in.
 ///
@@ -158,7 +158,7 @@ pub enum Bound {
     /// A host number, exactly as the user gave it. The loop checks that it fits the counter's type.
     Host(i128),
     /// A recorded scalar of the counter's type.
-    Value(Raw),
+    Value(ValueHandle),
 }
 
 /// A range, as recorded.
@@ -223,7 +223,7 @@ pub trait LoopRange {
     fn bounds(&self) -> Bounds;
     /// The item of a number; recorded in the body.
     #[doc(hidden)]
-    fn item(&self, number: Raw) -> Self::Item;
+    fn item(&self, number: ValueHandle) -> Self::Item;
 }
 
 /// A range with a step, a direction, and hints; see [`range`].
@@ -465,7 +465,7 @@ impl<C: Count> IntoIterator for StepRange<C> {
 
     #[track_caller]
     fn into_iter(self) -> Self::IntoIter {
-        let place = here();
+        let place = caller_location();
         let way_out = "write `ct::fold(range, state, |state, i| ..)`: the state goes in and comes out by value, `()` if \
                        there is none";
         record(|t| {
@@ -484,7 +484,7 @@ impl<C: Count> LoopRange for StepRange<C> {
     fn bounds(&self) -> Bounds {
         self.bounds
     }
-    fn item(&self, number: Raw) -> Scalar<C> {
+    fn item(&self, number: ValueHandle) -> Scalar<C> {
         Scalar::from_raw(number)
     }
 }
@@ -494,7 +494,7 @@ impl<I: Count> LoopRange for std::ops::Range<Scalar<I>> {
     fn bounds(&self) -> Bounds {
         range(self.start, self.end).bounds
     }
-    fn item(&self, number: Raw) -> Scalar<I> {
+    fn item(&self, number: ValueHandle) -> Scalar<I> {
         Scalar::from_raw(number)
     }
 }
@@ -503,7 +503,7 @@ impl<I: Count> LoopRange for std::ops::RangeTo<Scalar<I>> {
     fn bounds(&self) -> Bounds {
         range(0, self.end).bounds
     }
-    fn item(&self, number: Raw) -> Scalar<I> {
+    fn item(&self, number: ValueHandle) -> Scalar<I> {
         Scalar::from_raw(number)
     }
 }
@@ -512,7 +512,7 @@ impl<H: HostIndex> LoopRange for std::ops::Range<H> {
     fn bounds(&self) -> Bounds {
         range(self.start, self.end).bounds
     }
-    fn item(&self, number: Raw) -> Scalar<i32> {
+    fn item(&self, number: ValueHandle) -> Scalar<i32> {
         Scalar::from_raw(number)
     }
 }
@@ -521,7 +521,7 @@ impl<H: HostIndex> LoopRange for std::ops::RangeTo<H> {
     fn bounds(&self) -> Bounds {
         Bounds::of::<i32>([Bound::Host(0), Bound::Host(self.end.wide())])
     }
-    fn item(&self, number: Raw) -> Scalar<i32> {
+    fn item(&self, number: ValueHandle) -> Scalar<i32> {
         Scalar::from_raw(number)
     }
 }

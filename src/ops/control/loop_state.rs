@@ -2,7 +2,7 @@
 //! arrays, and for structs by the macro [`impl_loop_state!`](crate::impl_loop_state).
 
 use crate::element::Element;
-use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
+use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile, ValueHandle};
 
 /// State of a loop or branch, which is an argument and the result of its body: tiles, scalars,
 /// pointers, and tuples, arrays, vectors and structs of these.
@@ -51,22 +51,22 @@ pub trait LoopState: Sized {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Values(std::collections::VecDeque<Raw>);
+pub struct Values(std::collections::VecDeque<ValueHandle>);
 
 impl Values {
     /// The values of a state.
-    pub(crate) fn of(state: &impl LoopState) -> Vec<Raw> {
+    pub(crate) fn of(state: &impl LoopState) -> Vec<ValueHandle> {
         let mut values = Values::default();
         state.flatten(&mut values);
         values.0.into()
     }
 
     /// `template` with these values.
-    pub(crate) fn into_state<S: LoopState>(template: &S, values: Vec<Raw>) -> S {
+    pub(crate) fn into_state<S: LoopState>(template: &S, values: Vec<ValueHandle>) -> S {
         template.unflatten(&mut Values(values.into()))
     }
 
-    fn take(&mut self) -> Raw {
+    fn take(&mut self) -> ValueHandle {
         self.0.pop_front().expect("as many values as were flattened")
     }
 }

@@ -8,7 +8,7 @@ use super::loop_range::LoopRange;
 use super::loop_state::{LoopState, Values};
 use crate::ir::{BlockId, Opcode, Value};
 use crate::ops::support::region_builder::{Body, Condition};
-use crate::tile::{Raw, here, in_region, record};
+use crate::tile::{ValueHandle, caller_location, in_region, record};
 
 /// Loop over the numbers of a range, with the argument order of [`Iterator::fold`]. Returns the
 /// last state, or `init` if the range is empty.
@@ -36,7 +36,7 @@ use crate::tile::{Raw, here, in_region, record};
 /// ```
 #[track_caller]
 pub fn fold<L: LoopRange, S: LoopState>(range: L, init: S, body: impl Fn(S, L::Item) -> S) -> S {
-    let this = Body { place: here(), name: "fold", what: "the body of `fold`" };
+    let this = Body { place: caller_location(), name: "fold", what: "the body of `fold`" };
     this.count(&range, init, |item, state, _| body(state, item))
 }
 
@@ -68,7 +68,7 @@ pub fn fold_while<L: LoopRange, S: LoopState, C: Condition>(
     init: S,
     body: impl Fn(S, L::Item) -> (C, S),
 ) -> S {
-    let this = Body { place: here(), name: "fold_while", what: "the body of `fold_while`" };
+    let this = Body { place: caller_location(), name: "fold_while", what: "the body of `fold_while`" };
     let carried = Values::of(&init);
     this.count(&range, init, |item, state, block| {
         let (go_on, next) = body(state, item);
@@ -100,7 +100,7 @@ pub fn fold_while<L: LoopRange, S: LoopState, C: Condition>(
 /// ```
 #[track_caller]
 pub fn while_loop<S: LoopState, C: Condition>(init: S, condition: impl Fn(S) -> C, body: impl Fn(S) -> S) -> S {
-    let this = Body { place: here(), name: "while_loop", what: "the body of `while_loop`" };
+    let this = Body { place: caller_location(), name: "while_loop", what: "the body of `while_loop`" };
     let carried = Values::of(&init);
     let Some((block, args)) = this.open_loop(&[], &carried) else {
         return Values::into_state(&init, this.poison_like(&carried));
@@ -141,7 +141,7 @@ pub fn while_loop<S: LoopState, C: Condition>(init: S, condition: impl Fn(S) -> 
 /// ```
 #[track_caller]
 pub fn if_else<S: LoopState>(condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
-    let this = Body { place: here(), name: "if_else", what: "a branch of `if_else`" };
+    let this = Body { place: caller_location(), name: "if_else", what: "a branch of `if_else`" };
     this.branch(condition, then, otherwise)
 }
 
@@ -162,7 +162,7 @@ pub fn if_else<S: LoopState>(condition: impl Condition, then: impl Fn() -> S, ot
 /// ```
 #[track_caller]
 pub fn if_then(condition: impl Condition, then: impl Fn()) {
-    let this = Body { place: here(), name: "if_then", what: "the body of `if_then`" };
+    let this = Body { place: caller_location(), name: "if_then", what: "the body of `if_then`" };
     this.branch(condition, then, || ());
 }
 
@@ -186,7 +186,13 @@ impl Body {
     }
 
     /// Closes the second branch, which gives these values, and records the op. Gives its results, of the types of `values`.
-    fn end_branch(self, condition: Option<Value>, then: Option<BlockId>, other: &[Raw], values: &[Raw]) -> Vec<Raw> {
+    fn end_branch(
+        self,
+        condition: Option<Value>,
+        then: Option<BlockId>,
+        other: &[ValueHandle],
+        values: &[ValueHandle],
+    ) -> Vec<ValueHandle> {
         let other = self.close(Opcode::Yield, other, values);
         let blocks = then.zip(other).map(|(a, b)| vec![a, b]);
         self.finish(Opcode::If, &[condition], None, blocks, values, vec![])

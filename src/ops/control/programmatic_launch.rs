@@ -2,11 +2,11 @@
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type};
-use crate::tile::{here, record};
+use crate::tile::{caller_location, record};
 
 #[track_caller]
 fn order(code: Opcode) {
-    let place = here();
+    let place = caller_location();
     record(|t| {
         t.at(place);
         if t.admits(place, Effect::Other, 0) {

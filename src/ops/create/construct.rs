@@ -5,7 +5,7 @@ use crate::element::{ByteSized, Element, Number};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::support::operand::Operand;
-use crate::tile::{Handle, Raw, Scalar, Source, Tile, Trace, here, record};
+use crate::tile::{Handle, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Extents in the type of the IR.
 pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
@@ -35,7 +35,7 @@ pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<T
 
 #[track_caller]
 fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Source) -> Tile<T, R> {
-    let (place, shape) = (here(), extents(shape));
+    let (place, shape) = (caller_location(), extents(shape));
     Tile::from_raw(record(|t| {
         t.at(place);
         if !t.legal_shape(place, name, &shape) {
@@ -50,7 +50,7 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
             Source::Extent(n) => t.splat_extent(place, n, &shape),
             Source::Value(raw) => {
                 let fits = t.shape(raw).iter().zip(&shape).all(|(&from, &to)| from == 1 || from == to);
-                let Some(value) = t.usable(raw, place) else { return t.poison(ty) };
+                let Some(value) = t.check_usable(raw, place) else { return t.poison(ty) };
                 if !fits {
                     let message =
                         format!("`{name}`: a tile of shape {:?} cannot be stretched to {shape:?}", t.shape(raw));
@@ -108,7 +108,7 @@ pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 #[track_caller]
 #[must_use]
 pub fn scalar<T: ByteSized>(value: T) -> Scalar<T> {
-    let place = here();
+    let place = caller_location();
     Scalar::from_raw(record(|t| {
         t.at(place);
         let value = t.splat(T::DTYPE, value.to_bits(), &[]);
@@ -154,7 +154,7 @@ impl<T: ByteSized> From<T> for Scalar<T> {
 #[track_caller]
 #[must_use]
 pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
-    let (place, shape) = (here(), extents([n]));
+    let (place, shape) = (caller_location(), extents([n]));
     Tile::from_raw(record(|t| {
         t.at(place);
         if !t.legal_shape(place, "arange", &shape) {
@@ -175,7 +175,7 @@ pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
     }))
 }
 
-fn int_range<T: Element>(t: &mut Trace, start: T, step: T, shape: &[i64]) -> Raw {
+fn int_range<T: Element>(t: &mut Trace, start: T, step: T, shape: &[i64]) -> ValueHandle {
     let wrap = || vec![Attr::Overflow(Overflow::None)];
     let mut value = t.put(Opcode::Iota, &[], vec![], T::DTYPE, shape);
     if step.to_bits() != 1 {
@@ -189,7 +189,7 @@ fn int_range<T: Element>(t: &mut Trace, start: T, step: T, shape: &[i64]) -> Raw
     t.raw(value)
 }
 
-fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]) -> Raw {
+fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]) -> ValueHandle {
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let nearest = || Attr::Rounding(Rounding::NearestEven);
     let literal = |t: &mut Trace, x: f64| -> Value {
@@ -231,7 +231,7 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
 #[track_caller]
 #[must_use]
 pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
-    let (place, extents) = (here(), extents(shape));
+    let (place, extents) = (caller_location(), extents(shape));
     Tile::from_raw(record(|t| {
         t.at(place);
         if !t.legal_shape(place, "indices", &extents) {

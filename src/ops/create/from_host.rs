@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Opcode, Type};
-use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// The elements of a tile with `R` axes: nested arrays, up to four levels deep.
 ///
@@ -62,7 +62,7 @@ impl<T: Element, const N: usize, const M: usize, const L: usize, const K: usize>
 }
 
 impl Trace {
-    fn dense(&mut self, place: Place, name: &str, dtype: DType, shape: &[i64], words: Vec<u64>) -> Raw {
+    fn dense(&mut self, place: Place, name: &str, dtype: DType, shape: &[i64], words: Vec<u64>) -> ValueHandle {
         self.at(place);
         if !self.legal_shape(place, name, shape) {
             return self.poison(Type::tile(dtype, vec![1; shape.len()]));
@@ -103,7 +103,7 @@ impl Trace {
 #[track_caller]
 #[must_use]
 pub fn astile<T: Element, const R: usize>(elements: impl Dense<T, R>) -> Tile<T, R> {
-    let (place, shape) = (here(), extents(elements.shape()));
+    let (place, shape) = (caller_location(), extents(elements.shape()));
     let mut flat = Vec::new();
     elements.flat(&mut flat);
     let words = flat.into_iter().map(T::to_bits).collect();
@@ -132,7 +132,7 @@ pub fn astile<T: Element, const R: usize>(elements: impl Dense<T, R>) -> Tile<T,
 #[track_caller]
 #[must_use]
 pub fn from_slice<T: Element, const R: usize>(shape: [usize; R], elements: &[T]) -> Tile<T, R> {
-    let (place, shape) = (here(), extents(shape));
+    let (place, shape) = (caller_location(), extents(shape));
     let words = elements.iter().map(|&x| x.to_bits()).collect();
     Tile::from_raw(record(|t| t.dense(place, "from_slice", T::DTYPE, &shape, words)))
 }

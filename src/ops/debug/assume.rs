@@ -5,13 +5,13 @@ use std::ops::{Bound, RangeBounds};
 use crate::element::Int;
 use crate::ir::{Attr, Opcode, Predicate, Sign};
 use crate::ops::support::operand::methods;
-use crate::tile::{Handle, Place, Raw, Scalar, Tile, here, record};
+use crate::tile::{Handle, Place, Scalar, Tile, ValueHandle, caller_location, record};
 
 /// Records an assumption about a value and returns the value for which it holds.
-fn assume(place: Place, raw: Raw, predicate: Predicate) -> Raw {
+fn assume(place: Place, raw: ValueHandle, predicate: Predicate) -> ValueHandle {
     record(|t| {
         t.at(place);
-        let Some(value) = t.usable(raw, place) else { return raw };
+        let Some(value) = t.check_usable(raw, place) else { return raw };
         let (dtype, shape) = (t.builder.module.dtype(value), t.shape(raw));
         let value = t.put(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], dtype, &shape);
         // Bounds are signed in the IR.
@@ -20,7 +20,7 @@ fn assume(place: Place, raw: Raw, predicate: Predicate) -> Raw {
     })
 }
 
-fn divisible(place: Place, raw: Raw, divisor: usize) -> Raw {
+fn divisible(place: Place, raw: ValueHandle, divisor: usize) -> ValueHandle {
     // Divisors are powers of two in the IR.
     let power = 1u64 << divisor.trailing_zeros().min(62);
     if divisor == 0 {
@@ -31,7 +31,7 @@ fn divisible(place: Place, raw: Raw, divisor: usize) -> Raw {
     assume(place, raw, Predicate::DivBy { divisor: power, every: None, along: None })
 }
 
-fn bounded(place: Place, raw: Raw, signed: bool, bits: u32, range: impl RangeBounds<i64>) -> Raw {
+fn bounded(place: Place, raw: ValueHandle, signed: bool, bits: u32, range: impl RangeBounds<i64>) -> ValueHandle {
     let mut lower = match range.start_bound() {
         Bound::Included(&first) => Some(first),
         Bound::Excluded(&before) => before.checked_add(1),
@@ -90,7 +90,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn assume_divisible_by(self, divisor: usize) -> Self {
-        Self::from_raw(divisible(here(), self.raw(), divisor))
+        Self::from_raw(divisible(caller_location(), self.raw(), divisor))
     }
 
     /// Returns the same numbers, with the assumption that they are in `range`. The cpu back end
@@ -120,6 +120,6 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn assume_bounds(self, range: impl RangeBounds<i64>) -> Self {
-        Self::from_raw(bounded(here(), self.raw(), T::SIGNED, T::DTYPE.bits(), range))
+        Self::from_raw(bounded(caller_location(), self.raw(), T::SIGNED, T::DTYPE.bits(), range))
     }
 }

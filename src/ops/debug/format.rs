@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::element::{AnyFloat, Element, Int};
 use crate::ir::Value;
 use crate::ops::elementwise::convert::{Kind, convert};
-use crate::tile::{Handle, Place, Raw, Scalar, Tile, Trace, is_tracing, record};
+use crate::tile::{Handle, Place, Scalar, Tile, Trace, ValueHandle, is_tracing, record};
 
 /// Notation of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ enum Style {
 /// Format of one value.
 #[derive(Clone, Copy)]
 struct Spec {
-    raw: Raw,
+    raw: ValueHandle,
     kind: Kind,
     style: Style,
     width: Option<usize>,
@@ -77,7 +77,7 @@ impl Drop for Collecting {
 fn mark(
     f: &mut fmt::Formatter<'_>,
     style: Style,
-    raw: Raw,
+    raw: ValueHandle,
     kind: Kind,
     outside: impl FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result,
 ) -> fmt::Result {
@@ -225,7 +225,7 @@ impl Spec {
             t.report(place, message, &["`{x:<8}` and `{x:>8}` align; `{x:08}` fills with zeros"]);
             return None;
         }
-        let value = t.usable(self.raw, place)?;
+        let value = t.check_usable(self.raw, place)?;
         let source = Kind { dtype: self.kind.dtype, signed: self.is_signed() };
         let target = Kind { dtype: self.printed(), signed: self.is_signed() };
         let shape = t.builder.module.shape(value).to_vec();

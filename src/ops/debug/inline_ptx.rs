@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
 use crate::ir::{Attr, Opcode};
 use crate::ops::support::operand::{elementwise, value};
-use crate::tile::{Place, Raw, Source, TileLike, here, record};
+use crate::tile::{Place, Source, TileLike, ValueHandle, caller_location, record};
 
 /// Operands of [`ptx_elementwise`]: a tuple of one to three tiles or scalars.
 ///
@@ -24,13 +24,13 @@ use crate::tile::{Place, Raw, Source, TileLike, here, record};
 pub trait PtxOperands: Copy {
     /// Value, element type and type name of each operand.
     #[doc(hidden)]
-    fn list(self) -> Vec<(Raw, DType, &'static str)>;
+    fn list(self) -> Vec<(ValueHandle, DType, &'static str)>;
 }
 
 macro_rules! operands {
     ($($($name:ident $index:tt)+;)+) => {$(
         impl<$($name: TileLike),+> PtxOperands for ($($name,)+) {
-            fn list(self) -> Vec<(Raw, DType, &'static str)> {
+            fn list(self) -> Vec<(ValueHandle, DType, &'static str)> {
                 vec![$((self.$index.raw(), $name::Elem::DTYPE, $name::Elem::NAME)),+]
             }
         }
@@ -101,7 +101,7 @@ where
     Y: TileLike<Elem: ByteSized>,
     O: PtxOperands,
 {
-    let place = here();
+    let place = caller_location();
     // This calls the user's code, whose operations have source locations of their own.
     let meant = meaning(operands);
     let list = operands.list();
@@ -120,7 +120,7 @@ where
 }
 
 /// Reports invalid texts and element types without a register.
-fn check(place: Place, text: &str, operands: &[(Raw, DType, &'static str)], result: (DType, &'static str)) {
+fn check(place: Place, text: &str, operands: &[(ValueHandle, DType, &'static str)], result: (DType, &'static str)) {
     let report = |message: String, way_out: &str| record(|t| t.report(place, message, &[way_out]));
     let types = operands.iter().map(|&(_, dtype, name)| (dtype, name)).chain([result]);
     for (dtype, name) in types {

@@ -6,7 +6,7 @@ use super::format::{Message, traced};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
-use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, caller_location, record};
 
 /// Prints when the kernel runs, once for each tile block that executes the call.
 /// [`print!`](crate::print!) and [`println!`](crate::println!) call it with [`format_args!`].
@@ -45,7 +45,7 @@ use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, here, record};
 /// ```
 #[track_caller]
 pub fn print(message: Arguments<'_>) {
-    let (place, message) = (here(), Message::of(message));
+    let (place, message) = (caller_location(), Message::of(message));
     if let Some((format, values)) = traced(place, "print", &message).filter(|(format, _)| !format.is_empty()) {
         record(|t| {
             if t.admits(place, Effect::Other, 0) {
@@ -121,7 +121,7 @@ impl<const R: usize> AssertCondition for Tile<bool, R> {
 /// ```
 #[track_caller]
 pub fn assert(condition: impl AssertCondition, message: Arguments<'_>) {
-    let (place, message) = (here(), Message::of(message));
+    let (place, message) = (caller_location(), Message::of(message));
     let source = condition.source();
     let text = match message.plain() {
         Some(text) => Some((text, Vec::new())),
@@ -130,7 +130,7 @@ pub fn assert(condition: impl AssertCondition, message: Arguments<'_>) {
     record(|t| {
         t.at(place);
         let Source::Value(raw) = source else { return };
-        let (Some(condition), Some((text, values))) = (t.usable(raw, place), text) else { return };
+        let (Some(condition), Some((text, values))) = (t.check_usable(raw, place), text) else { return };
         let shape = t.shape(raw);
         let args: Option<Vec<Value>> = values.into_iter().map(|value| argument(t, place, value, &shape)).collect();
         let Some(args) = args else { return };

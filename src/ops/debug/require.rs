@@ -5,7 +5,7 @@ use std::fmt::Arguments;
 use super::format::{Message, traced};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Def, Opcode, Value};
-use crate::tile::{Handle, Place, Scalar, Trace, here, record};
+use crate::tile::{Handle, Place, Scalar, Trace, caller_location, record};
 
 /// Requires a condition, which every launch of the kernel checks on the host before the kernel
 /// runs. If it is false, the launch returns an [`Error::Argument`](crate::Error::Argument) with
@@ -48,14 +48,14 @@ use crate::tile::{Handle, Place, Scalar, Trace, here, record};
 /// [`ExportedKernel::fits`](crate::aot::ExportedKernel::fits) checks its conditions.
 #[track_caller]
 pub fn require(condition: Scalar<bool>, message: Arguments<'_>) {
-    let (place, message) = (here(), Message::of(message));
+    let (place, message) = (caller_location(), Message::of(message));
     let text = match message.plain() {
         Some(text) => Some((text, Vec::new())),
         None => traced(place, "require", &message),
     };
     record(|t| {
         t.at(place);
-        let (Some(condition), Some((text, values))) = (t.usable(condition.raw(), place), text) else { return };
+        let (Some(condition), Some((text, values))) = (t.check_usable(condition.raw(), place), text) else { return };
         if t.builder.open_blocks().len() > 1 {
             let way_out = "a launch checks it before anything runs: it stands outside, at the beginning of the kernel";
             return t.report(place, "`require` within a loop, a branch or a closure of elements", &[way_out]);

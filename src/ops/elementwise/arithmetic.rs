@@ -26,7 +26,7 @@ use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
 use crate::ops::support::float_mode::scoped;
 use crate::ops::support::operand::{BroadcastOperand, Operand, elementwise, operand, uniform, value, written};
-use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, here, record};
+use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, caller_location, record};
 
 /// Signedness of the integers of `T`.
 pub(crate) fn sign<T: Element>() -> Sign {
@@ -102,7 +102,7 @@ macro_rules! operators {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: B) -> Tile<T, R> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.beside())
+                binary(caller_location(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.beside())
             }
         }
         operators!(@ranks $trait $method $symbol $bound: 1 < 2, 1 < 3, 1 < 4, 2 < 3, 2 < 4, 3 < 4);
@@ -110,14 +110,14 @@ macro_rules! operators {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: Tile<T, R>) -> Tile<T, R> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, value(rhs).source)
+                binary(caller_location(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, value(rhs).source)
             }
         }
         impl<T: $bound, B: Operand<Scalar<T>>> $trait<B> for Scalar<T> {
             type Output = Scalar<T>;
             #[track_caller]
             fn $method(self, rhs: B) -> Scalar<T> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
+                binary(caller_location(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
             }
         }
         impl<T: $bound, const R: usize, B: BroadcastOperand<Tile<T, R>>> $assign<B> for Tile<T, R> {
@@ -141,7 +141,7 @@ macro_rules! operators {
             type Output = Tile<T, $many>;
             #[track_caller]
             fn $method(self, rhs: Tile<T, $many>) -> Tile<T, $many> {
-                binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, value(rhs).source)
+                binary(caller_location(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, value(rhs).source)
             }
         }
     )+};
@@ -151,7 +151,7 @@ macro_rules! operators {
             #[track_caller]
             fn $method(self, rhs: Tile<$elem, R>) -> Tile<$elem, R> {
                 let lhs = operand::<Tile<$elem, R>>(self).source;
-                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).source)
+                binary(caller_location(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).source)
             }
         }
         impl $trait<Scalar<$elem>> for $host {
@@ -159,7 +159,7 @@ macro_rules! operators {
             #[track_caller]
             fn $method(self, rhs: Scalar<$elem>) -> Scalar<$elem> {
                 let lhs = operand::<Scalar<$elem>>(self).source;
-                binary(here(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).source)
+                binary(caller_location(), $symbol, $method(<$elem as Element>::DTYPE, sign::<$elem>()), lhs, value(rhs).source)
             }
         }
     };
@@ -209,14 +209,14 @@ macro_rules! unary_operator {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self) -> Tile<T, R> {
-                $function(here(), self)
+                $function(caller_location(), self)
             }
         }
         impl<T: $bound> $trait for Scalar<T> {
             type Output = Scalar<T>;
             #[track_caller]
             fn $method(self) -> Scalar<T> {
-                $function(here(), self)
+                $function(caller_location(), self)
             }
         }
     };

@@ -4,7 +4,7 @@ use crate::element::Int;
 use crate::ir::Value;
 use crate::ops::support::expr_builder::{Calc, formula};
 use crate::ops::support::operand::{BroadcastOperand, beside, methods, value};
-use crate::tile::{Scalar, Tile, here};
+use crate::tile::{Scalar, Tile, caller_location};
 
 methods! { [Int]
     /// Reverses the order of the bits.
@@ -27,7 +27,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn reverse_bits(self) -> Self {
-        formula(here(), "reverse_bits", &[value(self)], |c, v| reversed(c, v[0]))
+        formula(caller_location(), "reverse_bits", &[value(self)], |c, v| reversed(c, v[0]))
     }
 
     /// Funnel shift to the left: the upper half of `(self:low) << n`, where `self:low` is the
@@ -45,7 +45,7 @@ methods! { [Int]
     #[must_use]
     pub fn funnel_shl(self, low: impl BroadcastOperand<Self>, n: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
-        formula(here(), "funnel_shl", &operands, |c, v| {
+        formula(caller_location(), "funnel_shl", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
             let (upper, lower) = (c.shl(v[0], there), c.shr(v[1], one));
             let lower = c.shr(lower, back);
@@ -68,7 +68,7 @@ methods! { [Int]
     #[must_use]
     pub fn funnel_shr(self, low: impl BroadcastOperand<Self>, n: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
-        formula(here(), "funnel_shr", &operands, |c, v| {
+        formula(caller_location(), "funnel_shr", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
             let (upper, lower) = (c.shl(v[0], one), c.shr(v[1], there));
             let upper = c.shl(upper, back);

@@ -7,7 +7,7 @@ use crate::element::Int;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, formula};
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
-use crate::tile::{Scalar, Tile, TileLike, here};
+use crate::tile::{Scalar, Tile, TileLike, caller_location};
 
 fn ones(c: &mut Calc<'_>, x: Value) -> Value {
     let shifted = |c: &mut Calc<'_>, x, n: u64| {
@@ -59,7 +59,7 @@ macro_rules! counts {
             #[track_caller]
             #[must_use]
             pub fn $name(self) -> <Self as TileLike>::With<i32> {
-                elementwise(here(), stringify!($name), &[value(self)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(self)], |t, v, shape| {
                     let mut c = Calc::new(t, T::DTYPE, false, shape);
                     let prepared = $prepare(&mut c, v[0]);
                     let count = ones(&mut c, prepared);
@@ -141,7 +141,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn saturating_add(self, other: impl BroadcastOperand<Self>) -> Self {
-        formula(here(), "saturating_add", &[value(self), beside::<Self>(other)], |c, v| {
+        formula(caller_location(), "saturating_add", &[value(self), beside::<Self>(other)], |c, v| {
             let sum = c.addi(v[0], v[1]);
             if !T::SIGNED {
                 let all = c.bits(u64::MAX);
@@ -168,7 +168,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn saturating_sub(self, other: impl BroadcastOperand<Self>) -> Self {
-        formula(here(), "saturating_sub", &[value(self), beside::<Self>(other)], |c, v| {
+        formula(caller_location(), "saturating_sub", &[value(self), beside::<Self>(other)], |c, v| {
             let difference = c.subi(v[0], v[1]);
             if !T::SIGNED {
                 let zero = c.bits(0);
@@ -194,7 +194,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn rotate_left(self, n: impl BroadcastOperand<Self>) -> Self {
-        formula(here(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
+        formula(caller_location(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
     }
 
     /// Rotates the bits to the right by `n` places. `n` counts modulo the width.
@@ -210,7 +210,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn rotate_right(self, n: impl BroadcastOperand<Self>) -> Self {
-        formula(here(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
+        formula(caller_location(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
     }
 
     /// Quotient, rounded toward zero, and remainder, with one division:
@@ -235,8 +235,8 @@ methods! { [Int]
     #[must_use]
     pub fn div_rem(self, divisor: impl BroadcastOperand<Self>) -> (Self, Self) {
         let divisor = beside::<Self>(divisor);
-        let quotient: Self = formula(here(), "div_rem", &[value(self), divisor], |c, v| c.divi(v[0], v[1]));
-        let remainder = formula(here(), "div_rem", &[value(self), value(quotient), divisor], |c, v| {
+        let quotient: Self = formula(caller_location(), "div_rem", &[value(self), divisor], |c, v| c.divi(v[0], v[1]));
+        let remainder = formula(caller_location(), "div_rem", &[value(self), value(quotient), divisor], |c, v| {
             let whole = c.muli(v[1], v[2]);
             c.subi(v[0], whole)
         });

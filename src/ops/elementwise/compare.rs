@@ -9,7 +9,7 @@ use crate::element::{ByteSized, Comparable, Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
 use crate::ops::support::float_mode::scoped;
 use crate::ops::support::operand::{BroadcastOperand, Operand, beside, elementwise, methods, operand, uniform, value};
-use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, here};
+use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, caller_location};
 
 /// Records a comparison of two values of one shape.
 #[allow(clippy::too_many_arguments)]
@@ -43,7 +43,7 @@ macro_rules! comparisons {
             #[track_caller]
             #[must_use]
             pub fn $name(&self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(here(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -164,7 +164,7 @@ macro_rules! unordered_comparisons {
             #[track_caller]
             #[must_use]
             pub fn $name(self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(here(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -307,7 +307,7 @@ methods! { [Number]
     #[must_use]
     pub fn max(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
-        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
+        uniform(caller_location(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
     }
 
     /// The smaller of two elements. A NaN is ignored unless both elements are NaN; -0 is smaller
@@ -328,7 +328,7 @@ methods! { [Number]
     #[must_use]
     pub fn min(self, rhs: impl Comparand<Self>) -> Self {
         let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
-        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
+        uniform(caller_location(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
     }
 
     /// Limits `self` to the range from `low` to `high`: `self.max(low).min(high)`.
@@ -354,7 +354,7 @@ methods! { [Number]
     #[must_use]
     pub fn clamp(self, low: impl BroadcastOperand<Self>, high: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(low), beside::<Self>(high)];
-        elementwise(here(), "clamp", &operands, |t, v, shape| {
+        elementwise(caller_location(), "clamp", &operands, |t, v, shape| {
             let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
             let raised = t.put(max, &[v[0], v[1]], attrs, T::DTYPE, shape);
             let (min, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
@@ -392,7 +392,7 @@ where
     O::Elem: ByteSized,
 {
     let operands = [operand::<O::With<bool>>(condition), operand::<O>(if_true), operand::<O>(if_false)];
-    uniform(here(), "select", Opcode::Select, vec![], &operands)
+    uniform(caller_location(), "select", Opcode::Select, vec![], &operands)
 }
 
 impl<const R: usize> Tile<bool, R> {
@@ -439,7 +439,7 @@ impl Scalar<bool> {
     {
         let [if_true, if_false] = if_true.sources(if_false);
         let of = |source| Arg { source, dtype: O::Elem::DTYPE, elem: O::Elem::NAME };
-        uniform(here(), "select", Opcode::Select, vec![], &[value(self), of(if_true), of(if_false)])
+        uniform(caller_location(), "select", Opcode::Select, vec![], &[value(self), of(if_true), of(if_false)])
     }
 }
 

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::element::{AnyFloat, BitcastTo, CastTo, Element};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
 use crate::ops::support::operand::{elementwise, methods, value};
-use crate::tile::{Handle, Scalar, Tile, TileLike, Trace, here, record};
+use crate::tile::{Handle, Scalar, Tile, TileLike, Trace, caller_location, record};
 
 /// Default rounding of a float conversion. `f8e8m0fnu` has only directed roundings.
 fn default_rounding(to: DType) -> Rounding {
@@ -124,7 +124,7 @@ methods! { [Element]
         T: CastTo<U>,
     {
         let (source, target) = (Kind::of::<T>(), Kind::of::<U>());
-        elementwise(here(), "cast", &[value(self)], |t, v, shape| {
+        elementwise(caller_location(), "cast", &[value(self)], |t, v, shape| {
             let result = convert(t, v[0], source, target, shape);
             if !target.dtype.is_float() && target.dtype != DType::I1 && result != v[0] {
                 t.written(result, [source, target].map(Kind::reading));
@@ -153,7 +153,7 @@ methods! { [Element]
     where
         T: AnyFloat,
     {
-        let (from, to, place) = (T::DTYPE, U::DTYPE, here());
+        let (from, to, place) = (T::DTYPE, U::DTYPE, caller_location());
         let allowed = allowed_roundings(from, to);
         if from != to && !allowed.contains(&rounding) {
             let names: Vec<String> = allowed.iter().map(|r| format!("`{r:?}`")).collect();
@@ -185,7 +185,7 @@ methods! { [Element]
         if T::DTYPE == U::DTYPE {
             return Handle::from_raw(self.raw());
         }
-        elementwise(here(), "bitcast", &[value(self)], |t, v, shape| {
+        elementwise(caller_location(), "bitcast", &[value(self)], |t, v, shape| {
             t.put(Opcode::Bitcast, v, vec![], U::DTYPE, shape)
         })
     }

@@ -9,7 +9,7 @@ use crate::element::{CastTo, Int};
 use crate::ops::create::construct::scalar;
 use crate::ops::support::expr_builder::formula;
 use crate::ops::support::operand::{Operand, operand};
-use crate::tile::{Handle, Scalar, Tile, at_place, here};
+use crate::tile::{Handle, Scalar, Tile, caller_location, with_location};
 
 /// Element types that a [`Divisor`] divides: integers of 32 bits.
 ///
@@ -81,9 +81,9 @@ impl<T: Divides> Divisor<T> {
     #[track_caller]
     #[must_use]
     pub fn new(divisor: impl Operand<Scalar<T>>) -> Divisor<T> {
-        let place = here();
+        let place = caller_location();
         let divisor: Scalar<T> = formula(place, "Divisor::new", &[operand::<Scalar<T>>(divisor)], |_, v| v[0]);
-        at_place(place, || Divisor::of(divisor))
+        with_location(place, || Divisor::of(divisor))
     }
 
     fn of(divisor: Scalar<T>) -> Divisor<T> {
@@ -129,7 +129,7 @@ impl<T: Divides> Divisor<T> {
     #[must_use]
     pub fn div_rem<const R: usize>(self, x: Tile<T, R>) -> (Tile<T, R>, Tile<T, R>) {
         let quotient = self.quotient(x);
-        (quotient, at_place(here(), || x - quotient * self.divisor))
+        (quotient, with_location(caller_location(), || x - quotient * self.divisor))
     }
 
     #[track_caller]
@@ -138,7 +138,7 @@ impl<T: Divides> Divisor<T> {
             let high = x.mul_hi(self.factor);
             (((x - high) >> self.first) + high) >> self.second
         };
-        at_place(here(), || {
+        with_location(caller_location(), || {
             if T::SIGNED {
                 let x = x.cast::<i32>();
                 let sign = x >> 31;

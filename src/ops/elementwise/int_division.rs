@@ -5,7 +5,7 @@ use super::compare::mask;
 use crate::element::{Element, Int, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
-use crate::tile::{Arg, Place, Scalar, Tile, Trace, here};
+use crate::tile::{Arg, Place, Scalar, Tile, Trace, caller_location};
 
 /// `a / b`, rounded in a direction. Floats are divided and then rounded to a whole number.
 fn divide<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64], rounding: Rounding) -> Value {
@@ -108,7 +108,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn floor_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(here(), "floor_div", &checked(here(), "floor_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
+        elementwise(caller_location(), "floor_div", &checked(caller_location(), "floor_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::NegInf)
         })
     }
@@ -127,7 +127,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn ceil_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(here(), "ceil_div", &checked(here(), "ceil_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
+        elementwise(caller_location(), "ceil_div", &checked(caller_location(), "ceil_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::PosInf)
         })
     }
@@ -146,7 +146,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn trunc_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(here(), "trunc_div", &checked(here(), "trunc_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
+        elementwise(caller_location(), "trunc_div", &checked(caller_location(), "trunc_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::Zero)
         })
     }
@@ -165,7 +165,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn modulo(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(here(), "modulo", &checked(here(), "modulo", value(self), beside::<Self>(divisor)), floored_remainder::<T>)
+        elementwise(caller_location(), "modulo", &checked(caller_location(), "modulo", value(self), beside::<Self>(divisor)), floored_remainder::<T>)
     }
 }
 
@@ -183,6 +183,6 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn mul_hi(self, factor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(here(), "mul_hi", &[value(self), beside::<Self>(factor)], high_product::<T>)
+        elementwise(caller_location(), "mul_hi", &[value(self), beside::<Self>(factor)], high_product::<T>)
     }
 }

@@ -11,17 +11,17 @@ use crate::element::ByteSized;
 use crate::error::Location;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, in_region, record};
+use crate::tile::{Handle, Place, Region, Scalar, Tile, Trace, ValueHandle, caller_location, in_region, record};
 
 /// Records `body` on scalars of the elements of `sources`, then lifts it to their shape.
 fn map_tiles(
     place: Place,
     name: &str,
     what: &'static str,
-    sources: &[Raw],
+    sources: &[ValueHandle],
     out: DType,
-    body: &dyn Fn(&[Raw]) -> Raw,
-) -> Raw {
+    body: &dyn Fn(&[ValueHandle]) -> ValueHandle,
+) -> ValueHandle {
     let mut shape = record(|t| t.shape(sources[0]));
     let start = record(|t| {
         t.at(place);
@@ -34,7 +34,7 @@ fn map_tiles(
             }
             shape.iter_mut().zip(other).for_each(|(extent, other)| *extent = (*extent).max(other));
         }
-        let values: Vec<Value> = sources.iter().map(|&s| t.usable(s, place)).collect::<Option<_>>()?;
+        let values: Vec<Value> = sources.iter().map(|&s| t.check_usable(s, place)).collect::<Option<_>>()?;
         if !t.admits(place, Effect::Pure, shape.len()) {
             return None;
         }
@@ -52,10 +52,10 @@ fn map_tiles(
     });
     let out = Type::tile(out, shape.as_slice());
     let Some((values, args)) = start else { return record(|t| t.poison(out)) };
-    let handles: Vec<Raw> = record(|t| args.iter().map(|&a| t.raw(a)).collect());
+    let handles: Vec<ValueHandle> = record(|t| args.iter().map(|&a| t.raw(a)).collect());
     let result = in_region(|| body(&handles));
     record(|t| {
-        let result = t.usable(result, place);
+        let result = t.check_usable(result, place);
         let scratch = t.close();
         let Some(result) = result else { return t.poison(out) };
         let mut lift = Lift { shape, lifted: FxHashMap::default(), moved: FxHashMap::default() };
@@ -143,8 +143,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn map<U: ByteSized>(self, function: impl Fn(Scalar<T>) -> Scalar<U>) -> Tile<U, R> {
-        let place = here();
-        let body = |x: &[Raw]| function(Scalar::from_raw(x[0])).raw();
+        let place = caller_location();
+        let body = |x: &[ValueHandle]| function(Scalar::from_raw(x[0])).raw();
         Tile::from_raw(map_tiles(place, "map", "the closure of `map`", &[self.raw()], U::DTYPE, &body))
     }
 
@@ -172,8 +172,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
         other: Tile<V, R>,
         function: impl Fn(Scalar<T>, Scalar<V>) -> Scalar<U>,
     ) -> Tile<U, R> {
-        let place = here();
-        let body = |x: &[Raw]| function(Scalar::from_raw(x[0]), Scalar::from_raw(x[1])).raw();
+        let place = caller_location();
+        let body = |x: &[ValueHandle]| function(Scalar::from_raw(x[0]), Scalar::from_raw(x[1])).raw();
         Tile::from_raw(map_tiles(
             place,
             "zip_map",
@@ -240,8 +240,9 @@ pub fn from_fn<T: ByteSized, const R: usize>(
     shape: [usize; R],
     function: impl Fn([Scalar<i32>; R]) -> Scalar<T>,
 ) -> Tile<T, R> {
-    let place = here();
-    let numbers: [Raw; R] = std::array::from_fn(|axis| crate::ops::create::construct::indices(shape, axis).raw());
-    let body = |x: &[Raw]| function(std::array::from_fn(|axis| Scalar::from_raw(x[axis]))).raw();
+    let place = caller_location();
+    let numbers: [ValueHandle; R] =
+        std::array::from_fn(|axis| crate::ops::create::construct::indices(shape, axis).raw());
+    let body = |x: &[ValueHandle]| function(std::array::from_fn(|axis| Scalar::from_raw(x[axis]))).raw();
     Tile::from_raw(map_tiles(place, "from_fn", "the closure of `from_fn`", &numbers, T::DTYPE, &body))
 }

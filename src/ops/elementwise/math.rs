@@ -8,7 +8,7 @@ use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
 use crate::ops::support::float_mode::scoped;
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
-use crate::tile::{Scalar, Tile, TileLike, here};
+use crate::tile::{Scalar, Tile, TileLike, caller_location};
 
 macro_rules! unary_functions {
     ($($(#[$doc:meta])+ $name:ident = $code:ident $($rounding:ident)?;)+) => {
@@ -22,7 +22,7 @@ macro_rules! unary_functions {
                 T: Float,
             {
                 let attrs = scoped(Opcode::$code, T::DTYPE, vec![$(Attr::Rounding(Rounding::$rounding))?]);
-                uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+                uniform(caller_location(), stringify!($name), Opcode::$code, attrs, &[value(self)])
             }
         )+ }
     };
@@ -200,7 +200,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn pow(self, exponent: impl BroadcastOperand<Self>) -> Self {
-        uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
+        uniform(caller_location(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
     }
 
     /// Angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
@@ -217,7 +217,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn atan2(self, x: impl BroadcastOperand<Self>) -> Self {
-        uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
+        uniform(caller_location(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
     }
 
     /// Returns true for each element that is NaN.
@@ -233,7 +233,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn isnan(self) -> <Self as TileLike>::With<bool> {
-        elementwise(here(), "isnan", &[value(self)], |t, v, shape| {
+        elementwise(caller_location(), "isnan", &[value(self)], |t, v, shape| {
             mask(t, CmpPred::Ne, CmpOrder::Unordered, T::DTYPE, T::SIGNED, v[0], v[0], shape)
         })
     }
@@ -247,7 +247,7 @@ macro_rules! approximations {
             #[must_use]
             pub fn $name(self) -> Self {
                 let attrs = vec![Attr::Rounding(Rounding::Approx)];
-                uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+                uniform(caller_location(), stringify!($name), Opcode::$code, attrs, &[value(self)])
             }
         }
         impl Scalar<f32> {
@@ -256,7 +256,7 @@ macro_rules! approximations {
             #[must_use]
             pub fn $name(self) -> Self {
                 let attrs = vec![Attr::Rounding(Rounding::Approx)];
-                uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+                uniform(caller_location(), stringify!($name), Opcode::$code, attrs, &[value(self)])
             }
         }
     )+};
@@ -351,8 +351,8 @@ methods! { [Number]
     #[must_use]
     pub fn abs(self) -> Self {
         match (T::DTYPE.is_float(), T::SIGNED) {
-            (true, _) => uniform(here(), "abs", Opcode::AbsF, vec![], &[value(self)]),
-            (false, true) => uniform(here(), "abs", Opcode::AbsI, vec![], &[value(self)]),
+            (true, _) => uniform(caller_location(), "abs", Opcode::AbsF, vec![], &[value(self)]),
+            (false, true) => uniform(caller_location(), "abs", Opcode::AbsI, vec![], &[value(self)]),
             (false, false) => self,
         }
     }

@@ -6,7 +6,7 @@ use crate::element::{Element, Int, bf16, f4e2m1fn, f16, tf32};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::support::operand::{elementwise, methods, value};
-use crate::tile::{Handle, Place, Raw, Scalar, Tile, TileLike, Trace, here, record};
+use crate::tile::{Handle, Place, Scalar, Tile, TileLike, Trace, ValueHandle, caller_location, record};
 
 /// Element types for packing into bytes: all whose width is not 8 bits. Bool has one bit, tf32 has
 /// 32.
@@ -42,7 +42,15 @@ fn width<T: Element>() -> i64 {
 impl Trace {
     /// Records `pack` or `unpack` along the last axis. The IR has both for one axis only; tiles are
     /// row-major.
-    fn repack(&mut self, place: Place, name: &str, code: Opcode, tile: Raw, dtype: DType, [from, to]: [i64; 2]) -> Raw {
+    fn repack(
+        &mut self,
+        place: Place,
+        name: &str,
+        code: Opcode,
+        tile: ValueHandle,
+        dtype: DType,
+        [from, to]: [i64; 2],
+    ) -> ValueHandle {
         self.at(place);
         let shape = self.shape(tile);
         let mut result = shape.clone();
@@ -60,7 +68,7 @@ impl Trace {
         if ![&result[..], &flat(&shape), &flat(&result)].iter().all(|shape| self.legal_shape(place, name, shape)) {
             return self.poison(Type::tile(dtype, vec![1; result.len()]));
         }
-        let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
+        let Some(value) = self.check_usable(tile, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, result.len()) {
             return self.poison(ty);
         }
@@ -102,7 +110,7 @@ impl<T: Packed, const R: usize> Tile<T, R> {
     #[must_use]
     pub fn pack_to_bytes(self) -> Tile<u8, R> {
         let widths = [width::<T>(), 8];
-        let raw = record(|t| t.repack(here(), "pack_to_bytes", Opcode::Pack, self.raw(), DType::I8, widths));
+        let raw = record(|t| t.repack(caller_location(), "pack_to_bytes", Opcode::Pack, self.raw(), DType::I8, widths));
         Tile::from_raw(raw)
     }
 }
@@ -130,7 +138,8 @@ impl<const R: usize> Tile<u8, R> {
     #[must_use]
     pub fn unpack_from_bytes<U: Packed>(self) -> Tile<U, R> {
         let widths = [8, width::<U>()];
-        let raw = record(|t| t.repack(here(), "unpack_from_bytes", Opcode::Unpack, self.raw(), U::DTYPE, widths));
+        let raw =
+            record(|t| t.repack(caller_location(), "unpack_from_bytes", Opcode::Unpack, self.raw(), U::DTYPE, widths));
         Tile::from_raw(raw)
     }
 }
@@ -170,7 +179,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn cast_saturating<U: Int>(self) -> <Self as TileLike>::With<U> {
-        elementwise(here(), "cast_saturating", &[value(self)], |t, v, shape| {
+        elementwise(caller_location(), "cast_saturating", &[value(self)], |t, v, shape| {
             let mut x = v[0];
             for (bound, code) in bounds::<T, U>().into_iter().zip([Opcode::MaxI, Opcode::MinI]) {
                 if let Some(bits) = bound {

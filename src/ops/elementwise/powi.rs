@@ -6,7 +6,7 @@ use crate::element::{Element, Number};
 use crate::ir::{CmpOrder, CmpPred, Opcode, Value};
 use crate::ops::support::expr_builder::Calc;
 use crate::ops::support::operand::{Operand, elementwise, methods, operand, uniform, value};
-use crate::tile::{Arg, Scalar, Source, Tile, TileLike, Trace, here};
+use crate::tile::{Arg, Scalar, Source, Tile, TileLike, Trace, caller_location};
 
 methods! { [Number]
     /// `self` to an integer power. Integers wrap. With a negative exponent, the integer power is
@@ -33,9 +33,9 @@ methods! { [Number]
     pub fn powi(self, exponent: impl Operand<<Self as TileLike>::With<i32>>) -> Self {
         let exponent = operand::<<Self as TileLike>::With<i32>>(exponent);
         if T::DTYPE.is_float() {
-            return uniform(here(), "powi", Opcode::PowI, vec![], &[value(self), exponent]);
+            return uniform(caller_location(), "powi", Opcode::PowI, vec![], &[value(self), exponent]);
         }
-        elementwise(here(), "powi", &[value(self), exponent], |t, v, shape| match known(&exponent) {
+        elementwise(caller_location(), "powi", &[value(self), exponent], |t, v, shape| match known(&exponent) {
             Some(n) => known_power::<T>(t, v[0], n, shape),
             None => power::<T>(t, v[0], v[1], shape),
         })

@@ -5,7 +5,7 @@ use crate::element::{Element, Float, Number, Signed};
 use crate::ir::{CmpPred, Opcode, Value};
 use crate::ops::support::expr_builder::{Calc, formula};
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
-use crate::tile::{Scalar, Tile, TileLike, Trace, here};
+use crate::tile::{Scalar, Tile, TileLike, Trace, caller_location};
 
 /// Number of fraction bits of a float type.
 fn digits<T: Element>() -> i32 {
@@ -73,7 +73,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn round(self) -> Self {
-        formula(here(), "round", &[value(self)], |c, v| {
+        formula(caller_location(), "round", &[value(self)], |c, v| {
             let whole = truncated(c, v[0]);
             let rest = c.sub(v[0], whole);
             let rest = c.abs(rest);
@@ -100,7 +100,7 @@ methods! { [Float]
     pub fn round_ties_even(self) -> Self {
         // At this magnitude floats have no fraction bits; the addition rounds to nearest even.
         let limit = 2f64.powi(digits::<T>());
-        formula(here(), "round_ties_even", &[value(self)], |c, v| {
+        formula(caller_location(), "round_ties_even", &[value(self)], |c, v| {
             let magnitude = c.abs(v[0]);
             let large = c.number(limit);
             let sum = c.add(magnitude, large);
@@ -124,7 +124,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn trunc(self) -> Self {
-        formula(here(), "trunc", &[value(self)], |c, v| truncated(c, v[0]))
+        formula(caller_location(), "trunc", &[value(self)], |c, v| truncated(c, v[0]))
     }
 
     /// The fraction `self - self.trunc()`, exact. The fraction of an infinity is NaN.
@@ -140,7 +140,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn fract(self) -> Self {
-        formula(here(), "fract", &[value(self)], |c, v| {
+        formula(caller_location(), "fract", &[value(self)], |c, v| {
             let whole = truncated(c, v[0]);
             c.sub(v[0], whole)
         })
@@ -159,7 +159,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn copysign(self, sign: impl BroadcastOperand<Self>) -> Self {
-        formula(here(), "copysign", &[value(self), beside::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
+        formula(caller_location(), "copysign", &[value(self), beside::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
     }
 
     /// The next float after `self` toward `other`. The result is `other` if both are equal, and NaN
@@ -183,7 +183,7 @@ methods! { [Float]
     #[must_use]
     pub fn nextafter(self, other: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(other)];
-        elementwise(here(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
+        elementwise(caller_location(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
     }
 
     /// Returns true for each element that is an infinity.
@@ -221,7 +221,7 @@ methods! { [Float]
     /// Compares the magnitude with infinity.
     #[track_caller]
     fn magnitude_is(self, name: &str, pred: CmpPred) -> <Self as TileLike>::With<bool> {
-        elementwise(here(), name, &[value(self)], |t, v, shape| {
+        elementwise(caller_location(), name, &[value(self)], |t, v, shape| {
             let mut c = Calc::new(t, T::DTYPE, true, shape);
             let magnitude = c.abs(v[0]);
             c.is_number(pred, magnitude, f64::INFINITY)
@@ -245,7 +245,7 @@ methods! { [Signed]
     #[track_caller]
     #[must_use]
     pub fn signum(self) -> Self {
-        formula(here(), "signum", &[value(self)], |c, v| {
+        formula(caller_location(), "signum", &[value(self)], |c, v| {
             let (one, minus) = (c.number(1.0), c.number(-1.0));
             if T::DTYPE.is_float() {
                 let sign = c.with_sign_of(one, v[0]);
@@ -274,7 +274,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn square(self) -> Self {
-        formula(here(), "square", &[value(self)], |c, v| {
+        formula(caller_location(), "square", &[value(self)], |c, v| {
             if T::DTYPE.is_float() { c.mul(v[0], v[0]) } else { c.muli(v[0], v[0]) }
         })
     }

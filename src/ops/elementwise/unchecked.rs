@@ -3,7 +3,7 @@
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow};
 use crate::ops::support::operand::{BroadcastOperand, beside, methods, uniform, value};
-use crate::tile::{Arg, Place, Scalar, Tile, TileLike, here};
+use crate::tile::{Arg, Place, Scalar, Tile, TileLike, caller_location};
 
 #[track_caller]
 fn promised<X: TileLike>(place: Place, name: &str, code: Opcode, operands: &[Arg]) -> X {
@@ -40,7 +40,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_add(self, other: impl BroadcastOperand<Self>) -> Self {
-        promised(here(), "unchecked_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
+        promised(caller_location(), "unchecked_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
     }
 
     /// `self - other`, with the assumption that every difference fits the type; see
@@ -62,7 +62,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_sub(self, other: impl BroadcastOperand<Self>) -> Self {
-        promised(here(), "unchecked_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
+        promised(caller_location(), "unchecked_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
     }
 
     /// `self * factor`, with the assumption that every product fits the type; see
@@ -84,7 +84,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
-        promised(here(), "unchecked_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
+        promised(caller_location(), "unchecked_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
     }
 
     /// `self << n`, with the assumption that `n` is less than the width and that `self * 2^n` fits
@@ -106,6 +106,6 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_shl(self, n: impl BroadcastOperand<Self>) -> Self {
-        promised(here(), "unchecked_shl", Opcode::ShlI, &[value(self), beside::<Self>(n)])
+        promised(caller_location(), "unchecked_shl", Opcode::ShlI, &[value(self), beside::<Self>(n)])
     }
 }

@@ -4,7 +4,7 @@ use super::convert::{Kind, convert};
 use crate::element::{CastTo, Int};
 use crate::ir::{Attr, Opcode, Overflow};
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
-use crate::tile::{Arg, Place, Scalar, Tile, TileLike, here};
+use crate::tile::{Arg, Place, Scalar, Tile, TileLike, caller_location};
 
 #[track_caller]
 fn wrapping<X: TileLike>(place: Place, name: &str, code: Opcode, operands: &[Arg]) -> X {
@@ -26,7 +26,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn wrapping_add(self, other: impl BroadcastOperand<Self>) -> Self {
-        wrapping(here(), "wrapping_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
+        wrapping(caller_location(), "wrapping_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
     }
 
     /// `self - other` modulo 2^width, as `-`, without the check of
@@ -43,7 +43,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn wrapping_sub(self, other: impl BroadcastOperand<Self>) -> Self {
-        wrapping(here(), "wrapping_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
+        wrapping(caller_location(), "wrapping_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
     }
 
     /// `self * factor` modulo 2^width, as `*`, without the check of
@@ -61,7 +61,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn wrapping_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
-        wrapping(here(), "wrapping_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
+        wrapping(caller_location(), "wrapping_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
     }
 
     /// The low bits as another integer type, as [`cast`](Tile::cast), without the check of
@@ -82,6 +82,6 @@ methods! { [Int]
         T: CastTo<U>,
     {
         let (source, target) = (Kind::of::<T>(), Kind::of::<U>());
-        elementwise(here(), "wrapping_cast", &[value(self)], |t, v, shape| convert(t, v[0], source, target, shape))
+        elementwise(caller_location(), "wrapping_cast", &[value(self)], |t, v, shape| convert(t, v[0], source, target, shape))
     }
 }

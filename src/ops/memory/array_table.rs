@@ -6,7 +6,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, ConstData, MemOrder, Opcode, Overflow, Predicate, Sign, Type, Value};
 use crate::ops::support::tile_index::{Component, IntoIndex};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Arrays, ArraysMut, Handle, Place, Scalar, TableHandle, Trace};
-use crate::tile::{here, record};
+use crate::tile::{caller_location, record};
 
 /// Words of an array with so many axes.
 fn words_of(rank: usize) -> usize {
@@ -29,7 +29,7 @@ impl Trace {
             self.report(place, message, &["write the number or scalar itself"]);
             return None;
         };
-        let [words, first, count] = [table.words, table.first, table.count].map(|raw| self.usable(raw, place));
+        let [words, first, count] = [table.words, table.first, table.count].map(|raw| self.check_usable(raw, place));
         let (words, first, count) = (words?, first?, count?);
         if !self.admits(place, Effect::Read, 0) {
             return None;
@@ -96,7 +96,7 @@ macro_rules! tables {
             #[track_caller]
             #[must_use]
             pub fn get(self, index: impl IntoIndex) -> $array<T, R> {
-                let (place, index) = (here(), index.component());
+                let (place, index) = (caller_location(), index.component());
                 $array::from_handle(record(|t| {
                     let found = t.array_of_table(place, T::DTYPE, R, self.handle, index);
                     found.unwrap_or_else(|| t.poison_array(R))

@@ -5,7 +5,7 @@ use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
-use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, here, record};
+use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, caller_location, record};
 
 /// Alignment in bytes: that of wide accesses.
 const ALIGNMENT: u64 = 16;
@@ -45,7 +45,7 @@ const ALIGNMENT: u64 = 16;
 #[must_use]
 pub fn scratch<T: ByteSized, const R: usize>(shape: [usize; R]) -> ArrayMut<T, R> {
     const { assert!(R > 0 && R <= 16, "scratch memory has 1 to 16 axes") };
-    let (place, shape) = (here(), extents(shape));
+    let (place, shape) = (caller_location(), extents(shape));
     ArrayMut::from_handle(record(|t| t.own_array(place, T::DTYPE, &shape).unwrap_or_else(|| t.poison_array(R))))
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::dtype::DType;
 use crate::element::{Element, Int};
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Overflow, Sign, Type, Value};
-use crate::tile::{ArrayHandle, Handle, Place, Raw, Scalar, Source, Tile, Trace};
+use crate::tile::{ArrayHandle, Handle, Place, Scalar, Source, Tile, Trace, ValueHandle};
 
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::each_tuple;
@@ -25,7 +25,7 @@ pub struct Component {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// A scalar or a tile of the result's rank.
-    Value(Raw),
+    Value(ValueHandle),
     /// A host number.
     Number(i64),
     /// `len` positions from `start` on.
@@ -34,11 +34,11 @@ enum Kind {
 
 impl Component {
     /// A signed integer tile of the result's rank.
-    pub(crate) fn of(raw: Raw, dtype: DType) -> Component {
+    pub(crate) fn of(raw: ValueHandle, dtype: DType) -> Component {
         Component { kind: Kind::Value(raw), dtype, signed: true }
     }
 
-    fn value<I: Int>(raw: Raw) -> Component {
+    fn value<I: Int>(raw: ValueHandle) -> Component {
         Component { kind: Kind::Value(raw), dtype: I::DTYPE, signed: I::SIGNED }
     }
 
@@ -238,7 +238,7 @@ pub(crate) enum Target<'a> {
     /// Elements of an array by their indices.
     Elements { array: ArrayHandle, index: &'a [Component] },
     /// Elements at pointers.
-    Pointers(Raw),
+    Pointers(ValueHandle),
 }
 
 /// An access to elements: who asks, and for what.
@@ -279,7 +279,7 @@ impl Trace {
         match request.target {
             Target::Elements { array, index } => self.places_by_index(request, array, index),
             Target::Pointers(pointers) => {
-                let pointers = self.usable(pointers, request.place)?;
+                let pointers = self.check_usable(pointers, request.place)?;
                 let shape = self.stretched(request, &[("pointers", pointers)])?;
                 let mask = self.user_mask(request, &shape)?;
                 let pointers = self.stretch_pointer(pointers, request.dtype, &shape);
@@ -346,7 +346,7 @@ impl Trace {
         component: &Component,
     ) -> Option<Value> {
         match component.kind {
-            Kind::Value(raw) => self.usable(raw, place),
+            Kind::Value(raw) => self.check_usable(raw, place),
             Kind::Number(number) => {
                 let bits = number as u64 & (u64::MAX >> (64 - component.dtype.bits()));
                 Some(self.splat(component.dtype, bits, &[]))
@@ -418,7 +418,7 @@ impl Trace {
     ) -> Option<Value> {
         Some(match source {
             Source::Value(raw) => {
-                let value = self.usable(raw, place)?;
+                let value = self.check_usable(raw, place)?;
                 self.stretch(value, shape)
             }
             Source::Literal(bits) => self.splat(dtype, bits, shape),

@@ -2,7 +2,7 @@
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type};
-use crate::tile::{here, record};
+use crate::tile::{caller_location, record};
 
 /// Orders accesses to one memory that is known under two addresses: what this tile block did before the fence has
 /// happened, under whichever address, before what it does afterwards.
@@ -28,7 +28,7 @@ use crate::tile::{here, record};
 /// ```
 #[track_caller]
 pub fn alias_fence() {
-    let place = here();
+    let place = caller_location();
     record(|t| {
         t.at(place);
         if t.admits(place, Effect::Other, 0) {

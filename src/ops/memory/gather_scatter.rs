@@ -13,7 +13,7 @@ use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, HintValue, Hints, MemOrder, Opcode, Type};
 use crate::ops::support::operand::Operand;
-use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Place, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// How a gather of a `Tile<T, N>` treats what it should not read, and what the compiler may expect of it. T and N come
 /// from the call.
@@ -365,7 +365,7 @@ impl Access<'_> {
 }
 
 impl Trace {
-    fn gather(&mut self, access: &Access<'_>, padding: Option<Source>) -> Raw {
+    fn gather(&mut self, access: &Access<'_>, padding: Option<Source>) -> ValueHandle {
         self.at(access.place);
         let least = Type::tile(access.dtype, vec![1; access.rank]);
         let attrs = access.attrs(self);
@@ -407,10 +407,10 @@ pub(crate) fn load_from<T: ByteSized, const N: usize>(
     name: &'static str,
     target: Target<'_>,
     options: GatherOptions<T, N>,
-) -> Raw {
+) -> ValueHandle {
     let GatherOptions { mask, padding, latency, cache, order, unchecked, .. } = options;
     let access =
-        Access { place: here(), name, target, dtype: T::DTYPE, rank: N, mask, latency, cache, order, unchecked };
+        Access { place: caller_location(), name, target, dtype: T::DTYPE, rank: N, mask, latency, cache, order, unchecked };
     record(|t| t.gather(&access, padding))
 }
 
@@ -424,7 +424,7 @@ pub(crate) fn store_to<const N: usize>(
     options: ScatterOptions<N>,
 ) {
     let ScatterOptions { mask, latency, cache, order, unchecked } = options;
-    let access = Access { place: here(), name, target, dtype, rank: N, mask, latency, cache, order, unchecked };
+    let access = Access { place: caller_location(), name, target, dtype, rank: N, mask, latency, cache, order, unchecked };
     record(|t| t.scatter(&access, value));
 }
 

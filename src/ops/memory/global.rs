@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::element::Number;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Global as Declared, Opcode, Type};
-use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, here, record};
+use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, caller_location, record};
 
 /// Alignment of globals in bytes: that of wide accesses.
 const ALIGNMENT: u64 = 16;
@@ -130,7 +130,7 @@ impl<T: Number, const N: usize> Global<T, N> {
     #[must_use]
     pub fn array(&'static self) -> ArrayMut<T, 1> {
         const { assert!(N > 0 && N <= 1 << 24, "a global has 1 to 2^24 elements") };
-        let (place, name) = (here(), self.name());
+        let (place, name) = (caller_location(), self.name());
         let words = || self.initial.iter().map(|x| x.to_bits()).collect();
         ArrayMut::from_handle(record(|t| {
             t.at(place);

@@ -12,7 +12,9 @@ use crate::ir::{Attr, Opcode, Overflow, Padding, Sign, Type};
 use crate::ops::create::construct::extents;
 use crate::ops::support::i32_count::Counted;
 use crate::ops::support::tile_index::{Component, TileIndex};
-use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+use crate::tile::{
+    Array, ArrayHandle, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record,
+};
 
 /// A call of a method of an array.
 #[derive(Clone, Copy)]
@@ -24,7 +26,7 @@ struct Method {
 }
 
 impl Trace {
-    pub(crate) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> Raw {
+    pub(crate) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> ValueHandle {
         self.at(visit.place);
         let rank = visit.shape.len();
         if !visit.check(self) {
@@ -46,10 +48,10 @@ impl Trace {
         self.raw(tile)
     }
 
-    pub(crate) fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: Raw) {
+    pub(crate) fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: ValueHandle) {
         self.at(visit.place);
         let rank = visit.shape.len();
-        let tile = self.usable(tile, visit.place);
+        let tile = self.check_usable(tile, visit.place);
         if !visit.check(self) || !self.admits(visit.place, Effect::Write, rank) {
             return;
         }
@@ -65,7 +67,7 @@ impl Trace {
     }
 
     /// The extent of one axis as recorded: i32 or i64.
-    fn extent(&mut self, array: ArrayHandle, method: Method, axis: usize, to: DType) -> Raw {
+    fn extent(&mut self, array: ArrayHandle, method: Method, axis: usize, to: DType) -> ValueHandle {
         let Method { place, name, elem } = method;
         self.at(place);
         let ty = Type::scalar(to);
@@ -101,7 +103,7 @@ impl Trace {
         }
     }
 
-    pub(crate) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
+    pub(crate) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> ValueHandle {
         self.at(visit.place);
         let ty = Type::scalar(DType::I32);
         let rank = visit.shape.len();
@@ -170,7 +172,7 @@ impl<T: Element, const R: usize> Array<T, R> {
         shape: [usize; N],
         options: LoadOptions,
     ) -> Tile<T, N> {
-        let (place, wanted) = (here(), extents(shape));
+        let (place, wanted) = (caller_location(), extents(shape));
         Tile::from_raw(record(|t| {
             let Some(shape) = t.with_rank(place, "load", &wanted, R) else {
                 return t.poison(Type::tile(T::DTYPE, wanted));
@@ -225,7 +227,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     #[track_caller]
     #[must_use]
     pub fn extent(&self, axis: usize) -> Scalar<i32> {
-        let place = here();
+        let place = caller_location();
         Scalar::from_raw(record(|t| {
             t.extent(self.handle, Method { place, name: "extent", elem: T::NAME }, axis, DType::I32)
         }))
@@ -248,7 +250,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     #[track_caller]
     #[must_use]
     pub fn extent64(&self, axis: usize) -> Scalar<i64> {
-        let place = here();
+        let place = caller_location();
         Scalar::from_raw(record(|t| {
             t.extent(self.handle, Method { place, name: "extent64", elem: T::NAME }, axis, DType::I64)
         }))
@@ -273,7 +275,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     #[track_caller]
     #[must_use]
     pub fn shape(&self) -> [Scalar<i32>; R] {
-        let place = here();
+        let place = caller_location();
         let method = Method { place, name: "shape", elem: T::NAME };
         std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, method, d, DType::I32))))
     }
@@ -299,7 +301,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     #[must_use]
     pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
         let (shape, access) = (extents(shape), Access::default());
-        let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
+        let visit = self.visit(caller_location(), "num_tiles", &shape, &access, Some(Padding::Zero));
         Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
     }
 
@@ -337,11 +339,11 @@ impl<T: Element, const R: usize> Array<T, R> {
 )]
 pub trait StoreValue<T, const R: usize>: Copy {
     #[doc(hidden)]
-    fn stored(self) -> Raw;
+    fn stored(self) -> ValueHandle;
 }
 
 impl<T: Element, const R: usize> StoreValue<T, R> for Tile<T, R> {
-    fn stored(self) -> Raw {
+    fn stored(self) -> ValueHandle {
         self.raw()
     }
 }
@@ -422,7 +424,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// ```
     #[track_caller]
     pub fn store_with(self, index: impl TileIndex<R>, tile: impl StoreValue<T, R>, options: StoreOptions) {
-        let (place, tile) = (here(), tile.stored());
+        let (place, tile) = (caller_location(), tile.stored());
         record(|t| {
             let shape = t.shape(tile);
             let visit = self.visit(place, "store", &shape, &options.access, None);

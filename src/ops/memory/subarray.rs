@@ -7,7 +7,9 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::control::loop_range::{Bound, Count, StepRange};
 use crate::ops::support::tile_index::{Component, IntoIndex, Number, TileIndex};
-use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, here, record};
+use crate::tile::{
+    Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, caller_location, record,
+};
 
 /// Elements along an axis: `a..b`, `a..`, `..b`, or `..`, of numbers or scalars; `ct::range(a, b)` where those differ.
 ///
@@ -320,7 +322,7 @@ macro_rules! array_parts {
             #[track_caller]
             #[must_use]
             pub fn slice(self, axis: usize, range: impl ElementRange) -> Self {
-                let of = self.derive(here(), "slice");
+                let of = self.derive(caller_location(), "slice");
                 let made = record(|t| t.slice_array(&of, axis, range.ends()));
                 made.map_or(self, Self::from_handle)
             }
@@ -343,7 +345,7 @@ macro_rules! array_parts {
             #[track_caller]
             #[must_use]
             pub fn step(self, axis: usize, step: impl IntoIndex) -> Self {
-                let of = self.derive(here(), "step");
+                let of = self.derive(caller_location(), "step");
                 let made = record(|t| t.step_array(&of, axis, step.component()));
                 made.map_or(self, Self::from_handle)
             }
@@ -366,7 +368,7 @@ macro_rules! array_parts {
             #[track_caller]
             #[must_use]
             pub fn permute(self, order: [usize; R]) -> $name<T, R> {
-                let place = here();
+                let place = caller_location();
                 $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
             }
 
@@ -387,7 +389,7 @@ macro_rules! array_parts {
             #[track_caller]
             #[must_use]
             pub fn swap_axes(self, a: usize, b: usize) -> Self {
-                let place = here();
+                let place = caller_location();
                 if a >= R || b >= R {
                     let message = format!("`swap_axes`: axes {a} and {b} of an array with {R} axes");
                     record(|t| t.report(place, message, &["axes are counted from 0"]));
@@ -421,7 +423,7 @@ macro_rules! array_parts {
             #[must_use]
             pub fn reshape<const N: usize>(self, shape: impl TileIndex<N>) -> $name<T, N> {
                 const { assert!(N > 0, "an array has at least one axis after `reshape`") };
-                let of = self.derive(here(), "reshape");
+                let of = self.derive(caller_location(), "reshape");
                 $name::from_handle(record(|t| {
                     t.reshape_array(&of, &shape.components()).unwrap_or_else(|| t.poison_array(N))
                 }))
@@ -474,7 +476,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     #[track_caller]
     #[must_use]
     pub fn stride(&self, axis: usize) -> Scalar<i64> {
-        let of = self.derive(here(), "stride");
+        let of = self.derive(caller_location(), "stride");
         Scalar::from_raw(record(|t| match t.array_stride(&of, axis) {
             Some(stride) => t.raw(stride),
             None => t.poison(Type::scalar(DType::I64)),
@@ -491,7 +493,7 @@ macro_rules! index_axis {
             #[track_caller]
             #[must_use]
             pub fn index_axis(self, axis: usize, index: impl IntoIndex) -> $name<T, $less> {
-                let of = self.derive(here(), "index_axis");
+                let of = self.derive(caller_location(), "index_axis");
                 $name::from_handle(record(|t| {
                     t.index_array(&of, axis, index.component()).unwrap_or_else(|| t.poison_array($less))
                 }))

@@ -4,7 +4,7 @@ use super::access_options::Access;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, TypeId, Value};
 use crate::ops::support::tile_index::Component;
-use crate::tile::{ArrayData, ArrayHandle, Place, Raw, Trace};
+use crate::tile::{ArrayData, ArrayHandle, Place, Trace, ValueHandle};
 
 /// Is every axis named once?
 pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
@@ -156,7 +156,7 @@ impl Visit<'_> {
 
     /// The positions of the tile's elements along each axis of the array, in the shape of the tile but for extents of 1,
     /// and their types; `None` after a problem.
-    pub fn positions(&self, t: &mut Trace, index: &[Component]) -> Option<Vec<(Raw, DType)>> {
+    pub fn positions(&self, t: &mut Trace, index: &[Component]) -> Option<Vec<(ValueHandle, DType)>> {
         self.sparse_axis(t, index)?;
         t.array_view(self.array, self.place)?;
         let order = self.dim_map(t);
@@ -244,7 +244,7 @@ impl Trace {
         }
         let data = self.arrays[array.index as usize].clone();
         let raw = self.raw(data.view);
-        self.usable(raw, place).map(|_| data)
+        self.check_usable(raw, place).map(|_| data)
     }
 
     /// The array with its axes in another order; the same one after a problem.

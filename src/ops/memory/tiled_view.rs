@@ -9,7 +9,7 @@ use crate::ops::control::loop_range::{Bounds, LoopRange, StepRange, range};
 use crate::ops::create::construct::{extents, full};
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
-use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, ValueHandle, caller_location, record};
 
 /// View of an array as tiles of one shape, with the options of their accesses; made by
 /// [`Array::tiled`].
@@ -275,7 +275,7 @@ impl<const R: usize> LoopRange for Indices<R> {
     fn bounds(&self) -> Bounds {
         self.all.bounds()
     }
-    fn item(&self, number: Raw) -> [Scalar<i32>; R] {
+    fn item(&self, number: ValueHandle) -> [Scalar<i32>; R] {
         let mut rest = Scalar::from_raw(number);
         let mut item = [rest; R];
         for axis in (1..R).rev() {
@@ -338,7 +338,7 @@ macro_rules! tiles_of {
                 let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
                 let visit = Visit {
                     step: Some(&step),
-                    ..self.array.visit(here(), "num_tiles", &shape, &options.access, Some(self.padding))
+                    ..self.array.visit(caller_location(), "num_tiles", &shape, &options.access, Some(self.padding))
                 };
                 Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
             }
@@ -400,7 +400,7 @@ macro_rules! tiles_of {
                 let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
                 let visit = Visit {
                     step: Some(&step),
-                    ..self.array.visit(here(), "indices", &shape, &options.access, Some(self.padding))
+                    ..self.array.visit(caller_location(), "indices", &shape, &options.access, Some(self.padding))
                 };
                 record(|t| t.limit_indices(&visit));
                 let mut all = first;
@@ -430,7 +430,7 @@ macro_rules! tiles_of {
                 let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
                 let visit = Visit {
                     step: Some(&step),
-                    ..self.array.visit(here(), "load", &shape, &options.access, Some(self.padding))
+                    ..self.array.visit(caller_location(), "load", &shape, &options.access, Some(self.padding))
                 };
                 Tile::from_raw(record(|t| t.load(&visit, &index.components())))
             }
@@ -500,7 +500,8 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
         let tile = full(self.shape, tile);
         let (shape, step, options) = (extents(self.shape), extents(self.step), self.store_options());
-        let visit = Visit { step: Some(&step), ..self.array.visit(here(), "store", &shape, &options.access, None) };
+        let visit =
+            Visit { step: Some(&step), ..self.array.visit(caller_location(), "store", &shape, &options.access, None) };
         record(|t| t.store(&visit, &index.components(), tile.raw()));
     }
 }

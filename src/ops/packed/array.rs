@@ -10,7 +10,7 @@ use super::words::Source;
 use crate::element::Element;
 use crate::ops::create::construct::extents;
 use crate::ops::support::tile_index::TileIndex;
-use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
+use crate::tile::{Array, ArrayMut, Scalar, Tile, caller_location, record, with_location};
 use crate::types::packed_formats::Narrow;
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
@@ -94,7 +94,7 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     #[track_caller]
     fn source(&self, name: &'static str) -> Source {
         let (array, coded, bytes64) = (self.words.handle, Coded::of::<F>(), self.facts.bytes64);
-        Source { place: here(), name, array, coded, bytes64 }
+        Source { place: caller_location(), name, array, coded, bytes64 }
     }
 
     /// Loads the tile of `shape` at a tile index, as [`Array::load`](crate::Array::load).
@@ -212,10 +212,10 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     #[track_caller]
     #[must_use]
     pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-        let place = here();
+        let place = caller_location();
         if axis + 1 == R && record(|t| t.legal_shape(place, "num_tiles", &extents(shape))) {
             let step = shape[axis];
-            return at_place(place, || (self.extent + (step - 1)) / step);
+            return with_location(place, || (self.extent + (step - 1)) / step);
         }
         let mut shape = shape;
         shape[R - 1] = 1;

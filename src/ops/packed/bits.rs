@@ -3,17 +3,17 @@
 use crate::dtype::DType;
 use crate::ir::{Attr, ConstData, Opcode, Type, Value};
 use crate::ops::support::expr_builder::Calc;
-use crate::tile::{Place, Raw, Trace};
+use crate::tile::{Place, Trace, ValueHandle};
 
 /// The codes of a tile.
 #[derive(Clone, Copy, Debug)]
 pub enum Bits {
     /// i32, in the shape of the tile: the codes in the low bits, zero-extended.
-    Codes(Raw),
+    Codes(ValueHandle),
     /// i32, with the elements of a group along one more axis. `low` is the word with the first bit
     /// of each element. `high` is the word with the rest if elements cross words, and 0 for the
     /// other elements. `unit` is the number of bits of a word.
-    Words { low: Raw, high: Option<Raw>, unit: u32 },
+    Words { low: ValueHandle, high: Option<ValueHandle>, unit: u32 },
 }
 
 /// Shift amounts of the elements of a group, for both words of each element.
@@ -90,11 +90,11 @@ impl Trace {
     pub(super) fn low_bits(&mut self, place: Place, bits: Bits, width: u32) -> Option<Value> {
         let shape = self.shape_of_bits(bits);
         let (low, high, unit) = match bits {
-            Bits::Codes(raw) => return self.usable(raw, place),
+            Bits::Codes(raw) => return self.check_usable(raw, place),
             Bits::Words { low, high, unit } => (low, high, unit),
         };
-        let low = self.usable(low, place)?;
-        let high = high.and_then(|high| self.usable(high, place));
+        let low = self.check_usable(low, place)?;
+        let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
         let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
         let rests = starts.iter().map(|start| if start + width > unit { unit - start } else { 0 });
@@ -114,11 +114,11 @@ impl Trace {
     /// of a group. The other bits are unspecified.
     pub(super) fn loose_bits(&mut self, place: Place, bits: Bits, width: u32, room: u32) -> Option<(Value, Vec<u32>)> {
         let (low, high, unit) = match bits {
-            Bits::Codes(raw) => return Some((self.usable(raw, place)?, vec![0])),
+            Bits::Codes(raw) => return Some((self.check_usable(raw, place)?, vec![0])),
             Bits::Words { low, high, unit } => (low, high, unit),
         };
-        let low = self.usable(low, place)?;
-        let high = high.and_then(|high| self.usable(high, place));
+        let low = self.check_usable(low, place)?;
+        let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
         let mut shifts = Shifts { left: Vec::new(), right: Vec::new(), high: Vec::new() };
         let mut offsets = Vec::new();
@@ -141,15 +141,15 @@ impl Trace {
         let shape = self.shape_of_bits(bits);
         let (low, high, unit) = match bits {
             Bits::Codes(raw) => {
-                let codes = self.usable(raw, place)?;
+                let codes = self.check_usable(raw, place)?;
                 let mut c = Calc::new(self, DType::I32, false, &shape);
                 let amount = c.bits((32 - width).into());
                 return Some(c.shl(codes, amount));
             }
             Bits::Words { low, high, unit } => (low, high, unit),
         };
-        let low = self.usable(low, place)?;
-        let high = high.and_then(|high| self.usable(high, place));
+        let low = self.check_usable(low, place)?;
+        let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
         let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
         let up = |start: &u32| (32 - width).saturating_sub(*start);

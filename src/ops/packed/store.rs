@@ -11,7 +11,7 @@ use crate::ops::memory::access_options::Access;
 use crate::ops::reduce::combiner::ByOp;
 use crate::ops::support::expr_builder::Calc;
 use crate::ops::support::tile_index::Component;
-use crate::tile::{Handle, Raw, Scalar, Trace, record};
+use crate::tile::{Handle, Scalar, Trace, ValueHandle, record};
 
 /// A store to a packed array.
 pub struct Target {
@@ -50,7 +50,7 @@ impl Target {
             let access = Access::default();
             let visit = self.source.visit(array, grouping.unit, &piece, &access, None);
             for (index, word) in indices.iter().zip(words) {
-                let Some(word) = word.and_then(|word| t.usable(word, place)) else { continue };
+                let Some(word) = word.and_then(|word| t.check_usable(word, place)) else { continue };
                 let value = t.as_words(word, word_type(grouping.unit), &piece);
                 let raw = t.raw(value);
                 t.store(&visit, index, raw);
@@ -63,7 +63,7 @@ impl Target {
         let Some(extent) = self.extent else { return Some(codes) };
         let place = self.source.place;
         let last = shape.len() - 1;
-        let extent = t.usable(extent.raw(), place)?;
+        let extent = t.check_usable(extent.raw(), place)?;
         let extent = t.extended(extent, Sign::Signed, DType::I64);
         let start = t.scaled_index(place, index[last].number(), shape[last])?;
         let start = t.extended_to_i64(start);
@@ -80,7 +80,7 @@ impl Target {
     }
 
     /// Joins runs of `elements` adjacent codes, the first one in the low bits, as i32 or i64.
-    fn joined(&self, codes: Value, elements: u32, dtype: DType, shape: &[i64]) -> Option<Raw> {
+    fn joined(&self, codes: Value, elements: u32, dtype: DType, shape: &[i64]) -> Option<ValueHandle> {
         if elements == 1 {
             return Some(record(|t| t.raw(codes)));
         }
@@ -105,21 +105,21 @@ impl Target {
             _ => or_along(moved, last + 1, 0i32),
         };
         record(|t| {
-            let value = t.usable(joined, self.source.place)?;
+            let value = t.check_usable(joined, self.source.place)?;
             let value = t.put(Opcode::Reshape, &[value], vec![], dtype, &whole);
             Some(t.raw(value))
         })
     }
 
     /// Builds the words of groups with several words from runs.
-    fn words_of_runs(&self, codes: Value, grouping: Grouping, shape: &[i64]) -> Vec<Option<Raw>> {
+    fn words_of_runs(&self, codes: Value, grouping: Grouping, shape: &[i64]) -> Vec<Option<ValueHandle>> {
         let run_bits = (RUN * self.source.coded.bits) as i32;
         let dtype = if run_bits <= 32 { DType::I32 } else { DType::I64 };
         let runs = self.joined(codes, RUN, dtype, shape);
         let count = grouping.elements / RUN;
         let last = shape.len() - 1;
         record(|t| {
-            let Some(runs) = runs.and_then(|runs| t.usable(runs, self.source.place)) else { return vec![] };
+            let Some(runs) = runs.and_then(|runs| t.check_usable(runs, self.source.place)) else { return vec![] };
             let mut piece = shape.to_vec();
             piece[last] = grouping.groups;
             piece.push(1);
@@ -153,7 +153,7 @@ impl Target {
 
 /// The bitwise or of all elements along an axis.
 #[track_caller]
-fn or_along<T: Element>(tile: Raw, axis: usize, zero: T) -> Raw {
+fn or_along<T: Element>(tile: ValueHandle, axis: usize, zero: T) -> ValueHandle {
     let by = ByOp { name: "store", code: Opcode::OrI, attrs: &[], identity: zero };
     by.fold("the packing of a `store`", |fold| fold.reduce(&[tile], vec![axis])[0])
 }

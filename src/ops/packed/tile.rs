@@ -9,7 +9,7 @@ use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::elementwise::convert::Kind;
-use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 use crate::types::packed_formats::{Narrow, NarrowFormat};
 
 /// A tile of elements of 1 to 8 bits ([`Narrow`]), from a packed array or from
@@ -55,14 +55,19 @@ impl Trace {
         bits: Bits,
         out: DType,
         body: impl FnOnce(&mut Trace, &[i64]) -> Option<Value>,
-    ) -> Raw {
+    ) -> ValueHandle {
         let (shape, admitted) = self.begin_of_bits(place, bits);
         let value = if admitted { body(self, &shape) } else { None };
         self.value_or_poison(value, out, shape)
     }
 
     /// Records an elementwise function of a tile that results in codes.
-    fn bits_made_of(&mut self, place: Place, tile: Raw, body: impl FnOnce(&mut Trace, Value, &[i64]) -> Value) -> Bits {
+    fn bits_made_of(
+        &mut self,
+        place: Place,
+        tile: ValueHandle,
+        body: impl FnOnce(&mut Trace, Value, &[i64]) -> Value,
+    ) -> Bits {
         let (shape, value) = self.begin_with_tile(place, tile);
         let codes = value.map(|value| body(self, value, &shape));
         Bits::Codes(self.value_or_poison(codes, DType::I32, shape))
@@ -75,14 +80,14 @@ impl Trace {
         (shape, admitted)
     }
 
-    fn begin_with_tile(&mut self, place: Place, tile: Raw) -> (Vec<i64>, Option<Value>) {
+    fn begin_with_tile(&mut self, place: Place, tile: ValueHandle) -> (Vec<i64>, Option<Value>) {
         self.at(place);
         let shape = self.shape(tile);
-        let value = self.usable(tile, place).filter(|_| self.admits(place, Effect::Pure, shape.len()));
+        let value = self.check_usable(tile, place).filter(|_| self.admits(place, Effect::Pure, shape.len()));
         (shape, value)
     }
 
-    fn value_or_poison(&mut self, value: Option<Value>, dtype: DType, shape: Vec<i64>) -> Raw {
+    fn value_or_poison(&mut self, value: Option<Value>, dtype: DType, shape: Vec<i64>) -> ValueHandle {
         match value {
             Some(value) => self.raw(value),
             None => self.poison(Type::tile(dtype, shape)),
@@ -137,7 +142,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     #[track_caller]
     #[must_use]
     pub fn cast<U: Element>(self) -> Tile<U, R> {
-        let (place, coded, target) = (here(), Coded::of::<F>(), Kind::of::<U>());
+        let (place, coded, target) = (caller_location(), Coded::of::<F>(), Kind::of::<U>());
         Tile::from_raw(record(|t| {
             t.made_of_bits(place, self.bits, U::DTYPE, |t, shape| t.unpacked(place, self.bits, coded, target, shape))
         }))
@@ -176,7 +181,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     #[track_caller]
     #[must_use]
     pub fn codes(self) -> Tile<u8, R> {
-        let place = here();
+        let place = caller_location();
         Tile::from_raw(record(|t| {
             t.made_of_bits(place, self.bits, DType::I8, |t, shape| {
                 let codes = t.low_bits(place, self.bits, F::BITS)?;
@@ -206,7 +211,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     #[track_caller]
     #[must_use]
     pub fn from_codes(codes: Tile<u8, R>) -> NarrowTile<F, R> {
-        let place = here();
+        let place = caller_location();
         NarrowTile::of(record(|t| {
             t.bits_made_of(place, codes.raw(), |t, bytes, shape| {
                 let codes = t.put(Opcode::ExtI, &[bytes], vec![Attr::Sign(Sign::Unsigned)], DType::I32, shape);
@@ -247,7 +252,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn cast_narrow<F: Narrow>(self) -> NarrowTile<F, R> {
-        let (place, source, coded) = (here(), Kind::of::<T>(), Coded::of::<F>());
+        let (place, source, coded) = (caller_location(), Kind::of::<T>(), Coded::of::<F>());
         NarrowTile::of(record(|t| {
             t.bits_made_of(place, self.raw(), |t, value, shape| t.codes_of(value, source, coded, shape))
         }))

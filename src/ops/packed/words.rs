@@ -10,7 +10,7 @@ use crate::ir::{Attr, Opcode, Overflow, Padding, Predicate, Rounding, Sign, Type
 use crate::ops::memory::access_options::Access;
 use crate::ops::memory::tile_access::Visit;
 use crate::ops::support::tile_index::{Component, IntoIndex};
-use crate::tile::{ArrayHandle, Place, Raw, Trace};
+use crate::tile::{ArrayHandle, Place, Trace, ValueHandle};
 
 /// An access to a packed array of 32-bit words, with its source location and its name in messages.
 pub struct Source {
@@ -157,7 +157,7 @@ impl Trace {
         let (piece, indices) = Source::pieces(grouping, index, shape);
         let access = Access::default();
         let visit = source.visit(array, grouping.unit, &piece, &access, Some(Padding::Zero));
-        let mut loaded: Vec<Raw> = Vec::with_capacity(indices.len());
+        let mut loaded: Vec<ValueHandle> = Vec::with_capacity(indices.len());
         for index in &indices {
             loaded.push(self.load(&visit, index));
         }
@@ -166,7 +166,7 @@ impl Trace {
         apart.push(1);
         let mut words = Vec::with_capacity(loaded.len());
         for raw in loaded {
-            let mut word = self.usable(raw, source.place)?;
+            let mut word = self.check_usable(raw, source.place)?;
             if grouping.unit < 32 {
                 word = self.put(Opcode::ExtI, &[word], vec![Attr::Sign(Sign::Unsigned)], DType::I32, &piece);
             }

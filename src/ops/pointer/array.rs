@@ -5,13 +5,13 @@ use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Sign, Value};
 use crate::ops::support::tile_index::{Component, Number, TileIndex};
-use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Ptr, Raw, Trace, here, record};
+use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Ptr, Trace, ValueHandle, caller_location, record};
 
 /// An array to be made: who asks, and of what.
 struct Described<'a> {
     place: Place,
     name: &'static str,
-    base: Raw,
+    base: ValueHandle,
     dtype: DType,
     shape: &'a [Component],
     strides: &'a [Component],
@@ -22,7 +22,7 @@ impl Trace {
     fn described_array(&mut self, wanted: &Described<'_>) -> Option<ArrayHandle> {
         let Described { place, name, base, dtype, shape, strides } = *wanted;
         self.at(place);
-        let base = self.usable(base, place)?;
+        let base = self.check_usable(base, place)?;
         if !self.admits(place, Effect::Read, 0) {
             return None;
         }
@@ -109,7 +109,7 @@ macro_rules! arrays {
             ) -> $array<T, R> {
                 const { assert!(R > 0 && R <= 16, "an array from a pointer has 1 to 16 axes") };
                 let (shape, strides) = (&shape.components(), &strides.components());
-                let (place, name) = (here(), stringify!($method));
+                let (place, name) = (caller_location(), stringify!($method));
                 let wanted = Described { place, name, base: self.raw(), dtype: T::DTYPE, shape, strides };
                 $array::from_handle(record(|t| {
                     t.described_array(&wanted).unwrap_or_else(|| t.poison_array(R))

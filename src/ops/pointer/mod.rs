@@ -66,7 +66,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Elem, Opcode, Type};
-use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
 pub use crate::tile::{Ptr, PtrTile};
 
@@ -129,7 +129,14 @@ impl Trace {
     }
 
     /// Pointers so many elements further; offsets and pointers are stretched together.
-    fn offset(&mut self, place: Place, pointee: DType, pointers: Raw, by: &Component, rank: usize) -> Raw {
+    fn offset(
+        &mut self,
+        place: Place,
+        pointee: DType,
+        pointers: ValueHandle,
+        by: &Component,
+        rank: usize,
+    ) -> ValueHandle {
         self.at(place);
         let poison = Self::pointer_type(pointee, vec![1; rank]);
         let moved = self.offset_value(place, pointee, pointers, by, rank);
@@ -143,11 +150,11 @@ impl Trace {
         &mut self,
         place: Place,
         dtype: DType,
-        pointers: Raw,
+        pointers: ValueHandle,
         by: &Component,
         rank: usize,
     ) -> Option<crate::ir::Value> {
-        let base = self.usable(pointers, place)?;
+        let base = self.check_usable(pointers, place)?;
         if !self.admits(place, Effect::Pure, rank) {
             return None;
         }
@@ -162,10 +169,10 @@ impl Trace {
     }
 
     /// One op between pointers and integers.
-    fn converted_pointer(&mut self, place: Place, code: Opcode, from: Raw, to: Elem) -> Raw {
+    fn converted_pointer(&mut self, place: Place, code: Opcode, from: ValueHandle, to: Elem) -> ValueHandle {
         self.at(place);
         let ty = Type::Tile { elem: to, shape: self.shape(from) };
-        let Some(value) = self.usable(from, place) else { return self.poison(ty) };
+        let Some(value) = self.check_usable(from, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, self.shape(from).len()) {
             return self.poison(ty);
         }
@@ -204,7 +211,7 @@ macro_rules! pointers {
             #[track_caller]
             #[must_use]
             pub fn cast<U: ByteSized>(self) -> $with<U $($rank)*> {
-                let place = here();
+                let place = caller_location();
                 Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToPtr, self.raw(), to::<U>())))
             }
 
@@ -225,7 +232,7 @@ macro_rules! pointers {
             #[track_caller]
             #[must_use]
             pub fn addr(self) -> $addresses {
-                let place = here();
+                let place = caller_location();
                 let number = Elem::Num(DType::I64);
                 Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToInt, self.raw(), number)))
             }
@@ -252,7 +259,7 @@ macro_rules! pointers {
             #[track_caller]
             #[must_use]
             pub unsafe fn from_addr(addresses: $addresses) -> Self {
-                let place = here();
+                let place = caller_location();
                 Handle::from_raw(record(|t| {
                     t.converted_pointer(place, Opcode::IntToPtr, addresses.raw(), to::<T>())
                 }))
@@ -288,7 +295,7 @@ impl<T: ByteSized> Ptr<T> {
     #[track_caller]
     #[must_use]
     pub unsafe fn offset<O: Offsets>(self, elements: O) -> O::Pointers<T> {
-        let (place, (by, rank)) = (here(), elements.offsets());
+        let (place, (by, rank)) = (caller_location(), elements.offsets());
         Handle::from_raw(record(|t| t.offset(place, T::DTYPE, self.raw(), &by, rank)))
     }
 }
@@ -316,7 +323,7 @@ impl<T: ByteSized, const N: usize> PtrTile<T, N> {
     #[track_caller]
     #[must_use]
     pub unsafe fn offset(self, elements: impl AxisIndex<N>) -> PtrTile<T, N> {
-        let (place, by) = (here(), elements.component());
+        let (place, by) = (caller_location(), elements.component());
         PtrTile::from_raw(record(|t| t.offset(place, T::DTYPE, self.raw(), &by, N)))
     }
 
@@ -368,7 +375,7 @@ macro_rules! of_arrays {
             #[track_caller]
             #[must_use]
             pub fn pointer(self) -> Ptr<T> {
-                let place = here();
+                let place = caller_location();
                 Ptr::from_raw(record(|t| match t.array_data(self.handle, place) {
                     Some(data) => t.raw(data.base),
                     None => t.poison(Type::ptr(T::DTYPE)),

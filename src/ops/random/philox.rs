@@ -13,7 +13,7 @@ use crate::ops::support::expr_builder::formula;
 use crate::ops::support::operand::{Operand, operand};
 use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::ops::{arange, zeros};
-use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
+use crate::tile::{Handle, Place, Scalar, Tile, Trace, caller_location, record, with_location};
 
 /// An unbounded array of random numbers, from which a kernel loads tiles as by
 /// [`load`](crate::Array::load).
@@ -200,7 +200,7 @@ impl Philox {
     #[track_caller]
     #[must_use]
     pub fn new(seed: impl Operand<Scalar<u64>>, offset: impl Operand<Scalar<u64>>) -> Philox {
-        let place = here();
+        let place = caller_location();
         let seed = formula(place, "Philox::new", &[operand::<Scalar<u64>>(seed)], |_, v| v[0]);
         let offset = formula(place, "Philox::new", &[operand::<Scalar<u64>>(offset)], |_, v| v[0]);
         Philox { seed, offset }
@@ -224,7 +224,7 @@ impl Philox {
     #[track_caller]
     #[must_use]
     pub fn bits<const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<u32, R> {
-        self.lanes(here(), "bits", index.components(), shape, 4, &|words| words.to_vec())
+        self.lanes(caller_location(), "bits", index.components(), shape, 4, &|words| words.to_vec())
     }
 
     /// Uniform numbers in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
@@ -241,7 +241,7 @@ impl Philox {
     #[track_caller]
     #[must_use]
     pub fn uniform<T: RandomFloat, const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
-        self.lanes(here(), "uniform", index.components(), shape, T::LANES, &T::uniforms)
+        self.lanes(caller_location(), "uniform", index.components(), shape, T::LANES, &T::uniforms)
     }
 
     /// Numbers of the normal distribution with mean 0 and variance 1.
@@ -262,7 +262,7 @@ impl Philox {
     #[track_caller]
     #[must_use]
     pub fn normal<T: RandomFloat, const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
-        self.lanes(here(), "normal", index.components(), shape, T::LANES, &T::normals)
+        self.lanes(caller_location(), "normal", index.components(), shape, T::LANES, &T::normals)
     }
 
     /// Numbers of the exponential distribution with mean 1: in f32 from 1.5e-8 to 22.9, in f64 from
@@ -284,7 +284,7 @@ impl Philox {
         index: impl TileIndex<R>,
         shape: [usize; R],
     ) -> Tile<T, R> {
-        self.lanes(here(), "exponential", index.components(), shape, T::LANES, &T::exponentials)
+        self.lanes(caller_location(), "exponential", index.components(), shape, T::LANES, &T::exponentials)
     }
 
     /// Integers from `range.start` to before `range.end`, which must be greater. The probabilities
@@ -307,11 +307,11 @@ impl Philox {
         shape: [usize; R],
         range: std::ops::Range<impl Operand<Scalar<i32>>>,
     ) -> Tile<i32, R> {
-        let place = here();
+        let place = caller_location();
         let [start, end]: [Scalar<i32>; 2] =
             [range.start, range.end].map(|end| formula(place, "range", &[operand::<Scalar<i32>>(end)], |_, v| v[0]));
         let words = self.lanes(place, "range", index.components(), shape, 4, &|words| words.to_vec());
-        at_place(place, || words.mul_hi((end - start).cast::<u32>()).cast::<i32>() + start)
+        with_location(place, || words.mul_hi((end - start).cast::<u32>()).cast::<i32>() + start)
     }
 
     /// `true` with this probability, from 0 to 1.
@@ -333,10 +333,10 @@ impl Philox {
         shape: [usize; R],
         probability: impl Operand<Scalar<f32>>,
     ) -> Tile<bool, R> {
-        let place = here();
+        let place = caller_location();
         let probability: Scalar<f32> = formula(place, "bernoulli", &[operand::<Scalar<f32>>(probability)], |_, v| v[0]);
         let numbers: Tile<f32, R> = self.lanes(place, "bernoulli", index.components(), shape, 4, &f32::uniforms);
-        at_place(place, || numbers.lt(probability))
+        with_location(place, || numbers.lt(probability))
     }
 
     /// Makes numbers from words. One counter provides `lanes` numbers.
@@ -361,7 +361,7 @@ impl Philox {
         if !fine {
             return Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, vec![1; R]))));
         }
-        at_place(place, || self.placed(place, name, index, shape, lanes, make))
+        with_location(place, || self.placed(place, name, index, shape, lanes, make))
     }
 
     fn placed<T: ByteSized, const R: usize>(

@@ -6,11 +6,11 @@ use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::ops::elementwise::arithmetic::sign;
-use crate::tile::{Place, Raw, Region, Trace, here, in_region, record};
+use crate::tile::{Place, Region, Trace, ValueHandle, caller_location, in_region, record};
 
 /// Combines accumulators with elements, one of each for each operand: a recorded closure of the
 /// user, or one op.
-type Combine<'a> = &'a dyn Fn(&[Raw], &[Raw]) -> Vec<Raw>;
+type Combine<'a> = &'a dyn Fn(&[ValueHandle], &[ValueHandle]) -> Vec<ValueHandle>;
 
 /// A reduction or scan, with its name in messages and its source location.
 pub(crate) struct Fold<'a> {
@@ -24,7 +24,7 @@ pub(crate) struct Fold<'a> {
 
 impl Fold<'_> {
     /// Reduces along each axis, the last one first, and restores the axes with extent 1.
-    pub fn reduce(&self, sources: &[Raw], axes: Vec<usize>) -> Vec<Raw> {
+    pub fn reduce(&self, sources: &[ValueHandle], axes: Vec<usize>) -> Vec<ValueHandle> {
         let shape = record(|t| t.shape(sources[0]));
         let kept: Vec<i64> = (0..shape.len()).map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect();
         let start = record(|t| self.start(t, sources, &axes));
@@ -48,7 +48,7 @@ impl Fold<'_> {
 
     /// Combines each element with all preceding ones along the axis, or with all following ones if
     /// `reverse` is set.
-    pub fn scan(&self, sources: &[Raw], axis: usize, reverse: bool) -> Vec<Raw> {
+    pub fn scan(&self, sources: &[ValueHandle], axis: usize, reverse: bool) -> Vec<ValueHandle> {
         let shape = record(|t| t.shape(sources[0]));
         let start = record(|t| self.start(t, sources, &[axis]));
         let scanned = start.and_then(|start| self.along(Opcode::Scan, &start, axis, &[Attr::Reverse(reverse)]));
@@ -58,16 +58,17 @@ impl Fold<'_> {
         })
     }
 
-    fn poisons(&self, t: &mut Trace, shape: &[i64]) -> Vec<Raw> {
+    fn poisons(&self, t: &mut Trace, shape: &[i64]) -> Vec<ValueHandle> {
         self.identities.iter().map(|identity| t.poison(Type::tile(identity.dtype, shape))).collect()
     }
 
     /// Returns the operands, or `None` after an error in them or in the axes.
-    fn start(&self, t: &mut Trace, sources: &[Raw], axes: &[usize]) -> Option<Vec<Value>> {
+    fn start(&self, t: &mut Trace, sources: &[ValueHandle], axes: &[usize]) -> Option<Vec<Value>> {
         t.at(self.place);
         // This check is the first: the shape of a poisoned operand is not one that the user has
         // written.
-        let usable: Vec<Value> = sources.iter().map(|&source| t.usable(source, self.place)).collect::<Option<_>>()?;
+        let usable: Vec<Value> =
+            sources.iter().map(|&source| t.check_usable(source, self.place)).collect::<Option<_>>()?;
         let shape = t.shape(sources[0]);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
             let message = format!("`{}` along axis {axis} of a tile of shape {shape:?}", self.name);
@@ -97,13 +98,14 @@ impl Fold<'_> {
                 .collect();
             let args = t.open(self.region, &types);
             let every_second = |first: usize| args.iter().skip(first).step_by(2).map(|&arg| t.raw(arg)).collect();
-            let lists: (Vec<Raw>, Vec<Raw>) = (every_second(0), every_second(1));
+            let lists: (Vec<ValueHandle>, Vec<ValueHandle>) = (every_second(0), every_second(1));
             lists
         });
         let combined = in_region(|| (self.combine)(&accumulators, &elements));
         record(|t| {
             t.at(self.place);
-            let combined: Option<Vec<Value>> = combined.into_iter().map(|raw| t.usable(raw, self.place)).collect();
+            let combined: Option<Vec<Value>> =
+                combined.into_iter().map(|raw| t.check_usable(raw, self.place)).collect();
             if let Some(combined) = &combined {
                 t.emit(Opcode::Yield, &[combined], vec![], vec![], &[]);
             }
@@ -133,12 +135,12 @@ pub(super) fn by_op(
     (dtype, sign): (DType, Sign),
     code: Opcode,
     attrs: &[Attr],
-) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
-    move |accumulators: &[Raw], elements: &[Raw]| {
+) -> impl Fn(&[ValueHandle], &[ValueHandle]) -> Vec<ValueHandle> {
+    move |accumulators: &[ValueHandle], elements: &[ValueHandle]| {
         record(|t| {
             // The operands have the order of the body's arguments. The ops are commutative.
             let operands =
-                [elements[0], accumulators[0]].map(|raw| t.usable(raw, place).expect("arguments of the body"));
+                [elements[0], accumulators[0]].map(|raw| t.check_usable(raw, place).expect("arguments of the body"));
             let value = t.put(code, &operands, attrs.to_vec(), dtype, &[]);
             if matches!(code, Opcode::AddI | Opcode::MulI) {
                 t.written(value, [sign; 2]);
@@ -160,7 +162,7 @@ impl<T: Element> ByOp<'_, T> {
     /// Calls `work` with the fold that combines by this op.
     #[track_caller]
     pub fn fold<X>(&self, what: &'static str, work: impl FnOnce(&Fold<'_>) -> X) -> X {
-        let place = here();
+        let place = caller_location();
         let combine = by_op(place, (T::DTYPE, sign::<T>()), self.code, self.attrs);
         let region = Region { what, place, scalar_only: true };
         let identities = vec![crate::ops::support::tile_set::literal(self.identity)];

@@ -14,7 +14,7 @@ use crate::ir::{Attr, Flag, Opcode, Overflow, Rounding};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::float_mode::FloatMode;
 use crate::ops::support::tile_set::TileSet;
-use crate::tile::{Handle, Raw, Region, Scalar, Tile, here};
+use crate::tile::{Handle, Region, Scalar, Tile, ValueHandle, caller_location};
 
 /// The axes of a reduction: one (`1`), several (`[0, 2]`) or all (`..`).
 ///
@@ -275,7 +275,7 @@ impl<T: Float, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn sum_with(self, axes: impl Axes, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().of_addition::<T>(here(), "sum_with");
+        let attrs = mode.into().of_addition::<T>(caller_location(), "sum_with");
         reduce_by("sum_with", self, axes, T::from_f64(0.0), Opcode::AddF, &attrs)
     }
 }
@@ -411,7 +411,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
 }
 
 /// The number of axes of the first tile.
-fn rank(raws: &[Raw]) -> usize {
+fn rank(raws: &[ValueHandle]) -> usize {
     crate::tile::record(|t| t.shape(raws[0]).len())
 }
 
@@ -422,7 +422,7 @@ fn reduce_axes<X: TileSet>(
     identity: X::Identity,
     combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
 ) -> X {
-    let place = here();
+    let place = caller_location();
     let region = Region { what: "the closure of `reduce`", place, scalar_only: true };
     let (mut raws, mut identities) = (Vec::new(), Vec::new());
     tiles.raws(&mut raws);
@@ -435,9 +435,9 @@ fn reduce_axes<X: TileSet>(
 /// Adapter of the user's closure to recorded values.
 pub(super) fn untyped<X: TileSet>(
     combine: &impl Fn(X::Elements, X::Elements) -> X::Elements,
-) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
+) -> impl Fn(&[ValueHandle], &[ValueHandle]) -> Vec<ValueHandle> {
     move |accumulators, elements| {
-        let of = |raws: &[Raw]| X::elements(&mut raws.iter().copied());
+        let of = |raws: &[ValueHandle]| X::elements(&mut raws.iter().copied());
         let mut combined = Vec::with_capacity(elements.len());
         X::yields(combine(of(accumulators), of(elements)), &mut combined);
         combined

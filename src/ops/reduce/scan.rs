@@ -10,7 +10,7 @@ use crate::element::{ByteSized, Element, Number};
 use crate::ir::{Attr, Literal, Opcode, Overflow, Rounding, Sign};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::tile_set::TileSet;
-use crate::tile::{Handle, Raw, Region, Scalar, Tile, Trace, here, record};
+use crate::tile::{Handle, Region, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Options of a scan: its direction, and whether the result includes the element itself.
 ///
@@ -90,7 +90,7 @@ impl ScanOptions {
 }
 
 /// Scans recorded values.
-fn scanned(fold: &Fold<'_>, sources: &[Raw], axis: usize, options: ScanOptions) -> Vec<Raw> {
+fn scanned(fold: &Fold<'_>, sources: &[ValueHandle], axis: usize, options: ScanOptions) -> Vec<ValueHandle> {
     if !options.exclusive {
         return fold.scan(sources, axis, options.reverse);
     }
@@ -100,7 +100,7 @@ fn scanned(fold: &Fold<'_>, sources: &[Raw], axis: usize, options: ScanOptions) 
         let each = sources.iter().zip(&fold.identities);
         each.map(|(&source, identity)| filled(t, source, identity)).collect::<Vec<_>>()
     });
-    let pairs = |accumulators: &[Raw], elements: &[Raw]| {
+    let pairs = |accumulators: &[ValueHandle], elements: &[ValueHandle]| {
         let before = &accumulators[count..];
         let mut both = (fold.combine)(before, &elements[..count]);
         both.extend((fold.combine)(before, &elements[count..]));
@@ -114,7 +114,7 @@ fn scanned(fold: &Fold<'_>, sources: &[Raw], axis: usize, options: ScanOptions) 
 }
 
 /// A tile of the shape of another one, with the identity in every element.
-fn filled(t: &mut Trace, source: Raw, identity: &Literal) -> Raw {
+fn filled(t: &mut Trace, source: ValueHandle, identity: &Literal) -> ValueHandle {
     let shape = t.shape(source);
     let value = t.splat(identity.dtype, identity.bits, &shape);
     t.raw(value)
@@ -180,7 +180,7 @@ pub fn scan_with<X: TileSet>(
     combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
     options: ScanOptions,
 ) -> X {
-    let place = here();
+    let place = caller_location();
     let region = Region { what: "the closure of `scan`", place, scalar_only: true };
     let (mut raws, mut identities) = (Vec::new(), Vec::new());
     tiles.raws(&mut raws);

@@ -7,7 +7,7 @@ use crate::ops::create::construct::{extents, indices};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::select;
 use crate::ops::support::tile_set::TileSet;
-use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record, with_location};
 
 /// Element types that can be sorted: all types with arithmetic.
 ///
@@ -88,7 +88,7 @@ fn sorted<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> Tile<K, R> {
 /// smallest keys.
 fn numbered<K: Int, const R: usize>(
     keys: Tile<K, R>,
-    carried: &mut [Raw],
+    carried: &mut [ValueHandle],
     axis: usize,
     count: Option<usize>,
 ) -> (Tile<K, R>, Tile<i32, R>) {
@@ -112,10 +112,10 @@ fn numbered<K: Int, const R: usize>(
 
 impl Trace {
     /// Sorts keys and the tiles that are permuted with them; see [`Network`].
-    fn sort_together(&mut self, tiles: &mut [Raw], axis: usize, sign: Sign, ties: bool, count: Option<usize>) {
-        let (shape, place) = (self.shape(tiles[0]), here());
+    fn sort_together(&mut self, tiles: &mut [ValueHandle], axis: usize, sign: Sign, ties: bool, count: Option<usize>) {
+        let (shape, place) = (self.shape(tiles[0]), caller_location());
         self.at(place);
-        let Some(values) = tiles.iter().map(|&tile| self.usable(tile, place)).collect() else { return };
+        let Some(values) = tiles.iter().map(|&tile| self.check_usable(tile, place)).collect() else { return };
         let mut network = Network::new(self, values, &shape, axis, sign, ties);
         match count {
             Some(count) => network.smallest(extents([count])[0]),
@@ -155,19 +155,19 @@ impl Trace {
 #[track_caller]
 #[must_use]
 pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, values: V, axis: usize) -> (Tile<T, R>, V) {
-    let (place, mut carried) = (here(), Vec::new());
+    let (place, mut carried) = (caller_location(), Vec::new());
     values.raws(&mut carried);
     let fits = has_axis(place, "sort_by_key", keys, axis) && record(|t| t.beside(place, keys.raw(), &carried));
     if !fits {
         return (keys, values);
     }
-    let keys = at_place(place, || T::elements(numbered(T::keys(keys), &mut carried, axis, None).0));
+    let keys = with_location(place, || T::elements(numbered(T::keys(keys), &mut carried, axis, None).0));
     (keys, V::unflatten(&mut carried.into_iter()))
 }
 
 impl Trace {
     /// Reports values whose shape differs from that of the keys.
-    fn beside(&mut self, place: Place, keys: Raw, values: &[Raw]) -> bool {
+    fn beside(&mut self, place: Place, keys: ValueHandle, values: &[ValueHandle]) -> bool {
         let shape = self.shape(keys);
         let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
             return true;
@@ -214,10 +214,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn sort(self, axis: usize) -> Tile<T, R> {
-        if !has_axis(here(), "sort", self, axis) {
+        if !has_axis(caller_location(), "sort", self, axis) {
             return self;
         }
-        at_place(here(), || T::elements(sorted(T::keys(self), axis)))
+        with_location(caller_location(), || T::elements(sorted(T::keys(self), axis)))
     }
 
     /// Sorts the elements in the reverse order of [`sort`](Tile::sort).
@@ -233,10 +233,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn sort_descending(self, axis: usize) -> Tile<T, R> {
-        if !has_axis(here(), "sort_descending", self, axis) {
+        if !has_axis(caller_location(), "sort_descending", self, axis) {
             return self;
         }
-        at_place(here(), || T::elements(!sorted(!T::keys(self), axis)))
+        with_location(caller_location(), || T::elements(!sorted(!T::keys(self), axis)))
     }
 
     /// The positions along the axis of the elements of [`sort`](Tile::sort). Equal elements remain
@@ -253,10 +253,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn argsort(self, axis: usize) -> Tile<i32, R> {
-        if !has_axis(here(), "argsort", self, axis) {
+        if !has_axis(caller_location(), "argsort", self, axis) {
             return indices(self.shape(), 0);
         }
-        at_place(here(), || numbered(T::keys(self), &mut [], axis, None).1)
+        with_location(caller_location(), || numbered(T::keys(self), &mut [], axis, None).1)
     }
 
     /// The positions of the elements of [`sort_descending`](Tile::sort_descending). Equal elements
@@ -273,10 +273,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn argsort_descending(self, axis: usize) -> Tile<i32, R> {
-        if !has_axis(here(), "argsort_descending", self, axis) {
+        if !has_axis(caller_location(), "argsort_descending", self, axis) {
             return indices(self.shape(), 0);
         }
-        at_place(here(), || numbered(!T::keys(self), &mut [], axis, None).1)
+        with_location(caller_location(), || numbered(!T::keys(self), &mut [], axis, None).1)
     }
 
     /// The `k` largest elements along an axis, in descending order, and their positions. Equal
@@ -301,10 +301,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn top_k(self, axis: usize, k: usize) -> (Tile<T, R>, Tile<i32, R>) {
-        if !has_axis(here(), "top_k", self, axis) {
+        if !has_axis(caller_location(), "top_k", self, axis) {
             return (self, indices(self.shape(), 0));
         }
-        at_place(here(), || {
+        with_location(caller_location(), || {
             let mut shape = self.shape();
             if !k.is_power_of_two() || k > shape[axis] {
                 let numbers = indices(shape, axis);

@@ -7,7 +7,7 @@ use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
-use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// A tile and its range along the axis of a `cat`.
 struct Piece {
@@ -17,7 +17,7 @@ struct Piece {
 }
 
 impl Trace {
-    fn cat(&mut self, place: Place, name: &str, tiles: &[Raw], axis: usize, ty: &Type) -> Raw {
+    fn cat(&mut self, place: Place, name: &str, tiles: &[ValueHandle], axis: usize, ty: &Type) -> ValueHandle {
         self.at(place);
         let (dtype, rank) = (ty.dtype(), ty.shape().len());
         let Some(&first) = tiles.first() else {
@@ -31,7 +31,7 @@ impl Trace {
         let mut pieces: Vec<Piece> = Vec::with_capacity(tiles.len());
         let mut total = 0;
         for &tile in tiles {
-            let (own, usable) = (self.shape(tile), self.usable(tile, place));
+            let (own, usable) = (self.shape(tile), self.check_usable(tile, place));
             let Some(value) = usable else { return self.poison(Type::tile(dtype, vec![1; rank])) };
             if (0..rank).any(|d| d != axis && own[d] != shape[d]) {
                 let message = format!("`{name}` along axis {axis} of tiles with shapes {shape:?} and {own:?}");
@@ -159,17 +159,17 @@ impl Trace {
         &mut self,
         place: Place,
         name: &str,
-        tile: Raw,
+        tile: ValueHandle,
         index: &[Component],
         dtype: DType,
         part: &[i64],
-    ) -> Raw {
+    ) -> ValueHandle {
         self.at(place);
         if !self.legal_shape(place, name, part) {
             return self.poison(Type::tile(dtype, vec![1; part.len()]));
         }
         let ty = Type::tile(dtype, part);
-        let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
+        let Some(value) = self.check_usable(tile, place) else { return self.poison(ty) };
         let whole = self.shape(tile);
         if !self.admits(place, Effect::Pure, part.len()) {
             return self.poison(ty);
@@ -180,11 +180,18 @@ impl Trace {
         self.raw(block)
     }
 
-    fn insert(&mut self, place: Place, tile: Raw, index: &[Component], part: Raw, dtype: DType) -> Raw {
+    fn insert(
+        &mut self,
+        place: Place,
+        tile: ValueHandle,
+        index: &[Component],
+        part: ValueHandle,
+        dtype: DType,
+    ) -> ValueHandle {
         self.at(place);
         let (whole, shape) = (self.shape(tile), self.shape(part));
         let ty = Type::tile(dtype, whole.as_slice());
-        let (Some(value), Some(source)) = (self.usable(tile, place), self.usable(part, place)) else {
+        let (Some(value), Some(source)) = (self.check_usable(tile, place), self.check_usable(part, place)) else {
             return self.poison(ty);
         };
         if !self.admits(place, Effect::Pure, whole.len()) {
@@ -201,11 +208,18 @@ impl Trace {
     }
 
     /// Returns a tile with one element replaced, by a select over its index.
-    fn set(&mut self, place: Place, tile: Raw, index: &[Component], element: Source, dtype: DType) -> Raw {
+    fn set(
+        &mut self,
+        place: Place,
+        tile: ValueHandle,
+        index: &[Component],
+        element: Source,
+        dtype: DType,
+    ) -> ValueHandle {
         self.at(place);
         let shape = self.shape(tile);
         let ty = Type::tile(dtype, shape.as_slice());
-        let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
+        let Some(value) = self.check_usable(tile, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, shape.len()) {
             return self.poison(ty);
         }
@@ -254,8 +268,8 @@ impl Trace {
 #[track_caller]
 #[must_use]
 pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R>>, axis: usize) -> Tile<T, R> {
-    let place = here();
-    let tiles: Vec<Raw> = tiles.into_iter().map(Handle::raw).collect();
+    let place = caller_location();
+    let tiles: Vec<ValueHandle> = tiles.into_iter().map(Handle::raw).collect();
     let ty = Type::tile(T::DTYPE, vec![1; R]);
     Tile::from_raw(record(|t| t.cat(place, "cat", &tiles, axis, &ty)))
 }
@@ -314,8 +328,8 @@ macro_rules! stacks {
         impl<T: Element> Stack for Tile<T, $rank> {
             type Stacked = Tile<T, $more>;
             fn stacked(tiles: Vec<Self>, axis: usize) -> Tile<T, $more> {
-                let place = here();
-                let tiles: Vec<Raw> = tiles.into_iter().map(|tile| tile.unsqueeze(axis).raw()).collect();
+                let place = caller_location();
+                let tiles: Vec<ValueHandle> = tiles.into_iter().map(|tile| tile.unsqueeze(axis).raw()).collect();
                 let ty = Type::tile(T::DTYPE, vec![1; $more]);
                 Tile::from_raw(record(|t| t.cat(place, "stack", &tiles, axis.min($rank), &ty)))
             }
@@ -336,7 +350,7 @@ macro_rules! stacks {
             #[track_caller]
             #[must_use]
             pub fn unstack<const N: usize>(self, axis: usize) -> [Tile<T, $rank>; N] {
-                let place = here();
+                let place = caller_location();
                 let extent = self.shape().get(axis).copied();
                 let extent = extent.filter(|_| !record(|t| t.is_poisoned(self.raw())));
                 if let Some(extent) = extent.filter(|&extent| extent != N) {
@@ -380,7 +394,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn split<const N: usize>(self, axis: usize) -> [Tile<T, R>; N] {
-        let place = here();
+        let place = caller_location();
         let mut part = self.shape();
         let problem = match part.get(axis).copied() {
             None => Some((format!("`split` along axis {axis} of a tile of shape {part:?}"), "axes are counted from 0")),
@@ -432,7 +446,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn extract(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
-        let (place, index) = (here(), index.components());
+        let (place, index) = (caller_location(), index.components());
         Tile::from_raw(record(|t| t.extract(place, "extract", self.raw(), &index, T::DTYPE, &extents(shape))))
     }
 
@@ -458,7 +472,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn insert(self, index: impl TileIndex<R>, part: Tile<T, R>) -> Tile<T, R> {
-        let (place, index) = (here(), index.components());
+        let (place, index) = (caller_location(), index.components());
         Tile::from_raw(record(|t| t.insert(place, self.raw(), &index, part.raw(), T::DTYPE)))
     }
 }
@@ -486,7 +500,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn get(self, index: impl TileIndex<R>) -> Scalar<T> {
-        let (place, index) = (here(), index.components());
+        let (place, index) = (caller_location(), index.components());
         Tile::<T, R>::from_raw(record(|t| t.extract(place, "get", self.raw(), &index, T::DTYPE, &[1; R]))).item()
     }
 
@@ -503,7 +517,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn set(self, index: impl TileIndex<R>, value: impl Operand<Scalar<T>>) -> Tile<T, R> {
-        let (place, index) = (here(), index.components());
+        let (place, index) = (caller_location(), index.components());
         Tile::from_raw(record(|t| t.set(place, self.raw(), &index, value.source(), T::DTYPE)))
     }
 }

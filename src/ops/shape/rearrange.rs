@@ -6,7 +6,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::reduce::reduce::Axes;
-use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// A shape in which one axis is split into rows of parts.
 pub(crate) struct Rows {
@@ -40,11 +40,11 @@ impl Rows {
 
 impl Trace {
     /// Returns the value if it is usable. Reports an axis that does not exist.
-    pub(crate) fn along(&mut self, place: Place, name: &str, tile: Raw, axes: &[usize]) -> Option<Value> {
+    pub(crate) fn along(&mut self, place: Place, name: &str, tile: ValueHandle, axes: &[usize]) -> Option<Value> {
         self.at(place);
         // This check is the first: the shape of a poisoned tile is not one that the user has
         // written.
-        let value = self.usable(tile, place)?;
+        let value = self.check_usable(tile, place)?;
         let shape = self.shape(tile);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
             let message = format!("`{name}` along axis {axis} of a tile of shape {shape:?}");
@@ -119,7 +119,14 @@ impl Trace {
     }
 
     /// Repeats each extent `outer` times as a whole, and each element `inner` times in place.
-    fn repeated(&mut self, place: Place, name: &str, tile: Raw, dtype: DType, times: &[[i64; 2]]) -> Raw {
+    fn repeated(
+        &mut self,
+        place: Place,
+        name: &str,
+        tile: ValueHandle,
+        dtype: DType,
+        times: &[[i64; 2]],
+    ) -> ValueHandle {
         let shape = self.shape(tile);
         let all = |counts: &dyn Fn(usize) -> [i64; 2]| -> Vec<i64> {
             (0..shape.len()).flat_map(|d| [counts(d)[0], shape[d], counts(d)[1]]).collect()
@@ -159,7 +166,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn flip(self, axes: impl Axes) -> Tile<T, R> {
-        let (place, axes) = (here(), axes.axes(R));
+        let (place, axes) = (caller_location(), axes.axes(R));
         Tile::from_raw(record(|t| {
             let shape = t.shape(self.raw());
             let Some(value) = t.along(place, "flip", self.raw(), &axes) else {
@@ -192,7 +199,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn repeat(self, times: [usize; R]) -> Tile<T, R> {
-        let place = here();
+        let place = caller_location();
         let times: Vec<[i64; 2]> = extents(times).into_iter().map(|n| [n, 1]).collect();
         Tile::from_raw(record(|t| t.repeated(place, "repeat", self.raw(), T::DTYPE, &times)))
     }
@@ -210,7 +217,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn repeat_interleave(self, axis: usize, times: usize) -> Tile<T, R> {
-        let (place, name) = (here(), "repeat_interleave");
+        let (place, name) = (caller_location(), "repeat_interleave");
         Tile::from_raw(record(|t| {
             let shape = t.shape(self.raw());
             if t.along(place, name, self.raw(), &[axis]).is_none() {
@@ -242,7 +249,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn interleave(self, other: Tile<T, R>, axis: usize) -> Tile<T, R> {
-        let (place, name) = (here(), "interleave");
+        let (place, name) = (caller_location(), "interleave");
         Tile::from_raw(record(|t| {
             let (shape, second) = (t.shape(self.raw()), t.shape(other.raw()));
             let ty = Type::tile(T::DTYPE, shape.as_slice());

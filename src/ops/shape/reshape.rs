@@ -8,7 +8,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::memory::tile_access::is_permutation;
-use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 impl Trace {
     /// Checks the shape of the result, then records `body` on a usable value.
@@ -16,17 +16,17 @@ impl Trace {
         &mut self,
         place: Place,
         name: &str,
-        source: Raw,
+        source: ValueHandle,
         elem: DType,
         shape: &[i64],
         body: impl FnOnce(&mut Trace, Value) -> Option<Value>,
-    ) -> Raw {
+    ) -> ValueHandle {
         self.at(place);
         if !self.legal_shape(place, name, shape) {
             return self.poison(Type::tile(elem, vec![1; shape.len()]));
         }
         let ty = Type::tile(elem, shape);
-        let Some(value) = self.usable(source, place) else { return self.poison(ty) };
+        let Some(value) = self.check_usable(source, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, shape.len()) {
             return self.poison(ty);
         }
@@ -36,7 +36,7 @@ impl Trace {
         }
     }
 
-    fn reshape(&mut self, place: Place, name: &str, source: Raw, elem: DType, shape: &[i64]) -> Raw {
+    fn reshape(&mut self, place: Place, name: &str, source: ValueHandle, elem: DType, shape: &[i64]) -> ValueHandle {
         self.reshaped(place, name, source, elem, shape, |t, value| {
             let from = t.builder.module.shape(value).to_vec();
             let (have, want): (i64, i64) = (from.iter().product(), shape.iter().product());
@@ -49,7 +49,7 @@ impl Trace {
         })
     }
 
-    fn broadcast_to(&mut self, place: Place, source: Raw, elem: DType, shape: &[i64]) -> Raw {
+    fn broadcast_to(&mut self, place: Place, source: ValueHandle, elem: DType, shape: &[i64]) -> ValueHandle {
         self.reshaped(place, "broadcast_to", source, elem, shape, |t, value| {
             let from = t.builder.module.shape(value).to_vec();
             if from.iter().zip(shape).any(|(&have, &want)| have != want && have != 1) {
@@ -64,7 +64,7 @@ impl Trace {
         })
     }
 
-    fn permute(&mut self, place: Place, name: &str, source: Raw, elem: DType, order: &[usize]) -> Raw {
+    fn permute(&mut self, place: Place, name: &str, source: ValueHandle, elem: DType, order: &[usize]) -> ValueHandle {
         let from = self.shape(source);
         if !is_permutation(order, from.len()) {
             let last = from.len().saturating_sub(1);
@@ -97,7 +97,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
-        let (place, shape) = (here(), extents(shape));
+        let (place, shape) = (caller_location(), extents(shape));
         Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
     }
 
@@ -114,7 +114,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn broadcast_to(self, shape: [usize; R]) -> Tile<T, R> {
-        let (place, shape) = (here(), extents(shape));
+        let (place, shape) = (caller_location(), extents(shape));
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
     }
 
@@ -132,7 +132,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn permute(self, order: [usize; R]) -> Tile<T, R> {
-        let place = here();
+        let place = caller_location();
         Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
     }
 
@@ -149,7 +149,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn swap_axes(self, first: usize, second: usize) -> Tile<T, R> {
-        let place = here();
+        let place = caller_location();
         let mut order: [usize; R] = std::array::from_fn(|d| d);
         if first >= R || second >= R {
             let message = format!("`swap_axes({first}, {second})` of a tile with {R} axes");
@@ -177,7 +177,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     where
         T: ByteSized,
     {
-        let place = here();
+        let place = caller_location();
         Scalar::from_raw(record(|t| {
             t.at(place);
             let ty = Type::scalar(T::DTYPE);
@@ -213,7 +213,7 @@ impl<T: Element> Scalar<T> {
     #[track_caller]
     #[must_use]
     pub fn broadcast_to<const R: usize>(self, shape: [usize; R]) -> Tile<T, R> {
-        let (place, shape) = (here(), extents(shape));
+        let (place, shape) = (caller_location(), extents(shape));
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
     }
 
@@ -230,7 +230,7 @@ impl<T: Element> Scalar<T> {
     #[track_caller]
     #[must_use]
     pub fn to_tile<const R: usize>(self) -> Tile<T, R> {
-        let place = here();
+        let place = caller_location();
         Tile::from_raw(record(|t| t.reshape(place, "to_tile", self.raw(), T::DTYPE, &[1; R])))
     }
 }
@@ -261,7 +261,7 @@ macro_rules! rank_changes {
             #[track_caller]
             #[must_use]
             pub fn squeeze(self, axis: usize) -> Tile<T, $less> {
-                let place = here();
+                let place = caller_location();
                 let axis = checked_axis(place, "squeeze", axis, $rank, $rank);
                 Tile::from_raw(record(|t| {
                     let mut shape = t.shape(self.raw());
@@ -290,7 +290,7 @@ macro_rules! rank_changes {
             #[track_caller]
             #[must_use]
             pub fn unsqueeze(self, axis: usize) -> Tile<T, $more> {
-                let place = here();
+                let place = caller_location();
                 let axis = checked_axis(place, "unsqueeze", axis, $more, $rank);
                 Tile::from_raw(record(|t| {
                     let mut shape = t.shape(self.raw());
@@ -326,7 +326,7 @@ macro_rules! matrix_transpose {
             #[track_caller]
             #[must_use]
             pub fn transpose(self) -> Tile<T, $rank> {
-                let place = here();
+                let place = caller_location();
                 let mut order: [usize; $rank] = std::array::from_fn(|d| d);
                 order.swap($rank - 2, $rank - 1);
                 Tile::from_raw(record(|t| t.permute(place, "transpose", self.raw(), T::DTYPE, &order)))

@@ -5,14 +5,21 @@ use crate::element::{ByteSized, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type};
 use crate::ops::create::construct::extents;
-use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record, with_location};
 
 impl Trace {
-    fn gather_along(&mut self, place: Place, tile: Raw, dtype: DType, axis: usize, index: Raw) -> Raw {
+    fn gather_along(
+        &mut self,
+        place: Place,
+        tile: ValueHandle,
+        dtype: DType,
+        axis: usize,
+        index: ValueHandle,
+    ) -> ValueHandle {
         self.at(place);
         let (own, result) = (self.shape(tile), self.shape(index));
         let ty = Type::tile(dtype, result.as_slice());
-        let (Some(source), Some(positions)) = (self.usable(tile, place), self.usable(index, place)) else {
+        let (Some(source), Some(positions)) = (self.check_usable(tile, place), self.check_usable(index, place)) else {
             return self.poison(ty);
         };
         let fits = axis < own.len() && (0..own.len()).all(|d| d == axis || own[d] == result[d]);
@@ -28,14 +35,14 @@ impl Trace {
         self.raw(value)
     }
 
-    fn histogram(&mut self, place: Place, numbers: Raw, bins: usize) -> Raw {
+    fn histogram(&mut self, place: Place, numbers: ValueHandle, bins: usize) -> ValueHandle {
         self.at(place);
         let shape = extents([bins]);
         if !self.legal_shape(place, "histogram", &shape) {
             return self.poison(Type::tile(DType::I32, [1]));
         }
         let ty = Type::tile(DType::I32, shape.as_slice());
-        let Some(numbers) = self.usable(numbers, place) else { return self.poison(ty) };
+        let Some(numbers) = self.check_usable(numbers, place) else { return self.poison(ty) };
         if !self.admits(place, Effect::Pure, 1) {
             return self.poison(ty);
         }
@@ -72,8 +79,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn gather<I: Int>(self, axis: usize, index: Tile<I, R>) -> Tile<T, R> {
-        let place = here();
-        let index = at_place(place, || index.cast_saturating::<i32>());
+        let place = caller_location();
+        let index = with_location(place, || index.cast_saturating::<i32>());
         Tile::from_raw(record(|t| t.gather_along(place, self.raw(), T::DTYPE, axis, index.raw())))
     }
 }
@@ -103,8 +110,8 @@ impl<I: Int, const R: usize> Tile<I, R> {
     #[track_caller]
     #[must_use]
     pub fn histogram(self, bins: usize) -> Tile<i32, 1> {
-        let place = here();
-        let numbers = at_place(place, || self.cast_saturating::<i32>());
+        let place = caller_location();
+        let numbers = with_location(place, || self.cast_saturating::<i32>());
         Tile::from_raw(record(|t| t.histogram(place, numbers.raw(), bins)))
     }
 }

@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::ByteSized;
 use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
-use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// The number of threads of a warp, and the maximum of a tile block.
 const WARP: i64 = 32;
@@ -85,7 +85,7 @@ fn is_plain(layout: &Layout) -> bool {
 }
 
 impl Trace {
-    fn with_layout(&mut self, place: Place, tile: Raw, dtype: DType, layout: &Described) -> Option<Value> {
+    fn with_layout(&mut self, place: Place, tile: ValueHandle, dtype: DType, layout: &Described) -> Option<Value> {
         let value = self.along(place, "with_layout", tile, &[])?;
         let shape = self.shape(tile);
         let (own, threads) = (&layout.shape, layout.threads);
@@ -192,7 +192,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn with_layout(self, layout: impl TileLayout) -> Tile<T, R> {
-        let (place, tile) = (here(), self.raw());
+        let (place, tile) = (caller_location(), self.raw());
         let layout = layout.described(&record(|t| t.shape(tile)));
         Tile::from_raw(record(|t| match t.with_layout(place, tile, T::DTYPE, &layout) {
             Some(value) => t.raw(value),

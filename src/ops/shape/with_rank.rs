@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::{Opcode, Type};
-use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
+use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Returns the extents with `rank` axes: leading axes of extent 1 are inserted, or axes of extent 1
 /// are removed.
@@ -44,12 +44,12 @@ impl Trace {
     }
 
     /// Returns the same elements with other extents of the same product.
-    pub(crate) fn refit(&mut self, place: Place, tile: Raw, dtype: DType, shape: &[i64]) -> Raw {
+    pub(crate) fn refit(&mut self, place: Place, tile: ValueHandle, dtype: DType, shape: &[i64]) -> ValueHandle {
         if self.shape(tile) == shape {
             return tile;
         }
         self.at(place);
-        match self.usable(tile, place) {
+        match self.check_usable(tile, place) {
             Some(value) => {
                 let value = self.put(Opcode::Reshape, &[value], vec![], dtype, shape);
                 self.raw(value)
@@ -84,7 +84,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[track_caller]
     #[must_use]
     pub fn with_rank<const N: usize>(self) -> Tile<T, N> {
-        let place = here();
+        let place = caller_location();
         Tile::from_raw(record(|t| {
             let shape = t.shape(self.raw());
             match t.with_rank(place, "with_rank", &shape, N) {

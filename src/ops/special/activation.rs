@@ -5,7 +5,7 @@ use crate::element::{Float, Number};
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, float_formula, formula, functions};
 use crate::ops::support::operand::{methods, value};
-use crate::tile::{Scalar, Tile, here};
+use crate::tile::{Scalar, Tile, caller_location};
 
 methods! { [Number]
     /// max(`self`, 0). NaN is propagated.
@@ -29,7 +29,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn relu(self) -> Self {
-        formula(here(), "relu", &[value(self)], |c, v| {
+        formula(caller_location(), "relu", &[value(self)], |c, v| {
             let zero = c.number(0.0);
             if T::DTYPE.is_float() {
                 return c.larger(v[0], zero);

@@ -9,7 +9,7 @@ use crate::element::Float;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
-use crate::tile::{Scalar, Tile, here};
+use crate::tile::{Scalar, Tile, caller_location};
 
 functions! {
     /// The inverse of [`erf`](Tile::erf): infinite at -1 and 1, NaN outside.

@@ -5,7 +5,7 @@ use crate::element::Float;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
-use crate::tile::{Scalar, Tile, here};
+use crate::tile::{Scalar, Tile, caller_location};
 
 /// Limit above which 1 is negligible in x² + 1 and x² - 1. Much larger squares would overflow.
 const LARGE: f64 = 1e9;

@@ -14,7 +14,7 @@ use crate::element::Float;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
-use crate::tile::{Scalar, Tile, here};
+use crate::tile::{Scalar, Tile, caller_location};
 
 functions! {
     /// The logarithm of the magnitude of the gamma function; at n + 1 that of the factorial of n.

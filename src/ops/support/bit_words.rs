@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::element::ByteSized;
 use crate::ir::Opcode;
 use crate::ops::elementwise::convert::{Kind, convert};
-use crate::tile::{Tile, here};
+use crate::tile::{Tile, caller_location};
 
 /// The type whose bits are read, and the unsigned integer of its width. (The bits of tf32 are those of an f32.)
 fn kinds(dtype: DType) -> (DType, Kind) {
@@ -26,7 +26,7 @@ const WORD: Kind = Kind { dtype: DType::I64, signed: false };
 /// The bits of each element, with zeros above.
 #[track_caller]
 pub(crate) fn to_words<T: ByteSized, const R: usize>(tile: Tile<T, R>) -> Tile<u64, R> {
-    elementwise(here(), "to_words", &[value(tile)], |t, v, shape| {
+    elementwise(caller_location(), "to_words", &[value(tile)], |t, v, shape| {
         let (read, bits) = kinds(T::DTYPE);
         let x = convert(t, v[0], Kind::of::<T>(), Kind { dtype: read, signed: T::SIGNED }, shape);
         let x = if read == bits.dtype { x } else { t.put(Opcode::Bitcast, &[x], vec![], bits.dtype, shape) };
@@ -37,7 +37,7 @@ pub(crate) fn to_words<T: ByteSized, const R: usize>(tile: Tile<T, R>) -> Tile<u
 /// The elements whose bits are the low ones of each word; those above are zeros.
 #[track_caller]
 pub(crate) fn from_words<T: ByteSized, const R: usize>(words: Tile<u64, R>) -> Tile<T, R> {
-    elementwise(here(), "from_words", &[value(words)], |t, v, shape| {
+    elementwise(caller_location(), "from_words", &[value(words)], |t, v, shape| {
         let (read, bits) = kinds(T::DTYPE);
         let x = convert(t, v[0], WORD, bits, shape);
         let x = if read == bits.dtype { x } else { t.put(Opcode::Bitcast, &[x], vec![], read, shape) };

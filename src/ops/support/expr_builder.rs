@@ -190,7 +190,7 @@ macro_rules! functions {
             #[track_caller]
             #[must_use]
             pub fn $name(self) -> Self {
-                float_formula(here(), stringify!($name), &[value(self)], |c, v| $formula(c, v[0]))
+                float_formula(caller_location(), stringify!($name), &[value(self)], |c, v| $formula(c, v[0]))
             }
         )+ }
     };

@@ -4,7 +4,7 @@ use super::operand::{BroadcastOperand, beside, methods, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, Flag, Opcode, Rounding};
-use crate::tile::{Place, Scalar, Tile, Trace, here, is_part, record};
+use crate::tile::{Place, Scalar, Tile, Trace, caller_location, is_part, record};
 
 /// How a float operation rounds, and what it does with subnormal numbers.
 ///
@@ -239,8 +239,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
-        uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), beside::<Self>(rhs)])
+        let attrs = mode.into().attrs::<T>(caller_location(), "add_with", &ARITHMETIC);
+        uniform(caller_location(), "add_with", Opcode::AddF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self - rhs`, rounded as stated.
@@ -256,8 +256,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
-        uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), beside::<Self>(rhs)])
+        let attrs = mode.into().attrs::<T>(caller_location(), "sub_with", &ARITHMETIC);
+        uniform(caller_location(), "sub_with", Opcode::SubF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self * rhs`, rounded as stated.
@@ -274,8 +274,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn mul_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
-        uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
+        let attrs = mode.into().attrs::<T>(caller_location(), "mul_with", &ARITHMETIC);
+        uniform(caller_location(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
@@ -292,8 +292,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn div_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
-        uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
+        let attrs = mode.into().attrs::<T>(caller_location(), "div_with", &DIVISION);
+        uniform(caller_location(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self * factor + addend` with one rounding, to nearest even.
@@ -311,7 +311,7 @@ methods! { [Float]
     #[must_use]
     pub fn fma(self, factor: impl BroadcastOperand<Self>, addend: impl BroadcastOperand<Self>) -> Self {
         let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
-        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
     }
 
     /// `self * factor + addend` with one rounding, as stated.
@@ -332,8 +332,8 @@ methods! { [Float]
         addend: impl BroadcastOperand<Self>,
         mode: impl Into<FloatMode>,
     ) -> Self {
-        let attrs = mode.into().attrs::<T>(here(), "fma", &ARITHMETIC);
-        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+        let attrs = mode.into().attrs::<T>(caller_location(), "fma", &ARITHMETIC);
+        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
     }
 
     /// Square root, rounded as stated; on f32 also `Approx`.
@@ -349,8 +349,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn sqrt_with(self, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(here(), "sqrt_with", &ROOT);
-        uniform(here(), "sqrt_with", Opcode::Sqrt, attrs, &[value(self)])
+        let attrs = mode.into().attrs::<T>(caller_location(), "sqrt_with", &ROOT);
+        uniform(caller_location(), "sqrt_with", Opcode::Sqrt, attrs, &[value(self)])
     }
 
     /// `1 / sqrt(self)`; the mode may flush to zero (f32).
@@ -366,8 +366,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn rsqrt_with(self, mode: FloatMode) -> Self {
-        let attrs = mode.attrs::<T>(here(), "rsqrt_with", &NONE);
-        uniform(here(), "rsqrt_with", Opcode::Rsqrt, attrs, &[value(self)])
+        let attrs = mode.attrs::<T>(caller_location(), "rsqrt_with", &NONE);
+        uniform(caller_location(), "rsqrt_with", Opcode::Rsqrt, attrs, &[value(self)])
     }
 
     /// 2 to the power of `self`; the mode may flush to zero (f32).
@@ -383,8 +383,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn exp2_with(self, mode: FloatMode) -> Self {
-        let attrs = mode.attrs::<T>(here(), "exp2_with", &NONE);
-        uniform(here(), "exp2_with", Opcode::Exp2, attrs, &[value(self)])
+        let attrs = mode.attrs::<T>(caller_location(), "exp2_with", &NONE);
+        uniform(caller_location(), "exp2_with", Opcode::Exp2, attrs, &[value(self)])
     }
 
     /// The larger operand, ignoring a NaN; the mode may flush to zero (f32).
@@ -400,8 +400,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn max_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
-        let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
-        uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+        let attrs = mode.attrs::<T>(caller_location(), "max_with", &NONE);
+        uniform(caller_location(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
@@ -417,8 +417,8 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn min_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
-        let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
-        uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+        let attrs = mode.attrs::<T>(caller_location(), "min_with", &NONE);
+        uniform(caller_location(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// The larger operand; NaN if either is NaN.
@@ -435,7 +435,7 @@ methods! { [Float]
     #[must_use]
     pub fn max_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
     /// The smaller operand; NaN if either is NaN.
@@ -452,6 +452,6 @@ methods! { [Float]
     #[must_use]
     pub fn min_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 }

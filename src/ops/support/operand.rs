@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::element::{Element, bf16, f16};
 use crate::ir::{Attr, Opcode, Sign, Value};
-use crate::tile::{Arg, ElementwiseBody, Handle, Place, Raw, Scalar, Source, Tile, TileLike, Trace, record};
+use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, TileLike, Trace, ValueHandle, record};
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
 ///
@@ -177,7 +177,7 @@ fn elementwise_of_rank(
     rank: usize,
     out: DType,
     body: &mut ElementwiseBody<'_>,
-) -> Raw {
+) -> ValueHandle {
     record(|t| t.elementwise(place, name, operands, rank, out, body))
 }
 
@@ -196,7 +196,7 @@ fn uniform_of_rank(
     operands: &[Arg],
     rank: usize,
     dtype: DType,
-) -> Raw {
+) -> ValueHandle {
     let mut put = |t: &mut Trace, v: &[Value], shape: &[i64]| t.put(code, v, attrs.clone(), dtype, shape);
     elementwise_of_rank(place, name, operands, rank, dtype, &mut put)
 }
@@ -216,7 +216,7 @@ fn written_of_rank(
     operands: &[Arg],
     rank: usize,
     (dtype, sign): (DType, Sign),
-) -> Raw {
+) -> ValueHandle {
     let mut put = |t: &mut Trace, v: &[Value], shape: &[i64]| {
         let value = t.put(code, v, attrs.clone(), dtype, shape);
         t.written(value, [sign; 2]);

@@ -3,7 +3,7 @@
 use super::operand::{elementwise, value};
 use crate::element::{Element, bf16, f16};
 use crate::ops::elementwise::convert::{Kind, convert};
-use crate::tile::{TileLike, here};
+use crate::tile::{TileLike, caller_location};
 
 /// Element types that have a common one to compute in.
 ///
@@ -98,5 +98,5 @@ where
 #[track_caller]
 fn converted<X: TileLike, O: Element>(x: X) -> X::With<O> {
     let (from, to) = (Kind::of::<X::Elem>(), Kind::of::<O>());
-    elementwise(here(), "promote", &[value(x)], |t, v, shape| convert(t, v[0], from, to, shape))
+    elementwise(caller_location(), "promote", &[value(x)], |t, v, shape| convert(t, v[0], from, to, shape))
 }

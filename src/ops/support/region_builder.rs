@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Opcode, TypeId, Value};
-use crate::tile::{Handle, Place, Raw, Region, Scalar, Source, Tile, record};
+use crate::tile::{Handle, Place, Region, Scalar, Source, Tile, ValueHandle, record};
 
 /// Bodies may be nested this deep.
 const MOST_NESTED: usize = 200;
@@ -75,11 +75,11 @@ impl Body {
 
     /// Opens a block whose arguments are `prefix` and then one for each value of the state. Arguments of
     /// poisoned values are poison. Gives the arguments.
-    pub fn open(self, prefix: &[DType], state: &[Raw]) -> Vec<Raw> {
+    pub fn open(self, prefix: &[DType], state: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
             let mut types: Vec<TypeId> =
                 prefix.iter().map(|&d| t.builder.module.intern(crate::ir::Type::scalar(d))).collect();
-            let usable: Vec<Option<Value>> = state.iter().map(|&raw| t.usable(raw, self.place)).collect();
+            let usable: Vec<Option<Value>> = state.iter().map(|&raw| t.check_usable(raw, self.place)).collect();
             for &raw in state {
                 let ty = t.type_of(raw);
                 types.push(t.builder.module.intern(ty));
@@ -94,10 +94,10 @@ impl Body {
 
     /// Ends the innermost open block with `code` and these values, which must have the types of `expected`.
     /// `None` after a problem.
-    pub fn close(self, code: Opcode, values: &[Raw], expected: &[Raw]) -> Option<BlockId> {
+    pub fn close(self, code: Opcode, values: &[ValueHandle], expected: &[ValueHandle]) -> Option<BlockId> {
         record(|t| {
             t.at(self.place);
-            let usable: Vec<Option<Value>> = values.iter().map(|&raw| t.usable(raw, self.place)).collect();
+            let usable: Vec<Option<Value>> = values.iter().map(|&raw| t.check_usable(raw, self.place)).collect();
             let mut fits = values.len() == expected.len();
             if !fits {
                 let message = format!(
@@ -136,16 +136,16 @@ impl Body {
         self,
         code: Opcode,
         operands: &[Option<Value>],
-        init: Option<&[Raw]>,
+        init: Option<&[ValueHandle]>,
         blocks: Option<Vec<BlockId>>,
-        types: &[Raw],
+        types: &[ValueHandle],
         attrs: Vec<Attr>,
-    ) -> Vec<Raw> {
+    ) -> Vec<ValueHandle> {
         record(|t| {
             t.at(self.place);
             let operands: Option<Vec<Value>> = operands.iter().copied().collect();
             let init: Option<Vec<Value>> =
-                init.unwrap_or_default().iter().map(|&raw| t.usable(raw, self.place)).collect();
+                init.unwrap_or_default().iter().map(|&raw| t.check_usable(raw, self.place)).collect();
             let types: Vec<crate::ir::Type> = types.iter().map(|&raw| t.type_of(raw)).collect();
             let admitted = t.admits(self.place, Effect::Region, 0);
             let (Some(operands), Some(init), Some(blocks), true) = (operands, init, blocks, admitted) else {
@@ -164,7 +164,7 @@ impl Body {
 
 impl Body {
     /// Opens the body of a loop; gives its block and arguments. `None` if bodies are nested too deeply.
-    pub fn open_loop(self, prefix: &[DType], state: &[Raw]) -> Option<(BlockId, Vec<Raw>)> {
+    pub fn open_loop(self, prefix: &[DType], state: &[ValueHandle]) -> Option<(BlockId, Vec<ValueHandle>)> {
         if self.is_too_deep() {
             return None;
         }
@@ -178,7 +178,7 @@ impl Body {
     }
 
     /// Stand-ins for values.
-    pub fn poison_like(self, values: &[Raw]) -> Vec<Raw> {
+    pub fn poison_like(self, values: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
             let types: Vec<_> = values.iter().map(|&raw| t.type_of(raw)).collect();
             types.into_iter().map(|ty| t.poison(ty)).collect()
@@ -187,7 +187,7 @@ impl Body {
 
     /// Reports a loop whose condition cannot change: the body, in this block, gives the state back as it got it, nothing
     /// is read of memory, and nothing else leaves the loop.
-    pub fn refuse_endless(self, block: BlockId, args: &[Raw], next: &[Raw]) {
+    pub fn refuse_endless(self, block: BlockId, args: &[ValueHandle], next: &[ValueHandle]) {
         record(|t| {
             let same = args.len() == next.len() && args.iter().zip(next).all(|(a, b)| a.is_same(*b));
             let module = &t.builder.module;
@@ -229,7 +229,7 @@ impl Body {
             t.at(place);
             if let Source::Value(raw) = source
                 && t.shape(raw).iter().any(|&extent| extent != 1)
-                && t.usable(raw, place).is_some()
+                && t.check_usable(raw, place).is_some()
             {
                 let message = format!("`{}`: a tile of shape {:?} as the condition", self.name, t.shape(raw));
                 let way_out = "one bool decides for the whole tile block: reduce the mask with `.any(..)` or `.all(..)`; \
@@ -242,7 +242,14 @@ impl Body {
     }
 
     /// `if condition { code values } else {}`, or the other way round. The values are to be of the form of `expected`.
-    pub fn exit_if(self, condition: Source, wanted: bool, code: Opcode, values: &[Raw], expected: &[Raw]) {
+    pub fn exit_if(
+        self,
+        condition: Source,
+        wanted: bool,
+        code: Opcode,
+        values: &[ValueHandle],
+        expected: &[ValueHandle],
+    ) {
         let condition = self.condition(condition);
         let exit = |body: Body| {
             body.open(&[], &[]);

@@ -409,7 +409,7 @@ impl Trace {
 
     fn list(&mut self, place: Place, number: Number, beyond: Beyond) -> Option<Value> {
         let value = match number.source {
-            Source::Value(raw) => self.usable(raw, place)?,
+            Source::Value(raw) => self.check_usable(raw, place)?,
             other => self.scalar(place, other, number.dtype)?,
         };
         Some(self.index_width(value, number, beyond))

@@ -2,7 +2,7 @@
 
 use crate::element::{ByteSized, Element};
 use crate::ir::Literal;
-use crate::tile::{Handle, Raw, Scalar, Tile};
+use crate::tile::{Handle, Scalar, Tile, ValueHandle};
 
 /// A tile, or a tuple or array of tiles of one shape: what [`reduce`](crate::reduce) and [`scan`](crate::scan)
 /// combine. The closure sees one element of each, in the same form.
@@ -27,13 +27,13 @@ pub trait TileSet: Copy {
     /// The neutral element of each: host values in the form of the tiles.
     type Identity: Copy;
     #[doc(hidden)]
-    fn raws(self, out: &mut Vec<Raw>);
+    fn raws(self, out: &mut Vec<ValueHandle>);
     #[doc(hidden)]
-    fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self;
+    fn unflatten(from: &mut dyn Iterator<Item = ValueHandle>) -> Self;
     #[doc(hidden)]
-    fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements;
+    fn elements(from: &mut dyn Iterator<Item = ValueHandle>) -> Self::Elements;
     #[doc(hidden)]
-    fn yields(elements: Self::Elements, out: &mut Vec<Raw>);
+    fn yields(elements: Self::Elements, out: &mut Vec<ValueHandle>);
     #[doc(hidden)]
     fn identities(identity: Self::Identity, out: &mut Vec<Literal>);
 }
@@ -43,23 +43,23 @@ pub(crate) fn literal<T: Element>(value: T) -> Literal {
     Literal { dtype: T::DTYPE, bits: value.to_bits() }
 }
 
-fn next(from: &mut dyn Iterator<Item = Raw>) -> Raw {
+fn next(from: &mut dyn Iterator<Item = ValueHandle>) -> ValueHandle {
     from.next().expect("one value for each tile")
 }
 
 impl<T: ByteSized, const R: usize> TileSet for Tile<T, R> {
     type Elements = Scalar<T>;
     type Identity = T;
-    fn raws(self, out: &mut Vec<Raw>) {
+    fn raws(self, out: &mut Vec<ValueHandle>) {
         out.push(self.raw());
     }
-    fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self {
+    fn unflatten(from: &mut dyn Iterator<Item = ValueHandle>) -> Self {
         Tile::from_raw(next(from))
     }
-    fn elements(from: &mut dyn Iterator<Item = Raw>) -> Scalar<T> {
+    fn elements(from: &mut dyn Iterator<Item = ValueHandle>) -> Scalar<T> {
         Scalar::from_raw(next(from))
     }
-    fn yields(element: Scalar<T>, out: &mut Vec<Raw>) {
+    fn yields(element: Scalar<T>, out: &mut Vec<ValueHandle>) {
         out.push(element.raw());
     }
     fn identities(identity: T, out: &mut Vec<Literal>) {
@@ -70,16 +70,16 @@ impl<T: ByteSized, const R: usize> TileSet for Tile<T, R> {
 impl<X: TileSet, const N: usize> TileSet for [X; N] {
     type Elements = [X::Elements; N];
     type Identity = [X::Identity; N];
-    fn raws(self, out: &mut Vec<Raw>) {
+    fn raws(self, out: &mut Vec<ValueHandle>) {
         self.into_iter().for_each(|x| x.raws(out));
     }
-    fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self {
+    fn unflatten(from: &mut dyn Iterator<Item = ValueHandle>) -> Self {
         std::array::from_fn(|_| X::unflatten(from))
     }
-    fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements {
+    fn elements(from: &mut dyn Iterator<Item = ValueHandle>) -> Self::Elements {
         std::array::from_fn(|_| X::elements(from))
     }
-    fn yields(elements: Self::Elements, out: &mut Vec<Raw>) {
+    fn yields(elements: Self::Elements, out: &mut Vec<ValueHandle>) {
         elements.into_iter().for_each(|x| X::yields(x, out));
     }
     fn identities(identity: Self::Identity, out: &mut Vec<Literal>) {
@@ -92,16 +92,16 @@ macro_rules! tuples {
         impl<$($name: TileSet),+> TileSet for ($($name,)+) {
             type Elements = ($($name::Elements,)+);
             type Identity = ($($name::Identity,)+);
-            fn raws(self, out: &mut Vec<Raw>) {
+            fn raws(self, out: &mut Vec<ValueHandle>) {
                 $(self.$index.raws(out);)+
             }
-            fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self {
+            fn unflatten(from: &mut dyn Iterator<Item = ValueHandle>) -> Self {
                 ($($name::unflatten(from),)+)
             }
-            fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements {
+            fn elements(from: &mut dyn Iterator<Item = ValueHandle>) -> Self::Elements {
                 ($($name::elements(from),)+)
             }
-            fn yields(elements: Self::Elements, out: &mut Vec<Raw>) {
+            fn yields(elements: Self::Elements, out: &mut Vec<ValueHandle>) {
                 $($name::yields(elements.$index, out);)+
             }
             fn identities(identity: Self::Identity, out: &mut Vec<Literal>) {

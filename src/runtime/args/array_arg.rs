@@ -11,13 +11,13 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::{Memory, MemoryUse};
 use crate::runtime::array::pack_host;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
-use crate::tile::{Array, ArrayMut, Tracer};
+use crate::tile::{Array, ArrayInfo, ArrayMut, Tracer};
 
 /// The alignment of addresses that the code generator uses, in bytes.
 const WIDE_ALIGNMENT: u32 = 16;

@@ -170,13 +170,13 @@ impl Device {
                 T::NAME
             )));
         };
-        Ok(DeviceArray::of(memory, layout))
+        Ok(DeviceArray::from_memory(memory, layout))
     }
 }
 
 impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// Makes an array of this memory, whose bytes are those of the layout.
-    pub(crate) fn of(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
+    pub(crate) fn from_memory(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
         DeviceArray { memory, layout, element: PhantomData }
     }
 

@@ -9,11 +9,11 @@ use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::args::array_arg::{Form, facts_word, form};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::GraphResource;
-use crate::tile::{Arrays, ArraysMut, Tracer};
+use crate::tile::{ArrayInfo, Arrays, ArraysMut, Tracer};
 
 /// Several arrays of one element type and rank as one argument of a launch. The kernel selects
 /// among them at run time. In the kernel it is an [`Arrays<T, R>`](crate::Arrays).

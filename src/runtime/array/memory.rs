@@ -197,7 +197,7 @@ impl Memory {
     pub fn device(&self) -> Device {
         match &self.kind {
             Kind::Absent | Kind::Cpu => Device::cpu(),
-            Kind::Gpu { gpu, .. } => Device::of(gpu),
+            Kind::Gpu { gpu, .. } => Device::from_gpu(gpu),
         }
     }
 
@@ -518,7 +518,7 @@ fn settled(stream: &StreamHandle) -> Result<()> {
 /// GPU wrote last.
 fn own_stream(gpu: &'static Gpu, order: &Order<GpuStream>) -> StreamHandle {
     let writer = order.writer();
-    if std::ptr::eq(writer.gpu, gpu) { StreamHandle::of(writer) } else { gpu.default_stream().clone() }
+    if std::ptr::eq(writer.gpu, gpu) { StreamHandle::from_stream(writer) } else { gpu.default_stream().clone() }
 }
 
 fn gpu_free(gpu: &'static Gpu, order: &mut Order<GpuStream>, address: u64) -> Result<()> {

@@ -467,7 +467,7 @@ mod tests {
             let kernel = move |x: PackedArray<F, 2>| {
                 let _ = x.load((1, 2), [4, columns]).cast::<f32>();
             };
-            let module = trace_kernel("kernel", &kernel, &Arguments::of((PackedSpec::<F, 2>::new(shape),)))?;
+            let module = trace_kernel("kernel", &kernel, &Arguments::new((PackedSpec::<F, 2>::new(shape),)))?;
             let mut bits = Vec::new();
             module.walk(module.entries[0].body, &mut |id| {
                 let op = module.op(id);

@@ -179,7 +179,7 @@ enum Code {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let (gpu, code) = (self.gpu, Handle::of(self.code));
+        let (gpu, code) = (self.gpu, Handle::new(self.code));
         gpu.leftovers.release(move || {
             gpu.make_current()?;
             // Code in execution must remain loaded until its end.

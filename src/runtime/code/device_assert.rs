@@ -96,7 +96,7 @@ impl Drop for FailureNote {
         if let Some(error) = self.take() {
             self.gpu.failures.keep(error);
         }
-        let (gpu, host) = (self.gpu, Handle::of(self.host));
+        let (gpu, host) = (self.gpu, Handle::new(self.host));
         gpu.leftovers.release(move || {
             gpu.make_current()?;
             // A kernel that could not be unloaded may still be running.

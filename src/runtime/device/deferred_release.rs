@@ -75,7 +75,7 @@ pub(crate) struct Handle<T>(T);
 unsafe impl<T> Send for Handle<T> {}
 
 impl<T: Copy> Handle<T> {
-    pub fn of(raw: T) -> Handle<T> {
+    pub fn new(raw: T) -> Handle<T> {
         Handle(raw)
     }
 

@@ -158,7 +158,7 @@ impl Device {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn gpu(ordinal: usize) -> Result<Device> {
-        Gpu::get(ordinal).map(Device::of)
+        Gpu::get(ordinal).map(Device::from_gpu)
     }
 
     /// Returns the number of GPUs; 0 without a driver.
@@ -173,7 +173,7 @@ impl Device {
         Gpu::count()
     }
 
-    pub(crate) fn of(gpu: &'static Gpu) -> Device {
+    pub(crate) fn from_gpu(gpu: &'static Gpu) -> Device {
         Device(Kind::Gpu(gpu))
     }
 

@@ -114,7 +114,7 @@ impl Gpu {
             return Err(Error::NoDevice(format!("there is no GPU {ordinal}: the driver finds {count}")));
         }
         let (device, name) = named_device(driver, ordinal)?;
-        let mut opening = Opening::of(driver, device)?;
+        let mut opening = Opening::new(driver, device)?;
         let context = opening.context;
         // SAFETY: the context is retained.
         unsafe { driver.context_set_current(context) }?;
@@ -156,7 +156,7 @@ impl Gpu {
             capture: RwLock::new(()),
         }));
         opening.done();
-        gpu.default_stream.get_or_init(|| StreamHandle::of(Arc::new(GpuStream::of(gpu, stream, None))));
+        gpu.default_stream.get_or_init(|| StreamHandle::from_stream(Arc::new(GpuStream::from_raw(gpu, stream, None))));
         Ok(gpu)
     }
 
@@ -238,7 +238,7 @@ struct Opening {
 
 impl Opening {
     /// Retains the primary context of a device.
-    fn of(driver: &'static Driver, device: CUdevice) -> Result<Opening> {
+    fn new(driver: &'static Driver, device: CUdevice) -> Result<Opening> {
         let (mut context, mut before): (CUcontext, CUcontext) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the pointers are valid.
         unsafe {
@@ -366,10 +366,10 @@ impl GpuStream {
     fn new(gpu: &'static Gpu) -> Result<GpuStream> {
         gpu.make_current()?;
         gpu.leftovers.retry();
-        Ok(GpuStream::of(gpu, new_stream(gpu.driver)?, None))
+        Ok(GpuStream::from_raw(gpu, new_stream(gpu.driver)?, None))
     }
 
-    fn of(gpu: &'static Gpu, raw: CUstream, owner: Option<Owner>) -> GpuStream {
+    fn from_raw(gpu: &'static Gpu, raw: CUstream, owner: Option<Owner>) -> GpuStream {
         GpuStream { gpu, raw, owner, handles: AtomicUsize::new(0) }
     }
 
@@ -432,7 +432,7 @@ impl Drop for GpuStream {
         if self.owner.is_some() {
             return;
         }
-        let (gpu, stream) = (self.gpu, Handle::of(self.raw));
+        let (gpu, stream) = (self.gpu, Handle::new(self.raw));
         // SAFETY: this object created the stream, and it has no other user. The driver completes
         // pending work first.
         gpu.leftovers
@@ -446,7 +446,7 @@ pub(crate) struct StreamHandle(Arc<GpuStream>);
 impl StreamHandle {
     /// Makes a stream.
     pub(crate) fn new(gpu: &'static Gpu) -> Result<StreamHandle> {
-        Ok(StreamHandle::of(Arc::new(GpuStream::new(gpu)?)))
+        Ok(StreamHandle::from_stream(Arc::new(GpuStream::new(gpu)?)))
     }
 
     /// Returns a stream of another library, kept alive by its owner.
@@ -467,11 +467,11 @@ impl StreamHandle {
                 gpu.ordinal, gpu.name
             )));
         }
-        Ok(StreamHandle::of(Arc::new(GpuStream::of(gpu, raw, Some(owner)))))
+        Ok(StreamHandle::from_stream(Arc::new(GpuStream::from_raw(gpu, raw, Some(owner)))))
     }
 
     /// Makes another handle of a stream.
-    pub(crate) fn of(stream: Arc<GpuStream>) -> StreamHandle {
+    pub(crate) fn from_stream(stream: Arc<GpuStream>) -> StreamHandle {
         stream.handles.fetch_add(1, Ordering::Relaxed);
         StreamHandle(stream)
     }
@@ -479,7 +479,7 @@ impl StreamHandle {
 
 impl Clone for StreamHandle {
     fn clone(&self) -> StreamHandle {
-        StreamHandle::of(self.0.clone())
+        StreamHandle::from_stream(self.0.clone())
     }
 }
 
@@ -552,7 +552,7 @@ impl fmt::Debug for GpuEvent {
 
 impl Drop for GpuEvent {
     fn drop(&mut self) {
-        let (gpu, event) = (self.gpu, Handle::of(self.raw));
+        let (gpu, event) = (self.gpu, Handle::new(self.raw));
         // SAFETY: created by this object, without another user.
         gpu.leftovers
             .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.event_destroy(event.raw()) }));

@@ -79,7 +79,7 @@ impl Stream {
     pub fn device(&self) -> Device {
         match &self.0 {
             StreamKind::Cpu => Device::cpu(),
-            StreamKind::Gpu(stream) => Device::of(stream.gpu),
+            StreamKind::Gpu(stream) => Device::from_gpu(stream.gpu),
         }
     }
 
@@ -149,7 +149,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn of(stream: StreamHandle) -> Stream {
+    pub(crate) fn from_handle(stream: StreamHandle) -> Stream {
         Stream(StreamKind::Gpu(stream))
     }
 

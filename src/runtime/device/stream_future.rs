@@ -111,7 +111,7 @@ pub struct StreamFuture<T> {
 type Wait = Option<(Arc<Shared>, &'static Gpu)>;
 
 impl<T> StreamFuture<T> {
-    fn of(wait: Result<Wait>, value: T) -> StreamFuture<T> {
+    fn from_wait(wait: Result<Wait>, value: T) -> StreamFuture<T> {
         StreamFuture { wait, value: Some(value) }
     }
 }
@@ -195,7 +195,7 @@ impl Stream {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn completion_with<T>(&self, value: T) -> StreamFuture<T> {
-        StreamFuture::of(self.as_gpu().map(wait_for).transpose(), value)
+        StreamFuture::from_wait(self.as_gpu().map(wait_for).transpose(), value)
     }
 }
 
@@ -238,7 +238,7 @@ impl IntoFuture for &Event {
             event.hold_back(&stream)?;
             wait_for(&stream)
         };
-        StreamFuture::of(self.as_gpu().map(wait).transpose(), ())
+        StreamFuture::from_wait(self.as_gpu().map(wait).transpose(), ())
     }
 }
 

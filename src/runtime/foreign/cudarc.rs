@@ -65,7 +65,7 @@ mod private {
 /// failed.
 #[track_caller]
 pub fn stream(stream: &Arc<CudaStream>) -> Result<Stream> {
-    handle(stream).map(Stream::of)
+    handle(stream).map(Stream::from_handle)
 }
 
 #[track_caller]

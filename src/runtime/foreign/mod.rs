@@ -67,7 +67,7 @@ impl Device {
             return Err(Error::argument("a stream of another library on the cpu device, which has none"));
         };
         // SAFETY: guaranteed by the caller.
-        unsafe { StreamHandle::foreign(gpu, raw.cast(), Box::new(owner)) }.map(Stream::of)
+        unsafe { StreamHandle::foreign(gpu, raw.cast(), Box::new(owner)) }.map(Stream::from_handle)
     }
 }
 
@@ -119,7 +119,7 @@ impl Stream {
         check_address::<T>(address, bytes)?;
         // SAFETY: guaranteed by the caller.
         let memory = unsafe { Memory::foreign(self.as_gpu(), address, bytes, Box::new(owner)) };
-        Ok(DeviceArray::of(memory, layout))
+        Ok(DeviceArray::from_memory(memory, layout))
     }
 }
 

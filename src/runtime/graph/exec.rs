@@ -15,7 +15,7 @@ struct Captured {
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        let (gpu, graph) = (self.gpu, Handle::of(self.raw));
+        let (gpu, graph) = (self.gpu, Handle::new(self.raw));
         // SAFETY: made by the end of a capture, destroyed once.
         gpu.leftovers.release(move || unsafe { gpu.driver.graph_destroy(graph.raw()) });
     }
@@ -63,10 +63,10 @@ impl Exec {
     /// Those of the closure, and [`crate::Error::Driver`].
     pub fn new(gpu: &'static Gpu, queue: impl FnOnce(&GpuStream) -> Result<()>) -> Result<Exec> {
         gpu.make_current()?;
-        Exec::of(&Captured::new(gpu, queue)?)
+        Exec::from_captured(&Captured::new(gpu, queue)?)
     }
 
-    fn of(captured: &Captured) -> Result<Exec> {
+    fn from_captured(captured: &Captured) -> Result<Exec> {
         let mut raw: CUgraphExec = std::ptr::null_mut();
         // SAFETY: the graph is alive and the pointer is valid.
         unsafe { captured.gpu.driver.graph_instantiate(&mut raw, captured.raw, 0) }?;
@@ -88,7 +88,7 @@ impl Exec {
         // SAFETY: both are alive and the pointer is valid.
         if unsafe { self.gpu.driver.graph_exec_update(self.raw, captured.raw, &mut info) }.is_err() {
             // Work of another number or kind, with which the driver cannot update this graph.
-            *self = Exec::of(&captured)?;
+            *self = Exec::from_captured(&captured)?;
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        let (gpu, exec) = (self.gpu, Handle::of(self.raw));
+        let (gpu, exec) = (self.gpu, Handle::new(self.raw));
         // SAFETY: made by this object, destroyed once; the driver completes queued work first.
         gpu.leftovers
             .release(move || gpu.make_current().and_then(|()| unsafe { gpu.driver.graph_exec_destroy(exec.raw()) }));

@@ -4,7 +4,8 @@
 //! copies between arrays add to that list. This file handles bytes and streams, and no kernels.
 //!
 //! **Tasks of a rayon pool.** While the closure waits for rayon, its thread executes unrelated
-//! tasks (see [`crate::util::task`]). On a thread of a pool, [`claim`] therefore decides by the arrays:
+//! tasks (see [`crate::util::task`]). On a thread of a pool, [`claim`] therefore decides by the
+//! arrays:
 //!
 //! * The graph holds some arrays uniquely, by value or by a unique borrow. Only the closure can use
 //!   these, so work on them belongs to the graph.

@@ -123,7 +123,7 @@ impl Bench {
     #[track_caller]
     pub fn run(self, stream: &Stream, mut work: impl FnMut() -> Result<()>) -> Result<Times> {
         let mut host = self.prepare(stream, &mut work)?;
-        Ok(Times::of(self.batch(stream, self.runs, &mut host, &mut work)?))
+        Ok(Times::new(self.batch(stream, self.runs, &mut host, &mut work)?))
     }
 
     /// Measures as [`Bench::run`], with several sets of arrays in turn. No run then finds its
@@ -259,7 +259,7 @@ pub struct Times {
 
 impl Times {
     /// Makes the result from at least one time.
-    pub(crate) fn of(mut all: Vec<Duration>) -> Times {
+    pub(crate) fn new(mut all: Vec<Duration>) -> Times {
         all.sort();
         Times { all }
     }

@@ -55,7 +55,7 @@ impl Bench {
                 let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
                 let times = self.batch(stream, runs + 1, &mut hosts[at], &mut || ways[at](state))?;
                 all[at].extend(&times[1..]);
-                medians[at].push(Times::of(times[1..].to_vec()).median());
+                medians[at].push(Times::new(times[1..].to_vec()).median());
             }
         }
         let ratio = |of: &Vec<Duration>| {
@@ -65,7 +65,7 @@ impl Bench {
             ratios[ratios.len() / 2]
         };
         let ratios = medians.iter().map(ratio).collect();
-        Ok(Comparison { times: all.into_iter().map(Times::of).collect(), ratios })
+        Ok(Comparison { times: all.into_iter().map(Times::new).collect(), ratios })
     }
 }
 

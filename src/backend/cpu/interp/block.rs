@@ -97,10 +97,10 @@ impl Machine<'_> {
     fn claim(&self, id: OpId, op: &Op) -> Result<Claim, String> {
         let elements = self.program.elements[id.index()];
         if !self.folding {
-            return Claim::of(elements);
+            return Claim::new(elements);
         }
         let lanes = op.operands.iter().map(|&value| self.words(value).map_or(0, Words::len));
-        Claim::of(tile_budget::large(lanes.max().unwrap_or(0)).max(elements))
+        Claim::new(tile_budget::large(lanes.max().unwrap_or(0)).max(elements))
     }
 
     /// Runs a terminator or an op with regions, and returns the control flow if it ends its block.

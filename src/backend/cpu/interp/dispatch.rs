@@ -350,7 +350,7 @@ impl Machine<'_> {
             let dtype = self.module().dtype(result);
             if number >> (dtype.bits() - 1) != 0 {
                 let what = if op.code == Opcode::GetTensorShape { "elements" } else { "tiles" };
-                return Err(format!("{number} {what} along axis {axis}, which {dtype} does not hold"));
+                return Err(format!("{number} {what} along axis {axis}, which {dtype} cannot represent"));
             }
         }
         self.put_ints(op, numbers);
@@ -432,7 +432,7 @@ impl Machine<'_> {
     }
 
     fn extents(&self, op: &Op) -> Extents {
-        Extents::of(&self.dims(op.operands[0]), &self.dims(op.operands[1]))
+        Extents::new(&self.dims(op.operands[0]), &self.dims(op.operands[1]))
     }
 
     // Checks and texts.

@@ -64,8 +64,8 @@ impl IterationLimit {
             let (iteration, kept) = &self.kept;
             if self.count > 1 && kept.len() == state.len() && kept.iter().zip(state).all(|(a, b)| is_same(a, b)) {
                 return Err(format!(
-                    "this loop never ends: its state before iteration {} is what it was before iteration {iteration}; the body has to \
-                     give a state for which the condition ends it",
+                    "this loop never ends: its state before iteration {} is what it was before iteration \
+                     {iteration}; the body must return a state that ends the loop",
                     self.count
                 ));
             }

@@ -62,7 +62,7 @@ impl Machine<'_> {
         let mut written = Vec::new();
         if self.checks.unwritten {
             let half_bytes = words.saturating_mul(16);
-            written = tile_budget::reserved(half_bytes, "what is known about scratch memory")?;
+            written = tile_budget::reserved(half_bytes, "the record of writes to scratch memory")?;
             written.resize(half_bytes as usize, false);
         }
         self.allocations.push(Allocation { memory, written });

@@ -23,7 +23,7 @@ struct Global {
 }
 
 impl Globals {
-    pub fn of(module: &Module) -> Globals {
+    pub fn new(module: &Module) -> Globals {
         let one = |global: &crate::ir::Global| {
             let ty = module.type_of(global.ty);
             let (dtype, count) = (ty.dtype(), ty.shape().iter().product::<i64>() as usize);

@@ -45,7 +45,7 @@ impl Claim {
     ///
     /// # Errors
     /// The memory is not available.
-    pub fn of(elements: usize) -> Result<Claim, String> {
+    pub fn new(elements: usize) -> Result<Claim, String> {
         if elements == 0 {
             return Ok(Claim(0));
         }
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn claims_that_do_not_fit_are_errors() {
-        assert!(Claim::of(0).is_ok() && Claim::of(LARGE).is_ok());
-        let refused = Claim::of(1 << 50).map(drop).expect_err("2^55 bytes");
+        assert!(Claim::new(0).is_ok() && Claim::new(LARGE).is_ok());
+        let refused = Claim::new(1 << 50).map(drop).expect_err("2^55 bytes");
         assert!(refused.contains("a tile of 1125899906842624 elements does not fit"), "{refused}");
-        assert!(Claim::of(usize::MAX).is_err() && Claim::of(LARGE).is_ok());
+        assert!(Claim::new(usize::MAX).is_err() && Claim::new(LARGE).is_ok());
         let refused = reserved::<u64>(1 << 60, "scratch memory").expect_err("2^63 bytes");
         assert!(refused.contains("scratch memory of 9223372036854775808 bytes does not fit"), "{refused}");
     }

@@ -16,8 +16,8 @@ pub(crate) struct Update {
 
 impl Update {
     /// Creates the operation on an element in memory of all tile blocks, or in memory of the block
-    /// (`private`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global memory,
-    /// and keeps them in shared memory.
+    /// (`private`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global
+    /// memory, and keeps them in shared memory.
     pub fn new(mode: AtomicMode, dtype: DType, private: bool) -> Update {
         Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !private }
     }

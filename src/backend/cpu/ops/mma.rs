@@ -28,7 +28,7 @@ pub(crate) struct Extents {
 
 impl Extents {
     /// Creates the extents from the shapes of lhs (`[batch,] m, k`) and rhs (`[batch,] k, n`).
-    pub fn of(lhs: &[usize], rhs: &[usize]) -> Extents {
+    pub fn new(lhs: &[usize], rhs: &[usize]) -> Extents {
         let rank = lhs.len();
         Extents { batch: lhs[..rank - 2].iter().product(), m: lhs[rank - 2], k: lhs[rank - 1], n: rhs[rank - 1] }
     }

@@ -40,7 +40,7 @@ fn load_tile(
 fn partitions_pad_and_permute() {
     for dtype in TYPES {
         let bits: Vec<u64> = (0..35).map(|i| pattern(dtype, i)).collect();
-        let mut array = Buffer::of(dtype, &bits);
+        let mut array = Buffer::new(dtype, &bits);
         for dim_map in [[0, 1], [1, 0]] {
             for padding in
                 [None, Some(Padding::Zero), Some(Padding::NegInf), Some(Padding::NegZero), Some(Padding::NaN)]
@@ -81,7 +81,7 @@ fn partitions_pad_and_permute() {
 #[test]
 fn strided_and_gathered_tiles() {
     let dtype = DType::I32;
-    let mut array = Buffer::of(dtype, &(100..135).collect::<Vec<_>>());
+    let mut array = Buffer::new(dtype, &(100..135).collect::<Vec<_>>());
     let strided =
         |view| Type::StridedView { tile: vec![2, 4], traversal: vec![1, 3], view, dim_map: vec![0, 1], padding: None };
     // Overlapping tiles: row 4, columns 3 to 6, after which the index space ends.
@@ -139,7 +139,7 @@ fn stores_leave_the_outside_alone() {
 fn four_bit_elements_share_bytes() {
     let dtype = DType::F4E2M1FN;
     let bits: Vec<u64> = (0..16).collect();
-    let mut array = Buffer::of(dtype, &bits);
+    let mut array = Buffer::new(dtype, &bits);
     let ours = load_tile(dtype, &mut array, &[2, 6], &[8, 1], &[2, 4], &[0, 1], |view| Type::PartitionView {
         tile: vec![2, 4],
         view,
@@ -229,7 +229,7 @@ fn pointers_with_masks() {
         b.op(Opcode::StorePtr, &[&[to], &[loaded], &[writes], &[]], weak(), vec![], &types[1..]);
         finish(&mut b);
         let bits: Vec<u64> = (0..4).map(|i| if dtype == DType::I1 { 1 } else { pattern(dtype, i) }).collect();
-        let (mut source, mut target) = (Buffer::of(dtype, &bits), Buffer::zeros(dtype, 5));
+        let (mut source, mut target) = (Buffer::new(dtype, &bits), Buffer::zeros(dtype, 5));
         launch(&b.module, [1; 3], &mut [&mut source, &mut target]).unwrap();
         assert_eq!(target.all(dtype, 5), [bits[3], 0, bits[1], 0, 1], "{dtype}");
     }
@@ -259,7 +259,7 @@ fn atomics_of_many_blocks() {
     let (four, token) = (int(&mut b, 4), types[1]);
     b.op(Opcode::AtomicRedView, &[&[whole], &[four], &[numbers], &[]], atomic_attrs(AtomicMode::Add), vec![], &[token]);
     finish(&mut b);
-    let mut array = Buffer::of(dtype, &[0, 0, 0, u64::MAX, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut array = Buffer::new(dtype, &[0, 0, 0, u64::MAX, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 0, 0, 0, 0, 0, 0, 0, 0]);
     let blocks = 300;
     launch(&b.module, [blocks as u32, 1, 1], &mut [&mut array]).unwrap();
     let sum: u64 = (0..blocks).sum();
@@ -294,7 +294,7 @@ fn old_values_and_exchange() {
             store(&mut b, value, to, &[index]);
         }
         finish(&mut b);
-        let mut array = Buffer::of(dtype, &[1.0, 2.0, 3.0, 4.0].map(encode));
+        let mut array = Buffer::new(dtype, &[1.0, 2.0, 3.0, 4.0].map(encode));
         let mut out = Buffer::zeros(dtype, 8);
         launch(&b.module, [1; 3], &mut [&mut array, &mut out]).unwrap();
         assert_eq!(out.all(dtype, 8), [1.0, 2.0, 3.0, 4.0, 7.0, 2.0, 3.0, 7.0].map(encode), "{dtype}");

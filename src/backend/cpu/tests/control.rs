@@ -56,7 +56,7 @@ fn the_last_blocks_of_the_largest_grid() {
     let program = Program::compile(&b.module).unwrap();
     let grid = MAX_GRID;
     for (block, written) in [(grid[0] - 2, 2), (grid[0] - 1, 0), (1 << 24, 4)] {
-        let mut buffer = Buffer::of(DType::I32, &[7; 4]);
+        let mut buffer = Buffer::new(DType::I32, &[7; 4]);
         let mut memory = Memory::new();
         // SAFETY: the buffer outlives the run and no other code accesses it.
         unsafe { memory.add(buffer.address() as *mut u8, 16, true) };

@@ -172,7 +172,7 @@ fn matmul(size: i64, [tm, tn, tk]: [i64; 3]) -> Module {
 fn run_matmul(size: usize, tile: [i64; 3]) -> std::time::Duration {
     let mut random = Random(5);
     let [a, b] = [0, 1].map(|_| small_floats(&mut random, DType::F32, size * size));
-    let [mut pa, mut pb] = [&a, &b].map(|v| Buffer::of(DType::F32, v));
+    let [mut pa, mut pb] = [&a, &b].map(|v| Buffer::new(DType::F32, v));
     let mut pc = Buffer::zeros(DType::F32, size * size);
     let module = matmul(size as i64, tile);
     let grid = [size.div_ceil(tile[0] as usize) as u32, size.div_ceil(tile[1] as usize) as u32, 1];

@@ -129,7 +129,7 @@ impl Buffer {
         Buffer { words: vec![0; bytes.div_ceil(8)], bytes }
     }
 
-    pub fn of(dtype: DType, patterns: &[u64]) -> Buffer {
+    pub fn new(dtype: DType, patterns: &[u64]) -> Buffer {
         let mut buffer = Buffer::zeros(dtype, patterns.len());
         let bits = dtype.storage_bits() as usize;
         for (i, pattern) in patterns.iter().enumerate() {

@@ -78,6 +78,13 @@ impl Lowering<'_> {
         only
     }
 
+    /// Binds values of a loop or branch to their registers.
+    fn bind_all(&mut self, values: &[Value], registers: &[Option<FixedRegisters>]) {
+        for (&value, fixed) in values.iter().zip(registers) {
+            self.bind(value, fixed);
+        }
+    }
+
     fn bind(&mut self, value: Value, fixed: &Option<FixedRegisters>) {
         if let Some(fixed) = fixed {
             let regs: Vec<Operand> = if is_packed(fixed) {
@@ -186,9 +193,7 @@ impl Lowering<'_> {
         }
         self.define_scalar(args[0], counter.into());
         self.counter_of_peer(id, counter, ty)?;
-        for (&arg, fixed) in args[1..].iter().zip(&carried) {
-            self.bind(arg, fixed);
-        }
+        self.bind_all(&args[1..], &carried);
         let mark = self.mark();
         self.enter_carried(&carried_mmas);
         if let Some(cp_async) = &cp_async {
@@ -224,9 +229,7 @@ impl Lowering<'_> {
         if let Some(cp_async) = cp_async {
             self.stop_cp_async(cp_async);
         }
-        for (&result, fixed) in op.results.iter().zip(&carried) {
-            self.bind(result, fixed);
-        }
+        self.bind_all(&op.results, &carried);
         Ok(())
     }
 
@@ -257,9 +260,7 @@ impl Lowering<'_> {
         let &LoopRegs { block, body, counter, carried, .. } = regs;
         let args = &self.module.block(block).args;
         self.define_scalar(args[0], counter.into());
-        for (&arg, fixed) in args[1..].iter().zip(carried) {
-            self.bind(arg, fixed);
-        }
+        self.bind_all(&args[1..], carried);
         let next = self.b.new_label();
         let mark = self.mark();
         self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.to_vec(), next), None));
@@ -284,18 +285,14 @@ impl Lowering<'_> {
         self.flush_sunk_waits();
         let before = self.b.num_lines();
         self.b.place(head);
-        for (&arg, fixed) in args.iter().zip(&carried) {
-            self.bind(arg, fixed);
-        }
+        self.bind_all(&args, &carried);
         let bound = results.clone();
         self.regions.push(RegionFrame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
         self.regions.pop();
         self.hoist_invariants(plan.body, before);
         self.b.place(end);
-        for (&result, fixed) in op.results.iter().zip(&bound) {
-            self.bind(result, fixed);
-        }
+        self.bind_all(&op.results, &bound);
         Ok(())
     }
 
@@ -335,9 +332,7 @@ impl Lowering<'_> {
             );
         }
         self.b.place(end);
-        for (&result, fixed) in op.results.iter().zip(&results) {
-            self.bind(result, fixed);
-        }
+        self.bind_all(&op.results, &results);
         Ok(())
     }
 

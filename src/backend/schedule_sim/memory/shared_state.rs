@@ -69,7 +69,7 @@ pub struct Shared<'a> {
 impl<'a> Shared<'a> {
     pub fn new(kernel: &'a Kernel<'a>) -> Shared<'a> {
         let group_counts = [kernel.consumer_groups(), kernel.sharing_groups()];
-        let pipelines = kernel.warp_spec().map(|warp_spec| Pipelines::of(warp_spec, group_counts)).unwrap_or_default();
+        let pipelines = kernel.warp_spec().map(|warp_spec| Pipelines::new(warp_spec, group_counts)).unwrap_or_default();
         Shared {
             kernel,
             pipelines,

@@ -32,7 +32,7 @@ pub struct Pipelines {
 
 impl Pipelines {
     /// Pipelines for so many that go through the program of the consumers, of which so many take each stage.
-    pub fn of(warp_spec: &WarpSpecialization, [groups, sharing_groups]: [usize; 2]) -> Pipelines {
+    pub fn new(warp_spec: &WarpSpecialization, [groups, sharing_groups]: [usize; 2]) -> Pipelines {
         let pipeline = |plan: &crate::backend::ptx::schedule::PipelineDesc| Pipeline {
             stages: (0..plan.num_stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
             produced: 0,

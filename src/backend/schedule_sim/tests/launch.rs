@@ -50,7 +50,7 @@ pub struct Launch {
 
 impl Launch {
     /// Of an entry, if all its parameters are arrays, their extents and strides, and numbers.
-    pub fn of(module: &Module, body: BlockId) -> Option<Launch> {
+    pub fn find(module: &Module, body: BlockId) -> Option<Launch> {
         let args = &module.block(body).args;
         let place: HashMap<Value, usize> = args.iter().enumerate().map(|(place, &arg)| (arg, place)).collect();
         let param = |mut value: Value| loop {

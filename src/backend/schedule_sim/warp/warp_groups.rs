@@ -19,7 +19,7 @@ pub fn count(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize
     let alone = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.consumer_groups() == 1);
     let cp_async = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = partition.warps.len() as u32;
-    match alone && !cp_async && warps.is_multiple_of(WARP_GROUP_WARPS) && Accesses::of(info, body).is_race_free() {
+    match alone && !cp_async && warps.is_multiple_of(WARP_GROUP_WARPS) && Accesses::new(info, body).is_race_free() {
         true => (warps / WARP_GROUP_WARPS).max(1) as usize,
         false => 1,
     }
@@ -40,7 +40,7 @@ struct Accesses {
 }
 
 impl Accesses {
-    fn of(info: &KernelInfo<'_>, body: BlockId) -> Accesses {
+    fn new(info: &KernelInfo<'_>, body: BlockId) -> Accesses {
         let mut all = Accesses::default();
         info.module.walk(body, &mut |id| all.add(info, id));
         all

@@ -125,7 +125,7 @@ impl DebugReader {
     pub fn list(&self, number: u64, at: usize) -> Result<&[Loc]> {
         let start = usize::try_from(number).ok().and_then(|n| self.starts.get(n.checked_sub(1)?));
         let start = *start.ok_or_else(|| damaged(at, format!("debug list {number} of {}", self.starts.len())))?;
-        self.ids.get(start as usize..).ok_or_else(|| damaged(self.at, "a debug list starts behind the last location"))
+        self.ids.get(start as usize..).ok_or_else(|| damaged(self.at, "a debug list starts after the last location"))
     }
 }
 

@@ -155,7 +155,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(module: &Module) -> Run {
+    fn new(module: &Module) -> Run {
         let mut run = Run::default();
         run.block(module, module.entries[0].body);
         run
@@ -279,7 +279,7 @@ impl Run {
 /// Runs and checks a kernel; returns the number of ordered pairs and the text.
 fn checked(kernel: Kernel) -> (usize, String) {
     let module = kernel.ordered();
-    let run = Run::of(&module);
+    let run = Run::new(&module);
     run.check(&module);
     (run.ordered_pairs(), module.to_string())
 }

@@ -3,8 +3,9 @@
 use super::wire::{Read, Reader, Writer};
 use crate::backend::ptx::OptimizationSet;
 use crate::backend::{Hints, PlanOverride};
-use crate::kernel::{ArgSignature, ArrayInfo};
+use crate::kernel::ArgSignature;
 use crate::launch::compile::check_hints::check_hints;
+use crate::tile::ArrayInfo;
 
 pub(super) fn write_form(to: &mut Writer, form: &ArgSignature) {
     match form {

@@ -186,7 +186,7 @@ impl Bundler {
         K: Kernel<P>,
         A: IntoKernelArg<P>,
     {
-        self.add_call(launch.hints, name, &Bound::new(&kernel, &Arguments::of(args)).call())?;
+        self.add_call(launch.hints, name, &Bound::new(&kernel, &Arguments::new(args)).call())?;
         Ok(self)
     }
 
@@ -270,7 +270,7 @@ fn ptx(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> {
     // The grid of a launch is unknown, so clusters are not possible.
     let hints = Hints { num_ctas: None, ..job.hints };
     // Globals are part of the code, so there is one form for arrays with and without tensor maps.
-    let code = settled(&job.module, target, hints, Maps::of(&job.module))?;
+    let code = settled(&job.module, target, hints, Maps::for_module(&job.module))?;
     let made = with_machine_code.then(|| machine_code(&job.name, &code.text, target, job.hints));
     Ok(Image {
         target,

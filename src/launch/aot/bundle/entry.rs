@@ -198,7 +198,7 @@ impl BundledKernel {
                 self.name,
                 if all.is_empty() { "no GPU".into() } else { all.join(", ") },
                 gpu.target(),
-                Device::of(gpu).name(),
+                Device::from_gpu(gpu).name(),
             )));
         };
         let parts = (&image.code[..], image.machine_code_for(gpu.target()));

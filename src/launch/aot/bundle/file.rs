@@ -187,7 +187,7 @@ impl Bundle {
 /// Returns the reason if an entry does not accept these arguments.
 fn takes(forms: &[ArgSignature], given: &[ArgSignature]) -> std::result::Result<(), String> {
     if forms.len() != given.len() {
-        return Err(format!("it takes {} arguments, given are {}", forms.len(), given.len()));
+        return Err(format!("it takes {} arguments, and the launch has {}", forms.len(), given.len()));
     }
     match forms.iter().zip(given).position(|(form, given)| !form.accepts(given)) {
         None => Ok(()),
@@ -211,7 +211,7 @@ pub(super) fn read(body: &[u8]) -> Read<Bundle> {
     let mut from = Reader::new(body);
     let version = from.text()?;
     if version != VERSION {
-        return Err(format!("cutlet {version} made it, and this is cutlet {VERSION}: make it again"));
+        return Err(format!("it is of cutlet {version}, and this is cutlet {VERSION}: build it again"));
     }
     let kernels = from.list(BundledKernel::read)?;
     if from.is_empty() { Ok(Bundle { kernels }) } else { Err("something follows after its end".into()) }

@@ -100,7 +100,7 @@ fn launches_trace_nothing_and_check_everything() -> Result<()> {
     let error = said(bundle.launch("scale", 16, (&flat, &mut y, 2.0f32, tile)));
     assert!(error.contains("argument 0 is Array<f32, 2>"), "{error}");
     let error = bundle.launch("scale", 16, (&x,)).unwrap_err().to_string();
-    assert!(error.contains("takes 4 arguments, given are 1") && error.contains("tests.rs"), "{error}");
+    assert!(error.contains("takes 4 arguments, and the launch has 1") && error.contains("tests.rs"), "{error}");
     let error = bundle.launch("scales", 16, (&x,)).unwrap_err().to_string();
     assert!(error.contains("no kernel `scales`: it has `scale`, `product`"), "{error}");
     // Columns of a matrix do not match code for rows.
@@ -234,7 +234,7 @@ fn damage_is_told() {
     let mut other = Writer::default();
     other.text("0.0.1");
     let error = read(&other.0).expect_err("another version");
-    assert!(error.contains("cutlet 0.0.1 made it") && error.contains("make it again"), "{error}");
+    assert!(error.contains("it is of cutlet 0.0.1") && error.contains("build it again"), "{error}");
 }
 
 /// Damage without a checksum results in an error, or in a bundle whose launches end.

@@ -8,6 +8,18 @@ use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, Space, Ty};
 use crate::backend::ptx::layout_inference::{AxisBit, replica_bits, thread_bases};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::dtype::DType;
+
+/// Shared memory with the totals of all rows.
+struct TotalsBuffer {
+    buffer: Buffer,
+    /// Address offset of each bit of the thread number.
+    bases: Vec<u32>,
+    /// Bytes between rows in different registers.
+    register_bytes: u32,
+    dtype: DType,
+}
 
 impl Lowering<'_> {
     /// Returns the carry-in of each chain, if the axis has warp bits.
@@ -70,13 +82,33 @@ impl Lowering<'_> {
             for position in 0..low {
                 part[first + position] = size << position;
             }
-            places.push((buffer, part, register_bytes, dtype));
+            places.push(TotalsBuffer { buffer, bases: part, register_bytes, dtype });
         }
+        self.read_totals(places, &mut read, low, segments)?;
+        self.scan_lanes(scan, &mut read, low)?;
+        let before = self.before_segments(scan, &read, segments)?;
+        let within = self.parts_of_lanes(scan, runs, &read);
+        let mut parts = Vec::with_capacity(runs.len());
+        for (run, within) in runs.iter().zip(within) {
+            let ScanPartial { values, holds } = &before[run.row * segments + (run.outer as usize >> low)];
+            parts.push(self.combine_partials(scan, ScanPartial { values: values.clone(), holds: *holds }, within)?);
+        }
+        Ok(parts)
+    }
+
+    /// Reads the totals of all rows, each lane those of its position in a segment.
+    fn read_totals(
+        &mut self,
+        places: Vec<TotalsBuffer>,
+        read: &mut [Vec<Operand>],
+        low: usize,
+        segments: usize,
+    ) -> Lowered<()> {
         for _ in &places {
             self.smem_read()?;
         }
-        for (buffer, part, register_bytes, dtype) in places {
-            let part = self.linear_in_thread(&part);
+        for TotalsBuffer { buffer, bases, register_bytes, dtype } in places {
+            let part = self.linear_in_thread(&bases);
             let segment_bytes = vector_access::run_bytes(dtype, 1) << low;
             for (number, values) in read.iter_mut().enumerate() {
                 let (row, segment) = ((number / segments) as u32, (number % segments) as u32);
@@ -92,15 +124,7 @@ impl Lowering<'_> {
                 ));
             }
         }
-        self.scan_lanes(scan, &mut read, low)?;
-        let before = self.before_segments(scan, &read, segments)?;
-        let within = self.parts_of_lanes(scan, runs, &read);
-        let mut parts = Vec::with_capacity(runs.len());
-        for (run, within) in runs.iter().zip(within) {
-            let ScanPartial { values, holds } = &before[run.row * segments + (run.outer as usize >> low)];
-            parts.push(self.combine_partials(scan, ScanPartial { values: values.clone(), holds: *holds }, within)?);
-        }
-        Ok(parts)
+        Ok(())
     }
 
     /// Returns the carry-in of each segment: the total of earlier segments of its row.
