@@ -10,7 +10,7 @@ use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
 use crate::ops::memory::element_index;
 use crate::ops::memory::tile_access::Visit;
 use crate::ops::support::tile_index::Component;
-use crate::tile::{ValueHandle, Source, Trace};
+use crate::tile::{Source, Trace, ValueHandle};
 
 impl Trace {
     /// Emits a reduction of a tile into an array.
@@ -20,7 +20,6 @@ impl Trace {
         index: &[Component],
         (op, signed): (AtomicOp, bool),
         tile: ValueHandle,
-    ,
     ) {
         self.at(visit.place);
         let rank = visit.shape.len();

@@ -409,8 +409,18 @@ pub(crate) fn load_from<T: ByteSized, const N: usize>(
     options: GatherOptions<T, N>,
 ) -> ValueHandle {
     let GatherOptions { mask, padding, latency, cache, order, unchecked, .. } = options;
-    let access =
-        Access { place: caller_location(), name, target, dtype: T::DTYPE, rank: N, mask, latency, cache, order, unchecked };
+    let access = Access {
+        place: caller_location(),
+        name,
+        target,
+        dtype: T::DTYPE,
+        rank: N,
+        mask,
+        latency,
+        cache,
+        order,
+        unchecked,
+    };
     record(|t| t.gather(&access, padding))
 }
 
@@ -424,7 +434,8 @@ pub(crate) fn store_to<const N: usize>(
     options: ScatterOptions<N>,
 ) {
     let ScatterOptions { mask, latency, cache, order, unchecked } = options;
-    let access = Access { place: caller_location(), name, target, dtype, rank: N, mask, latency, cache, order, unchecked };
+    let access =
+        Access { place: caller_location(), name, target, dtype, rank: N, mask, latency, cache, order, unchecked };
     record(|t| t.scatter(&access, value));
 }
 
