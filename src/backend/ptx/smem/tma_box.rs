@@ -13,7 +13,7 @@ use crate::layout::{Access, Layout, SharedLayout, Side};
 
 const ROW_BYTES: usize = SWIZZLE_ROW_BYTES as usize;
 /// Minimum bytes of a row: the smallest swizzle span.
-const LEAST_ROW_BYTES: usize = 32;
+const MIN_ROW_BYTES: usize = 32;
 
 /// The layout of a tile as boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl TmaBoxLayout {
         let row: Vec<u32> = axis_bits(shape, fastest).collect();
         let (near, panels) = row.split_at(row.len().min((ROW_BYTES / element_bytes).ilog2() as usize));
         let row_bytes = element_bytes << near.len();
-        if row_bytes < LEAST_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
+        if row_bytes < MIN_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
             return None;
         }
         let mut boxes = vec![1; shape.len()];
