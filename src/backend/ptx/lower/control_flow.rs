@@ -11,7 +11,7 @@ use super::loop_counter::counter_type;
 use super::state::core::{FixedRegisters, RegionFrame, SCHEDULE_MISMATCH};
 use super::unroll::{LoopRegs, Unroll};
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::isa::builder::Steady;
+use crate::backend::ptx::isa::builder::Invariants;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
@@ -235,15 +235,15 @@ impl Lowering<'_> {
     fn hoist_invariants(&mut self, body: SeqId, head: usize) {
         // Data partitions do not have enough registers.
         if self.schedule.orders_mma(body) && self.info.data_partitions == 1 {
-            self.b.hoist_steady(head, Steady::All);
+            self.b.hoist_invariants(head, Invariants::All);
         }
         let outermost = !self.regions.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
         if outermost && self.b.multiplies_since(head) {
             let what = match self.info.data_partitions {
-                1 => Steady::OfThreads,
-                _ => Steady::OfThreadsIn(self.b.threads_of_team),
+                1 => Invariants::FromThreadIndex,
+                _ => Invariants::FromThreadIndexIn(self.b.threads_per_consumer_group),
             };
-            self.b.hoist_steady(head, what);
+            self.b.hoist_invariants(head, what);
         }
     }
 

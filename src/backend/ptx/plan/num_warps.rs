@@ -98,7 +98,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
 /// Without a request, a kernel with several MMAs per iteration gets three partitions if each MMA
 /// has three times the rows of a warp group: as tiles of 128 and 64 rows it would be two programs
 /// of the same warps, which need too many registers.
-pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
+pub fn requested_data_partitions(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     const USUAL: u32 = 3;
     if let Some(warps) = options.num_warps {
         let each = 1 << warps.max(1).trailing_zeros();
