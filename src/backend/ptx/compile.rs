@@ -219,7 +219,7 @@ fn plan<'a>(
         (options, *considered) = (found.options, found.considered);
     }
     options.plan_search = PlanSearch::Off;
-    Ok(Plan::of(module, target, options))
+    Ok(Plan::new(module, target, options))
 }
 
 /// Divides the rows of the kernel's tiles among consumer groups.

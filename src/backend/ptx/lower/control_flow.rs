@@ -195,7 +195,7 @@ impl Lowering<'_> {
                 self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
             }
         }
-        self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.clone(), next), None));
+        self.regions.push(RegionFrame::new_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
         self.regions.pop();
         self.close_carried(&carried_mmas);
@@ -257,7 +257,7 @@ impl Lowering<'_> {
         }
         let next = self.b.new_label();
         let mark = self.mark();
-        self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.to_vec(), next), None));
+        self.regions.push(RegionFrame::new_loop(Opcode::For, (carried.to_vec(), next), None));
         self.region(body);
         self.regions.pop();
         self.release(mark);
@@ -283,7 +283,7 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        self.regions.push(RegionFrame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
+        self.regions.push(RegionFrame::new_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
         self.regions.pop();
         self.hoist_invariants(plan.body, before);

@@ -73,8 +73,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     if let Some(warps) = chosen_warps(module, body) {
         return warps;
     }
-    let sizes = Sizes::of(module, body);
-    let apart = ExtractGroups::of(module, body).smallest(module, sizes.most / 4);
+    let sizes = Sizes::new(module, body);
+    let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
         let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
         warps_for(sizes.halved, each)
@@ -192,7 +192,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(module: &Module, body: BlockId) -> Sizes {
+    fn new(module: &Module, body: BlockId) -> Sizes {
         let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
         let mut repeated = HashSet::new();
         module.walk(body, &mut |id| {
