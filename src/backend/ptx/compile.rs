@@ -139,7 +139,7 @@ impl Strategy {
     /// without TMA; each first with the plan that the search selects, then with the default plan.
     fn candidates(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
         let body = module.entries[0].body;
-        let requested = num_warps::wished_bands(module, body, options);
+        let requested = num_warps::requested_data_partitions(module, body, options);
         let mut kinds = vec![(1, options.tma)];
         if requested > 1 {
             kinds.insert(0, (requested, options.tma));
@@ -219,7 +219,7 @@ fn plan<'a>(
         (options, *considered) = (found.options, found.considered);
     }
     options.plan_search = PlanSearch::Off;
-    Ok(Plan::of(module, target, options))
+    Ok(Plan::new(module, target, options))
 }
 
 /// Divides the rows of the kernel's tiles among consumer groups.

@@ -128,7 +128,7 @@ impl Swizzle {
     }
 
     /// Returns the swizzle whose rows have this number of bytes.
-    pub fn of_span(bytes: u32) -> Option<Swizzle> {
+    pub fn from_span(bytes: u32) -> Option<Swizzle> {
         [Swizzle::B32, Swizzle::B64, Swizzle::B128].into_iter().find(|swizzle| swizzle.span() == Some(bytes))
     }
 }

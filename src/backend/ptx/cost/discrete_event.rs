@@ -29,7 +29,7 @@ pub struct Simulation {
 
 impl Simulation {
     /// Simulates `blocks` resident tile blocks. `seen`: spans are recorded. `None`: deadlock.
-    pub fn of(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
+    pub fn run(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
         let mut warp_groups = Vec::new();
         for block in 0..blocks {
             for (partition, plan) in programs.partitions.iter().enumerate() {

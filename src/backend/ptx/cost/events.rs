@@ -152,7 +152,7 @@ pub struct ChannelCost {
 
 impl EventPrograms {
     /// Returns the event programs of a schedule.
-    pub fn of(
+    pub fn new(
         context: &KernelInfo<'_>,
         weights: &'static MachineModel,
         body: BlockId,
@@ -362,7 +362,7 @@ impl EventBuilder<'_, '_> {
                 let tile = context.module.op(id).results[0];
                 let bytes =
                     crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.op_costs.groups;
-                let usage = ResourceUse::of(Resource::Shared, bytes / self.op_costs.weights.shared);
+                let usage = ResourceUse::new(Resource::Shared, bytes / self.op_costs.weights.shared);
                 self.push(events, step, self.label(id), work(usage));
             }
             Step::StripMine(strip) => self.strip_mine(step, strip, events),
@@ -459,8 +459,8 @@ impl EventBuilder<'_, '_> {
         let what = EventKind::Work { usage, background, stores: true, barriers, arrives: Vec::new(), waits: false };
         self.push(events, step, self.label(id), what);
         let weights = self.op_costs.weights;
-        let near = ResourceUse::of(Resource::L2, bytes / weights.l2);
-        let far = ResourceUse::of(Resource::Memory, bytes / weights.memory);
+        let near = ResourceUse::new(Resource::L2, bytes / weights.l2);
+        let far = ResourceUse::new(Resource::Memory, bytes / weights.memory);
         events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
     }
 

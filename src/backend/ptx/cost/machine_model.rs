@@ -132,6 +132,6 @@ const SM_90A: MachineModel = MachineModel {
 };
 
 /// Returns the table of the nearest target.
-pub fn of(target: Target) -> &'static MachineModel {
+pub fn nearest(target: Target) -> &'static MachineModel {
     if target.arch >= 90 { &SM_90A } else { &SM_80 }
 }

@@ -83,7 +83,7 @@ pub struct CostInput<'a, 'm> {
 
 /// Returns the machine model of a target.
 pub fn weights(target: Target) -> &'static MachineModel {
-    machine_model::of(target)
+    machine_model::nearest(target)
 }
 
 impl CostInput<'_, '_> {
@@ -91,7 +91,7 @@ impl CostInput<'_, '_> {
     pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Simulation::of(&programs, blocks as usize, false)?;
+        let replay = Simulation::run(&programs, blocks as usize, false)?;
         let (loops, block) = discrete_event::extrapolated(&programs, &replay);
         let block = block + weights.block_launch;
         let shares = discrete_event::shares(&replay);
@@ -109,7 +109,7 @@ impl CostInput<'_, '_> {
     pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Simulation::of(&programs, blocks as usize, true)?;
+        let replay = Simulation::run(&programs, blocks as usize, true)?;
         Some(timeline_svg::draw(&programs, &replay, title))
     }
 
@@ -121,7 +121,7 @@ impl CostInput<'_, '_> {
     }
 
     fn programs(&self, weights: &'static MachineModel) -> EventPrograms {
-        let mut programs = EventPrograms::of(self.context, weights, self.body, self.schedule, self.launched);
+        let mut programs = EventPrograms::new(self.context, weights, self.body, self.schedule, self.launched);
         self.assume_tiles(&mut programs);
         programs
     }

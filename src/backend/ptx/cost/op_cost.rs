@@ -93,7 +93,7 @@ impl OpCosts<'_, '_> {
     fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
         let crowd = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
         let lanes = slots * self.warps * f64::from(WARP_SIZE) * crowd;
-        ResourceUse::of(Resource::Issue, lanes * mix.all / self.weights.issue)
+        ResourceUse::new(Resource::Issue, lanes * mix.all / self.weights.issue)
             .and(Resource::Alu, lanes * mix.alu / self.weights.alu)
             .and(Resource::Special, lanes * mix.special / self.weights.special)
     }
@@ -247,8 +247,8 @@ impl OpCosts<'_, '_> {
         let (count, bytes) = extent(module, tile);
         let (weights, op) = (self.weights, module.op(id));
         if count <= 1 {
-            let usage = ResourceUse::of(Resource::Issue, ACCESS * self.warps / 4.0);
-            let background = ResourceUse::of(Resource::L2, SECTOR_BYTES / weights.l2);
+            let usage = ResourceUse::new(Resource::Issue, ACCESS * self.warps / 4.0);
+            let background = ResourceUse::new(Resource::L2, SECTOR_BYTES / weights.l2);
             return OpCost { usage, background, arrives: !writes, ..OpCost::default() };
         }
         let bytes = bytes as f64 / self.groups;
@@ -264,7 +264,7 @@ impl OpCosts<'_, '_> {
         };
         let accesses = bytes / wide.max(1.0) / f64::from(WARP_SIZE) / self.warps;
         let usage = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
-        let far = ResourceUse::of(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
+        let far = ResourceUse::new(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
         let mut cost = OpCost { usage, background: far, arrives: !writes, ..OpCost::default() };
         if let Some(wanted) = inference.accesses.get(&id).filter(|_| writes) {
             let moved = self.moved(tile, wanted);
@@ -349,11 +349,11 @@ impl OpCosts<'_, '_> {
         let mut cost = MmaCost { before, ..MmaCost::default() };
         let mine = products / self.groups;
         if dtype == crate::dtype::DType::F32 {
-            cost.mma_usage = ResourceUse::of(Resource::Issue, mine / self.weights.issue);
+            cost.mma_usage = ResourceUse::new(Resource::Issue, mine / self.weights.issue);
             return cost;
         }
         let tensor = mine / (self.weights.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
-        cost.mma_usage = ResourceUse::of(Resource::Tensor, tensor);
+        cost.mma_usage = ResourceUse::new(Resource::Tensor, tensor);
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
             let effort = plan.effort();

@@ -60,7 +60,7 @@ impl ResourceUse {
     }
 
     /// Returns the use of one resource.
-    pub fn of(resource: Resource, cycles: f64) -> ResourceUse {
+    pub fn new(resource: Resource, cycles: f64) -> ResourceUse {
         let mut usage = ResourceUse::default();
         usage.resources[resource as usize] = cycles;
         usage

@@ -105,17 +105,17 @@ fn timing(body: usize, trip_count: u32) -> LoopTiming {
 
 #[test]
 fn those_who_want_the_same_unit_share_it() {
-    let both = vec![work(ResourceUse::of(Resource::Special, 640.0))];
+    let both = vec![work(ResourceUse::new(Resource::Special, 640.0))];
     let all = programs(free(), vec![partition(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
-    let replay = Simulation::of(&all, 1, true).unwrap();
+    let replay = Simulation::run(&all, 1, true).unwrap();
     assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
     // They proceed at the same time: neither ends long before the other one.
     assert!(replay.warp_groups.iter().all(|warp_group| warp_group.time >= 1280.0 - 64.0));
     // So do the blocks of a multiprocessor; other resources have other queues.
-    assert_eq!(Simulation::of(&all, 2, false).unwrap().end, 2560.0);
-    let apart = vec![work(ResourceUse::of(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
+    assert_eq!(Simulation::run(&all, 2, false).unwrap().end, 2560.0);
+    let apart = vec![work(ResourceUse::new(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
     let apart = programs(free(), vec![partition(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
-    assert_eq!(Simulation::of(&apart, 1, false).unwrap().end, 100.0);
+    assert_eq!(Simulation::run(&apart, 1, false).unwrap().end, 100.0);
 }
 
 /// Returns the cycles of an iteration of a loop that consumes the stages of another partition, with
@@ -137,7 +137,7 @@ fn pipeline(stages: usize) -> f64 {
     let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
     all.pipelines = vec![PipelineCost { stages, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 100.0, boxes: 1.0 }];
-    let replay = Simulation::of(&all, 1, false).unwrap();
+    let replay = Simulation::run(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
 
@@ -155,11 +155,11 @@ fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let value = crate::ir::Value(0);
     let (usage, background, arrives) = (ResourceUse::time(1.0), ResourceUse::default(), vec![value]);
     let load = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
-    let alu = ResourceUse::of(Resource::Alu, 64.0);
+    let alu = ResourceUse::new(Resource::Alu, 64.0);
     let reads = Event { reads: vec![value], ..work(alu) };
     let lists = vec![vec![Event::new(load, String::new()), reads], vec![work(ResourceUse::time(500.0)), work(alu)]];
     let partitions = vec![partition(super::WarpRole::Consumer, 0, 1), partition(super::WarpRole::Producer, 1, 1)];
-    let replay = Simulation::of(
+    let replay = Simulation::run(
         &programs(MachineModel { load_latency: 1000.0, ..free() }, partitions, lists, Vec::new()),
         1,
         false,
@@ -173,7 +173,7 @@ fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
 /// groups.
 fn multiplying(turns: bool) -> f64 {
     let event = |what| Event::new(what, String::new());
-    let (mma_usage, releases) = (ResourceUse::of(Resource::Tensor, 100.0), Vec::new());
+    let (mma_usage, releases) = (ResourceUse::new(Resource::Tensor, 100.0), Vec::new());
     let product = event(EventKind::Mma { mma_usage, min_cycles: 300.0, waits: false, releases });
     let all = [
         event(EventKind::NamedOrderWait),
@@ -187,7 +187,7 @@ fn multiplying(turns: bool) -> f64 {
         .filter(|event| turns || !matches!(event.what, EventKind::NamedOrderWait | EventKind::NamedOrderArrive { .. }));
     let lists = vec![vec![event(EventKind::Loop(0))], body.collect()];
     let all = programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, vec![timing(1, 64)]);
-    extrapolated(&all, &Simulation::of(&all, 1, false).unwrap()).0[0].cycles
+    extrapolated(&all, &Simulation::run(&all, 1, false).unwrap()).0[0].cycles
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn groups_wait_for_the_turn_before() {
     let of = |ordered_groups, groups, weights| {
         let partitions = vec![PartitionEvents { ordered_groups, ..partition(super::WarpRole::Consumer, 0, groups) }];
         let all = programs(weights, partitions, vec![turn(100.0)], Vec::new());
-        Simulation::of(&all, 1, false).unwrap().end
+        Simulation::run(&all, 1, false).unwrap().end
     };
     // Three groups, one after another; two data partitions of two groups each are executed at the
     // same time.
@@ -221,7 +221,7 @@ fn groups_wait_for_the_turn_before() {
     // A section without an end has no cost.
     let lists = vec![vec![event(EventKind::NamedOrderWait)]];
     assert!(
-        Simulation::of(
+        Simulation::run(
             &programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()),
             1,
             false
@@ -261,7 +261,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
     );
     all.pipelines = vec![PipelineCost { stages: 2, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 1.0, boxes: 1.0 }];
-    assert!(Simulation::of(&all, 1, false).is_none());
+    assert!(Simulation::run(&all, 1, false).is_none());
 }
 
 #[test]

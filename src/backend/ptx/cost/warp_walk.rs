@@ -32,7 +32,7 @@ pub struct IterationTiming {
 }
 
 /// An MMA group in flight: its number among those of the warp group.
-struct InFlightMma {
+struct QueuedMma {
     number: usize,
     /// Pipelines and stages that it releases.
     releases: Vec<(usize, usize)>,
@@ -71,7 +71,7 @@ pub struct WarpGroupState {
     /// Number of consumed stages of each pipeline, and the acquired stage of each channel.
     taken: Vec<usize>,
     held: Vec<usize>,
-    flights: VecDeque<InFlightMma>,
+    flights: VecDeque<QueuedMma>,
     issued: usize,
     /// Iteration of the ping-pong loop.
     iteration: usize,
@@ -410,7 +410,7 @@ impl WarpGroupState {
         let gap = if alone { weights.mma_group_gap } else { 0.0 };
         sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].issue((mma_usage, min_cycles), self.time, place, gap);
         let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
-        self.flights.push_back(InFlightMma { number: self.issued, releases });
+        self.flights.push_back(QueuedMma { number: self.issued, releases });
         self.issued += 1;
     }
 

@@ -15,7 +15,7 @@ pub struct SourceLines {
 
 impl SourceLines {
     /// Collects the places of instructions, by their numbers.
-    pub fn of(module: &Module, numbers: impl Iterator<Item = u32>) -> SourceLines {
+    pub fn collect(module: &Module, numbers: impl Iterator<Item = u32>) -> SourceLines {
         let mut lines = SourceLines { files: Vec::new(), places: Vec::new() };
         for loc in numbers {
             let number = loc as usize;

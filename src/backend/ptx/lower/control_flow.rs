@@ -12,7 +12,7 @@ use super::loop_counter::counter_type;
 use super::state::core::{FixedRegisters, RegionFrame, SCHEDULE_MISMATCH};
 use super::unroll::{LoopRegs, Unroll};
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::isa::builder::Steady;
+use crate::backend::ptx::isa::builder::Invariants;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::scalar::repr;
@@ -202,7 +202,7 @@ impl Lowering<'_> {
                 self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
             }
         }
-        self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.clone(), next), None));
+        self.regions.push(RegionFrame::new_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
         self.regions.pop();
         self.close_carried(&carried_mmas);
@@ -243,15 +243,15 @@ impl Lowering<'_> {
         }
         // Data partitions do not have enough registers.
         if self.schedule.orders_mma(body) && self.info.data_partitions == 1 {
-            self.b.hoist_steady(head, Steady::All);
+            self.b.hoist_invariants(head, Invariants::All);
         }
         let outermost = !self.regions.iter().any(|frame| frame.op.is_loop());
         if outermost && self.b.multiplies_since(head) {
             let what = match self.info.data_partitions {
-                1 => Steady::OfThreads,
-                _ => Steady::OfThreadsIn(self.b.threads_of_team),
+                1 => Invariants::FromThreadIndex,
+                _ => Invariants::FromThreadIndexIn(self.b.threads_per_consumer_group),
             };
-            self.b.hoist_steady(head, what);
+            self.b.hoist_invariants(head, what);
         }
     }
 
@@ -263,7 +263,7 @@ impl Lowering<'_> {
         self.bind_all(&args[1..], carried);
         let next = self.b.new_label();
         let mark = self.mark();
-        self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.to_vec(), next), None));
+        self.regions.push(RegionFrame::new_loop(Opcode::For, (carried.to_vec(), next), None));
         self.region(body);
         self.regions.pop();
         self.release(mark);
@@ -287,7 +287,7 @@ impl Lowering<'_> {
         self.b.place(head);
         self.bind_all(&args, &carried);
         let bound = results.clone();
-        self.regions.push(RegionFrame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
+        self.regions.push(RegionFrame::new_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
         self.regions.pop();
         self.hoist_invariants(plan.body, before);

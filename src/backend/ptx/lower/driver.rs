@@ -180,7 +180,7 @@ pub fn lower<'m>(
     remarks.finish(&function, warps);
     let threads = function.threads;
     if options.line_info {
-        function.source = Some(SourceLines::of(module, function.places()));
+        function.source = Some(SourceLines::collect(module, function.places()));
     }
     let text = emit::module(target, &global_symbol::globals(module), &[function]);
     Ok(Compiled {

@@ -109,11 +109,11 @@ impl Lowering<'_> {
         if self.info.consumer_groups() == 1 {
             return self.lower_consumer(tid, blocks);
         }
-        self.b.threads_of_team = threads;
+        self.b.threads_per_consumer_group = threads;
         if groups == 1 {
             // All data partitions execute the same code.
             self.lower_consumer(tid, blocks);
-            self.b.threads_of_team = 0;
+            self.b.threads_per_consumer_group = 0;
             return;
         }
         for group in 0..groups {
@@ -127,7 +127,7 @@ impl Lowering<'_> {
             self.values.restore(before);
             self.b.place(next);
         }
-        self.b.threads_of_team = 0;
+        self.b.threads_per_consumer_group = 0;
     }
 
     /// Lowers the sequence of the consumers.

@@ -60,15 +60,15 @@ impl MmaPlan {
     /// A sentence that names the types, if no MMA supports them.
     pub fn new(request: &MmaRequest) -> Result<MmaPlan, String> {
         match (request.a.dtype, request.b.dtype, request.acc) {
-            (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::of(fma::plan(request), InstructionKind::Fma)),
+            (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::from_planned(fma::plan(request), InstructionKind::Fma)),
             _ => match wgmma::plan(request) {
-                Some(planned) => Ok(MmaPlan::of(planned, InstructionKind::Wgmma)),
-                None => Ok(MmaPlan::of(mma_sync::plan(request)?, InstructionKind::Tensor)),
+                Some(planned) => Ok(MmaPlan::from_planned(planned, InstructionKind::Wgmma)),
+                None => Ok(MmaPlan::from_planned(mma_sync::plan(request)?, InstructionKind::Tensor)),
             },
         }
     }
 
-    fn of<P>(planned: Planned<P>, kind: impl FnOnce(Box<P>) -> InstructionKind) -> MmaPlan {
+    fn from_planned<P>(planned: Planned<P>, kind: impl FnOnce(Box<P>) -> InstructionKind) -> MmaPlan {
         let Planned { a, b, acc, plan } = planned;
         MmaPlan { a, b, acc, kind: kind(Box::new(plan)) }
     }

@@ -27,7 +27,7 @@ use crate::layout::Layout;
 
 const MAX_COLUMNS: i64 = MAX_WGMMA_COLUMNS as i64;
 /// The maximum number of accumulator registers per thread without serialised instructions.
-const MOST_ACCUMULATORS: i64 = 160;
+const MAX_ACCUMULATOR_REGISTERS: i64 = 160;
 /// The maximum extent of k that is summed with fewer bits than f32 has.
 pub(super) const APART: i64 = 128;
 /// Columns that are summed separately at a time; fewer if the left operand also needs registers.
@@ -124,7 +124,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
     }
     let counts = [rows / ROWS / groups[0], columns / groups[1] / width, k / step];
     let accumulators = batch * counts[0] * counts[1] * width / 2;
-    if accumulators > MOST_ACCUMULATORS || !(gathered || left.divides(ROWS)) || !right.divides(width) {
+    if accumulators > MAX_ACCUMULATOR_REGISTERS || !(gathered || left.divides(ROWS)) || !right.divides(width) {
         return None;
     }
     let arrangement = if gathered {

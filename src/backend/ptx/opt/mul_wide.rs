@@ -44,7 +44,7 @@ pub fn merge(function: &mut Function) {
             }
         });
     }
-    let lives = Lives::of(&function.lines, function.registers[2] as usize);
+    let lives = Lives::new(&function.lines, function.registers[2] as usize);
     let pairs = pairs(&function.lines, &writes, &lives);
     for &(first, second) in &pairs {
         let place = |line: usize| half(&function.lines[line], &writes).expect("a half of a product");
@@ -86,7 +86,7 @@ struct Lives {
 }
 
 impl Lives {
-    fn of(lines: &[Line], registers: usize) -> Lives {
+    fn new(lines: &[Line], registers: usize) -> Lives {
         let mut lives = Lives { written: vec![0; registers], read: vec![0; registers] };
         for (index, line) in lines.iter().enumerate() {
             let Line::Inst(inst) = line else { continue };

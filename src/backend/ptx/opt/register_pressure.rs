@@ -34,7 +34,7 @@ struct Numbers {
 
 impl Numbers {
     /// Numbers the registers. Predicates have a separate register file: numbers, but no width.
-    fn of(function: &Function) -> Numbers {
+    fn new(function: &Function) -> Numbers {
         let (mut starts, mut widths) = ([0; 4], Vec::new());
         for (bank, width) in [0, 1, 1, 2].into_iter().enumerate() {
             starts[bank] = widths.len();
@@ -101,7 +101,7 @@ fn is_shared(special: Special) -> bool {
 /// Returns the maximum number of live 32-bit registers of a kernel. Values that all threads share
 /// are excluded: they are in uniform registers, one per warp.
 pub fn live_registers(function: &Function) -> u32 {
-    let mut numbers = Numbers::of(function);
+    let mut numbers = Numbers::new(function);
     numbers.leave_out_shared(function);
     let mut blocks = blocks(function);
     follow(function, &mut blocks, &numbers);

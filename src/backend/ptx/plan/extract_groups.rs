@@ -17,7 +17,7 @@ pub struct ExtractGroups<'m>(FxHashMap<(Value, &'m [i64]), u64>);
 
 impl<'m> ExtractGroups<'m> {
     /// Returns the extract groups of a body.
-    pub fn of(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
+    pub fn new(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
         let mut taken = FxHashMap::default();
         module.walk(body, &mut |id| {
             let op = module.op(id);

@@ -23,7 +23,7 @@ pub struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Returns the plan of a module with one entry: loads of tiles that fill the registers are
     /// repeated, layouts are inferred, and work is made independent of asynchronous MMAs.
-    pub fn of(module: Cow<'a, Module>, target: Target, options: CompileOptions) -> Plan<'a> {
+    pub fn new(module: Cow<'a, Module>, target: Target, options: CompileOptions) -> Plan<'a> {
         let (entry, enabled) = (&module.entries[0], options.optimizations);
         let warps = num_warps(&module, entry.body, &options);
         let inferred = |module: Module| {

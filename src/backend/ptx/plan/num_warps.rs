@@ -73,8 +73,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     if let Some(warps) = chosen_warps(module, body) {
         return warps;
     }
-    let sizes = Sizes::of(module, body);
-    let apart = ExtractGroups::of(module, body).smallest(module, sizes.most / 4);
+    let sizes = Sizes::new(module, body);
+    let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
         let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
         warps_for(sizes.halved, each)
@@ -98,7 +98,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
 /// Without a request, a kernel with several MMAs per iteration gets three partitions if each MMA
 /// has three times the rows of a warp group: as tiles of 128 and 64 rows it would be two programs
 /// of the same warps, which need too many registers.
-pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
+pub fn requested_data_partitions(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     const USUAL: u32 = 3;
     if !options.optimizations.contains(Optimization::DataPartition) {
         return 1;
@@ -195,7 +195,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(module: &Module, body: BlockId) -> Sizes {
+    fn new(module: &Module, body: BlockId) -> Sizes {
         let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
         let mut repeated = FxHashSet::default();
         module.walk(body, &mut |id| {

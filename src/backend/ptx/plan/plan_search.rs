@@ -256,7 +256,7 @@ fn candidates(
 
 /// Evaluates a plan. `usual`: resident tile blocks of the default plan.
 fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
-    let plan = Plan::of(Cow::Borrowed(module), target, *options);
+    let plan = Plan::new(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
     let lowering = lower::planned(module, &module.entries[0], plan.layouts.of(module), options);
     if let Some(problem) = lowering.problems().first() {

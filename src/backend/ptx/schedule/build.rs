@@ -16,7 +16,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// What is known while the steps of a partition are made.
-struct Builder<'a, 'm> {
+struct ScheduleBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
     /// What is reserved here. Multistage copies of the loops around have reserved their stages.
     smem: SharedMemory,
@@ -43,7 +43,7 @@ impl KernelInfo<'_> {
             mma_partitions: self.mma_partitions(body),
             ..Schedule::default()
         };
-        let mut builder = Builder {
+        let mut builder = ScheduleBuilder {
             info: self,
             smem: smem.clone(),
             role: WarpRole::All,
@@ -65,7 +65,7 @@ impl KernelInfo<'_> {
     }
 }
 
-impl Builder<'_, '_> {
+impl ScheduleBuilder<'_, '_> {
     fn warp_spec(&self) -> Option<&WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }

@@ -13,7 +13,7 @@ use crate::layout::{Access, Layout, SharedLayout, Side};
 
 const ROW_BYTES: usize = SWIZZLE_ROW_BYTES as usize;
 /// Minimum bytes of a row: the smallest swizzle span.
-const LEAST_ROW_BYTES: usize = 32;
+const MIN_ROW_BYTES: usize = 32;
 
 /// The layout of a tile as boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl TmaBoxLayout {
 
     /// Returns the part of the tile of each warp as separate boxes, with the same arrangement for
     /// all warps. `None` also unless each bit of the warp number is one bit of the element's index.
-    pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
+    pub fn per_warp(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
         let warps = layout.warp_bases();
         warps
             .iter()
@@ -105,7 +105,7 @@ impl TmaBoxLayout {
         let row: Vec<u32> = axis_bits(shape, fastest).collect();
         let (near, panels) = row.split_at(row.len().min((ROW_BYTES / element_bytes).ilog2() as usize));
         let row_bytes = element_bytes << near.len();
-        if row_bytes < LEAST_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
+        if row_bytes < MIN_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
             return None;
         }
         let mut boxes = vec![1; shape.len()];
@@ -137,7 +137,7 @@ impl TmaBoxLayout {
         split_bits: u32,
     ) -> Option<TmaBoxLayout> {
         let fastest = (0..shape.len()).find(|&axis| axis_bits(shape, axis).next().as_ref() == order.first())?;
-        let swizzle = Swizzle::of_span(u32::try_from(boxes.get(fastest)? * element_bytes as i64).ok()?)?;
+        let swizzle = Swizzle::from_span(u32::try_from(boxes.get(fastest)? * element_bytes as i64).ok()?)?;
         // Bits of warps have no place.
         let mut offset_bases = vec![0; shape.iter().map(|extent| extent.trailing_zeros() as usize).sum()];
         for (place, &bit) in order.iter().enumerate() {

@@ -25,7 +25,7 @@ fn planned(
     let Ok(Some(apart)) = pass::split_extents(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else {
         return;
     };
-    let plan = Plan::of(Cow::Owned(apart), target, *options);
+    let plan = Plan::new(Cow::Owned(apart), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
     let lowering = lower::lowered(module, &module.entries[0], plan.layouts.of(module), "k", options);
     let problems = lowering.problems();

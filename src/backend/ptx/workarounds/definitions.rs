@@ -33,7 +33,7 @@ pub(super) fn bank(reg: Reg) -> usize {
 }
 
 impl Definitions {
-    pub fn of(function: &Function) -> Definitions {
+    pub fn new(function: &Function) -> Definitions {
         let mut lines = function.registers.map(|count| vec![Definition::None; count as usize]);
         for (index, line) in function.lines.iter().enumerate() {
             let Line::Inst(inst) = line else { continue };

@@ -33,7 +33,7 @@ pub fn apply(function: &mut Function) {
     if std::env::var_os("CUTLET_SUITE_WITHOUT_WORKAROUNDS").is_some() {
         return;
     }
-    let mut definitions = Definitions::of(function);
+    let mut definitions = Definitions::new(function);
     constants::propagate(function, &mut definitions);
     defects::remove_trivial(function, &definitions);
     defects::merge_factors(function, &definitions);

@@ -84,7 +84,7 @@ impl Builder {
         }
         // The assembler does not merge two operations with constants into one `lop3`.
         if ty.class() == RegClass::B32
-            && let (Some((word, mask)), Some(_)) = (self.masked.of(a), b.as_imm())
+            && let (Some((word, mask)), Some(_)) = (self.masked.get(a), b.as_imm())
             && let Some(table) = fold::after_mask(op)
         {
             return self.lop3(word, mask, b, table);

@@ -49,7 +49,7 @@ impl Fields {
     }
 
     /// Returns the word from which a byte was extracted, and the number of the byte.
-    pub fn of(&self, byte: Operand) -> Option<(Reg, u32)> {
+    pub fn get(&self, byte: Operand) -> Option<(Reg, u32)> {
         let Operand::Reg(reg) = byte else { return None };
         self.known.get(&reg).copied()
     }

@@ -6,7 +6,7 @@ use super::Builder;
 impl Builder {
     /// Returns a word with the low half of `word`; the upper half is unspecified.
     pub fn low_half_of(&self, word: Operand) -> Operand {
-        match self.masked.of(word) {
+        match self.masked.get(word) {
             Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
             _ => word,
         }
@@ -21,7 +21,7 @@ impl Builder {
 
     /// Joins four bytes into one word. Bytes of at most two words or halves need one instruction.
     pub fn join_bytes(&mut self, bytes: [Operand; 4]) -> Operand {
-        let fields = bytes.map(|byte| self.fields.of(byte));
+        let fields = bytes.map(|byte| self.fields.get(byte));
         let first = fields[0].map(|(word, _)| word);
         let second = fields.iter().flatten().map(|&(word, _)| word).find(|&word| Some(word) != first).or(first);
         let selectors = fields.map(|field| {

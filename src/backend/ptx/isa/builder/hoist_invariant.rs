@@ -16,20 +16,20 @@ const LONG: usize = 3;
 
 /// The instructions that are hoisted out of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steady {
+pub enum Invariants {
     /// All loop-invariant ones.
     All,
     /// Loop-invariant chains of at least three instructions that begin with the thread number.
-    OfThreads,
+    FromThreadIndex,
     /// The same, if a thread number is derived from another one: the derivation does not count as
     /// part of the chain.
-    OfThreadsIn(u32),
+    FromThreadIndexIn(u32),
 }
 
 impl Builder {
     /// Hoists loop-invariant instructions of a loop to the place before it. The loop begins at line
     /// `head` and ends with the last line so far.
-    pub fn hoist_steady(&mut self, head: usize, what: Steady) {
+    pub fn hoist_invariants(&mut self, head: usize, what: Invariants) {
         let lines = self.function.lines.split_off(head);
         let mut chains = Chains::new(what, &self.function.lines, &lines);
         let mut moved = vec![false; lines.len()];
@@ -51,7 +51,7 @@ impl Builder {
 
 /// Dependence chains of the loop-invariant values.
 struct Chains {
-    what: Steady,
+    what: Invariants,
     /// Number of writes of each register before the loop, and in it.
     writes: FxHashMap<Key, [u32; 2]>,
     /// Registers that depend on the thread number.
@@ -64,7 +64,7 @@ struct Chains {
 }
 
 impl Chains {
-    fn new(what: Steady, before: &[Line], inside: &[Line]) -> Chains {
+    fn new(what: Invariants, before: &[Line], inside: &[Line]) -> Chains {
         let mut writes: FxHashMap<Key, [u32; 2]> = FxHashMap::default();
         for (of_loop, lines) in [before, inside].into_iter().enumerate() {
             for line in lines {
@@ -102,15 +102,15 @@ impl Chains {
             }
         });
         let worth = match self.what {
-            Steady::All => true,
+            Invariants::All => true,
             // Addresses need two registers.
-            Steady::OfThreads | Steady::OfThreadsIn(_) => narrow && of_threads,
+            Invariants::FromThreadIndex | Invariants::FromThreadIndexIn(_) => narrow && of_threads,
         };
         if !steady || !worth {
             return BTreeSet::new();
         }
         let length = chain.iter().filter(|place| !self.parts.contains(place)).count();
-        let moves = self.what == Steady::All || length >= LONG;
+        let moves = self.what == Invariants::All || length >= LONG;
         let (moving, open) = if moves { (chain, BTreeSet::new()) } else { (BTreeSet::new(), chain) };
         self.open.extend(results.into_iter().map(|key| (key, open.clone())));
         moving
@@ -119,7 +119,7 @@ impl Chains {
     /// Records an instruction that computes the number of a thread in its group from that in the
     /// block.
     fn note_part(&mut self, at: usize, line: &Line) {
-        let (Line::Inst(inst), Steady::OfThreadsIn(threads)) = (line, self.what) else { return };
+        let (Line::Inst(inst), Invariants::FromThreadIndexIn(threads)) = (line, self.what) else { return };
         match (inst.op, &inst.srcs[..]) {
             (Opcode::Mov(_), [Arg::One(Operand::Special(Special::TidX))]) => {
                 let numbers = &mut self.numbers;

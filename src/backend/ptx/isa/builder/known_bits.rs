@@ -48,7 +48,7 @@ impl Masked {
     }
 
     /// Returns the word and the mask whose `and` is this word, if known.
-    pub fn of(&self, word: Operand) -> Option<(Reg, i64)> {
+    pub fn get(&self, word: Operand) -> Option<(Reg, i64)> {
         let Operand::Reg(reg) = word else { return None };
         self.known.get(&reg.id).copied().filter(|_| reg.class == RegClass::B32)
     }

@@ -25,7 +25,7 @@ use super::emit::{Function, Param};
 use super::inst::*;
 use crate::target::Target;
 
-pub use hoist_invariant::Steady;
+pub use hoist_invariant::Invariants;
 pub use hopper::LoadRoute;
 
 /// Builder of one kernel.
@@ -41,7 +41,7 @@ pub struct Builder {
     masked: known_bits::Masked,
     fields: byte_fields::Fields,
     /// Threads of a consumer group, relative to which thread numbers are: a power of two, or 0.
-    pub threads_of_team: u32,
+    pub threads_per_consumer_group: u32,
 }
 
 impl Builder {
@@ -69,7 +69,7 @@ impl Builder {
             place: 0,
             masked: known_bits::Masked::default(),
             fields: byte_fields::Fields::default(),
-            threads_of_team: 0,
+            threads_per_consumer_group: 0,
         }
     }
 

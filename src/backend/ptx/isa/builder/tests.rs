@@ -334,7 +334,7 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
     }
     let more = b.setp(Cmp::Lt, Ty::U32, counter, 9i64);
     b.bra_if(more, false, head, true);
-    b.hoist_steady(before, Steady::All);
+    b.hoist_invariants(before, Invariants::All);
     for value in [moving, early] {
         b.st(Space::Global, Ty::U32, &place.into(), value, MemMods::default());
     }
@@ -374,7 +374,7 @@ fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
     b.mov_to(counter, next);
     let more = b.setp(Cmp::Lt, Ty::U32, counter, 9i64);
     b.bra_if(more, false, head, true);
-    b.hoist_steady(before, Steady::OfThreads);
+    b.hoist_invariants(before, Invariants::FromThreadIndex);
     b.ret();
     let text = emit::module(Target::SM_90A, &[], &[b.finish()]);
     let (before, inside) = text.split_once("$L0:\n").unwrap();

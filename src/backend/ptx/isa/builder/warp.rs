@@ -11,7 +11,9 @@ impl Builder {
     pub fn special(&mut self, special: Special) -> Operand {
         let value = self.copy(Operand::Special(special), special.ty().class());
         match special {
-            Special::TidX if self.threads_of_team > 0 => self.and(Ty::B32, value, self.threads_of_team - 1),
+            Special::TidX if self.threads_per_consumer_group > 0 => {
+                self.and(Ty::B32, value, self.threads_per_consumer_group - 1)
+            }
             _ => value.into(),
         }
     }

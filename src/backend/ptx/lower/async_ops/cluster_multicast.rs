@@ -55,7 +55,7 @@ impl Lowering<'_> {
         let decides = |value: &&Value| multicast.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
-            let (own, other) = self.of_both_blocks(value)?;
+            let (own, other) = self.scalar_of_both_ctas(value)?;
             let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
             let same = self.b.setp(Cmp::Eq, ty, own, other);
             self.sync.peer.equal_indices.insert(value, same);
@@ -64,7 +64,7 @@ impl Lowering<'_> {
     }
 
     /// Returns a scalar of this block and of its peer.
-    fn of_both_blocks(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
+    fn scalar_of_both_ctas(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
         Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
     }
 
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         }
         let op = self.module.op(id);
         let arg = self.module.block(op.regions[0]).args[0];
-        let (own, other) = self.of_both_blocks(op.group(0)[0])?;
+        let (own, other) = self.scalar_of_both_ctas(op.group(0)[0])?;
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
         let layout = Layout::replicated(&[], self.info.inference.num_warps);
@@ -101,7 +101,7 @@ impl Lowering<'_> {
             let start = op.group(0)[0];
             let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
             let (end, step) = (self.scalar(op.group(1)[0])?, self.scalar(op.group(2)[0])?);
-            let (own, other) = self.of_both_blocks(start)?;
+            let (own, other) = self.scalar_of_both_ctas(start)?;
             let [own, other] = [own, other].map(|start| num_iterations(&mut self.b, start, end, step, ty));
             let mut same = self.b.setp(Cmp::Eq, ty, own, other);
             if let Some(before) = self.sync.peer.in_lockstep {

@@ -24,8 +24,8 @@ use crate::ir::{BlockId, Flag, Opcode};
 const INFINITY: u32 = 0x7f80_0000;
 /// Sign bit.
 const SIGN: u32 = 0x8000_0000;
-/// Least number of elements per thread, as a power of two, for which the final test is profitable.
-const LEAST_BITS: usize = 4;
+/// Minimum log2 of the elements per thread for which the final test is profitable.
+const MIN_LOG2_ELEMENTS: usize = 4;
 /// Number of independent dependency chains.
 const CHAINS: usize = 3;
 
@@ -65,7 +65,7 @@ impl Lowering<'_> {
             .map(|fold| if let ReductionStep::LaneShuffle(lane) = fold { Some(*lane) } else { None })
             .collect();
         let along = partials.bases.register.iter().filter(|&&basis| axis.coordinate(basis) != 0).count();
-        let Some(lanes) = lanes.filter(|_| registers >= LEAST_BITS && registers == along) else { return Ok(0) };
+        let Some(lanes) = lanes.filter(|_| registers >= MIN_LOG2_ELEMENTS && registers == along) else { return Ok(0) };
 
         let found = self.minmax_of_bits(extreme, partials, axis, &lanes);
         let number = |bits: &Operand| self.b.copy(bits.reg().as_class(RegClass::F32), RegClass::F32);

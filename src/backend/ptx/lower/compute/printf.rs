@@ -13,8 +13,8 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 
-/// Values per call.
-const MOST_VALUES: usize = 32;
+/// Maximum number of values per call.
+const MAX_VALUES_PER_CALL: usize = 32;
 
 /// Location of a printed number.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ struct Pending {
 
 impl Pending {
     fn value(&mut self, conversion: &str, place: ArgLocation, dtype: DType) {
-        if self.values.len() == MOST_VALUES {
+        if self.values.len() == MAX_VALUES_PER_CALL {
             self.end_call();
         }
         self.format.push_str(conversion);
@@ -228,14 +228,14 @@ impl Lowering<'_> {
         let text = self.part_text(&shape, conversion, number);
         let place = self.b.mul(Ty::U32, first, bytes);
         let start = self.b.address(Operand::Smem, place).plus(i64::from(buffer.offset));
-        let mut values = Vec::with_capacity(MOST_VALUES);
-        for index in 0..MOST_VALUES {
+        let mut values = Vec::with_capacity(MAX_VALUES_PER_CALL);
+        for index in 0..MAX_VALUES_PER_CALL {
             let address = start.plus(index as i64 * i64::from(bytes));
             let raw = self.b.ld(Space::Shared, repr::memory_ty(elements.dtype), &address, MemMods::default());
             values.push(self.promote_argument(raw.into(), elements.dtype));
         }
         self.b.printf(text, &values);
-        let after = self.b.add(Ty::U32, first, MOST_VALUES as u32);
+        let after = self.b.add(Ty::U32, first, MAX_VALUES_PER_CALL as u32);
         self.b.mov_to(first, after);
         let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
         self.b.bra_if(more, false, next, false);
@@ -257,7 +257,7 @@ impl Lowering<'_> {
     fn part_text(&mut self, shape: &[i64], conversion: &str, number: Operand) -> Reg {
         let format = |before: String| {
             let mut format = before;
-            for index in 0..MOST_VALUES {
+            for index in 0..MAX_VALUES_PER_CALL {
                 if index > 0 {
                     format.push_str(&separator(shape, index));
                 }
@@ -265,10 +265,10 @@ impl Lowering<'_> {
             }
             format
         };
-        let text = self.b.text(&format(separator(shape, MOST_VALUES)));
+        let text = self.b.text(&format(separator(shape, MAX_VALUES_PER_CALL)));
         let text = self.b.copy(text, RegClass::B64);
         let count: i64 = shape.iter().product();
-        let mut period = MOST_VALUES as i64 * 2;
+        let mut period = MAX_VALUES_PER_CALL as i64 * 2;
         // Row lengths are powers of two.
         while period <= count {
             if period == count || separator(shape, period as usize) != separator(shape, period as usize / 2) {

@@ -18,8 +18,8 @@ struct CrossWarpBuffer {
     dtype: DType,
 }
 
-/// Least number of partial results per row for which lanes share the loads.
-const LEAST_PARTS_FOR_LANES: usize = 8;
+/// Minimum number of partial results per row for which lanes share the loads.
+const MIN_PARTIALS_FOR_LANES: usize = 8;
 
 impl Lowering<'_> {
     /// Combines the partial results of warps that differ in these warp bits, lowest coordinate bit
@@ -88,7 +88,7 @@ impl Lowering<'_> {
     fn lanes_for_parts(&self, partials: &ReductionPartials, parts: usize) -> Option<Vec<usize>> {
         let replicas = (0..partials.bases.lane.len()).filter(|&lane| partials.bases.lane[lane] == 0);
         let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
-        (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
+        (parts >= MIN_PARTIALS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
     }
 
     /// Loads one partial result of the row in each lane, and combines them by shuffles.

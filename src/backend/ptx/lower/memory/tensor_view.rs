@@ -9,9 +9,9 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::dtype::DType;
 use crate::ir::{Op, OpId, Padding, Type, Value};
 
-/// Partition of a tensor view into tiles.
+/// A partition of a tensor view into tiles.
 #[derive(Clone, Debug)]
-pub struct Partition {
+pub struct PartitionView {
     /// The tensor.
     pub tensor: Rc<TensorView>,
     /// Tile extents.
@@ -26,7 +26,7 @@ pub struct Partition {
     pub padding: Option<Padding>,
 }
 
-impl Partition {
+impl PartitionView {
     /// Returns the number of tiles before index 0 that overlap the array, along an axis.
     pub fn tiles_before(&self, axis: usize) -> i64 {
         (self.tile[axis] - 1) / self.steps[axis]
@@ -68,7 +68,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the partition of a view.
-    pub fn partition(&self, view: Value) -> Lowered<Partition> {
+    pub fn partition(&self, view: Value) -> Lowered<PartitionView> {
         let tensor = self.values.views.get(&view).cloned().ok_or("the view is unknown")?;
         let ViewShape { tile, steps, dim_map, sparse, .. } =
             ViewShape::of(self.module, view).ok_or("an array has no tiles before it is cut")?;
@@ -78,7 +78,7 @@ impl Lowering<'_> {
         else {
             unreachable!("the view has a shape")
         };
-        Ok(Partition { tensor, tile, steps, dim_map, sparse, padding })
+        Ok(PartitionView { tensor, tile, steps, dim_map, sparse, padding })
     }
 
     /// Lowers `get_tensor_shape` and `get_index_space_shape`.
@@ -105,7 +105,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the number of tiles along a dimension, in the width of the view's index type.
-    pub fn num_tiles(&mut self, partition: &Partition, axis: usize) -> Operand {
+    pub fn num_tiles(&mut self, partition: &PartitionView, axis: usize) -> Operand {
         let tensor = &partition.tensor;
         let ty = if tensor.wide { Ty::U64 } else { Ty::U32 };
         let extent = tensor.extents[partition.dim_map[axis]];

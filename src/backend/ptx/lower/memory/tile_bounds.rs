@@ -1,6 +1,6 @@
 //! Tile bounds: start coordinate and number of valid elements along each dimension.
 
-use super::tensor_view::Partition;
+use super::tensor_view::PartitionView;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, RegClass, Ty};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::scalar::repr;
@@ -57,7 +57,7 @@ impl Lowering<'_> {
     /// it.
     pub fn tile_bounds(
         &mut self,
-        partition: &Partition,
+        partition: &PartitionView,
         axis: usize,
         index: Value,
         checked: bool,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::indexed_axis::IndexedAxis;
-use super::tensor_view::Partition;
+use super::tensor_view::PartitionView;
 use super::tile_bounds::BoundsCheck;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, Ty};
 use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, contiguous_axis};
@@ -31,7 +31,7 @@ const MANY_ADDRESSES: usize = 32;
 
 /// Addresses and masks that the vectors of an access share.
 pub struct ViewAccess {
-    partition: Partition,
+    partition: PartitionView,
     pub layout: Layout,
     pub mods: MemMods,
     /// Bits of elements outside of the array.
@@ -371,7 +371,7 @@ impl ViewAccess {
     /// Prepares accesses by strip iterations, in order. This matters if a thread has many
     /// addresses.
     pub fn use_strips(&mut self) {
-        let Partition { tensor, tile, dim_map, .. } = &self.partition;
+        let PartitionView { tensor, tile, dim_map, .. } = &self.partition;
         let moves = |basis: u32| {
             let moves_along = |axis: usize| AxisBits::of(tile, axis).coordinate(basis) != 0;
             (0..tile.len()).any(|axis| tensor.strides[dim_map[axis]].as_imm().is_none() && moves_along(axis))

@@ -106,7 +106,7 @@ pub struct RegionFrame {
 }
 
 impl RegionFrame {
-    pub fn of_loop(
+    pub fn new_loop(
         op: Opcode,
         next: (Vec<Option<FixedRegisters>>, Label),
         exit: Option<(Vec<Option<FixedRegisters>>, Label)>,

@@ -38,7 +38,7 @@ impl Lowering<'_> {
     /// Returns the next buffer to write, after the barrier if there is one.
     pub fn smem_write(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {
-            Some(SubStep::SmemWrite(buffer)) => Ok(self.of_group(buffer)),
+            Some(SubStep::SmemWrite(buffer)) => Ok(self.group_buffer(buffer)),
             Some(SubStep::SmemOverflow { bytes, of }) => {
                 Err(format!("{bytes} bytes of shared memory are needed, and {of} are free: use smaller tiles"))
             }
@@ -49,7 +49,7 @@ impl Lowering<'_> {
     /// Returns the next buffer to read.
     pub fn smem_read(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {
-            Some(SubStep::SmemRead(buffer)) => Ok(self.of_group(buffer)),
+            Some(SubStep::SmemRead(buffer)) => Ok(self.group_buffer(buffer)),
             _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
@@ -105,7 +105,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the range of a buffer in the consumer group.
-    fn of_group(&self, buffer: Buffer) -> Buffer {
+    fn group_buffer(&self, buffer: Buffer) -> Buffer {
         Buffer { offset: buffer.offset + self.sync.group.index * self.schedule.smem_bytes_per_group, ..buffer }
     }
 }

@@ -86,7 +86,7 @@ impl Values {
     /// Returns the registers of a value, if they are known in exactly this layout.
     pub fn in_layout(&self, value: Value, layout: &Layout) -> Option<Rc<[Operand]>> {
         let own = self.tiles[value.index()].iter();
-        own.chain(self.conversions.of(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.regs.clone())
+        own.chain(self.conversions.get(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.regs.clone())
     }
 }
 
@@ -126,7 +126,7 @@ impl ConversionCache {
     }
 
     /// Returns the tiles of a value, the latest one first.
-    pub fn of(&self, value: Value) -> impl Iterator<Item = &Tile> {
+    pub fn get(&self, value: Value) -> impl Iterator<Item = &Tile> {
         self.of.get(&value).into_iter().flatten().rev().map(|&position| &self.tiles[position].1)
     }
 }

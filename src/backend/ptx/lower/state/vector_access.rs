@@ -20,7 +20,7 @@ struct Form {
 }
 
 impl Form {
-    fn of(dtype: DType, count: usize) -> Form {
+    fn new(dtype: DType, count: usize) -> Form {
         let bits = dtype.storage_bits() as usize * count;
         if dtype.storage_bits() >= 32 || count == 1 {
             return Form { ty: repr::memory_ty(dtype), class: storage_class(dtype), count };
@@ -43,7 +43,7 @@ fn storage_class(dtype: DType) -> RegClass {
 
 /// Loads a scalar kernel parameter. Returns its value and its bytes.
 pub fn param(b: &mut Builder, dtype: DType) -> (Operand, u32) {
-    let form = Form::of(dtype, 1);
+    let form = Form::new(dtype, 1);
     let place = b.param(crate::backend::ptx::isa::emit::Param::Scalar(form.ty));
     let raw = b.fresh(form.class);
     b.ld_to(&[raw], Space::Param, form.ty, &place.into(), MemMods::default(), None);
@@ -60,7 +60,7 @@ pub fn load(
     mods: MemMods,
     guard: Option<(Reg, u64)>,
 ) -> Vec<Operand> {
-    let form = Form::of(dtype, count);
+    let form = Form::new(dtype, count);
     let dsts = b.fresh_vec(form.class, form.count);
     match guard {
         Some((pred, otherwise)) => {
@@ -86,7 +86,7 @@ pub fn store(
     mods: MemMods,
     guard: Option<Reg>,
 ) {
-    let form = Form::of(dtype, values.len());
+    let form = Form::new(dtype, values.len());
     let single_half = values.len() == 1 && form.class == RegClass::B16;
     let words = if dtype.storage_bits() >= 32 || single_half { values.to_vec() } else { words(b, dtype, values) };
     let registers: Vec<Operand> = words.into_iter().map(|word| b.reg(word, form.class).into()).collect();

@@ -79,7 +79,7 @@ impl<'m> KernelInfo<'m> {
             options: *options,
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
-            written_memory: WrittenMemory::of(module, entry.body),
+            written_memory: WrittenMemory::new(module, entry.body),
             tma_stores: FxHashMap::default(),
             privatized_atomics: FxHashSet::default(),
             privatized: None,

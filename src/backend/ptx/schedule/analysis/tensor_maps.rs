@@ -16,9 +16,9 @@ use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElem
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, Value};
 
-/// Most elements from one tile that begins at a multiple of 16 bytes to the next: with that many,
-/// the coordinate of the first such tile behind the longest array still fits 32 bits.
-const MOST_STEP: i64 = 1 << 24;
+/// Maximum number of elements from one tile that begins at a multiple of 16 bytes to the next.
+/// With it, the coordinate of the first such tile behind the longest array still fits 32 bits.
+const MAX_STEP: i64 = 1 << 24;
 
 /// First architecture with the engine.
 const FIRST_ARCH: u32 = 90;
@@ -69,7 +69,7 @@ impl KernelInfo<'_> {
         let element = element(shape.elem)?;
         let fastest = contiguous_axis(module, &shape)?;
         let aligned = (shape.start_divisor(fastest).min(GRAIN) * u64::from(element.bytes())).is_multiple_of(GRAIN);
-        if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MOST_STEP {
+        if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MAX_STEP {
             return None;
         }
         let base = module.op(shape.tensor).group(0)[0];

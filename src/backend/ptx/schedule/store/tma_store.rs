@@ -215,7 +215,7 @@ impl KernelInfo<'_> {
     pub fn warp_box_tile(&self, id: OpId) -> Option<TmaBoxLayout> {
         let TmaStorePlan { layout, tile, .. } = &self.tma_stores[&id];
         let axes = self.box_axes(self.module.op(id).operand_group("view")[0])?;
-        let tile = TmaBoxLayout::of_warps(layout, &axes, tile.shared.element_bytes)?;
+        let tile = TmaBoxLayout::per_warp(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;
         self.store_map(id, &tile)?;
         Some(tile)

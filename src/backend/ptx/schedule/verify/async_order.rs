@@ -18,7 +18,7 @@ use crate::ir::{OpId, Value};
 
 /// MMAs that may be running.
 #[derive(Clone, PartialEq, Eq)]
-struct InFlightMma {
+struct IssuedMma {
     /// The last one of those that are issued together.
     mma: OpId,
     /// What they compute.
@@ -30,9 +30,9 @@ struct InFlightMma {
     releases: Vec<u32>,
 }
 
-/// A stage that is held, until the end of its sequence at most (`program`).
+/// The acquire of a stage. `program` verifies that its sequence releases the stage.
 #[derive(Clone, Copy)]
-struct AcquiredStage {
+struct StageAcquire {
     /// Where it was taken.
     seq: SeqId,
     /// Have its tiles been waited for?
@@ -45,9 +45,9 @@ struct AsyncOrderVerifier<'a, 'm> {
     schedule: &'a Schedule,
     role: WarpRole,
     /// In the order in which they were issued.
-    in_flight: Vec<InFlightMma>,
+    in_flight: Vec<IssuedMma>,
     /// Stages that are held, by channel.
-    acquired: FxHashMap<u32, AcquiredStage>,
+    acquired: FxHashMap<u32, StageAcquire>,
     /// Channels whose MMAs are complete and keep their stages.
     deferred_releases: Vec<u32>,
     /// Channels in whose stages boxes stand that TMA may still read.
@@ -57,16 +57,10 @@ struct AsyncOrderVerifier<'a, 'm> {
 impl KernelInfo<'_> {
     /// Is everything waited for in time?
     pub fn verify_async_order(&self, schedule: &Schedule, partition: &Partition) -> VerifyResult {
-        let (in_flight, held, deferred, staging_channels) = (Vec::new(), FxHashMap::default(), Vec::new(), Vec::new());
-        let mut verifier = AsyncOrderVerifier {
-            info: self,
-            schedule,
-            role: partition.role,
-            in_flight,
-            acquired: held,
-            deferred_releases: deferred,
-            staging_channels,
-        };
+        let (role, in_flight) = (partition.role, Vec::new());
+        let (acquired, deferred_releases, staging_channels) = Default::default();
+        let mut verifier =
+            AsyncOrderVerifier { info: self, schedule, role, in_flight, acquired, deferred_releases, staging_channels };
         schedule.walk(partition.body, None, &mut verifier)
     }
 }
@@ -107,8 +101,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     }
 
     fn mma_wait(&mut self, wait: &MmaWait) -> VerifyResult {
-        let this =
-            |mma: &InFlightMma| (mma.mma, mma.from_previous_iteration) == (wait.mma, wait.from_previous_iteration);
+        let this = |mma: &IssuedMma| (mma.mma, mma.from_previous_iteration) == (wait.mma, wait.from_previous_iteration);
         let position = self.in_flight.len().checked_sub(wait.pending + 1);
         match position.filter(|&position| this(&self.in_flight[position])) {
             Some(_) if wait.sunk && self.has_unwaited_previous() => {
@@ -173,7 +166,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         if busy >= stages {
             return Err(format!("channel {channel} advances where all {stages} stages of its pipeline are acquired"));
         }
-        self.acquired.insert(channel, AcquiredStage { seq: body, is_full: false });
+        self.acquired.insert(channel, StageAcquire { seq: body, is_full: false });
         Ok(())
     }
 
@@ -214,7 +207,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         let Some(mma) = plan.last() else { return Ok(()) };
         if self.info.is_async(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.info.module.op(id).results[0]).collect();
-            self.in_flight.push(InFlightMma {
+            self.in_flight.push(IssuedMma {
                 mma,
                 results,
                 from_previous_iteration: false,
@@ -244,10 +237,10 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    fn carried_mmas(step: &For, values: &[Value]) -> Vec<InFlightMma> {
+    fn carried_mmas(step: &For, values: &[Value]) -> Vec<IssuedMma> {
         let carried = step.accumulators_in(values);
         carried
-            .map(|(carried, results)| InFlightMma {
+            .map(|(carried, results)| IssuedMma {
                 mma: carried.mma,
                 results,
                 from_previous_iteration: true,
@@ -276,7 +269,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     fn terminator(&self, id: OpId, parent: Option<&Step>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
         let overlapped = matches!(parent, Some(Step::If { pure: true, .. }));
-        let may_stay = |mma: &InFlightMma| match parent {
+        let may_stay = |mma: &IssuedMma| match parent {
             Some(Step::For(step)) if !step.carried_mmas.is_empty() => step
                 .accumulators_in(exit)
                 .any(|(carried, sums)| carried.mma == mma.mma && sums.iter().all(|sum| mma.results.contains(sum))),
@@ -294,10 +287,10 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
 }
 
 impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
-    type State = Vec<InFlightMma>;
+    type State = Vec<IssuedMma>;
     type Error = String;
 
-    fn state(&mut self) -> &mut Vec<InFlightMma> {
+    fn state(&mut self) -> &mut Vec<IssuedMma> {
         &mut self.in_flight
     }
 
@@ -340,7 +333,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place<'a>, _: Vec<InFlightMma>) -> VerifyResult {
+    fn leave(&mut self, place: Place<'a>, _: Vec<IssuedMma>) -> VerifyResult {
         let last = self.schedule.steps(place.seq).iter().rfind(|step| !matches!(step, Step::Sub(_)));
         match (last, place.parent) {
             (
@@ -352,7 +345,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    fn join(&mut self, _: &'a [SeqId], mut ends: Vec<Vec<InFlightMma>>) -> Result<Vec<InFlightMma>, String> {
+    fn join(&mut self, _: &'a [SeqId], mut ends: Vec<Vec<IssuedMma>>) -> Result<Vec<IssuedMma>, String> {
         match ends.windows(2).all(|pair| pair[0] == pair[1]) {
             true => Ok(ends.pop().unwrap_or_default()),
             false => Err("the branches wait for different MMAs".to_owned()),

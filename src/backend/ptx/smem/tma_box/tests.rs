@@ -74,7 +74,7 @@ fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (TmaBoxLayout
 
 /// As [`check`], for warps that write separate boxes.
 fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> TmaBoxLayout {
-    let tile = TmaBoxLayout::of_warps(layout, axes, element_bytes).unwrap();
+    let tile = TmaBoxLayout::per_warp(layout, axes, element_bytes).unwrap();
     let writes = tile.writes(layout).unwrap();
     assert!(writes.thread[5..].iter().all(|&basis| basis == 0));
     for warp in 0..layout.num_warps() {
@@ -173,7 +173,7 @@ fn warps_have_boxes_of_their_own() {
     let tile = check_by_warps(&accumulator(256, 32, 2), &[1, 0], 2);
     assert_eq!((tile.boxes.as_slice(), tile.bytes()), (&[16, 32][..], 2 * 16 * 64));
     // A warp has too few adjacent elements of a column.
-    assert!(TmaBoxLayout::of_warps(&accumulator(128, 64, 2), &[0, 1], 1).is_none());
+    assert!(TmaBoxLayout::per_warp(&accumulator(128, 64, 2), &[0, 1], 1).is_none());
 }
 
 #[test]
