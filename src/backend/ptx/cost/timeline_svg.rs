@@ -285,10 +285,7 @@ fn colour(what: &EventKind) -> &'static str {
         | EventKind::ConsumerWait(_)
         | EventKind::MmaWait { .. }
         | EventKind::ConsumerRelease(_) => "#6e7781",
-        EventKind::OrderWait(_)
-        | EventKind::OrderArrive(_)
-        | EventKind::NamedOrderWait
-        | EventKind::NamedOrderArrive { .. } => "#9a6700",
+        EventKind::OrderWait(_) | EventKind::OrderArrive(_) => "#9a6700",
         EventKind::Loop(_) => "#8c959f",
     }
 }

@@ -9,7 +9,7 @@ use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
@@ -102,6 +102,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                     self.sub_step(sub_step)?;
                     continue;
                 }
+                // Between MMAs and the waits of their step.
+                Step::OrderWait { .. } | Step::OrderArrive(OrderPoint::Mma(_)) => continue,
                 step => {
                     self.is_ready(step)?;
                     if matches!(ending, Ending::Overlapped)
