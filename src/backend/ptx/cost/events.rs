@@ -9,7 +9,8 @@ use super::resource_use::{Resource, ResourceUse};
 use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole, SubStep, WarpRole,
+    For, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole,
+    SubStep, WarpRole,
 };
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
 
@@ -60,15 +61,11 @@ pub enum EventKind {
         pending: usize,
     },
     ConsumerRelease(Vec<u32>),
+    /// Waits until the group before has left the ordered section.
     OrderWait(OrderPoint),
+    /// Leaves the ordered section. That of MMAs ends when the MMAs issued last leave the tensor
+    /// cores.
     OrderArrive(OrderPoint),
-    /// Waits at the order barrier until the group before has arrived.
-    NamedOrderWait,
-    /// Arrives at the order barrier of the next group; with `after_mma`, when the MMAs issued last
-    /// leave the tensor cores.
-    NamedOrderArrive {
-        after_mma: bool,
-    },
     /// A TMA store: transfers to the L2 cache and to memory.
     TmaStore {
         near: ResourceUse,
@@ -317,7 +314,7 @@ impl EventBuilder<'_, '_> {
             let makes =
                 |value| step.ops().iter().any(|&id| self.op_costs.context.module.op(id).results.contains(&value));
             if self.exponentials.is_some_and(makes) {
-                self.pass_work(events);
+                self.arrive_after_exponentials(events);
             }
         }
     }
@@ -325,11 +322,9 @@ impl EventBuilder<'_, '_> {
     /// Returns true if a body has an exclusive order of its groups, and no barriers of threads.
     fn has_turns(&self, body: SeqId) -> bool {
         let steps = self.schedule.steps(body);
-        let is_turn = |step: &Step| match step {
-            Step::Mma(plan) => plan.order.is_some(),
-            step => matches!(step, Step::ExpOrderWait { .. }),
-        };
-        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. })))
+        let mut points = steps.iter().filter_map(Step::order_point);
+        points.any(|point| point.barrier() == OrderBarrierKind::Named)
+            && !steps.iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. })))
     }
 
     fn push(&self, events: &mut Vec<Event>, step: &Step, label: String, what: EventKind) {
@@ -383,19 +378,18 @@ impl EventBuilder<'_, '_> {
                 self.push(events, step, label, EventKind::MmaWait { pending: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
-            Step::ExpOrderWait { exponentials, .. } => {
-                self.push(events, step, "order_wait exp".to_owned(), EventKind::NamedOrderWait);
-                self.exponentials = Some(*exponentials);
-            }
-            Step::ExpOrderArrive(_) => self.pass_work(events),
             Step::ConsumerRelease(channels) => {
                 let label =
                     channels.first().map_or_else(String::new, |&first| self.channel_label("consumer_release", first));
                 self.push(events, step, label, EventKind::ConsumerRelease(channels.clone()));
             }
-            &Step::OrderWait(turn) => self.push(events, step, format!("order_wait {turn}"), EventKind::OrderWait(turn)),
-            &Step::OrderArrive(turn) => {
-                self.push(events, step, format!("order_arrive {turn}"), EventKind::OrderArrive(turn))
+            &Step::OrderWait { point, .. } => {
+                self.push(events, step, format!("order_wait {point}"), EventKind::OrderWait(point));
+                self.exponentials = if let OrderPoint::Exp(value) = point { Some(value) } else { None };
+            }
+            Step::OrderArrive(OrderPoint::Exp(_)) => self.arrive_after_exponentials(events),
+            &Step::OrderArrive(point) => {
+                self.push(events, step, format!("order_arrive {point}"), EventKind::OrderArrive(point))
             }
             Step::For(plan) => self.for_loop(step, plan, events),
             Step::Loop(plan) => {
@@ -482,9 +476,9 @@ impl EventBuilder<'_, '_> {
     }
 
     /// Arrives at the exponential order as soon as the exponentials are computed.
-    fn pass_work(&mut self, events: &mut Vec<Event>) {
-        if self.exponentials.take().is_some() {
-            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "order_arrive exp".to_owned()));
+    fn arrive_after_exponentials(&mut self, events: &mut Vec<Event>) {
+        if let Some(point) = self.exponentials.take().map(OrderPoint::Exp) {
+            events.push(Event::new(EventKind::OrderArrive(point), format!("order_arrive {point}")));
         }
     }
 
@@ -520,6 +514,8 @@ impl EventBuilder<'_, '_> {
             after += cost.after;
         }
         let name = format!("mma {}", self.source(last));
+        // The order wait of MMAs is sunk to their issue.
+        let order_wait = events.pop_if(|event| matches!(event.what, EventKind::OrderWait(OrderPoint::Mma(_))));
         if before.alone() > 0.0 || barriers > 0 {
             self.push(
                 events,
@@ -545,18 +541,13 @@ impl EventBuilder<'_, '_> {
             return;
         }
         let waits = !context.is_async(&plan.ops);
-        if plan.order.acquire {
-            events.push(Event::new(EventKind::NamedOrderWait, "order_wait mma".to_owned()));
-        }
+        events.extend(order_wait);
         self.push(
             events,
             step,
             name.clone(),
             EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() },
         );
-        if plan.order.release {
-            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: true }, "order_arrive mma".to_owned()));
-        }
         if after.alone() > 0.0 {
             let what = work(after);
             events.push(Event::new(what, format!("accumulate {}", last.index())));

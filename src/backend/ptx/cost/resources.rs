@@ -83,10 +83,10 @@ pub struct OrderRelease {
 /// Barriers and pipelines of one tile block.
 pub struct BlockState {
     pipelines: Vec<StageTimes>,
-    turns: [Vec<Arrivals>; 2],
-    /// Waits and arrivals at the order barrier, by section in program order.
+    /// Waits at named order barriers, by section in program order.
     begins: Vec<Arrivals>,
-    ends: Vec<Vec<OrderRelease>>,
+    /// Arrivals at order barriers, by set of barriers and section.
+    ends: [Vec<Vec<OrderRelease>>; OrderPoint::BARRIER_SETS],
     /// By partition and ping-pong group.
     barriers: Vec<Vec<Vec<Arrivals>>>,
     /// Warp groups that release a stage.
@@ -111,9 +111,8 @@ impl BlockState {
         let consumers = programs.partitions.first().map_or(1, |partition| partition.groups);
         BlockState {
             pipelines: programs.pipelines.iter().map(pipeline).collect(),
-            turns: Default::default(),
             begins: Vec::new(),
-            ends: Vec::new(),
+            ends: Default::default(),
             barriers: programs
                 .partitions
                 .iter()
@@ -146,36 +145,29 @@ impl BlockState {
         arrive(&mut self.pipelines[pipeline].released, index, at);
     }
 
-    pub fn pass(&mut self, turn: OrderPoint, iteration: usize, at: f64) {
-        arrive(&mut self.turns[turn as usize], iteration, at);
-    }
-
-    /// Returns the time at which all warp groups have arrived at an order point.
-    pub fn passed(&self, turn: OrderPoint, iteration: usize) -> Option<f64> {
-        complete(&self.turns[turn as usize], iteration, self.consumers)
-    }
-
-    /// A warp group reaches an ordered section.
-    pub fn begin_turn(&mut self, turn: usize, at: f64) {
-        arrive(&mut self.begins, turn, at);
+    /// A warp group reaches an ordered section with a named barrier.
+    pub fn begin_section(&mut self, section: usize, at: f64) {
+        arrive(&mut self.begins, section, at);
     }
 
     /// Returns the time at which all warp groups of a group have reached the section.
-    pub fn begun(&self, turn: usize, warp_groups: u32) -> Option<f64> {
-        complete(&self.begins, turn, warp_groups)
+    pub fn begun(&self, section: usize, warp_groups: u32) -> Option<f64> {
+        complete(&self.begins, section, warp_groups)
     }
 
     /// A warp group leaves an ordered section.
-    pub fn end_turn(&mut self, turn: usize, end: OrderRelease) {
-        if self.ends.len() <= turn {
-            self.ends.resize(turn + 1, Vec::new());
+    pub fn end_section(&mut self, point: OrderPoint, section: usize, end: OrderRelease) {
+        let ends = &mut self.ends[point.barrier_set()];
+        if ends.len() <= section {
+            ends.resize(section + 1, Vec::new());
         }
-        self.ends[turn].push(end);
+        ends[section].push(end);
     }
 
     /// Returns the ends of a section, if all warp groups of its group have left it.
-    pub fn ended(&self, turn: usize, warp_groups: u32) -> Option<&[OrderRelease]> {
-        self.ends.get(turn).map(|ends| &ends[..]).filter(|ends| ends.len() >= warp_groups as usize)
+    pub fn ended(&self, point: OrderPoint, section: usize, warp_groups: u32) -> Option<&[OrderRelease]> {
+        let ends = self.ends[point.barrier_set()].get(section)?;
+        (ends.len() >= warp_groups as usize).then_some(ends)
     }
 
     pub fn meet(&mut self, (partition, pingpong_group): (usize, usize), index: usize, at: f64) {

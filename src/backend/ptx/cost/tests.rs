@@ -8,12 +8,13 @@ use super::resource_use::{Resource, ResourceUse};
 use super::timeline_svg::LEGEND;
 use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
+use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
 use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
-use crate::ir::{Module, OpId, Opcode};
+use crate::ir::{Module, OpId, Opcode, Value};
 use crate::target::Target;
 
 /// Returns a machine model in which nothing takes time.
@@ -176,15 +177,15 @@ fn multiplying(turns: bool) -> f64 {
     let (mma_usage, releases) = (ResourceUse::new(Resource::Tensor, 100.0), Vec::new());
     let product = event(EventKind::Mma { mma_usage, min_cycles: 300.0, waits: false, releases });
     let all = [
-        event(EventKind::NamedOrderWait),
+        event(EventKind::OrderWait(OrderPoint::Mma(OpId(0)))),
         product,
-        event(EventKind::NamedOrderArrive { after_mma: true }),
+        event(EventKind::OrderArrive(OrderPoint::Mma(OpId(0)))),
         event(EventKind::MmaWait { pending: 0 }),
         work(ResourceUse::time(50.0)),
     ];
     let body = all
         .into_iter()
-        .filter(|event| turns || !matches!(event.what, EventKind::NamedOrderWait | EventKind::NamedOrderArrive { .. }));
+        .filter(|event| turns || !matches!(event.what, EventKind::OrderWait(_) | EventKind::OrderArrive(_)));
     let lists = vec![vec![event(EventKind::Loop(0))], body.collect()];
     let all = programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, vec![timing(1, 64)]);
     extrapolated(&all, &Simulation::run(&all, 1, false).unwrap()).0[0].cycles
@@ -203,9 +204,9 @@ fn groups_wait_for_the_turn_before() {
     let event = |what| Event::new(what, String::new());
     let turn = |cycles| {
         vec![
-            event(EventKind::NamedOrderWait),
+            event(EventKind::OrderWait(OrderPoint::Exp(Value(0)))),
             work(ResourceUse::time(cycles)),
-            event(EventKind::NamedOrderArrive { after_mma: false }),
+            event(EventKind::OrderArrive(OrderPoint::Exp(Value(0)))),
         ]
     };
     let of = |ordered_groups, groups, weights| {
@@ -219,7 +220,7 @@ fn groups_wait_for_the_turn_before() {
     // Each waits at a barrier, and arrives on the next one.
     assert_eq!(of(3, 3, MachineModel { barrier: 30.0, dependent_issue: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
     // A section without an end has no cost.
-    let lists = vec![vec![event(EventKind::NamedOrderWait)]];
+    let lists = vec![vec![event(EventKind::OrderWait(OrderPoint::Exp(Value(0))))]];
     assert!(
         Simulation::run(
             &programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()),
@@ -237,12 +238,8 @@ fn turns_of_a_schedule_are_acts() {
             let programs = input.programs(weights(Target::SM_90A));
             let count =
                 |is: fn(&EventKind) -> bool| programs.lists.iter().flatten().filter(|event| is(&event.what)).count();
-            let begins = count(|what| matches!(what, EventKind::NamedOrderWait));
-            (
-                begins,
-                count(|what| matches!(what, EventKind::NamedOrderArrive { .. })),
-                input.schedule.has_order_barriers(),
-            )
+            let begins = count(|what| matches!(what, EventKind::OrderWait(_)));
+            (begins, count(|what| matches!(what, EventKind::OrderArrive(_))), input.schedule.has_named_order_barriers())
         };
         let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
         let found = with_plan(&module, Target::SM_90A, &options, LaunchInfo::default(), look).unwrap();

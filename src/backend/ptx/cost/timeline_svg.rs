@@ -333,10 +333,7 @@ fn colour(what: &EventKind) -> &'static str {
         | EventKind::ConsumerWait(_)
         | EventKind::MmaWait { .. }
         | EventKind::ConsumerRelease(_) => PIPELINE,
-        EventKind::OrderWait(_)
-        | EventKind::OrderArrive(_)
-        | EventKind::NamedOrderWait
-        | EventKind::NamedOrderArrive { .. } => ORDER,
+        EventKind::OrderWait(_) | EventKind::OrderArrive(_) => ORDER,
         EventKind::Loop(_) => LOOP,
     }
 }

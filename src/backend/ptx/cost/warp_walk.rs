@@ -6,7 +6,7 @@ use super::async_queue::{AsyncQueue, L2_QUEUE, MEMORY_QUEUE, MMA_QUEUE, NUM_QUEU
 use super::events::{Event, EventKind, EventPrograms, LoopTiming};
 use super::resource_use::{QUANTUM_CYCLES, Resource, ResourceUse};
 use super::resources::{BlockState, OrderRelease, Resources};
-use crate::backend::ptx::schedule::WarpRole;
+use crate::backend::ptx::schedule::{OrderBarrierKind, OrderPoint, WarpRole};
 use crate::ir::Value;
 
 /// Maximum number of quanta of one event.
@@ -75,8 +75,8 @@ pub struct WarpGroupState {
     issued: usize,
     /// Iteration of the ping-pong loop.
     iteration: usize,
-    /// Number of ordered sections that the group has left.
-    turns: usize,
+    /// Number of ordered sections that the group has left, by set of barriers.
+    sections: [usize; OrderPoint::BARRIER_SETS],
     met: usize,
     /// Remaining barriers of the event; `arrived`: at the next one of them.
     barriers: u32,
@@ -134,7 +134,7 @@ impl WarpGroupState {
             flights: VecDeque::new(),
             issued: 0,
             iteration: 0,
-            turns: 0,
+            sections: [0; OrderPoint::BARRIER_SETS],
             met: 0,
             barriers: 0,
             arrived: false,
@@ -255,21 +255,16 @@ impl WarpGroupState {
                     self.give(sim, stage);
                 }
             }
-            &EventKind::OrderWait(turn) => {
-                if self.iteration > 0 {
-                    let passed = sim.blocks[self.block].passed(turn, self.iteration - 1)?;
-                    self.wait_until(sim, passed + weights.wait_wakeup, place);
-                }
-            }
-            &EventKind::OrderArrive(turn) => sim.blocks[self.block].pass(turn, self.iteration, self.time),
-            EventKind::NamedOrderWait => return self.begin_turn(sim, place),
-            &EventKind::NamedOrderArrive { after_mma } => {
-                let (turn, _) = self.turn(sim);
-                let last = self.issued.checked_sub(1).filter(|_| after_mma);
+            &EventKind::OrderWait(point) => return self.order_wait(sim, point, place),
+            &EventKind::OrderArrive(point) => {
+                let (section, _) = self.section(sim, point);
+                let last = self.issued.checked_sub(1).filter(|_| matches!(point, OrderPoint::Mma(_)));
                 let end = OrderRelease { at: self.time, product: last.map(|last| (self.number, last)) };
-                sim.blocks[self.block].end_turn(turn, end);
-                self.turns += 1;
-                self.time += weights.dependent_issue;
+                sim.blocks[self.block].end_section(point, section, end);
+                self.sections[point.barrier_set()] += 1;
+                if point.barrier() == OrderBarrierKind::Named {
+                    self.time += weights.dependent_issue;
+                }
             }
             EventKind::TmaStore { near, far } => self.tma_store(sim, [near, far], place)?,
             &EventKind::Loop(loop_index) => self.enter(sim, loop_index, place),
@@ -319,25 +314,34 @@ impl WarpGroupState {
 
     /// Returns the number of the group's next ordered section among those of all groups, and the
     /// number of warp groups of a group.
-    fn turn(&self, sim: &SimState<'_>) -> (usize, u32) {
+    fn section(&self, sim: &SimState<'_>, point: OrderPoint) -> (usize, u32) {
         let plan = &sim.programs.partitions[self.partition];
-        let warp_groups = (plan.groups / plan.ordered_groups).max(1);
-        (self.turns * plan.ordered_groups as usize + self.group / warp_groups as usize, warp_groups)
+        let done = self.sections[point.barrier_set()];
+        match point.barrier() {
+            OrderBarrierKind::Mbarrier => (done * plan.pingpong_groups as usize + self.pingpong_group, plan.groups),
+            OrderBarrierKind::Named => {
+                let warp_groups = (plan.groups / plan.ordered_groups).max(1);
+                (done * plan.ordered_groups as usize + self.group / warp_groups as usize, warp_groups)
+            }
+        }
     }
 
-    /// Waits at the order barrier: for the other warp groups of the group, and for the end of the
-    /// section before.
-    fn begin_turn(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) -> Option<bool> {
-        let (turn, warp_groups) = self.turn(sim);
-        if !self.arrived {
-            sim.blocks[self.block].begin_turn(turn, self.time);
-            self.arrived = true;
-            return Some(false);
-        }
+    /// Waits for the end of the section before and, at a named barrier, for the other warp groups
+    /// of the group.
+    fn order_wait(&mut self, sim: &mut SimState<'_>, point: OrderPoint, place: (usize, usize)) -> Option<bool> {
+        let (section, warp_groups) = self.section(sim, point);
         let weights = sim.programs.weights;
-        let mut all = sim.blocks[self.block].begun(turn, warp_groups)?;
-        if let Some(before) = turn.checked_sub(1) {
-            for end in sim.blocks[self.block].ended(before, warp_groups)? {
+        let (mut enter, wakeup) = match point.barrier() {
+            OrderBarrierKind::Mbarrier => (f64::NEG_INFINITY, weights.wait_wakeup),
+            OrderBarrierKind::Named if !self.arrived => {
+                sim.blocks[self.block].begin_section(section, self.time);
+                self.arrived = true;
+                return Some(false);
+            }
+            OrderBarrierKind::Named => (sim.blocks[self.block].begun(section, warp_groups)?, weights.barrier),
+        };
+        if let Some(before) = section.checked_sub(1) {
+            for end in sim.blocks[self.block].ended(point, before, warp_groups)? {
                 let end = match end.product {
                     Some((warp_group, number)) => {
                         let done = *sim.queues[NUM_QUEUES * warp_group + MMA_QUEUE].done.get(number)?;
@@ -345,10 +349,10 @@ impl WarpGroupState {
                     }
                     None => end.at,
                 };
-                all = all.max(end);
+                enter = enter.max(end);
             }
         }
-        self.wait_until(sim, all + weights.barrier, place);
+        self.wait_until(sim, enter + wakeup, place);
         self.arrived = false;
         Some(true)
     }

@@ -9,7 +9,7 @@ use super::state::core::SCHEDULE_MISMATCH;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{ProxyFence, Ty};
-use crate::backend::ptx::schedule::{SeqId, StageSource, Step};
+use crate::backend::ptx::schedule::{OrderPoint, SeqId, StageSource, Step};
 use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
@@ -23,7 +23,7 @@ impl Lowering<'_> {
             }
             let id = self.op_of(step);
             let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
-            if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
+            if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.flush_sunk_waits();
             }
             // A failed step may not have consumed all of its sub-steps.
@@ -56,11 +56,14 @@ impl Lowering<'_> {
             Step::MmaWait(wait) => wait.mma,
             &Step::ConsumerTryWait(channel) => warp_spec().consumer_anchor(channel).expect("a load"),
             Step::ConsumerWait(wait) => warp_spec().consumer_anchor_or_store(wait.channel).expect("an op"),
-            Step::OrderWait(_) | Step::OrderArrive(_) => warp_spec().pingpong.as_ref().expect("teams").loop_op,
+            &Step::OrderWait { point, .. } | &Step::OrderArrive(point) => match point {
+                OrderPoint::Pipeline | OrderPoint::SideEffects => {
+                    warp_spec().pingpong.as_ref().expect("groups").loop_op
+                }
+                OrderPoint::Mma(id) => id,
+                OrderPoint::Exp(value) => self.module.defining_op(value).expect("an op"),
+            },
             Step::ConsumerRelease(channels) => warp_spec().channels[channels[0] as usize].last_use,
-            &Step::ExpOrderWait { exponentials, .. } | &Step::ExpOrderArrive(exponentials) => {
-                self.module.defining_op(exponentials).expect("an op")
-            }
             Step::Sub(_) => unreachable!("parts of steps are no steps"),
             Step::For(plan) => plan.op,
             Step::Loop(plan) => plan.op,
@@ -72,20 +75,18 @@ impl Lowering<'_> {
             Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
             Step::StripMine(strip) => return self.strip_mine(strip),
             Step::ConsumerRelease(channels) => return self.release_channels(channels),
-            Step::OrderWait(turn) => {
-                self.pingpong_wait(*turn);
+            &Step::OrderWait { point, sunk } => {
+                match sunk {
+                    true => self.sync.mmas.sunk_order_wait = Some(point),
+                    false => self.order_wait(point),
+                }
                 return Ok(());
             }
-            Step::OrderArrive(turn) => {
-                self.pingpong_arrive(*turn);
-                return Ok(());
-            }
-            &Step::ExpOrderWait { sunk: late, .. } => {
-                self.exp_order_wait(late);
-                return Ok(());
-            }
-            &Step::ExpOrderArrive(exponentials) => {
-                self.order_arrive_after(exponentials);
+            &Step::OrderArrive(point) => {
+                match point {
+                    OrderPoint::Mma(_) => self.for_op(id, |lowering| lowering.order_arrive(point)),
+                    _ => self.order_arrive(point),
+                }
                 return Ok(());
             }
             Step::MmaWait(wait) => {
@@ -124,14 +125,8 @@ impl Lowering<'_> {
             Step::Loop(plan) => lowering.loop_op(plan),
             Step::If { arms, pure: quiet, .. } => lowering.if_op(id, arms, *quiet),
             Step::Exec(_) => lowering.lower_op(id),
-            Step::Deferred(_)
-            | Step::StripMine(_)
-            | Step::ConsumerRelease(_)
-            | Step::End(_)
-            | Step::MmaWait(_)
-            | Step::ConsumerWait(_) => Ok(()),
-            Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Ok(()),
-            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Ok(()),
+            // The others have been lowered above, or have no code.
+            _ => Ok(()),
         })
     }
 

@@ -275,27 +275,21 @@ impl ScheduleBuilder<'_, '_> {
     /// Inserts order waits and order arrives of ping-pong groups.
     fn insert_order_barriers(&mut self, body: SeqId) {
         let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
-        let spans = OrderPoint::ALL.map(|point| {
+        let spans = OrderPoint::PINGPONG.map(|point| {
             let in_span = |step: &Step| match point {
-                OrderPoint::Pipeline => self.uses_pipelines(step),
                 OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.info.contains_side_effect(id)),
+                _ => self.uses_pipelines(step),
             };
-            Some((steps.iter().position(in_span)?, steps.iter().rposition(in_span)?))
+            Some((point, [steps.iter().position(in_span)?, steps.iter().rposition(in_span)?]))
         });
-        let all = || OrderPoint::ALL.into_iter().zip(spans);
+        let points = |at: usize, end: usize| {
+            spans.into_iter().flatten().filter(move |(_, span)| span[end] == at).map(|(point, _)| point)
+        };
         let mut ordered_steps = Vec::with_capacity(steps.len() + 4);
         for (at, step) in steps.into_iter().enumerate() {
-            ordered_steps.extend(
-                all()
-                    .filter(|(_, span)| span.is_some_and(|(first, _)| first == at))
-                    .map(|(point, _)| Step::OrderWait(point)),
-            );
+            ordered_steps.extend(points(at, 0).map(|point| Step::OrderWait { point, sunk: false }));
             ordered_steps.push(step);
-            ordered_steps.extend(
-                all()
-                    .filter(|(_, span)| span.is_some_and(|(_, last)| last == at))
-                    .map(|(point, _)| Step::OrderArrive(point)),
-            );
+            ordered_steps.extend(points(at, 1).map(Step::OrderArrive));
         }
         self.schedule.sequences[body.0 as usize] = ordered_steps;
     }

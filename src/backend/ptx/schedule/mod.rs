@@ -48,11 +48,9 @@ pub use ir::pipelines::{
     ClusterMulticast, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad, WarpSpecialization,
 };
 pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
-#[cfg(test)]
-pub use ir::program::OrderSpan;
 pub use ir::program::{
-    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId,
-    StageSource, Step, StripMine, StripRole, WarpRole,
+    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind, OrderPoint, Schedule,
+    SeqId, StageSource, Step, StripMine, StripRole, WarpRole,
 };
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};

@@ -17,7 +17,7 @@ fn schedules_have_steps_of_each_kind() {
         let text = schedule.to_text(info.module);
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words.extend(text.contains("registers per iteration, live-out %").then(|| "a strip that gives".to_owned()));
-        let lines = ["tma_store_wait read", "barrier required", "mma ordered", "order_wait exp"].into_iter();
+        let lines = ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"].into_iter();
         words.extend(lines.filter(|line| text.lines().any(|other| other.trim().starts_with(*line))).map(str::to_owned));
         count += 1;
     });
@@ -25,7 +25,7 @@ fn schedules_have_steps_of_each_kind() {
     let steps = "defer exec local_load tma_store boxes staging privatized_atomic mma produce advance strip_mine for if \
                  cp_async carried_mma copy unroll consumer_wait mma_wait epilogue order_wait order_arrive pingpong \
                  convert_layout smem_write smem_read global_access split mma_wait_all tma_store_wait barrier";
-    let forms = ["a strip that gives", "tma_store_wait read", "barrier required", "mma ordered", "order_wait exp"];
+    let forms = ["a strip that gives", "tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"];
     for word in steps.split(' ').chain(forms) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
@@ -154,8 +154,6 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
                     &|plan| plan.issue[0].op += 1,
                     &|plan| plan.issue[0].extends_n = !plan.issue[0].extends_n,
                     &|plan| plan.releases.push(9),
-                    &|plan| plan.order.acquire = !plan.order.acquire,
-                    &|plan| plan.order.release = !plan.order.release,
                 ],
             );
             changed.into_iter().map(Step::Mma).collect()
@@ -189,18 +187,11 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
             );
             changed.into_iter().map(Step::MmaWait).collect()
         }
-        Step::OrderWait(point) => OrderPoint::ALL
-            .into_iter()
-            .filter(|&other| other != point)
-            .map(Step::OrderWait)
-            .chain([Step::OrderArrive(point)])
-            .collect(),
-        Step::OrderArrive(point) => vec![Step::OrderWait(point)],
-        Step::ExpOrderWait { exponentials, sunk } => vec![
-            Step::ExpOrderWait { exponentials, sunk: !sunk },
-            Step::ExpOrderWait { exponentials: Value(exponentials.0 + 1), sunk },
-        ],
-        Step::ExpOrderArrive(value) => vec![Step::ExpOrderArrive(Value(value.0 + 1))],
+        Step::OrderWait { point, sunk } => {
+            let others = other_points(point, &ops).into_iter().map(|point| Step::OrderWait { point, sunk });
+            others.chain([Step::OrderWait { point, sunk: !sunk }, Step::OrderArrive(point)]).collect()
+        }
+        Step::OrderArrive(point) => other_points(point, &ops).into_iter().map(Step::OrderArrive).collect(),
         Step::For(plan) => {
             let id = other(plan.op);
             with_other_loop_fields(&plan, id).into_iter().map(|plan| Step::For(Box::new(plan))).collect()
@@ -220,6 +211,11 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         }
         Step::Sub(part) => with_other_part_fields(part, other(OpId(u32::MAX))).into_iter().map(Step::Sub).collect(),
     }
+}
+
+fn other_points(point: OrderPoint, ops: &[OpId]) -> Vec<OrderPoint> {
+    let all = [OrderPoint::Pipeline, OrderPoint::SideEffects, OrderPoint::Exp(Value(0)), OrderPoint::Exp(Value(1))];
+    all.into_iter().chain(ops.iter().take(2).map(|&id| OrderPoint::Mma(id))).filter(|other| *other != point).collect()
 }
 
 fn with_other_loop_fields(plan: &For, other: OpId) -> Vec<For> {

@@ -187,7 +187,7 @@ pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             let kind = match step {
                 Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) => "a step of a ring is dropped",
                 Step::ConsumerWait(_) | Step::MmaWait(_) => "a wait is dropped",
-                Step::OrderWait(_) | Step::OrderArrive(_) => "a turn is not taken, or never ends",
+                Step::OrderWait { .. } | Step::OrderArrive(_) => "a turn is not taken, or never ends",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
@@ -454,8 +454,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) | Step::ConsumerWait(_) | Step::MmaWait(_) => {
             Vec::new()
         }
-        Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
-        Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Vec::new(),
+        Step::OrderWait { .. } | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
     };
     for &body in step.sequences() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));

@@ -53,10 +53,8 @@ struct Reading {
 pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
     pub pipelines: Pipelines,
-    /// Turns of ping-pong groups, of each kind, that have ended.
-    pub order_counts: [u64; OrderPoint::ALL.len()],
-    /// Turns of data partitions or groups that have ended.
-    pub order_span_count: u64,
+    /// The number of ordered sections that have ended, by set of barriers.
+    pub order_counts: [u64; OrderPoint::BARRIER_SETS],
     /// How often each of the consumers has come to where they meet.
     pub barrier_counts: Vec<u64>,
     copies: BTreeMap<usize, CpAsyncCopies>,
@@ -73,8 +71,7 @@ impl<'a> Shared<'a> {
         Shared {
             kernel,
             pipelines,
-            order_counts: [0; OrderPoint::ALL.len()],
-            order_span_count: 0,
+            order_counts: [0; OrderPoint::BARRIER_SETS],
             barrier_counts: vec![0; kernel.consumer_groups()],
             copies: BTreeMap::new(),
             boxes: Vec::new(),

@@ -17,9 +17,6 @@ impl<'a> Partition<'a> {
     /// What they read is not there.
     pub fn mma_group(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<(), Fault> {
         let last = plan.last().ok_or_else(|| broken("a group without MMAs"))?;
-        if plan.order.release {
-            self.order_arrive(shared)?;
-        }
         let operands = self.operands(shared, plan)?;
         let complete = plan
             .ops

@@ -5,7 +5,7 @@ use super::warp_groups;
 use super::warp_state::{AcquiredStage, Partition, PendingStore, StepOutcome};
 use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{
-    OrderPoint, PINGPONG_GROUPS, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
+    OrderPoint, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::backend::schedule_sim::error::{Fault, broken};
@@ -31,28 +31,17 @@ impl<'a> Partition<'a> {
                 let is_blocked = !shared.pipelines.is_full_for(held.slot)?;
                 Ok(is_blocked.then(|| format!("consumer_wait {channel}: the tiles have not arrived in stage {stage}")))
             }
-            &Step::OrderWait(point) => {
-                let required = self.order_counts[point as usize] * u64::from(PINGPONG_GROUPS) + self.group as u64;
-                let passed = shared.order_counts[point as usize];
+            &Step::OrderWait { point, .. } => {
+                let required = self.next_section(point);
+                let passed = shared.order_counts[point.barrier_set()];
                 Ok((passed < required).then(|| format!("order_wait {point}: {passed} of {required} have arrived")))
             }
-            Step::Mma(plan) if plan.order.acquire => Ok(self.blocked_by_order(shared)),
-            Step::ExpOrderWait { .. } => Ok(self.blocked_by_order(shared)),
             Step::Sub(SubStep::Barrier { .. }) if self.kernel.groups > 1 => {
                 let all = shared.barrier_counts.iter().all(|&barriers| barriers > self.barrier_count);
                 Ok((!all).then(|| "barrier: other groups have not arrived".to_owned()))
             }
             _ => Ok(None),
         }
-    }
-
-    /// The turns of others that have to end first, if some have to.
-    fn blocked_by_order(&self, shared: &Shared<'a>) -> Option<String> {
-        let sharing_groups = self.kernel.sharing_groups() as u64;
-        let (required, completed) =
-            (self.order_span_count * sharing_groups + self.group as u64, shared.order_span_count);
-        (sharing_groups > 1 && completed < required)
-            .then(|| format!("order_wait: {completed} of {required} have arrived"))
     }
 
     /// Comes to the place where groups meet, if that is next.
@@ -89,13 +78,7 @@ impl<'a> Partition<'a> {
             Step::Mma(plan) => plan.last(),
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
-            Step::Produce(_)
-            | Step::Advance(_)
-            | Step::ConsumerRelease(_)
-            | Step::ConsumerWait(_)
-            | Step::MmaWait(_) => None,
-            Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => None,
-            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => None,
+            _ => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
@@ -158,14 +141,12 @@ impl<'a> Partition<'a> {
                     shared.pipelines.release(held.slot, self.group)?;
                 }
             }
-            Step::ExpOrderWait { .. } => {}
-            Step::ExpOrderArrive(_) => self.order_arrive(shared)?,
-            &Step::OrderWait(point) => self.order_counts[point as usize] += 1,
+            &Step::OrderWait { point, .. } => self.order_counts[point.barrier_set()] += 1,
             &Step::OrderArrive(point) => {
                 while point == OrderPoint::SideEffects && !self.tma_stores.is_empty() {
                     self.complete_first_store()?;
                 }
-                shared.order_counts[point as usize] += 1;
+                self.order_arrive(shared, point)?;
             }
             Step::For(plan) => self.for_loop(shared, plan)?,
             Step::Loop(plan) => return self.loop_op(shared, plan),

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::backend::cpu::{Frame, LoopLimit, SlotContent};
-use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::{
+    For, Loop, MmaWait, OrderBarrierKind, OrderPoint, PINGPONG_GROUPS, SeqId, Step, WarpRole,
+};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::backend::schedule_sim::kernel::{Kernel, OrderingEffect};
 use crate::backend::schedule_sim::memory::barrier_race::BarrierChecker;
@@ -116,10 +118,8 @@ pub struct Partition<'a> {
     pub is_silent: bool,
     /// Of each pipeline what an iteration takes that is another ping-pong group's.
     pub skipped_stages: Vec<u64>,
-    /// Turns of each kind that it had.
-    pub order_counts: [u64; OrderPoint::ALL.len()],
-    /// Turns that it had, of data partitions or groups.
-    pub order_span_count: u64,
+    /// The number of ordered sections that it has begun, by set of barriers.
+    pub order_counts: [u64; OrderPoint::BARRIER_SETS],
     /// How often it has met the other groups.
     pub barrier_count: u64,
     /// Its threads in shared memory.
@@ -127,18 +127,32 @@ pub struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    /// Ends the critical section of this data partition or group; the next one can enter.
+    /// The number of groups that enter this section one after another.
+    fn groups_of_order(&self, point: OrderPoint) -> u64 {
+        match point.barrier() {
+            OrderBarrierKind::Mbarrier => u64::from(PINGPONG_GROUPS),
+            OrderBarrierKind::Named => self.kernel.sharing_groups() as u64,
+        }
+    }
+
+    /// The number of this group's next ordered section, among those of all groups.
+    pub fn next_section(&self, point: OrderPoint) -> u64 {
+        self.order_counts[point.barrier_set()] * self.groups_of_order(point) + self.group as u64
+    }
+
+    /// Ends the ordered section of this group; the next group can enter.
     ///
     /// # Errors
-    /// The section that ends is that of another one.
-    pub fn order_arrive(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        let (sharing_groups, group) = (self.kernel.sharing_groups() as u64, self.group as u64);
-        let (point, had) = (shared.order_span_count, self.order_span_count);
-        if sharing_groups > 1 && point != had * sharing_groups + group {
-            return Err(broken(format!("group {group}, which has had {had} sections, ends section {point}")));
+    /// The section that ends is that of another group.
+    pub fn order_arrive(&mut self, shared: &mut Shared<'a>, point: OrderPoint) -> Result<(), Fault> {
+        let ended = &mut shared.order_counts[point.barrier_set()];
+        if self.next_section(point).checked_sub(self.groups_of_order(point)) != Some(*ended) {
+            return Err(broken(format!(
+                "group {} ends section {ended} of {point}, which it has not begun",
+                self.group
+            )));
         }
-        self.order_span_count += 1;
-        shared.order_span_count += 1;
+        *ended += 1;
         Ok(())
     }
 
@@ -164,8 +178,7 @@ impl<'a> Partition<'a> {
             group,
             is_silent: kernel.groups > 1 && group > 0,
             skipped_stages: Vec::new(),
-            order_counts: [0; OrderPoint::ALL.len()],
-            order_span_count: 0,
+            order_counts: [0; OrderPoint::BARRIER_SETS],
             barrier_count: 0,
             barriers: BarrierChecker::default(),
         }

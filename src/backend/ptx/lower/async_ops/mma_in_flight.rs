@@ -59,15 +59,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for the order barrier of exponentials; if `late`, together with the next sunk MMA
-    /// wait.
-    pub fn exp_order_wait(&mut self, late: bool) {
-        match late {
-            true => self.sync.mmas.sunk_order_wait = true,
-            false => self.order_wait(),
-        }
-    }
-
     /// Waits for the tiles of a channel, or notes a sunk wait.
     pub fn consumer_wait_step(&mut self, wait: &ConsumerWait) {
         match wait.sunk {

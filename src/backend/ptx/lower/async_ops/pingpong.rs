@@ -1,16 +1,12 @@
-//! Ping-pong groups: their iterations, pipeline advance and order barriers (CUTLASS ping-pong
-//! kernels).
+//! Ping-pong groups: their iterations and pipeline advance (CUTLASS ping-pong kernels).
 //!
 //! The producer loads the stages of all iterations, so each group counts all stages: after its own
 //! iteration it advances past the stages of the other group.
-//!
-//! An order point has one mbarrier for each group. A group waits on its own mbarrier, whose phase
-//! completes when all warps of the other group have arrived.
 
-use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::loop_counter::{counter_type, num_iterations, unsigned};
 use crate::backend::ptx::lower::{Lowered, Lowering};
-use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
+use crate::backend::ptx::schedule::{OrderPoint, PingPong, StageCount};
 use crate::ir::Flag;
 
 /// Iterations of a ping-pong group: first counter, step, and whether there is one.
@@ -37,7 +33,7 @@ impl Lowering<'_> {
             .collect::<Lowered<_>>()?;
         // Group 0 enters first: its order barriers have no earlier phase to wait for.
         let first = Operand::from(u32::from(index == 0));
-        self.sync.group.phases = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.phases = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {
@@ -81,30 +77,5 @@ impl Lowering<'_> {
             let count = self.sync.group.stages_per_iteration[pipeline];
             self.skip_stages(pipeline, count);
         }
-    }
-
-    /// Waits until the other group has arrived at this order point in the previous iteration.
-    pub fn pingpong_wait(&mut self, point: OrderPoint) {
-        let Some(&parity) = self.sync.group.phases.get(point as usize) else { return };
-        let barrier = self.order_mbarrier(point, self.sync.group.index);
-        self.b.mbarrier_wait(&barrier, parity);
-        let next = self.b.xor(Ty::B32, parity, 1u32);
-        self.b.mov_to(parity, next);
-    }
-
-    /// Arrives at an order point, so that the other group can pass it in the next iteration.
-    pub fn pingpong_arrive(&mut self, point: OrderPoint) {
-        let Some(leader) = self.sync.warp_leader() else { return };
-        if point == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
-            self.b.bulk_wait(0, false);
-        }
-        self.b.bar_warp_sync();
-        let barrier = self.order_mbarrier(point, PINGPONG_GROUPS - 1 - self.sync.group.index);
-        self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
-    }
-
-    fn order_mbarrier(&mut self, point: OrderPoint, group: u32) -> Addr {
-        let base = self.b.reg(Operand::Smem, RegClass::B32);
-        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * (PINGPONG_GROUPS * point as u32 + group)))
     }
 }

@@ -38,8 +38,9 @@ impl MmaOperand {
 
 impl Lowering<'_> {
     /// Lowers an MMA group.
-    pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
+    pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives }: &MmaGroup) -> Lowered {
         let module = self.module;
+        let order_wait = self.sync.mmas.sunk_order_wait.take();
         let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
         // Accumulators use shared memory before operands do.
@@ -80,15 +81,12 @@ impl Lowering<'_> {
             .collect();
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
-        if turn.acquire {
-            self.order_wait();
+        if let Some(point) = order_wait {
+            self.order_wait(point);
         }
         let start = self.b.num_lines();
         let group = self.sync.warp_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
-        if turn.release {
-            self.order_arrive();
-        }
         let (first, last) = (members[0], members[members.len() - 1]);
         self.report.remarks.product(module, first, self.info.combined_shapes(members), self.b.lines_from(start));
         let releases = self.sync.take_releases(gives);

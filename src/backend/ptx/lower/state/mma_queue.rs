@@ -46,8 +46,8 @@ impl Lowering<'_> {
         while let Some(pending) = self.sync.mmas.sunk_mma_waits.pop_front() {
             self.wait_mmas(pending);
         }
-        if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
-            self.order_wait();
+        if let Some(point) = self.sync.mmas.sunk_order_wait.take() {
+            self.order_wait(point);
         }
     }
 
@@ -68,8 +68,8 @@ impl Lowering<'_> {
             // Without the end of a block ptxas moves work that overlaps the MMA below the wait.
             self.split_basic_block();
         }
-        if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
-            self.order_wait();
+        if let Some(point) = self.sync.mmas.sunk_order_wait.take() {
+            self.order_wait(point);
         }
         self.wait_mmas_here(pending, false);
     }

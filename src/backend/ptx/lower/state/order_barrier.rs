@@ -1,8 +1,11 @@
 //! Order barriers: consumer groups enter a critical section one after another (CUTLASS
 //! `OrderedSequenceBarrier`).
 //!
-//! Group i waits on named barrier i and, when it leaves the section, arrives on barrier (i + 1) mod
-//! n.
+//! Ping-pong groups have one mbarrier for each order point and group. A group waits on its own
+//! mbarrier, whose phase completes when all warps of the other group have arrived.
+//!
+//! Other groups have named barriers. Group i waits on named barrier i and, when it leaves the
+//! section, arrives on barrier (i + 1) mod n.
 //! * Prologue, once per kernel: group n − 1 arrives on barrier 0, so that group 0 can enter.
 //! * Epilogue, once per kernel: group 0 waits on barrier 0, which consumes the last arrival.
 //!
@@ -14,9 +17,9 @@
 use super::core::Lowering;
 use super::sync_state::OrderBarrier;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
-use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::schedule::{ORDERED_GROUPS, WarpRole};
+use crate::backend::ptx::schedule::{ORDERED_GROUPS, OrderBarrierKind, OrderPoint, PINGPONG_GROUPS, WarpRole};
 use crate::ir::Value;
 
 /// Position of the exponential, of all exponentials of a thread, on which the arrival depends.
@@ -27,7 +30,7 @@ const ARRIVE_AFTER: (usize, usize) = (11, 16);
 impl Lowering<'_> {
     /// Arrives on the barrier of group 0, once per kernel, and computes the barrier numbers.
     pub fn init_order(&mut self) {
-        if !self.schedule.has_order_barriers() {
+        if !self.schedule.has_named_order_barriers() {
             return;
         }
         let last = self.is_group(self.num_order_groups() - 1);
@@ -45,15 +48,22 @@ impl Lowering<'_> {
 
     /// Waits in group 0 for the last arrival, once per kernel.
     pub fn drain_order(&mut self) {
-        if self.sync.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
+        if self.sync.role == WarpRole::Consumer && self.schedule.has_named_order_barriers() {
             let first = self.is_group(0);
             let threads = self.threads_of_order();
             self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
         }
     }
 
-    /// Waits until this group may enter the critical section.
-    pub fn order_wait(&mut self) {
+    /// Waits until this group may enter the section.
+    pub fn order_wait(&mut self, point: OrderPoint) {
+        if point.barrier() == OrderBarrierKind::Mbarrier {
+            let Some(&parity) = self.sync.group.phases.get(point.barrier_set()) else { return };
+            let barrier = self.order_mbarrier(point, self.sync.group.index);
+            self.b.mbarrier_wait(&barrier, parity);
+            let next = self.b.xor(Ty::B32, parity, 1u32);
+            return self.b.mov_to(parity, next);
+        }
         let own = match self.sync.order {
             Some(order) => order.own.into(),
             None => {
@@ -65,30 +75,47 @@ impl Lowering<'_> {
         self.b.bar_sync(own, Some(threads));
     }
 
-    /// Arrives on the barrier of the next group.
-    pub fn order_arrive(&mut self) {
+    /// Arrives on the barrier of the next group, which may then enter the section.
+    pub fn order_arrive(&mut self, point: OrderPoint) {
+        if point.barrier() == OrderBarrierKind::Mbarrier {
+            return self.mbarrier_order_arrive(point);
+        }
         let next = self.next_order_barrier();
+        let next = if let OrderPoint::Exp(value) = point { self.after_exponentials(value, next) } else { next };
         let threads = self.threads_of_order();
         self.b.bar_arrive(next, threads);
     }
 
-    /// Arrives on the barrier of the next group after these exponentials are computed.
+    fn mbarrier_order_arrive(&mut self, point: OrderPoint) {
+        let Some(leader) = self.sync.warp_leader() else { return };
+        if point == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
+            self.b.bulk_wait(0, false);
+        }
+        self.b.bar_warp_sync();
+        let barrier = self.order_mbarrier(point, PINGPONG_GROUPS - 1 - self.sync.group.index);
+        self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
+    }
+
+    fn order_mbarrier(&mut self, point: OrderPoint, group: u32) -> Addr {
+        let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let index = PINGPONG_GROUPS * point.barrier_set() as u32 + group;
+        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * index))
+    }
+
+    /// Returns a barrier number that depends on these exponentials.
     ///
     /// ptxas cannot prove that the sign of an exponential is 0 (also of a NaN, which is
-    /// 0x7fffffff), so the barrier number depends on one of them.
-    pub fn order_arrive_after(&mut self, exponentials: Value) {
+    /// 0x7fffffff), so it computes one of them before the arrive.
+    fn after_exponentials(&mut self, exponentials: Value, barrier: Operand) -> Operand {
         let regs = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.regs.clone());
         let register = regs.as_ref().and_then(|regs| regs.get(regs.len() * ARRIVE_AFTER.0 / ARRIVE_AFTER.1));
-        let next = self.next_order_barrier();
-        let after = match register {
+        match register {
             Some(&Operand::Reg(register)) => {
                 let sign = self.b.shr(Ty::U32, register.as_class(RegClass::B32), 31);
-                self.b.add(Ty::U32, sign, next)
+                self.b.add(Ty::U32, sign, barrier)
             }
-            _ => next,
-        };
-        let threads = self.threads_of_order();
-        self.b.bar_arrive(after, threads);
+            _ => barrier,
+        }
     }
 
     /// Returns the barrier of the next group.

@@ -245,8 +245,8 @@ pub struct MmaQueue {
     pub sunk_stage_waits: VecDeque<usize>,
     /// Releases of completed MMAs that a later wait emits.
     pub deferred_releases: Vec<StageRelease>,
-    /// The next sunk MMA wait is preceded by an order wait.
-    pub sunk_order_wait: bool,
+    /// The order wait before the MMAs, or the wait for MMAs, of the current step.
+    pub sunk_order_wait: Option<OrderPoint>,
 }
 
 /// An MMA group that may be in flight.
@@ -317,7 +317,7 @@ pub struct ClusterPeer {
 pub const BARRIER_BYTES: u32 = 16;
 
 /// Number of order mbarriers: one for each order point and group.
-pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
+pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::PINGPONG.len() as u32;
 
 /// Bytes of the order mbarriers.
 pub const ORDER_BARRIER_BYTES: u32 = 8 * ORDER_BARRIERS;

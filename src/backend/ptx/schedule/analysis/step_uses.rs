@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use super::deferred_values::is_computed_at_use;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, OrderPoint, Schedule, Step, StripMine};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::accumulator_chains;
@@ -40,13 +40,11 @@ impl KernelInfo<'_> {
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_terminator(id),
             Step::Deferred(_) | Step::LocalLoad { .. } | Step::Produce(_) | Step::Advance(_) => Vec::new(),
-            Step::ConsumerWait(_)
-            | Step::MmaWait(_)
-            | Step::ConsumerRelease(_)
-            | Step::OrderWait(_)
-            | Step::OrderArrive(_) => Vec::new(),
-            Step::ConsumerTryWait(_) | Step::Sub(_) | Step::ExpOrderWait { .. } => Vec::new(),
-            &Step::ExpOrderArrive(value) => vec![value],
+            &Step::OrderArrive(OrderPoint::Exp(value)) => vec![value],
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::ConsumerRelease(_) => {
+                Vec::new()
+            }
+            Step::OrderWait { .. } | Step::OrderArrive(_) | Step::Sub(_) => Vec::new(),
         };
         self.with_deferred_inputs(values)
     }

@@ -9,8 +9,8 @@ use super::cp_async::{CpAsync, CpAsyncPlan};
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
-    CarriedMma, ConsumerWait, For, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId,
-    StageSource, Step, StripMine, StripRole, WarpRole,
+    CarriedMma, ConsumerWait, For, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, StageSource,
+    Step, StripMine, StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
@@ -29,10 +29,12 @@ impl Display for WarpRole {
 
 impl Display for OrderPoint {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OrderPoint::Pipeline => "pipeline",
-            OrderPoint::SideEffects => "side_effects",
-        })
+        match self {
+            OrderPoint::Pipeline => f.write_str("pipeline"),
+            OrderPoint::SideEffects => f.write_str("side_effects"),
+            OrderPoint::Mma(id) => write!(f, "mma {}", id.index()),
+            OrderPoint::Exp(value) => write!(f, "exp %{}", value.index()),
+        }
     }
 }
 
@@ -189,12 +191,8 @@ impl Printer<'_> {
             Step::ConsumerTryWait(channel) => self.line(format_args!("consumer_try_wait {channel}")),
             Step::ConsumerRelease(channels) => self.line(format_args!("consumer_release {}", join(channels, ", "))),
             Step::Sub(sub_step) => self.line(format_args!("{sub_step}")),
-            Step::OrderWait(point) => self.line(format_args!("order_wait {point}")),
+            Step::OrderWait { point, sunk } => self.line(format_args!("order_wait {point}{}", word(" sunk", *sunk))),
             Step::OrderArrive(point) => self.line(format_args!("order_arrive {point}")),
-            Step::ExpOrderWait { exponentials, sunk } => {
-                self.line(format_args!("order_wait exp %{}{}", exponentials.index(), word(" sunk", *sunk)));
-            }
-            Step::ExpOrderArrive(value) => self.line(format_args!("order_arrive exp after %{}", value.index())),
             Step::StripMine(strip_mine) => self.strip_mine(strip_mine),
             Step::For(step) => self.for_loop(step),
             Step::Loop(step) => {
@@ -285,28 +283,16 @@ impl Printer<'_> {
         self.depth -= 1;
     }
 
-    /// An MMA group, with the order wait before it and the order arrive after it.
-    fn mma_group(&mut self, plan: &MmaGroup) {
-        let OrderSpan { acquire, release } = plan.order;
-        if acquire && !release {
-            self.line(format_args!("order_wait mma"));
-        }
-        self.mmas(plan, word(" ordered", acquire && release));
-        if release && !acquire {
-            self.line(format_args!("order_arrive mma"));
-        }
-    }
-
     /// One MMA, or several with the order of issue.
-    fn mmas(&mut self, plan: &MmaGroup, order: &str) {
+    fn mma_group(&mut self, plan: &MmaGroup) {
         let releases = join(&plan.releases, ", ");
         let releases = if releases.is_empty() { releases } else { format!(" releases {releases}") };
         if let [op] = plan.ops[..]
             && plan.issue == MmaGroup::single(op).issue
         {
-            return self.op(format_args!("mma{order}{releases}"), op);
+            return self.op(format_args!("mma{releases}"), op);
         }
-        self.line(format_args!("mma{order} group{releases}"));
+        self.line(format_args!("mma group{releases}"));
         self.depth += 1;
         plan.ops.iter().for_each(|&id| self.op("mma", id));
         let part = |issue: &MmaIssue| {

@@ -102,19 +102,14 @@ pub enum Step {
     ConsumerTryWait(u32),
     /// Releases the stages of channels that only regions have used.
     ConsumerRelease(Vec<u32>),
-    /// Waits until the other ping-pong group has arrived at this point in the previous iteration.
-    OrderWait(OrderPoint),
-    /// Arrives at this point, for the next iteration of the other ping-pong group.
-    OrderArrive(OrderPoint),
-    /// Waits until the other consumer group has left its section. The groups compute these
-    /// exponentials one after the other. `sunk`: the instruction is emitted at the place of the
-    /// next sunk wait.
-    ExpOrderWait {
-        exponentials: Value,
+    /// Waits until this group may enter an ordered section. `sunk`: the wait is emitted inside the
+    /// next step, before the issue of its MMAs or before its wait for MMAs.
+    OrderWait {
+        point: OrderPoint,
         sunk: bool,
     },
-    /// Arrives for the other group, after the computation of these exponentials.
-    ExpOrderArrive(Value),
+    /// Leaves an ordered section, which the next group may then enter.
+    OrderArrive(OrderPoint),
     For(Box<For>),
     Loop(Box<Loop>),
     /// `pure`: the branches are side-effect-free, so MMAs stay in flight.
@@ -138,18 +133,53 @@ pub enum StageSource {
     Channel,
 }
 
-/// A section that ping-pong groups execute one after another.
+/// A section that consumer groups execute one after another: within an iteration in the order of
+/// the groups, and the first group of the next iteration after the last one (CUTLASS
+/// `OrderedSequenceBarrier`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderPoint {
-    /// Waits for stages: the phase of a barrier only separates two consecutive uses of a stage.
+    /// Waits for stages, by ping-pong groups: the phase of a barrier only separates two consecutive
+    /// uses of a stage.
     Pipeline,
-    /// Side effects.
+    /// Side effects of ping-pong groups.
     SideEffects,
+    /// Asynchronous MMAs up to this one.
+    Mma(OpId),
+    /// The computation of these exponentials. ptxas cannot move the arrive before it.
+    Exp(Value),
+}
+
+/// The barriers of an order point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderBarrierKind {
+    /// An mbarrier of each ping-pong group, in shared memory.
+    Mbarrier,
+    /// A named barrier of each group, which the group and the next one share.
+    Named,
 }
 
 impl OrderPoint {
-    /// All of them.
-    pub const ALL: [OrderPoint; 2] = [OrderPoint::Pipeline, OrderPoint::SideEffects];
+    /// Those of ping-pong groups.
+    pub const PINGPONG: [OrderPoint; 2] = [OrderPoint::Pipeline, OrderPoint::SideEffects];
+    /// The number of sets of barriers.
+    pub const BARRIER_SETS: usize = 3;
+
+    /// The kind of its barriers.
+    pub fn barrier(self) -> OrderBarrierKind {
+        match self {
+            OrderPoint::Pipeline | OrderPoint::SideEffects => OrderBarrierKind::Mbarrier,
+            OrderPoint::Mma(_) | OrderPoint::Exp(_) => OrderBarrierKind::Named,
+        }
+    }
+
+    /// The number of its set of barriers.
+    pub fn barrier_set(self) -> usize {
+        match self {
+            OrderPoint::Pipeline => 0,
+            OrderPoint::SideEffects => 1,
+            OrderPoint::Mma(_) | OrderPoint::Exp(_) => 2,
+        }
+    }
 }
 
 /// A wait for the tiles of a channel, in the current stage of its pipeline state.
@@ -188,25 +218,6 @@ pub struct MmaGroup {
     pub issue: Vec<MmaIssue>,
     /// Channels whose stages are released: at once, or after the wait if the MMAs are asynchronous.
     pub releases: Vec<u32>,
-    /// The consumer groups execute the section one after another: within an iteration in the order
-    /// of the groups, and the first group of the next iteration after the last one.
-    pub order: OrderSpan,
-}
-
-/// The part of an ordered section that an MMA group is: it may begin, end or be the section.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OrderSpan {
-    /// An order wait precedes the MMAs.
-    pub acquire: bool,
-    /// An order arrive follows the MMAs.
-    pub release: bool,
-}
-
-impl OrderSpan {
-    /// Returns true if the span begins or ends here.
-    pub fn is_some(self) -> bool {
-        self != OrderSpan::default()
-    }
 }
 
 /// One MMA of a group.
@@ -221,12 +232,7 @@ pub struct MmaIssue {
 impl MmaGroup {
     /// A group of one MMA.
     pub fn single(op: OpId) -> MmaGroup {
-        MmaGroup {
-            ops: vec![op],
-            issue: vec![MmaIssue { op: 0, extends_n: false }],
-            releases: Vec::new(),
-            order: OrderSpan::default(),
-        }
+        MmaGroup { ops: vec![op], issue: vec![MmaIssue { op: 0, extends_n: false }], releases: Vec::new() }
     }
 
     /// The last MMA, at whose place all are issued.
@@ -366,18 +372,20 @@ impl Schedule {
     }
 
     /// Returns true if consumer groups execute MMAs or exponentials in an order.
-    pub fn has_order_barriers(&self) -> bool {
-        self.orders_exp() || (0..self.sequences.len() as u32).any(|body| self.orders_mma(SeqId(body)))
+    pub fn has_named_order_barriers(&self) -> bool {
+        let mut points = self.sequences.iter().flatten().filter_map(Step::order_point);
+        points.any(|point| point.barrier() == OrderBarrierKind::Named)
     }
 
     /// Returns true if consumer groups evaluate exponentials one after another.
     pub fn orders_exp(&self) -> bool {
-        self.sequences.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
+        let mut points = self.sequences.iter().flatten().filter_map(Step::order_point);
+        points.any(|point| matches!(point, OrderPoint::Exp(_)))
     }
 
     /// Returns true if consumer groups issue the MMAs of this sequence one after another.
     pub fn orders_mma(&self, body: SeqId) -> bool {
-        self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()))
+        self.steps(body).iter().any(|step| matches!(step.order_point(), Some(OrderPoint::Mma(_))))
     }
 
     /// The TMA stores.
@@ -393,9 +401,17 @@ impl Schedule {
 }
 
 impl Step {
-    /// Returns true if the step is a wait.
+    /// Returns true if the step is a wait for stages or MMAs, or is emitted with the next one.
     pub fn is_wait(&self) -> bool {
-        matches!(self, Step::ConsumerWait(_) | Step::MmaWait(_))
+        matches!(self, Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait { sunk: true, .. })
+    }
+
+    /// The section of an order wait or order arrive.
+    pub fn order_point(&self) -> Option<OrderPoint> {
+        match *self {
+            Step::OrderWait { point, .. } | Step::OrderArrive(point) => Some(point),
+            _ => None,
+        }
     }
 
     /// The op of a step that has one, and one alone.
@@ -407,10 +423,7 @@ impl Step {
             Step::TmaStore(tma_store) => Some(tma_store.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
-            Step::Mma(_) | Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => None,
-            Step::ConsumerTryWait(_) => None,
-            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => None,
-            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait(_) | Step::OrderArrive(_) | Step::Sub(_) => None,
+            _ => None,
         }
     }
 
@@ -432,4 +445,9 @@ impl Step {
             _ => &[],
         }
     }
+}
+
+/// The position of the first sub-step of a step, or of the step itself.
+pub fn first_sub_step(steps: &[Step], at: usize) -> usize {
+    at - steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count()
 }

@@ -46,7 +46,7 @@ impl MembarState<'_, '_> {
         for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             match &step {
                 Step::Sub(_) => continue,
-                Step::ConsumerWait(_) => {}
+                Step::ConsumerWait(_) | Step::OrderWait { sunk: true, .. } => {}
                 Step::MmaWait(wait) => {
                     self.sunk_waits.push_back((wait.pending, self.mma_waits.len()));
                     self.mma_waits.push(MmaWaitUse { body, position: self.steps.len(), is_needed: false });
@@ -105,9 +105,9 @@ impl MembarState<'_, '_> {
             Step::If { op, arms, pure } => self.branches(*op, arms, *pure),
             &Step::End(id) => self.terminator(id),
             Step::ConsumerRelease(channels) => self.consumer_release(channels),
-            Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait(_) | Step::OrderArrive(_) => {}
+            Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait { .. } | Step::OrderArrive(_) => {
+            }
             Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => {}
-            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
+use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, Step, WarpRole, first_sub_step};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -34,9 +34,9 @@ impl KernelInfo<'_> {
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
-            let sunk = is_sunk(&steps[begin]);
-            steps.insert(end, Step::ExpOrderArrive(exponentials));
-            steps.insert(begin, Step::ExpOrderWait { exponentials, sunk });
+            let (point, sunk) = (OrderPoint::Exp(exponentials), is_sunk(&steps[begin]));
+            steps.insert(end, Step::OrderArrive(point));
+            steps.insert(begin, Step::OrderWait { point, sunk });
         }
     }
 
@@ -63,9 +63,7 @@ impl KernelInfo<'_> {
         }
         // A late wait for an MMA ends a block of code, and to that the exponents belong.
         let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
-        let parts_before = |at: usize| steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count();
-        let (begin, end) = (begin - parts_before(begin), steps.len() - 1);
-        let end = end - parts_before(end);
+        let [begin, end] = [begin, steps.len() - 1].map(|at| first_sub_step(steps, at));
         steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))
     }
 

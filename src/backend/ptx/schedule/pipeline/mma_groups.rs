@@ -3,7 +3,7 @@
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue, OrderSpan};
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue};
 use crate::ir::{OpId, Value};
 use crate::pass::accumulator_chains;
 
@@ -39,7 +39,6 @@ impl KernelInfo<'_> {
                 issue: self.issue_order(&members, warp_spec),
                 ops: members.to_vec(),
                 releases: Vec::new(),
-                order: OrderSpan::default(),
             }];
         }
         members.iter().map(|&member| MmaGroup::single(member)).collect()

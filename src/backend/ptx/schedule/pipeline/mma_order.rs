@@ -13,7 +13,9 @@
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::ir::program::{
+    For, OrderPoint, Partition, Schedule, SeqId, Step, WarpRole, first_sub_step,
+};
 
 /// Consumer groups with an order.
 pub const ORDERED_GROUPS: u32 = 2;
@@ -43,14 +45,12 @@ impl KernelInfo<'_> {
         let found: Vec<(SeqId, [usize; 2])> = schedule.loops(partition.role).into_iter().filter_map(of_loop).collect();
         for (body, [first, last]) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
-            for (at, begins) in [(first, true), (last, false)] {
-                if let Step::Mma(plan) = &mut steps[at] {
-                    plan.order.acquire |= begins;
-                    plan.order.release |= !begins;
-                }
-            }
+            let Step::Mma(plan) = &steps[last] else { continue };
+            let point = OrderPoint::Mma(plan.ops[plan.ops.len() - 1]);
+            steps.insert(last + 1, Step::OrderArrive(point));
+            steps.insert(first_sub_step(steps, first), Step::OrderWait { point, sunk: true });
         }
-        if self.data_partitions == 1 && !schedule.has_order_barriers() {
+        if self.data_partitions == 1 && !schedule.has_named_order_barriers() {
             self.order_exponentials(schedule);
         }
     }

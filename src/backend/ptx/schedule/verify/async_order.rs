@@ -9,7 +9,7 @@ use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
@@ -302,6 +302,8 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
             Step::MmaWait(wait) => return self.mma_wait(wait),
             Step::ConsumerWait(wait) => return self.consumer_wait(wait, seq),
             Step::Sub(sub_step) => return self.sub_step(sub_step),
+            // Between MMAs and the waits of their step.
+            Step::OrderWait { .. } | Step::OrderArrive(OrderPoint::Mma(_)) => return Ok(()),
             step => self.is_ready(step)?,
         }
         if matches!(parent, Some(Step::If { pure: true, .. }))
@@ -334,7 +336,10 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
     }
 
     fn leave(&mut self, place: Place<'a>, _: Vec<IssuedMma>) -> VerifyResult {
-        let last = self.schedule.steps(place.seq).iter().rfind(|step| !matches!(step, Step::Sub(_)));
+        let is_between = |step: &&Step| {
+            matches!(step, Step::Sub(_) | Step::OrderWait { .. } | Step::OrderArrive(OrderPoint::Mma(_)))
+        };
+        let last = self.schedule.steps(place.seq).iter().rfind(|step| !is_between(step));
         match (last, place.parent) {
             (
                 Some(Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })),

@@ -3,10 +3,9 @@
 //! * `async_order` — no read before the wait, no release before the last read
 //! * `barriers` — every required barrier is there and none is redundant
 //! * `data_partition` — every consumer group computes its own rows alone
-//! * `exp_order` — every critical section ends in its body, after its exponentials
-//! * `mma_order` — every critical section ends in its body and waits for no other group
 //! * `mma_partition` — every MMA has its planned instruction and split
-//! * `pingpong` — equal stage counts, no carried values, side effects in order
+//! * `order_barriers` — every ordered section ends in its body and has the steps that it orders
+//! * `pingpong` — equal stage counts, no carried values, no side effects elsewhere
 //! * `privatized` — verifies privatized atomics
 //! * `program` — every op once, operands defined, pipelines balanced
 //! * `stage_layout` — verifies the layout of pipeline stages against the MMA descriptors
@@ -17,9 +16,8 @@
 pub mod async_order;
 pub mod barriers;
 pub mod data_partition;
-pub mod exp_order;
-pub mod mma_order;
 pub mod mma_partition;
+pub mod order_barriers;
 pub mod pingpong;
 pub mod privatized;
 pub mod program;

@@ -1,9 +1,9 @@
-//! Verifies ping-pong: equal stage counts, no carried values, side effects in order.
+//! Verifies ping-pong: equal stage counts, no carried values, no side effects elsewhere.
 
 use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
-use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::ir::program::{For, Schedule, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> VerifyResult {
@@ -21,19 +21,13 @@ impl KernelInfo<'_> {
                     return fault(plan.op, "another one than the warp specialization");
                 }
                 found += 1;
-                self.verify_pingpong_loop(body, schedule, plan, events)?;
+                self.verify_pingpong_loop(body, plan, events)?;
             }
         }
         if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops have ping-pong")) }
     }
 
-    fn verify_pingpong_loop(
-        &self,
-        body: BlockId,
-        schedule: &Schedule,
-        plan: &For,
-        events: &[PipelineEvent],
-    ) -> VerifyResult {
+    fn verify_pingpong_loop(&self, body: BlockId, plan: &For, events: &[PipelineEvent]) -> VerifyResult {
         let (module, op) = (self.module, self.module.op(plan.op));
         let Some(PingPong { loop_op, stages_per_iteration: stage_counts }) = &plan.pingpong else {
             return Ok(());
@@ -64,65 +58,6 @@ impl KernelInfo<'_> {
             if !even {
                 return fault(inner, "its trip count is not invariant");
             }
-        }
-        OrderPoint::ALL.into_iter().try_for_each(|point| self.verify_order_span(schedule, (plan.op, plan.body), point))
-    }
-
-    /// Verifies that the steps of an order point are between its wait and its arrive.
-    fn verify_order_span(
-        &self,
-        schedule: &Schedule,
-        (loop_op, body): (OpId, SeqId),
-        point: OrderPoint,
-    ) -> VerifyResult {
-        let (mut spans, mut in_span) = (0, false);
-        for step in schedule.steps(body) {
-            match step {
-                Step::OrderWait(this) if *this == point => {
-                    if in_span {
-                        return fault(loop_op, "a section begins inside a section");
-                    }
-                    (spans, in_span) = (spans + 1, true);
-                }
-                Step::OrderArrive(this) if *this == point => {
-                    if !in_span {
-                        return fault(loop_op, "a section ends that has not begun");
-                    }
-                    in_span = false;
-                }
-                step => self.verify_step_order(schedule, step, (loop_op, point, in_span))?,
-            }
-        }
-        match (spans, in_span) {
-            (0 | 1, false) => Ok(()),
-            (_, true) => fault(loop_op, "an ordered section does not end"),
-            _ => fault(loop_op, "an iteration has two sections"),
-        }
-    }
-
-    /// Does a step, with its bodies, do nothing that its ping-pong group may not?
-    fn verify_step_order(
-        &self,
-        schedule: &Schedule,
-        step: &Step,
-        (loop_op, point, in_span): (OpId, OrderPoint, bool),
-    ) -> VerifyResult {
-        if let Some(id) = step
-            .ops()
-            .into_iter()
-            .find(|&id| point == OrderPoint::SideEffects && !in_span && self.contains_side_effect(id))
-        {
-            return fault(loop_op, &format!("op {} is outside of its ordered section", id.index()));
-        }
-        if point == OrderPoint::Pipeline && !in_span && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
-            return fault(loop_op, "an advance or a wait is outside of its ordered section");
-        }
-        let inside = step.sequences().iter().flat_map(|&body| schedule.steps(body));
-        for inner in inside {
-            if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
-                return fault(loop_op, "a section begins or ends in a loop or branch");
-            }
-            self.verify_step_order(schedule, inner, (loop_op, point, in_span))?;
         }
         Ok(())
     }

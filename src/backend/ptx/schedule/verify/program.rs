@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
         self.verify_data_partition(body, schedule)?;
         self.verify_tma_stores(body, schedule)?;
         self.verify_privatized(body, schedule)?;
-        self.verify_mma_order(schedule)?;
+        self.verify_order_barriers(schedule)?;
         self.verify_try_waits(schedule)?;
         let mut events_of_partitions = Vec::new();
         for partition in &schedule.partitions {
@@ -310,8 +310,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 !(other || ends || fetched)
             }
             Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => true,
-            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait(_) | Step::OrderArrive(_) | Step::Sub(_) => true,
-            Step::ConsumerTryWait(_) | Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => true,
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
+            Step::OrderWait { .. } | Step::OrderArrive(_) | Step::Sub(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }

@@ -4,7 +4,8 @@ use super::super::deferred_load::{scaled, scaled_tiles};
 use super::super::mma_overlap::softmax_of;
 use super::super::schedules::each_schedule_of;
 use super::super::*;
-use crate::backend::ptx::schedule::{OrderSpan, Schedule, Step, WarpRole};
+use crate::backend::ptx::schedule::{OrderPoint, Schedule, Step, WarpRole};
+use crate::ir::OpId;
 
 /// Kernels whose groups take turns: at products, and at exponentials.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
@@ -28,11 +29,9 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 () if is_pingpong => "turns of groups that are teams",
                 () => continue,
             };
-            assert!(!plan.order.is_some(), "{what}");
+            assert!(!schedule.has_named_order_barriers(), "{what}");
             let mut changed = schedule.clone();
-            if let Step::Mma(plan) = &mut changed.sequences[body][at] {
-                plan.order = OrderSpan { acquire: true, release: true };
-            }
+            order_mma(&mut changed.sequences[body], at, plan.ops[plan.ops.len() - 1]);
             mutants.push((what, changed));
         }
         mutants.extend(of_works(schedule, body));
@@ -43,38 +42,43 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 /// The same of turns to work.
 fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     let steps = &schedule.sequences[body];
-    let Some(begin) = steps.iter().position(|step| matches!(step, Step::ExpOrderWait { .. })) else {
-        return Vec::new();
-    };
+    let begins = |step: &Step| matches!(step, Step::OrderWait { point: OrderPoint::Exp(_), .. });
+    let Some(begin) = steps.iter().position(begins) else { return Vec::new() };
     let with = |what, change: &dyn Fn(&mut Vec<Step>)| {
         let mut changed = schedule.clone();
         change(&mut changed.sequences[body]);
         (what, changed)
     };
-    let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
-    let product = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("a product");
-    let (Step::ExpOrderWait { exponentials, sunk }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end]) else {
-        unreachable!()
-    };
-    let other = Value(exponentials.0 - 1);
+    let &Step::OrderWait { point, sunk } = &steps[begin] else { unreachable!() };
+    let OrderPoint::Exp(exponentials) = point else { unreachable!() };
+    let end = steps.iter().position(|step| *step == Step::OrderArrive(point)).expect("an end");
+    let mma = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("an MMA");
+    let Step::Mma(plan) = &steps[mma] else { unreachable!() };
+    let other = OrderPoint::Exp(Value(exponentials.0 - 1));
     let mut mutants = vec![
-        with("a turn ends behind other values", &|steps| steps[end] = Step::ExpOrderArrive(other)),
+        with("a turn ends behind other values", &|steps| steps[end] = Step::OrderArrive(other)),
         with("a turn is for other values", &|steps| {
-            steps[begin] = Step::ExpOrderWait { exponentials: other, sunk: *sunk };
-            steps[end] = Step::ExpOrderArrive(other);
+            steps[begin] = Step::OrderWait { point: other, sunk };
+            steps[end] = Step::OrderArrive(other);
         }),
         with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
         with("turns at products beside turns to work", &|steps| {
-            if let Step::Mma(plan) = &mut steps[product] {
-                plan.order = OrderSpan { acquire: true, release: true };
-            }
+            order_mma(steps, mma, plan.ops[plan.ops.len() - 1]);
         }),
     ];
     if !sunk {
-        let sunk = Step::ExpOrderWait { exponentials: *exponentials, sunk: true };
-        mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = sunk.clone()));
+        mutants.push(with("a turn is late without a late wait", &|steps| {
+            steps[begin] = Step::OrderWait { point, sunk: true };
+        }));
     }
     mutants
+}
+
+/// Orders the MMAs at this place.
+fn order_mma(steps: &mut Vec<Step>, at: usize, last: OpId) {
+    let point = OrderPoint::Mma(last);
+    steps.insert(at + 1, Step::OrderArrive(point));
+    steps.insert(at, Step::OrderWait { point, sunk: true });
 }
 
 /// How many products of a kernel are issued in turn on Hopper.
@@ -82,11 +86,8 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();
-        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
-            Step::Mma(plan) => Some(plan.order.is_some()),
-            _ => None,
-        });
-        let count = products.filter(|&turn| turn).count();
+        let ends = |step: &&Step| matches!(step, Step::OrderArrive(OrderPoint::Mma(_)));
+        let count = schedule.sequences.iter().flatten().filter(ends).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
         found += count;
     });
@@ -110,7 +111,7 @@ fn groups_take_turns_where_each_iteration_works_on_its_product() {
 fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
     let turns = |module: &Module, target, options: CompileOptions| {
         let schedule = compile(module, target, &CompileOptions { schedule: true, ..options }).unwrap().schedule;
-        let count = ["order_wait exp %", "order_arrive exp after %"].map(|words| schedule.matches(words).count());
+        let count = ["order_wait exp %", "order_arrive exp %"].map(|words| schedule.matches(words).count());
         assert_eq!(count[0], count[1], "{schedule}");
         count[0]
     };
