@@ -1,4 +1,4 @@
-//! Any bytes as Tile IR bytecode: read, verify, write, read again. `tests/damage.rs` runs a bounded part of
+//! Any bytes as Tile IR bytecode: read, verify, write, read again. `tests/corrupted_files.rs` runs a bounded part of
 //! the same on stable Rust.
 #![no_main]
 

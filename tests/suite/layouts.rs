@@ -40,7 +40,7 @@ type Drawn = (u32, u64);
 
 /// Kernels of so many numbers, for 32 to 512 threads in turn.
 fn each_draw(session: Session, mut check: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
-    // Tile IR leaves layouts to its compiler, and says so: `tests/by_hand.rs`.
+    // Tile IR leaves layouts to its compiler, and says so: `tests/hints.rs`.
     if session.through_tile_ir() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //! first mistake in `README.md`, pictures in `docs/`.
 //!
 //! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about its code; places are lines
-//! of the block, as if it were `src/main.rs`. `CUTLET_BLESS=1 cargo test --test shown` writes what is said now into the
+//! of the block, as if it were `src/main.rs`. `CUTLET_BLESS=1 cargo test --test documented_output` writes what is said now into the
 //! tutorial, for a person to read.
 
 #[path = "../../benches/kernels/measure/examples.rs"]
@@ -92,7 +92,7 @@ fn shown(name: &str) -> (usize, usize) {
 
 /// A remark with the line that its place has on the page.
 fn on_page(remark: &str, name: &str) -> String {
-    let Some((_, rest)) = remark.split_once("tests/shown/kernels.rs:") else { return remark.to_string() };
+    let Some((_, rest)) = remark.split_once("tests/documented_output/kernels.rs:") else { return remark.to_string() };
     let (line, rest) = rest.split_once(':').expect("a line and a column");
     let (block, at) = shown(name);
     let before = PAGE[block..at].lines().count();
@@ -140,7 +140,7 @@ fn the_readme_shows_the_first_mistake() -> ct::Result<()> {
     let (a, mut c) = (device.full([64], 1.0f32)?, device.zeros([64])?);
     let error = ct::launch(kernels::vadd_mistaken, 1, (&a, &a, &mut c, Constant(64))).expect_err("a mistake");
     let said = format!("Error: {error:?}");
-    let (before, rest) = said.split_once("tests/shown/kernels.rs:").expect("a place");
+    let (before, rest) = said.split_once("tests/documented_output/kernels.rs:").expect("a place");
     let (_, rest) = rest.split_once(':').expect("a line and a column");
     // In the program a tile has 1024 elements.
     let said = format!("{before}src/main.rs:{line}:{rest}").replace("[64]", "[1024]").replace("[32]", "[512]");
