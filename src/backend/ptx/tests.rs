@@ -227,7 +227,7 @@ fn unaligned_vadd_is_legal() {
 
 /// Where a wider index would be cut, or a narrower one read without its sign, it would be another tile's.
 #[test]
-fn indices_of_other_widths_stay_what_they_are() {
+fn indices_of_other_widths_keep_their_values() {
     for (dtype, instruction) in [(DType::I64, "min.u64"), (DType::I16, "bfe.s32"), (DType::I8, "bfe.s32")] {
         let mut k = Kernel::new("copy");
         let (x, y) = (k.array(DType::F32, 1, true), k.array(DType::F32, 1, true));
@@ -370,7 +370,7 @@ fn matmul_with(
 }
 
 #[test]
-fn products_use_tensor_cores_and_do_not_spill() {
+fn mmas_use_tensor_cores_and_do_not_spill() {
     for (elem, acc, tile) in [
         (DType::F16, DType::F32, [128, 128, 64]),
         (DType::BF16, DType::F32, [64, 64, 32]),
@@ -386,7 +386,7 @@ fn products_use_tensor_cores_and_do_not_spill() {
 }
 
 #[test]
-fn operands_of_products_are_copied_ahead() {
+fn mma_operands_are_copied_by_cp_async() {
     let options = CompileOptions { tma: false, ..CompileOptions::default() };
     for compiled in check_with(&matmul(DType::F16, DType::F32, [128, 128, 64]), &options) {
         assert!(compiled.text.contains("cp.async"));
@@ -401,7 +401,7 @@ fn operands_of_products_are_copied_ahead() {
 }
 
 #[test]
-fn a_producer_streams_operands_of_products() {
+fn a_producer_loads_mma_operands() {
     for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [256, 64, 64]), (DType::F16, [64, 64, 32])] {
         let compiled = check(&matmul(elem, DType::F32, tile)).pop().unwrap();
         let consumers = if tile[0] * tile[1] >= 128 * 128 { 256 } else { 128 };
@@ -423,7 +423,7 @@ fn a_producer_streams_operands_of_products() {
 }
 
 #[test]
-fn loops_without_products_copy_ahead() {
+fn loops_without_mmas_have_multistage_copies() {
     let mut k = Kernel::new("sums");
     let (input, output) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
     let ids = k.bids();
@@ -450,7 +450,7 @@ fn loops_without_products_copy_ahead() {
 }
 
 #[test]
-fn results_of_products_leave_as_boxes() {
+fn accumulators_are_stored_by_tma() {
     for (out, tile) in [
         (DType::F16, [128, 128, 64]),
         (DType::BF16, [128, 256, 64]),
@@ -474,7 +474,7 @@ fn results_of_products_leave_as_boxes() {
 }
 
 #[test]
-fn an_array_that_is_read_is_not_stored_as_boxes() {
+fn an_array_that_is_read_is_not_stored_by_tma() {
     let mut k = Kernel::new("update");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
     let ids = k.bids();

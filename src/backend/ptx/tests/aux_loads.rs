@@ -55,7 +55,7 @@ fn read(module: Module, options: CompileOptions) -> usize {
 }
 
 #[test]
-fn vectors_that_all_rows_share_come_with_operands() {
+fn vectors_of_all_rows_are_auxiliary_loads() {
     let plain = CompileOptions::default;
     assert_eq!(read(levels(DType::F32, 64, false), plain()), 1);
     assert_eq!(read(levels(DType::F16, 64, false), plain()), 1);
@@ -69,7 +69,7 @@ fn vectors_that_all_rows_share_come_with_operands() {
 }
 
 #[test]
-fn they_are_read_where_they_are_used() {
+fn auxiliary_loads_are_read_at_their_use() {
     each_schedule_of(kernels().into(), |name, _, _, schedule| {
         let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
             return;
@@ -88,7 +88,7 @@ fn they_are_read_where_they_are_used() {
 }
 
 #[test]
-fn what_is_used_behind_all_products_is_read_while_they_run() {
+fn auxiliary_loads_after_the_mmas_are_read_during_them() {
     let module = scaled(false, 128, 128);
     let mut found = 0;
     each_schedule_of(vec![("scaled".to_owned(), module, CompileOptions::default())], |name, info, body, schedule| {

@@ -103,7 +103,7 @@ fn barrier_counts(text: &str) -> Vec<u32> {
 }
 
 #[test]
-fn blocks_of_a_pair_share_the_columns() {
+fn blocks_of_a_cluster_share_the_columns() {
     let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
@@ -132,7 +132,7 @@ fn arrival(text: &str) -> &str {
 }
 
 #[test]
-fn the_producer_stays_until_nobody_writes_to_its_block() {
+fn the_producer_exits_after_the_last_multicast_to_its_block() {
     let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
     let text = &compiled.text;
     let stages = barrier_counts(text).len() / 2;
@@ -142,7 +142,7 @@ fn the_producer_stays_until_nobody_writes_to_its_block() {
 }
 
 #[test]
-fn indices_are_compared_where_they_may_be_the_same() {
+fn indices_that_may_be_equal_are_compared() {
     for columns in [false, true] {
         let compiled = code(&product(DType::BF16, [128, 128, 64], Order::Grouped, columns));
         let text = &compiled.text;
@@ -159,7 +159,7 @@ fn indices_are_compared_where_they_may_be_the_same() {
 }
 
 #[test]
-fn every_shape_of_operands_is_shared() {
+fn operands_of_every_shape_are_multicast() {
     for (elem, depth) in [(DType::F16, 64), (DType::F16, 32), (DType::TF32, 32), (DType::F8E4M3FN, 128)] {
         for tile in [[128, 128], [128, 256], [256, 128], [64, 64]] {
             for columns in [false, true] {
@@ -172,7 +172,7 @@ fn every_shape_of_operands_is_shared() {
 }
 
 #[test]
-fn blocks_that_are_not_in_step_stay_alone() {
+fn divergent_blocks_form_no_cluster() {
     let module = product(DType::F16, [128, 128, 64], Order::Triangle, false);
     let compiled = code(&module);
     assert_eq!(compiled.cluster, 1);
@@ -183,7 +183,7 @@ fn blocks_that_are_not_in_step_stay_alone() {
 }
 
 #[test]
-fn blocks_that_take_tile_after_tile_count_their_iterations() {
+fn persistent_blocks_of_a_cluster_count_their_iterations() {
     let compiled = code(&product(DType::F16, [128, 128, 64], Order::Persistent, false));
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
@@ -197,7 +197,7 @@ fn blocks_that_take_tile_after_tile_count_their_iterations() {
 }
 
 #[test]
-fn clusters_are_for_streamed_loads() {
+fn clusters_need_producer_loads() {
     let module = product(DType::F16, [128, 128, 64], Order::Plain, false);
     for (target, options) in [(Target::SM_80, PAIRS), (Target::SM_90A, CompileOptions { tma: false, ..PAIRS })] {
         let compiled = compile(&module, target, &options).unwrap();
@@ -214,7 +214,7 @@ fn clusters_are_for_streamed_loads() {
 }
 
 #[test]
-fn iterations_are_dealt_to_teams() {
+fn iterations_alternate_between_pingpong_groups() {
     let deals = |module: &Module, options: &CompileOptions| {
         let options = CompileOptions { schedule: true, ..*options };
         let compiled = compile(module, Target::SM_90A, &options).unwrap();

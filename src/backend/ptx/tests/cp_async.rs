@@ -49,7 +49,7 @@ fn scaled_by(rows: i32, m: i32) -> Module {
 }
 
 #[test]
-fn what_threads_work_on_comes_ahead_beside_operands() {
+fn thread_private_tiles_are_copied_with_mma_operands() {
     let of = |lines: &[String], what: &str| lines.iter().filter(|line| line.contains(what)).count();
     // An operand is copied for all threads, what the other one is made of by those that make it.
     let lines = copies(&scaled_by(64, 64), Target::SM_80);
@@ -65,14 +65,14 @@ fn what_threads_work_on_comes_ahead_beside_operands() {
 }
 
 #[test]
-fn copies_of_threads_are_waited_for_with_the_others() {
+fn thread_private_copies_share_the_wait() {
     for module in [scaled_by(64, 64), scaled_by(1, 64), product_beside_a_computed_one()] {
         check(&module);
     }
 }
 
 #[test]
-fn loops_without_stores_wait_for_none() {
+fn loops_without_stores_have_no_store_wait() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&scaled_by(64, 16), &options).pop().unwrap();
     let schedule = compiled.schedule.split_once("program all").expect("a program").1;
@@ -119,7 +119,7 @@ fn with_branch(end: Opcode) -> Module {
 }
 
 #[test]
-fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
+fn the_verifier_rejects_copies_for_iterations_with_early_exit() {
     let kernel = |end| vec![("branch".to_owned(), with_branch(end), CompileOptions::default())];
     let copies = |schedule: &Schedule| {
         schedule.sequences.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.cp_async.is_some()))

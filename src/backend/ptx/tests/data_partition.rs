@@ -36,7 +36,7 @@ fn refused(module: &Module, target: Target, options: &CompileOptions) -> String 
 }
 
 #[test]
-fn three_groups_share_what_is_loaded_for_all_rows() {
+fn three_data_partitions_share_loads_of_all_rows() {
     let compiled = compile(&whole(192), Target::SM_90A, &twelve()).unwrap();
     let (schedule, text) = (&compiled.schedule, &compiled.text);
     assert!(schedule.contains("partition consumer: warps 0..12, 3 data partitions"), "{schedule}{}", compiled.remarks);
@@ -58,7 +58,7 @@ fn three_groups_share_what_is_loaded_for_all_rows() {
 }
 
 #[test]
-fn a_band_has_all_products_of_an_iteration_in_its_turn() {
+fn a_data_partition_issues_all_mmas_of_an_iteration_in_order() {
     let schedule = compile(&whole(192), Target::SM_90A, &twelve()).unwrap().schedule;
     let inside = schedule.split_once("  for ").unwrap().1;
     let steps = ["order_wait mma", "consumer_wait", "order_arrive mma", "mma_wait", "reduce", "mma_wait"];
@@ -68,7 +68,7 @@ fn a_band_has_all_products_of_an_iteration_in_its_turn() {
 }
 
 #[test]
-fn several_products_of_192_rows_have_bands_unasked() {
+fn mmas_of_192_rows_are_data_partitioned_by_default() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let of = |module: &Module, options: &CompileOptions| compile(module, Target::SM_90A, options).unwrap().schedule;
     assert!(of(&whole(192), &options).contains("3 data partitions"));
@@ -80,7 +80,7 @@ fn several_products_of_192_rows_have_bands_unasked() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_bands_is_said() {
+fn rejections_of_data_partitions_are_reported() {
     let meets = softmax_of(192, DType::F16, [64, 128, 64], true);
     for (module, target, why) in [
         (whole(192), Target::SM_80, "no products that run on their own"),
@@ -189,7 +189,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 #[test]
-fn bands_are_checked() {
+fn data_partitions_are_verified() {
     let (mut count, mut missed) = (0, Vec::new());
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         assert!(name.ends_with("sm_90a"), "{name} has no bands");

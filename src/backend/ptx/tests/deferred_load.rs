@@ -69,7 +69,7 @@ fn scaled_tile(
 }
 
 #[test]
-fn threads_load_what_they_scale_by() {
+fn scales_are_loaded_at_their_use() {
     for carried in [false, true] {
         let compiled = check(&scaled(carried, 128, 128)).pop().unwrap();
         let text = &compiled.text;
@@ -79,7 +79,7 @@ fn threads_load_what_they_scale_by() {
 }
 
 #[test]
-fn a_number_for_all_rows_is_another_one_in_each_lane_for_ptxas() {
+fn the_address_of_a_scalar_load_depends_on_the_lane_for_ptxas() {
     for (numbers, lone) in [(1, true), (128, false)] {
         let text = check(&scaled(true, 128, numbers)).pop().unwrap().text;
         let zero = text.split_once("%lanemask_lt").map(|(before, behind)| {
@@ -126,7 +126,7 @@ fn row_sums() -> Module {
 }
 
 #[test]
-fn sums_of_rows_are_put_together_behind_the_loop() {
+fn row_sums_are_combined_after_the_loop() {
     let text = check(&row_sums()).pop().unwrap().text;
     let (_, behind) = text.split_once("wgmma.wait_group").unwrap();
     let (within, after) = behind.split_once("bra.uni").unwrap();

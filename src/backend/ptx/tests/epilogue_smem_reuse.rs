@@ -18,7 +18,7 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 }
 
 #[test]
-fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
+fn staging_buffers_reuse_a_stage_if_pipelines_fill_shared_memory() {
     let text = schedule_of(large());
     let pipelines: Vec<&str> = text.lines().filter(|line| line.starts_with("pipeline ")).collect();
     let wanted = [(1, 32), (2, 32), (2, 64)];
@@ -44,7 +44,7 @@ fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
 }
 
 #[test]
-fn boxes_have_a_place_of_their_own_where_there_is_room() {
+fn staging_buffers_that_fit_are_separate() {
     for extents in [[128, 128, 128], [64, 128, 256]] {
         let text = schedule_of(softmax(DType::F16, extents, false));
         assert!(text.contains("staging ") && !text.contains("staging for"), "{text}");
@@ -52,7 +52,7 @@ fn boxes_have_a_place_of_their_own_where_there_is_room() {
 }
 
 #[test]
-fn a_stage_that_was_lent_comes_back_when_it_has_been_read() {
+fn a_reused_stage_is_released_after_the_tma_store_wait() {
     let text = compile(&large(), Target::SM_90A, &CompileOptions::default()).unwrap().text;
     let last = text.rfind("cp.async.bulk.tensor.2d.global.shared::cta").expect("a store");
     let behind = &text[last..];
@@ -129,7 +129,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 #[test]
-fn stages_that_are_lent_are_checked() {
+fn epilogue_smem_reuse_is_verified() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();

@@ -111,7 +111,7 @@ fn assert_streamed(text: &str) {
 }
 
 #[test]
-fn tf32_is_rounded_by_the_copy_engine() {
+fn tf32_is_rounded_by_tma() {
     for tile in [[128, 128, 32], [128, 256, 32], [256, 128, 32]] {
         for by_columns in [false, true] {
             let [old, new] = MmaCase { by_columns, ..MmaCase::new(TF32, tile) }.code();
@@ -141,7 +141,7 @@ fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
 }
 
 #[test]
-fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
+fn hints_are_met_or_reported() {
     let wish = |occupancy| CompileOptions { occupancy: Some(occupancy), ..CompileOptions::default() };
     for tile in [[128, 256, 64], [256, 128, 64]] {
         let (code, free) = hinted(tile, CompileOptions::default());
@@ -188,7 +188,7 @@ fn a_loop_without_a_producer_names_the_condition_that_fails() {
 }
 
 #[test]
-fn products_of_bytes() {
+fn mmas_of_bytes() {
     use DType::*;
     for (types, fast) in [([F8E4M3FN, F8E4M3FN, F32], false), ([F8E5M2, F8E5M2, F32], true), ([I8, I8, I32], false)] {
         for tile in [[128, 128, 128], [128, 256, 128], [256, 128, 128]] {
@@ -204,7 +204,7 @@ fn products_of_bytes() {
 }
 
 #[test]
-fn matrices_of_a_batch_are_streamed() {
+fn batched_operands_are_loaded_by_the_producer() {
     for types in [TF32, [DType::F16, DType::F16, DType::F32]] {
         let [old, new] = MmaCase { batched: true, ..MmaCase::new(types, [128, 128, 32]) }.code();
         assert_streamed(&new);
@@ -214,7 +214,7 @@ fn matrices_of_a_batch_are_streamed() {
 }
 
 #[test]
-fn operands_that_do_not_find_room_are_refused() {
+fn operands_that_exceed_shared_memory_are_rejected() {
     let doubles = MmaCase::new([DType::F64, DType::F64, DType::F64], [128, 128, 64]).module();
     compile(&doubles, Target::SM_80, &CompileOptions::default()).unwrap();
     let less = "sm_86".parse().unwrap();
@@ -223,7 +223,7 @@ fn operands_that_do_not_find_room_are_refused() {
 }
 
 #[test]
-fn products_of_any_extent_are_wide_instructions() {
+fn mmas_of_any_extent_are_wgmma() {
     use DType::*;
     const HALF: [DType; 3] = [F16, F16, F32];
     const BYTE: [DType; 3] = [F8E4M3FN, F8E4M3FN, F32];
@@ -284,7 +284,7 @@ pub fn sums_in_a_branch() -> Module {
 }
 
 #[test]
-fn sums_stay_where_loops_and_products_leave_them() {
+fn accumulators_keep_their_registers_across_loops() {
     let text = check(&sums_in_a_branch()).pop().unwrap().text;
     let moves = text.lines().filter(|line| line.trim().starts_with("mov.f32")).count();
     let starts = text.lines().filter(|line| line.contains("mov.f32") && line.contains(", 0f00000000;")).count();
@@ -293,7 +293,7 @@ fn sums_stay_where_loops_and_products_leave_them() {
 }
 
 #[test]
-fn what_depends_on_the_thread_is_computed_once_a_kernel() {
+fn thread_dependent_addresses_are_computed_once() {
     // A tile is stored after each loop around products, at places that depend on the thread.
     let text = check(&deferred_load::scaled_tiles(128)).pop().unwrap().text;
     let consumers = &text[..text.find("setmaxnreg.dec").unwrap()];

@@ -134,7 +134,7 @@ fn steps_of_loop(schedule: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_quarter_of_the_exponentials_goes_before_the_wait_for_the_sums() {
+fn a_quarter_of_the_exponentials_precedes_the_mma_wait() {
     let schedule = schedule_of(attention(DType::F16, 128, 64));
     let steps = steps_of_loop(&schedule);
     let wait = steps.iter().position(|step| step.contains("release after %")).unwrap_or_else(|| panic!("{schedule}"));
@@ -148,7 +148,7 @@ fn a_quarter_of_the_exponentials_goes_before_the_wait_for_the_sums() {
 }
 
 #[test]
-fn nothing_goes_before_the_wait_where_that_is_no_gain() {
+fn no_op_precedes_the_mma_wait_without_gain() {
     // The sums are larger than the scores; narrow products; too little work.
     for module in [attention(DType::F16, 128, 256), attention(DType::F8E4M3FN, 128, 64), attention(DType::F16, 64, 64)]
     {
@@ -158,7 +158,7 @@ fn nothing_goes_before_the_wait_where_that_is_no_gain() {
 }
 
 #[test]
-fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
+fn a_barrier_between_mmas_needs_all_waits_and_releases() {
     let schedule = schedule_of(softmax(DType::F16, [64, 128, 64], true));
     let steps = steps_of_loop(&schedule);
     assert!(steps.contains(&"mma_wait_all"), "{schedule}");
@@ -166,7 +166,7 @@ fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
 }
 
 #[test]
-fn the_stage_comes_back_behind_the_exponentials_and_the_next_one_is_asked_for() {
+fn a_stage_is_released_after_the_exponentials_and_the_next_one_is_tested() {
     let text = check(&attention(DType::BF16, 128, 64)).pop().unwrap().text;
     let body = &text[text.find("wgmma.wait_group.sync.aligned 1;").unwrap()..];
     let wait = body.find("wgmma.wait_group.sync.aligned 0;").unwrap();
@@ -184,7 +184,7 @@ fn the_stage_comes_back_behind_the_exponentials_and_the_next_one_is_asked_for() 
 }
 
 #[test]
-fn loops_look_ahead_for_what_their_first_product_waits_for() {
+fn loops_try_wait_for_the_operands_of_the_first_mma() {
     // Also where a product takes turns; not where its sum stays in flight.
     assert!(schedule_of(scaled(false, 128, 128)).contains("consumer_try_wait 0"));
     assert!(!schedule_of(matmul(DType::F16, DType::F32, [128, 128, 64])).contains("consumer_try_wait "));
@@ -194,7 +194,7 @@ fn loops_look_ahead_for_what_their_first_product_waits_for() {
 }
 
 #[test]
-fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
+fn loops_with_early_exit_have_no_try_wait() {
     assert!(schedule_of(products_in_rounds(false)).contains("consumer_try_wait 0"));
     let mut count = 0;
     each_schedule_of(
@@ -272,7 +272,7 @@ fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
 }
 
 #[test]
-fn looks_and_kept_stages_are_checked() {
+fn try_waits_and_deferred_releases_are_verified() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();

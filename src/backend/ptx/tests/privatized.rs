@@ -60,7 +60,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 #[test]
-fn an_array_is_combined_alone_or_not_at_all() {
+fn atomics_on_an_array_that_is_read_are_not_privatized() {
     for also_read in [false, true] {
         let kernel = ("counts".to_owned(), counts(also_read), CompileOptions::default());
         let mut seen = 0;

@@ -170,7 +170,7 @@ pub fn each_schedule_of(
 }
 
 #[test]
-fn text_says_all_of_a_schedule() {
+fn schedules_survive_a_round_trip_through_text() {
     let (mut count, mut words) = (0, HashSet::new());
     each_schedule(|name, info, _, schedule| {
         let text = schedule.to_text(info.module);
@@ -545,7 +545,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
 }
 
 #[test]
-fn the_checker_refuses_every_change() {
+fn the_verifier_rejects_every_mutation() {
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed = Vec::new();
     each_schedule(|name, info, body, schedule| {

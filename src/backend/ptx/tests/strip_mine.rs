@@ -73,7 +73,7 @@ pub fn instead(info: &KernelInfo<'_>, strip_mine: &StripMine, add: &mut dyn FnMu
 }
 
 #[test]
-fn work_behind_a_product_goes_in_pieces() {
+fn the_epilogue_of_an_mma_is_strip_mined() {
     for out in [DType::F16, DType::F32] {
         let options = CompileOptions { schedule: true, ..CompileOptions::default() };
         let compiled = compile(&gelu(out), Target::SM_90A, &options).unwrap();
@@ -85,7 +85,7 @@ fn work_behind_a_product_goes_in_pieces() {
 
 /// Whole tiles go on as they did where they leave enough registers.
 #[test]
-fn small_tiles_are_not_cut() {
+fn small_tiles_are_not_strip_mined() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let small = matmul_with(DType::F16, DType::F32, DType::F16, [64, 64, 64], &activation);
     for module in [small, sync::mma_waits::dependent_products(sync::mma_waits::Between::Nothing, 128)] {

@@ -104,7 +104,7 @@ fn sends(schedule: &Schedule) -> usize {
 }
 
 #[test]
-fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
+fn all_stores_of_an_array_are_tma_stores_or_none() {
     for (is_read, count) in [(false, 2), (true, 0)] {
         let kernel = ("twice".to_owned(), stored_twice(is_read), CompileOptions::default());
         each_schedule_of(vec![kernel], |name, info, body, schedule| {
@@ -152,7 +152,7 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 }
 
 #[test]
-fn the_engine_adds_where_others_do_not_see_it_sooner() {
+fn unordered_additions_are_tma_reductions() {
     let cases = [
         (added(DType::F32, MemScope::Device, false), 2),
         (added(DType::BF16, MemScope::Device, false), 2),
@@ -179,7 +179,7 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
 }
 
 #[test]
-fn one_lane_of_each_warp_sends_its_boxes() {
+fn one_lane_of_each_warp_issues_its_tma_stores() {
     let text = check(&super::deferred_load::scaled_tiles(128)).pop().unwrap().text;
     let elected = text.find("elect.sync").unwrap_or_else(|| panic!("{text}"));
     let lane = text[elected..].split(['|', ',']).nth(1).unwrap();

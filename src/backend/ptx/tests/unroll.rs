@@ -59,7 +59,7 @@ fn copies(step: Option<i64>, rounds: i64) -> Module {
 }
 
 #[test]
-fn rounds_are_written_out_where_they_are_wished_for_and_possible() {
+fn iterations_are_unrolled_if_requested_and_possible() {
     for (step, wished, rounds) in [
         (Some(1), 4, Some(4)),
         (Some(3), 2, Some(2)),

@@ -94,7 +94,7 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
 }
 
 #[test]
-fn groups_take_turns_where_each_iteration_works_on_its_product() {
+fn groups_have_an_mma_order_if_each_iteration_uses_its_mma() {
     let options = CompileOptions::default;
     assert_eq!(in_turn(scaled(false, 128, 128), options()), 1);
     assert_eq!(in_turn(scaled(false, 128, 1), options()), 1);
@@ -107,7 +107,7 @@ fn groups_take_turns_where_each_iteration_works_on_its_product() {
 }
 
 #[test]
-fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
+fn groups_have_an_exp_order_if_exponentials_take_as_long_as_mmas() {
     let turns = |module: &Module, target, options: CompileOptions| {
         let schedule = compile(module, target, &CompileOptions { schedule: true, ..options }).unwrap().schedule;
         let count = ["order_wait exp %", "order_arrive exp after %"].map(|words| schedule.matches(words).count());
@@ -126,7 +126,7 @@ fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
 }
 
 #[test]
-fn each_group_waits_for_its_turn_and_hands_it_on() {
+fn each_group_has_an_order_wait_and_an_order_arrive() {
     for module in [scaled(false, 128, 128), scaled_tiles(128)] {
         let text = check(&module).pop().unwrap().text;
         let lines: Vec<&str> = text.lines().map(str::trim).collect();

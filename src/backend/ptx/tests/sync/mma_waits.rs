@@ -125,7 +125,7 @@ pub fn either(k: &mut Kernel, numbers: [Value; 2], ty: TypeId, give: impl Fn(&mu
 }
 
 #[test]
-fn a_tile_is_streamed_once_for_products_in_both_directions() {
+fn a_tile_is_loaded_once_for_mmas_in_both_directions() {
     let compiled = check(&turned_products(None)).pop().unwrap();
     let text = &compiled.text;
     assert!(!text.contains("ld.global"), "{text}");
@@ -134,7 +134,7 @@ fn a_tile_is_streamed_once_for_products_in_both_directions() {
 }
 
 #[test]
-fn dependent_products_overlap_across_iterations() {
+fn dependent_mmas_overlap_across_iterations() {
     for keys in [128, 96] {
         let compiled = check(&dependent_products(Between::Nothing, keys)).pop().unwrap();
         assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
@@ -149,7 +149,7 @@ fn registers(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn who_loads_and_who_multiplies_have_registers_of_their_own() {
+fn producer_and_consumers_have_separate_registers() {
     let modules = [
         dependent_products(Between::Nothing, 128),
         matmul_into(DType::BF16, DType::F32, DType::BF16, [128, 256, 64]),
@@ -190,7 +190,7 @@ fn assert_overlapping(text: &str) {
 }
 
 #[test]
-fn products_run_on_beside_a_branch_that_only_computes() {
+fn mmas_stay_in_flight_across_a_pure_branch() {
     let text = check(&dependent_products(Between::Branch, 128)).pop().unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
@@ -198,7 +198,7 @@ fn products_run_on_beside_a_branch_that_only_computes() {
 }
 
 #[test]
-fn products_land_in_both_branches_where_threads_meet_in_one() {
+fn mma_waits_are_in_both_branches_if_one_has_a_barrier() {
     // That many registers are spilled: what ptxas says is not asked for.
     let module = dependent_products(Between::Meeting, 128);
     let text = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().text;
@@ -214,7 +214,7 @@ fn products_land_in_both_branches_where_threads_meet_in_one() {
 }
 
 #[test]
-fn products_run_on_where_a_loop_may_have_no_iteration() {
+fn mmas_stay_in_flight_across_a_loop_without_iterations() {
     for tile in [[128, 256, 64], [256, 128, 64], [128, 128, 64]] {
         for tma in [true, false] {
             let module = matmul_into(DType::BF16, DType::F32, DType::BF16, tile);
@@ -224,7 +224,7 @@ fn products_run_on_where_a_loop_may_have_no_iteration() {
 }
 
 #[test]
-fn a_branch_does_not_hide_the_wait_for_a_product() {
+fn a_branch_does_not_hide_an_mma_wait() {
     let mut k = Kernel::new("branch");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
     let ids = k.bids();
@@ -309,7 +309,7 @@ pub fn product_beside_a_computed_one() -> Module {
 }
 
 #[test]
-fn a_product_lands_where_threads_meet() {
+fn an_mma_wait_precedes_a_barrier() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
@@ -322,7 +322,7 @@ fn a_product_lands_where_threads_meet() {
 }
 
 #[test]
-fn a_product_lands_before_an_endless_loop_goes_on() {
+fn an_mma_wait_precedes_the_back_edge_of_a_loop() {
     let text = check(&product_of_endless_loop()).pop().unwrap().text;
     let issued = text.find("wgmma.commit_group").unwrap();
     let back = issued + text[issued..].find("bra").unwrap();

@@ -131,7 +131,7 @@ fn fault(programs: &[Vec<BarrierEvent>]) -> Option<String> {
 }
 
 #[test]
-fn no_group_laps_the_other_one() {
+fn no_group_overtakes_the_other_one() {
     for (module, groups) in [(scaled(false, 128, 128), 2), (scaled_tiles(128), 2), (whole(128), 2), (whole(192), 3)] {
         let text = check(&module).pop().unwrap().text;
         let program = |group| Program { lines: text.lines().map(str::trim).collect(), group, rounds: 3 }.events();
@@ -143,7 +143,7 @@ fn no_group_laps_the_other_one() {
 }
 
 #[test]
-fn turns_that_begin_anew_at_each_loop_are_found() {
+fn order_barriers_that_restart_at_each_loop_are_found() {
     // Two loops of one turn: the second group arrives before each of them, and the first one waits behind each of them.
     let first = [(3, true), (4, false), (3, true)].repeat(2);
     let second = [(3, false), (4, true), (3, false)].repeat(2);
