@@ -1,4 +1,4 @@
-//! Small kernels, built by hand, through the whole back end, and through ptxas if it is installed.
+//! Small kernels, constructed by hand, through the whole back end, and through ptxas if installed.
 
 mod atomics;
 mod aux_loads;
@@ -57,7 +57,8 @@ impl Kernel {
         self.b.simple(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], ty)
     }
 
-    /// `aligned`: base, extents and all strides but the last are divisible by 16.
+    /// Adds an array. With `aligned`, base, extents and all strides but the last are divisible by
+    /// 16.
     pub fn array(&mut self, elem: DType, rank: usize, aligned: bool) -> ArrayParam {
         let mut base = self.param(Type::ptr(elem));
         let mut dims: Vec<Value> = (0..2 * rank).map(|_| self.param(Type::scalar(DType::I32))).collect();
@@ -156,7 +157,7 @@ fn ptxas() -> Option<PathBuf> {
     named.or(local.exists().then_some(local))
 }
 
-/// Assembles for the kernel's target; gives the report.
+/// Assembles for the target of the kernel, and returns the report.
 pub fn assemble(compiled: &Compiled, target: Target) -> Option<String> {
     let Some(ptxas) = ptxas() else {
         eprintln!("skipped: no ptxas (set CUTLET_PTXAS, or run scripts/tools)");
@@ -225,7 +226,7 @@ fn unaligned_vadd_is_legal() {
     }
 }
 
-/// Where a wider index would be cut, or a narrower one read without its sign, it would be another tile's.
+/// A truncated wider index, or a narrower one without its sign, would be the index of another tile.
 #[test]
 fn indices_of_other_widths_keep_their_values() {
     for (dtype, instruction) in [(DType::I64, "min.u64"), (DType::I16, "bfe.s32"), (DType::I8, "bfe.s32")] {
@@ -252,7 +253,7 @@ fn transposition_goes_through_shared_memory() {
     k.store(turned, vc, &[ids[1], ids[0]]);
     for compiled in check(&k.finish()) {
         assert_eq!(compiled.text.matches("bar.sync").count() + compiled.text.matches("barrier").count(), 1);
-        // The tile, and what keeps the banks apart, in whole kilobytes.
+        // The tile and its padding against bank conflicts, in whole kilobytes.
         let bytes = compiled.shared_bytes;
         assert!((64 * 64 * 4..=64 * 64 * 4 + 1024).contains(&bytes), "{bytes}");
     }
@@ -328,12 +329,13 @@ pub fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
     matmul_into(elem, acc, acc, tile)
 }
 
-/// A product of tiles, 64 along k; as many as the kernel is told where the result has a type of its own.
+/// Returns a product of tiles, 64 along k. If the result has a type of its own, the trip count is a
+/// parameter.
 fn matmul_into(elem: DType, acc: DType, out: DType, tile: [i64; 3]) -> Module {
     matmul_with(elem, acc, out, tile, &|_, sums| sums)
 }
 
-/// The same with work on the sums.
+/// Returns the same with an epilogue.
 fn matmul_with(
     elem: DType,
     acc: DType,

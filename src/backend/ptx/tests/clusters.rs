@@ -16,23 +16,23 @@ pub const PAIRS: CompileOptions = CompileOptions {
     pingpong: true,
 };
 
-/// For iterations that are dealt to teams.
+/// Options for ping-pong.
 pub const TEAMS: CompileOptions = CompileOptions { num_warps: Some(4), num_ctas: None, ..PAIRS };
 
-/// What decides about the tile of a block.
+/// Assignment of tiles to blocks.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     /// The grid has two extents.
     Plain,
-    /// Along x go eight rows, column by column.
+    /// Groups of eight rows along x, column by column.
     Grouped,
-    /// As plain, but blocks that are further along x multiply longer.
+    /// As `Plain`, but the trip count grows with the block index along x.
     Triangle,
-    /// Blocks take tile after tile.
+    /// Persistent blocks.
     Persistent,
 }
 
-/// `columns`: the right matrix lies column by column.
+/// Returns a tiled product. With `columns`, the right matrix is column-major.
 fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Module {
     let mut kernel = Kernel::new("product");
     let arrays = [elem, elem, DType::F32].map(|elem| kernel.array(elem, 2, true));
@@ -74,18 +74,18 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
     kernel.finish()
 }
 
-/// Tiles that blocks make in turn, each of which four warps can make.
+/// Returns a persistent kernel with tiles that four warps can compute.
 pub fn tiles_in_turn() -> Module {
     product(DType::F16, [128, 128, 64], Order::Persistent, false)
 }
 
-/// A kernel of each order.
+/// Returns a kernel of each order.
 pub fn modules() -> Vec<Module> {
     let orders = [Order::Plain, Order::Grouped, Order::Triangle, Order::Persistent];
     orders.map(|order| product(DType::F16, [128, 256, 64], order, false)).into()
 }
 
-/// Code for sm_90a in pairs, assembled without spills.
+/// Returns the code for sm_90a in clusters of two, assembled without spills.
 fn code(module: &Module) -> Compiled {
     let compiled = compile(module, Target::SM_90A, &PAIRS).unwrap();
     assemble(&compiled, Target::SM_90A);
@@ -96,7 +96,7 @@ fn count(text: &str, what: &str) -> usize {
     text.matches(what).count()
 }
 
-/// The counts that a kernel's barriers are made with, full and empty in turn.
+/// Returns the arrival counts of the mbarriers, full and empty alternately.
 fn barrier_counts(text: &str) -> Vec<u32> {
     let inits = text.lines().filter(|line| line.contains("mbarrier.init.shared"));
     inits.map(|line| line.rsplit([' ', ';']).find(|word| !word.is_empty()).unwrap().parse().unwrap()).collect()
@@ -107,14 +107,15 @@ fn blocks_of_a_cluster_share_the_columns() {
     let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
-    // Of the four boxes of the right tile each block fetches two; the left one is its own, and nobody asks.
+    // Each block loads two of the four boxes of the right tile. The left tile is its own.
     assert_eq!(count(text, "multicast::cluster"), 2, "{text}");
     assert_eq!(count(text, "cp.async.bulk.tensor.2d.shared"), 3, "{text}");
     // Each block waits for all bytes of both tiles.
     assert!(text.contains(&format!("_, [%r{}], {};", arrival(text), (128 * 64 + 64 * 256) * 2)), "{text}");
     let counts = barrier_counts(text);
     assert!(!counts.is_empty() && counts.chunks(2).all(|stage| *stage == [1, 2 * 8]), "{counts:?}");
-    // The blocks meet before anybody uses the other one's barriers, and the stages are told free in both.
+    // A cluster barrier precedes the first use of the peer's barriers. Stages are released in both
+    // blocks.
     assert_eq!(count(text, "barrier.cluster.arrive.relaxed.aligned"), 1);
     assert_eq!(count(text, "barrier.cluster.wait.acquire.aligned"), 1);
     assert!(!text.contains("barrier.cta.sync.aligned 0;"), "{text}");
@@ -125,7 +126,7 @@ fn blocks_of_a_cluster_share_the_columns() {
     assert_eq!(count(&report, "multicast to 2 blocks"), 1, "{report}");
 }
 
-/// The register of the full barrier that bytes are announced at.
+/// Returns the register of the full barrier that expects bytes.
 fn arrival(text: &str) -> &str {
     let line = text.lines().find(|line| line.contains("expect_tx.shared")).unwrap();
     line.split("[%r").nth(1).unwrap().split(']').next().unwrap()
@@ -137,7 +138,7 @@ fn the_producer_exits_after_the_last_multicast_to_its_block() {
     let text = &compiled.text;
     let stages = barrier_counts(text).len() / 2;
     let last_load = text.rfind("cp.async.bulk.tensor.2d.shared").unwrap();
-    // The wait in the loop stands before the load.
+    // The wait in the loop precedes the load.
     assert_eq!(count(&text[last_load..], "mbarrier.try_wait.parity"), stages, "{text}");
 }
 
@@ -150,7 +151,7 @@ fn indices_that_may_be_equal_are_compared() {
         assert!(text.contains("multicast::cluster"), "{text}");
         let report = compiled.remarks.to_string();
         assert_eq!(count(&report, "multicast to 2 blocks"), 2, "{report}");
-        // The rows are one box, and so are the columns that lie so: cut in halves.
+        // The rows are one box, and so are columns of a column-major array: split into halves.
         assert_eq!(count(&report, "boxes: 2"), 2, "{report}");
         // Before the loop, once for each tile.
         let before = &text[text.rfind("%cluster_ctarank").unwrap()..text.find("multicast::cluster").unwrap()];
@@ -189,7 +190,7 @@ fn persistent_blocks_of_a_cluster_count_their_iterations() {
     assert_eq!(compiled.cluster, 2);
     let report = compiled.remarks.to_string();
     assert_eq!(count(&report, "multicast to 2 blocks"), 2, "{report}");
-    // Who comes to say that a stage is free is only known at run time.
+    // The arrival count of an empty barrier is known only at run time.
     let inits: Vec<&str> = text.lines().filter(|line| line.contains("mbarrier.init.shared")).collect();
     let counts: Vec<bool> = inits.iter().map(|line| line.rsplit(", ").next().unwrap().starts_with("%r")).collect();
     assert!(counts.chunks(2).all(|stage| *stage == [false, true]), "{inits:?}");
@@ -220,14 +221,15 @@ fn iterations_alternate_between_pingpong_groups() {
         let compiled = compile(module, Target::SM_90A, &options).unwrap();
         assemble(&compiled, Target::SM_90A);
         let is_pingpong = compiled.schedule.contains("pingpong 2: pipeline 0: 0 + loop ");
-        // Two teams of four warps, and a producer that gives them its registers; or a warp beside four.
+        // Two groups of four warps and a producer that releases registers; or four warps and one.
         assert_eq!(compiled.threads, if is_pingpong { 384 } else { 160 }, "{}", compiled.schedule);
         let report = compiled.remarks.to_string();
         assert_eq!(report.contains("warps: 2 x 4 consumer (ping-pong)"), is_pingpong, "{report}");
         (is_pingpong, count(&compiled.text, "setmaxnreg.inc"))
     };
     assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));
-    // In pairs, too; not where blocks share a multiprocessor, where a block makes one tile, or with tiles of few registers.
+    // Also in clusters. Not with several blocks per multiprocessor, with one tile per block, or
+    // with tiles of few registers.
     assert_eq!(deals(&tiles_in_turn(), &CompileOptions { num_ctas: Some(2), ..TEAMS }), (true, 2));
     assert_eq!(deals(&tiles_in_turn(), &CompileOptions { occupancy: Some(2), ..TEAMS }), (false, 0));
     assert_eq!(deals(&product(DType::F16, [128, 128, 64], Order::Grouped, false), &TEAMS), (false, 0));

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Sums of products of 128 terms, each scaled by a number for each row, or by one (`numbers`; `carried`: that was loaded in the iteration
-/// before).
+/// Returns sums of products of 128 terms, each scaled by `numbers` values: one for each row, or
+/// one. With `carried`, the scales are loaded in the previous iteration.
 pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
     let arrays = arrays(&mut k, DType::F32);
@@ -12,7 +12,8 @@ pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     k.finish()
 }
 
-/// Blocks that make several of its tiles, one after another, scaled by one number and as f16, which leaves by warps: these never meet.
+/// Returns a persistent kernel with tiles scaled by one number. The f16 result is stored by each
+/// warp without a barrier.
 pub fn scaled_tiles(rows: i64) -> Module {
     let mut k = Kernel::new("scaled");
     let arrays = arrays(&mut k, DType::F16);
@@ -28,12 +29,12 @@ pub fn scaled_tiles(rows: i64) -> Module {
     k.finish()
 }
 
-/// Two operands, scales, the result of this type.
+/// Adds the parameters: two operands, scales, and the result.
 fn arrays(k: &mut Kernel, result: DType) -> [ArrayParam; 4] {
     [DType::F16, DType::F16, DType::F32, result].map(|dtype| k.array(dtype, 2, true))
 }
 
-/// One tile of the result, at a place.
+/// Emits one tile of the result.
 fn scaled_tile(
     k: &mut Kernel,
     arrays: &[ArrayParam; 4],
@@ -89,7 +90,7 @@ fn the_address_of_a_scalar_load_depends_on_the_lane_for_ptxas() {
         });
         assert_eq!(zero.is_some(), lone, "{text}");
         let Some(zero) = zero else { continue };
-        // It is part of the address of the one load in the loop.
+        // The lane is part of the address of the only load in the loop.
         let addresses: Vec<&str> = text.lines().filter(|line| line.contains(&format!(", {zero};"))).collect();
         let [sum] = addresses[..] else { panic!("{addresses:?}") };
         let address = sum.trim().strip_prefix("add.s64 ").unwrap().split_once(',').unwrap().0;
@@ -98,7 +99,7 @@ fn the_address_of_a_scalar_load_depends_on_the_lane_for_ptxas() {
     }
 }
 
-/// Sums of the rows of products of 64 terms, which a loop carries.
+/// Returns sums of the rows of products of 64 terms, carried by a loop.
 fn row_sums() -> Module {
     let mut k = Kernel::new("row_sums");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();

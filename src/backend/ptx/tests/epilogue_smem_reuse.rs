@@ -7,12 +7,12 @@ use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, StagingBuffer, Step, SubStep, WarpSpecialization};
 
-/// Attention whose stages take all of shared memory: 32 KiB, and two each of 32 and of 64 KiB.
+/// Returns attention whose stages fill shared memory: one of 32 KiB, two of 32 KiB, two of 64 KiB.
 fn large() -> Module {
     softmax(DType::F16, [128, 128, 256], false)
 }
 
-/// A kernel with a stage that is lent.
+/// Returns a kernel with a reused stage.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("lent".to_owned(), large(), CompileOptions::default())
 }
@@ -27,7 +27,7 @@ fn staging_buffers_reuse_a_stage_if_pipelines_fill_shared_memory() {
         .enumerate()
         .map(|(pipeline, (stages, kib))| format!("pipeline {pipeline}: {stages} stages of {} bytes", kib << 10));
     assert_eq!(pipelines, wanted.collect::<Vec<String>>(), "{text}");
-    // The ring of what is loaded last before the store.
+    // The pipeline of the last load before the store.
     assert!(text.contains("channel 5: pipeline 2, staging for "), "{text}");
     let (consumer, load) = text.split_once("program producer").unwrap();
     let steps = [
@@ -59,12 +59,12 @@ fn a_reused_stage_is_released_after_the_tma_store_wait() {
     let lines = ["cp.async.bulk.wait_group.read 0;", "bar.warp.sync", "mbarrier.arrive.shared::cta.b64"];
     let all = lines.iter().try_fold(behind, |rest, line| rest.split_once(line).map(|(_, rest)| rest));
     assert!(all.is_some(), "{behind}");
-    // Where the boxes are says the stage that was taken: the ring begins behind the other two, and is gone through in three places
-    // by each agent.
+    // The buffer begins at the acquired stage. The pipeline begins after the other two. Each
+    // partition advances it in three places.
     assert_eq!(text.matches(&format!(", {};", 96 << 10)).count(), 6, "{text}");
 }
 
-/// Schedules that are wrong, each with what was changed.
+/// Returns wrong schedules, each with a description of the change.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let warp_spec = schedule.warp_spec.as_deref().unwrap();

@@ -5,7 +5,8 @@ use super::*;
 use crate::backend::ptx::schedule::{PrivatizedArray, Schedule, Step};
 use crate::ir::{AtomicMode, Elem, MemScope};
 
-/// Counts of numbers: a tile of them in each iteration of a loop, and, if `also_read`, the first count read at the end.
+/// Returns counts of numbers: one tile in each iteration of a loop. With `also_read`, the first
+/// count is read at the end.
 pub fn counts(also_read: bool) -> Module {
     let mut k = Kernel::new("counts");
     let numbers = k.array(DType::I32, 1, true);
@@ -38,7 +39,7 @@ pub fn counts(also_read: bool) -> Module {
     k.finish()
 }
 
-/// Schedules whose copy is another one, each with what was changed.
+/// Returns schedules with another privatized array, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let Some(privatized) = schedule.privatized else { return mutants };
@@ -70,7 +71,7 @@ fn atomics_on_an_array_that_is_read_are_not_privatized() {
             assert_eq!((schedule.privatized.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
             info.verify_schedule(body, schedule).unwrap();
             seen += 1;
-            // Who says otherwise is refused.
+            // The verifier rejects the other method.
             let mut other = schedule.clone();
             let atomic = |step: &&mut Step| step.op().is_some_and(|id| info.module.op(id).code == Opcode::AtomicRmw);
             let step = other.sequences.iter_mut().flatten().find(atomic).unwrap();

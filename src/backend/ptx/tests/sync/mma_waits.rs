@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use super::super::*;
 
-/// What stands between two products.
+/// Ops between two MMAs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Between {
     Nothing,
-    /// A branch that only computes.
+    /// A branch without side effects.
     Branch,
-    /// One of whose branches asks for a tile that other warps have.
+    /// A branch with a conversion across warps.
     Meeting,
 }
 
-/// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
+/// Returns a loop with two MMAs of which the second needs the first: `acc = f16(2 a·b) · v + acc *
+/// rows(a·b)`.
 pub fn dependent_products(between: Between, keys: i64) -> Module {
     let mut k = Kernel::new("chain");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
@@ -64,8 +65,9 @@ pub fn dependent_products(between: Between, keys: i64) -> Module {
     k.finish()
 }
 
-/// A loop over tiles that one product sums along their rows, and another one across: `acc += f16(a·bᵀ) · b`. `level`: with a number
-/// of this type added for each of so many columns, and whether behind a branch that only computes: `f16(a·bᵀ + level)`.
+/// Returns a loop over tiles that are operands of two MMAs in both directions: `acc += f16(a·bᵀ) ·
+/// b`. With `level`, a number of this type is added for each of the given number of columns, in a
+/// pure branch if the flag is set: `f16(a·bᵀ + level)`.
 pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     let mut k = Kernel::new("turned");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
@@ -108,7 +110,7 @@ pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     k.finish()
 }
 
-/// What one of two branches gives: that for `true` where the first number is less than the second one.
+/// Emits a branch on the order of two numbers, and returns its result. `give` emits an arm.
 pub fn either(k: &mut Kernel, numbers: [Value; 2], ty: TypeId, give: impl Fn(&mut Kernel, bool) -> Value) -> Value {
     let bool_type = k.tile(DType::I1, &[]);
     let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
@@ -129,7 +131,7 @@ fn a_tile_is_loaded_once_for_mmas_in_both_directions() {
     let compiled = check(&turned_products(None)).pop().unwrap();
     let text = &compiled.text;
     assert!(!text.contains("ld.global"), "{text}");
-    // What stays, and a tile in each iteration.
+    // The invariant tile, and one tile of each iteration.
     assert_eq!(text.matches("cp.async.bulk.tensor.2d.shared").count(), 2, "{text}");
 }
 
@@ -142,7 +144,7 @@ fn dependent_mmas_overlap_across_iterations() {
     }
 }
 
-/// Registers that are mentioned in a text.
+/// Returns the registers of a text.
 fn registers(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '%');
     words.filter(|word| word.starts_with('%') && word.ends_with(|c: char| c.is_ascii_digit())).collect()
@@ -170,10 +172,10 @@ fn producer_and_consumers_have_separate_registers() {
 }
 
 fn assert_overlapping(text: &str) {
-    // The loop is the only place where a product runs on while the one before is waited for.
+    // Only in the loop, an MMA is in flight while the previous one is waited for.
     let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let start = text[..both].rfind("\n$").unwrap();
-    // Behind the label at which maxima are sure.
+    // After the label at which the maxima are computed.
     let end = text[both..].match_indices("\n$").nth(1).expect("labels").0;
     let body = &text[start..both + end];
     assert_eq!(body.matches("wgmma.wait_group").count(), 2, "{body}");
@@ -199,7 +201,7 @@ fn mmas_stay_in_flight_across_a_pure_branch() {
 
 #[test]
 fn mma_waits_are_in_both_branches_if_one_has_a_barrier() {
-    // That many registers are spilled: what ptxas says is not asked for.
+    // Registers are spilled, so the report of ptxas is not checked.
     let module = dependent_products(Between::Meeting, 128);
     let text = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
@@ -245,7 +247,7 @@ fn a_branch_does_not_hide_an_mma_wait() {
     assert!(waited < branched);
 }
 
-/// `loop { if i >= count { break sum } sum += a·b; i += 1 }`.
+/// Returns `loop { if i >= count { break sum } sum += a·b; i += 1 }`.
 pub fn product_of_endless_loop() -> Module {
     let mut k = Kernel::new("endless");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
@@ -280,8 +282,8 @@ pub fn product_of_endless_loop() -> Module {
     k.finish()
 }
 
-/// Two sums of products in a loop, of which the second one has an operand that threads write to shared memory: where they
-/// meet for it, the first one is in flight.
+/// Returns two sums of MMAs in a loop. Threads write an operand of the second MMA to shared memory,
+/// and the first MMA is in flight at the barrier.
 pub fn product_beside_a_computed_one() -> Module {
     let mut k = Kernel::new("beside");
     let arrays: Vec<ArrayParam> = (0..4).map(|_| k.array(DType::F16, 2, true)).collect();
