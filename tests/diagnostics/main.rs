@@ -4,8 +4,8 @@
 //! at the column, so that they survive edits.
 
 mod arrays;
-mod by_hand;
 mod control;
+mod hints;
 mod numbers;
 mod shapes;
 #[path = "../traced/mod.rs"]
@@ -20,7 +20,7 @@ use traced::{input, output};
 fn with_source(text: &str) -> String {
     let sources = [
         ("arrays.rs", include_str!("arrays.rs")),
-        ("by_hand.rs", include_str!("by_hand.rs")),
+        ("hints.rs", include_str!("hints.rs")),
         ("control.rs", include_str!("control.rs")),
         ("main.rs", include_str!("main.rs")),
         ("numbers.rs", include_str!("numbers.rs")),

@@ -23,7 +23,7 @@ pub fn register(suite: &mut Suite) {
     each!(small_sums: f16 bf16 f32 f64);
     each!(bits: i32 i64 u32 u64);
     each!(exchanges: i32 i64 u32 u64 f32 f64);
-    each!(neighbours: i32 f16 bf16 f32 f64);
+    each!(adjacent: i32 f16 bf16 f32 f64);
     suite.test("atomic/values_before", values_before);
     suite.test("atomic/histogram", histogram);
     suite.test("atomic/grid_sum", grid_sum);
@@ -290,7 +290,7 @@ fn neighbours_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 2>) {
 }
 
 /// Additions to neighbours: several at once where the target can.
-fn neighbours<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
+fn adjacent<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     for width in [128, 121] {
         let data = random::<T>(10, 80 * width, Spread::Whole(4));
         let x = session.array(&data, [80, width])?;

@@ -24,7 +24,7 @@ pub fn register(suite: &mut Suite) {
     each!(products: i32 f16 bf16 f32);
     suite.test("atomic_store/filled", filled);
     suite.test("atomic_store/no_axes", no_axes);
-    suite.test("atomic_store/promised", promised);
+    suite.test("atomic_store/assumed", assumed);
     suite.test("atomic_store/then_read", then_read);
     suite.test("atomic_store/then_stored", then_stored);
 }
@@ -222,7 +222,7 @@ fn promised_kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     unsafe { y.tiled([64]).check_bounds(false) }.atomic_store_max(ct::bid(0) % 2, -100.0);
 }
 
-fn promised(session: Session) -> Result<()> {
+fn assumed(session: Session) -> Result<()> {
     let data = random::<f32>(29, 64 * 6, Spread::Whole(8));
     let (x, mut y) = (session.array(&data, [data.len()])?, session.device().zeros([128])?);
     session.launch(promised_kernel, [6], (&x, &mut y))?;

@@ -19,7 +19,7 @@ pub fn register(suite: &mut Suite) {
     each!(wide_products: f16 bf16 f8e4m3fn);
     suite.test("extents/uneven_bytes", uneven_bytes);
     suite.test("extents/bytes_at_eights", bytes_at_eights);
-    each!(turned_pieces: f16 tf32);
+    each!(transposed_parts: f16 tf32);
     suite.test("extents/moved_sums", moved_sums);
     suite.test("extents/second_stages", second_stages);
     suite.test("extents/batches", batches);
@@ -166,7 +166,7 @@ fn moved_sums(session: Session) -> Result<()> {
 
 /// A product that is cut into one of many rows and one of few, which is computed turned: they want the same right operand in
 /// different forms.
-fn turned_pieces<T: MmaInput<T, f32>>(session: Session) -> Result<()>
+fn transposed_parts<T: MmaInput<T, f32>>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,
 {

@@ -26,7 +26,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("gather/reversed_in_place", reversed_in_place);
     suite.lean("gather/scalars", scalars);
     suite.lean("gather/duplicates", duplicates);
-    suite.lean("gather/promised", promised);
+    suite.lean("gather/assumed", assumed);
     suite.lean("gather/in_a_loop", in_a_loop);
     suite.test("gather/wide_indices", wide_indices);
 }
@@ -337,7 +337,7 @@ fn copy_promised(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     y.scatter_with(at, x.gather_with(at, read), write);
 }
 
-fn promised(session: Session) -> Result<()> {
+fn assumed(session: Session) -> Result<()> {
     let data = random::<f32>(15, 1024, Spread::Any);
     let x = session.array(&data, [1024])?;
     let mut y = session.unwritten::<f32, 1>([1024])?;

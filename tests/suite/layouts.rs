@@ -20,11 +20,11 @@ pub fn register(suite: &mut Suite) {
             suite.test(concat!("layouts/", stringify!($function), "/", stringify!($name)), $function::<$name>);
         )+};
     }
-    each!(held: f64 f32 f16 bf16 u8 i16 i64 bool f8e4m3fn);
+    each!(conversions: f64 f32 f16 bf16 u8 i16 i64 bool f8e4m3fn);
     each!(reductions: f32 i32 i64);
     each!(scans: f32 i16);
     each!(moves: f32 u8 i64);
-    each!(lookups: f32 f16);
+    each!(gathers: f32 f16);
     suite.test("layouts/loops", loops);
     suite.test("layouts/branches", branches);
     suite.test("layouts/products/f16", products::<f16>);
@@ -32,7 +32,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("layouts/memory", memory);
     suite.test("layouts/parts", parts);
     suite.test("layouts/in_modes", in_modes);
-    suite.test("layouts/copied_ahead", copied_ahead);
+    suite.test("layouts/multistage_copies", multistage_copies);
 }
 
 /// Where layouts of a kernel come from: the threads, as an exponent, and a number.
@@ -40,7 +40,7 @@ type Drawn = (u32, u64);
 
 /// Kernels of so many numbers, for 32 to 512 threads in turn.
 fn each_draw(session: Session, mut check: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
-    // Tile IR leaves layouts to its compiler, and says so: `tests/hints_and_layouts.rs`.
+    // Tile IR leaves layouts to its compiler, and says so: `tests/hints.rs`.
     if session.through_tile_ir() {
         return Ok(());
     }
@@ -73,7 +73,7 @@ fn brought<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, (shape, draw): ([usi
 }
 
 /// From one layout to another one, in and out of memory, with tiles that stick out.
-fn held<T: ByteSized>(session: Session) -> Result<()> {
+fn conversions<T: ByteSized>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         for (shape, extents) in [([16, 32], [16, 32]), ([64, 8], [61, 7]), ([1, 64], [1, 33]), ([2, 4], [2, 4])] {
             let data = random::<T>(draw.1, extents[0] * extents[1], Spread::Any);
@@ -189,7 +189,7 @@ fn looked_up<T: Number + ct::ops::Sorted>(
 }
 
 /// Elements by positions, sorted rows, counts.
-fn lookups<T: Number + ct::ops::Sorted>(session: Session) -> Result<()> {
+fn gathers<T: Number + ct::ops::Sorted>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<T>(draw.1, ROWS * COLUMNS, Spread::Whole(99));
         let places = random::<i32>(draw.1 + 1, ROWS * COLUMNS, Spread::Between(0.0, 63.0));
@@ -378,7 +378,7 @@ fn summed(x: Array<f32, 2>, y: ArrayMut<f32, 2>, draw: Drawn) {
 }
 
 /// Tiles that threads copy ahead to shared memory, in the layout in which they read them.
-fn copied_ahead(session: Session) -> Result<()> {
+fn multistage_copies(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<f32>(draw.1, 7 * ROWS * COLUMNS, Spread::Whole(99));
         let (x, mut y) = (session.array(&data, [7 * ROWS, COLUMNS])?, session.unwritten::<f32, 2>(SHAPE)?);

@@ -19,7 +19,7 @@ pub fn register(suite: &mut Suite) {
     each!(copies: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
     each!(strided: f64 f32 f16 u8 bool);
     each!(padding: f64 f32 tf32 f16 bf16);
-    each!(promised: f64 f32 f16 u8 bool);
+    each!(assumed: f64 f32 f16 u8 bool);
     suite.lean("memory/copies/f4e2m1fn", pairs);
     suite.lean("memory/outside", outside);
     suite.lean("memory/no_dimensions", no_dimensions);
@@ -206,7 +206,7 @@ fn padding<T: Element>(session: Session) -> Result<()> {
 }
 
 /// Tiles that are promised to lie inside, in arrays whose extents no vector is known to divide.
-fn promised<T: Element>(session: Session) -> Result<()> {
+fn assumed<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
         let at = tile_index(x, tile);
         // SAFETY: tiles divide the arrays, and there is one block for each.

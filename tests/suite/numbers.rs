@@ -29,7 +29,7 @@ pub fn register(suite: &mut Suite) {
     each!(divisor: i32 u32);
     each!(bit_order: i8 i16 i32 i64 u8 u16 u32 u64);
     each!(powers: i8 i32 u16 u64);
-    each!(neighbours: f64 f32 f16 bf16);
+    each!(next_after: f64 f32 f16 bf16);
     each!(gamma: f64 f32 f16);
 }
 
@@ -322,7 +322,7 @@ fn powers<T: Int>(session: Session) -> Result<()> {
 }
 
 /// In the order of the numbers, which are counted.
-fn neighbours<T: Float>(session: Session) -> Result<()> {
+fn next_after<T: Float>(session: Session) -> Result<()> {
     let top = 1i128 << (T::DTYPE.bits() - 1);
     let number = |x: T| {
         let bits = i128::from(x.to_bits());

@@ -23,7 +23,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("pointer/casts", casts);
     suite.lean("pointer/arrays", arrays);
     suite.lean("pointer/starts_before", starts_before);
-    suite.lean("pointer/stretched", stretched);
+    suite.lean("pointer/broadcast", broadcast);
     suite.lean("pointer/past_2_31", past_2_31);
     suite.lean("pointer/carried", carried);
     suite.lean("pointer/two_names", two_names);
@@ -243,7 +243,7 @@ fn outer(x: Ptr<i16>, y: ArrayMut<i16, 2>) {
 }
 
 /// Pointers and offsets are stretched together.
-fn stretched(session: Session) -> Result<()> {
+fn broadcast(session: Session) -> Result<()> {
     let data = random::<i16>(8, 400, Spread::Any);
     let x = session.array(&data, [400])?;
     let mut y = session.unwritten::<i16, 2>([8, 32])?;

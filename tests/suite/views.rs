@@ -38,7 +38,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("views/far_offsets", far_offsets);
     suite.lean("views/padded", padded);
     suite.lean("views/transposed", transposed);
-    suite.lean("views/neighbours", neighbours);
+    suite.lean("views/stencil", stencil);
     suite.lean("views/in_place", in_place);
 }
 
@@ -232,7 +232,7 @@ fn transposed(session: Session) -> Result<()> {
 }
 
 /// Five points around each element.
-fn neighbours(session: Session) -> Result<()> {
+fn stencil(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 2>, [tm, tn]: [usize; 2]) {
         let (a, b) = (ct::bid(0), ct::bid(1));
         let at = |di: i32, dj: i32| x.load((ct::at(a * tm + di), ct::at(b * tn + dj)), [tm, tn]);

@@ -1,4 +1,4 @@
-//! Small kernels, built by hand, through the whole back end, and through ptxas if it is installed.
+//! Small kernels, constructed by hand, through the whole back end, and through ptxas if installed.
 
 mod atomics;
 mod aux_loads;
@@ -59,7 +59,8 @@ impl Kernel {
         self.b.simple(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], ty)
     }
 
-    /// `aligned`: base, extents and all strides but the last are divisible by 16.
+    /// Adds an array. With `aligned`, base, extents and all strides but the last are divisible by
+    /// 16.
     pub fn array(&mut self, elem: DType, rank: usize, aligned: bool) -> ArrayParam {
         let mut base = self.param(Type::ptr(elem));
         let mut dims: Vec<Value> = (0..2 * rank).map(|_| self.param(Type::scalar(DType::I32))).collect();
@@ -158,7 +159,7 @@ fn ptxas() -> Option<PathBuf> {
     named.or(local.exists().then_some(local))
 }
 
-/// Assembles for the kernel's target; gives the report.
+/// Assembles for the target of the kernel, and returns the report.
 pub fn assemble(compiled: &Compiled, target: Target) -> Option<String> {
     let Some(ptxas) = ptxas() else {
         eprintln!("skipped: no ptxas (set CUTLET_PTXAS, or run scripts/tools)");
@@ -227,9 +228,9 @@ fn unaligned_vadd_is_legal() {
     }
 }
 
-/// Where a wider index would be cut, or a narrower one read without its sign, it would be another tile's.
+/// A truncated wider index, or a narrower one without its sign, would be the index of another tile.
 #[test]
-fn indices_of_other_widths_stay_what_they_are() {
+fn indices_of_other_widths_keep_their_values() {
     for (dtype, instruction) in [(DType::I64, "min.u64"), (DType::I16, "bfe.s32"), (DType::I8, "bfe.s32")] {
         let mut k = Kernel::new("copy");
         let (x, y) = (k.array(DType::F32, 1, true), k.array(DType::F32, 1, true));
@@ -254,7 +255,7 @@ fn transposition_goes_through_shared_memory() {
     k.store(turned, vc, &[ids[1], ids[0]]);
     for compiled in check(&k.finish()) {
         assert_eq!(compiled.text.matches("bar.sync").count() + compiled.text.matches("barrier").count(), 1);
-        // The tile, and what keeps the banks apart, in whole kilobytes.
+        // The tile and its padding against bank conflicts, in whole kilobytes.
         let bytes = compiled.shared_bytes;
         assert!((64 * 64 * 4..=64 * 64 * 4 + 1024).contains(&bytes), "{bytes}");
     }
@@ -330,12 +331,13 @@ pub fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
     matmul_into(elem, acc, acc, tile)
 }
 
-/// A product of tiles, 64 along k; as many as the kernel is told where the result has a type of its own.
+/// Returns a product of tiles, 64 along k. If the result has a type of its own, the trip count is a
+/// parameter.
 fn matmul_into(elem: DType, acc: DType, out: DType, tile: [i64; 3]) -> Module {
     matmul_with(elem, acc, out, tile, &|_, sums| sums)
 }
 
-/// The same with work on the sums.
+/// Returns the same with an epilogue.
 fn matmul_with(
     elem: DType,
     acc: DType,
@@ -372,7 +374,7 @@ fn matmul_with(
 }
 
 #[test]
-fn products_use_tensor_cores_and_do_not_spill() {
+fn mmas_use_tensor_cores_and_do_not_spill() {
     for (elem, acc, tile) in [
         (DType::F16, DType::F32, [128, 128, 64]),
         (DType::BF16, DType::F32, [64, 64, 32]),
@@ -388,7 +390,7 @@ fn products_use_tensor_cores_and_do_not_spill() {
 }
 
 #[test]
-fn operands_of_products_are_copied_ahead() {
+fn mma_operands_are_copied_by_cp_async() {
     let options = CompileOptions { tma: false, ..CompileOptions::default() };
     for compiled in check_with(&matmul(DType::F16, DType::F32, [128, 128, 64]), &options) {
         assert!(compiled.text.contains("cp.async"));
@@ -403,7 +405,7 @@ fn operands_of_products_are_copied_ahead() {
 }
 
 #[test]
-fn a_producer_streams_operands_of_products() {
+fn a_producer_loads_mma_operands() {
     for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [256, 64, 64]), (DType::F16, [64, 64, 32])] {
         let compiled = check(&matmul(elem, DType::F32, tile)).pop().unwrap();
         let consumers = if tile[0] * tile[1] >= 128 * 128 { 256 } else { 128 };
@@ -425,7 +427,7 @@ fn a_producer_streams_operands_of_products() {
 }
 
 #[test]
-fn loops_without_products_copy_ahead() {
+fn loops_without_mmas_have_multistage_copies() {
     let mut k = Kernel::new("sums");
     let (input, output) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
     let ids = k.bids();
@@ -452,7 +454,7 @@ fn loops_without_products_copy_ahead() {
 }
 
 #[test]
-fn results_of_products_leave_as_boxes() {
+fn accumulators_are_stored_by_tma() {
     for (out, tile) in [
         (DType::F16, [128, 128, 64]),
         (DType::BF16, [128, 256, 64]),
@@ -476,7 +478,7 @@ fn results_of_products_leave_as_boxes() {
 }
 
 #[test]
-fn an_array_that_is_read_is_not_stored_as_boxes() {
+fn an_array_that_is_read_is_not_stored_by_tma() {
     let mut k = Kernel::new("update");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
     let ids = k.bids();

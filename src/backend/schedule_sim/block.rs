@@ -1,4 +1,4 @@
-//! A tile block: its partitions take turns, and what they have begun happens.
+//! Tile block: interleaves its partitions and completes asynchronous operations.
 
 use super::error::{Fault, broken};
 use super::interleaving::{Next, Order};
@@ -7,7 +7,7 @@ use super::memory::shared_state::Shared;
 use super::warp::warp_state::{Partition, StepOutcome};
 use crate::backend::ptx::schedule::WarpRole;
 
-/// A tile block at work.
+/// State of a tile block.
 pub struct Block<'a> {
     pub id: [u32; 3],
     shared: Shared<'a>,
@@ -27,10 +27,11 @@ impl<'a> Block<'a> {
         Block { id, shared: Shared::new(kernel), partitions, order }
     }
 
-    /// Goes on until the block is done, or waits for others. Is it done?
+    /// Runs the block until it is complete or waits for other blocks. Returns true if it is
+    /// complete.
     ///
     /// # Errors
-    /// The first thing that goes wrong.
+    /// The first fault.
     pub fn run(&mut self) -> Result<bool, Fault> {
         loop {
             let mut ready = Vec::new();
@@ -64,7 +65,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// What the block printed since it was asked.
+    /// Returns the text that was printed since the last call.
     pub fn printed(&mut self) -> String {
         self.partitions.iter_mut().map(|partition| partition.frame.printed()).collect()
     }

@@ -1,6 +1,7 @@
-//! Who goes on next, and when what was begun gets done: by chance from a seed, or as early or as late as can be.
+//! Interleaving: the order of partitions and of asynchronous operations, random by a seed or
+//! extreme.
 
-/// Numbers that look random, the same ones for the same seed (splitmix64).
+/// Pseudorandom numbers (splitmix64).
 #[derive(Clone)]
 struct Random(u64);
 
@@ -17,42 +18,43 @@ impl Random {
     }
 }
 
-/// When asynchronous work is done.
+/// Time of asynchronous operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asynchronous {
-    /// At once.
+    /// Immediately.
     Early,
-    /// When nobody can go on without it.
+    /// If no partition can make progress otherwise.
     Late,
     Random,
 }
 
-/// What comes next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// A step of this partition.
     Partition(usize),
-    /// This one of what has been begun.
+    /// Completion of this asynchronous operation.
     Event(usize),
 }
 
-/// Priorities are drawn anew after one turn of so many, on average.
+/// Mean number of actions between changes of the priorities.
 const CHANGES: usize = 12;
 
-/// The order of one run.
+/// The interleaving of one run.
 #[derive(Clone)]
 pub struct Order {
     random: Random,
     asynchronous: Asynchronous,
-    /// Of each partition, and of all that has been begun: larger ones go first.
+    /// Priorities of the partitions, and of all asynchronous operations. The largest one is next.
     priorities: Vec<u64>,
-    /// Priorities stay as they are.
+    /// Priorities do not change.
     fixed: bool,
 }
 
 impl Order {
-    /// An order of so many partitions, the last of which loads, if one does. Seeds 0 to 2 are the extremes: it goes first and its copies come
-    /// late; it goes last and its copies come late; it goes first and everything comes at once.
+    /// Returns the interleaving of `partitions` partitions, the last of which is the producer if
+    /// there is one. Seeds 0 to 2 are the extremes: producer first and late copies; producer last
+    /// and late copies; producer first and early copies.
     pub fn new(seed: u64, partitions: usize) -> Order {
         let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
         let (first, last) = (0..=partitions as u64, (0..=partitions as u64).rev());
@@ -65,7 +67,8 @@ impl Order {
         Order { random, asynchronous, priorities, fixed }
     }
 
-    /// One of these partitions, which can go on, or one of so many events. `None` if there are neither.
+    /// Returns one of the partitions that make progress, or one of `events` asynchronous
+    /// operations. `None` if there are neither.
     pub fn next(&mut self, ready: &[usize], events: usize) -> Option<Next> {
         if !self.fixed && self.random.below(CHANGES) == 0 {
             self.priorities.iter_mut().for_each(|priority| *priority = self.random.next());

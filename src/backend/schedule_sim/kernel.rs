@@ -1,4 +1,4 @@
-//! What runs: a schedule with what it is of, and one launch.
+//! The simulated kernel: a schedule, its analyses, and one launch.
 
 use rustc_hash::FxHashMap;
 
@@ -11,11 +11,11 @@ use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 
-/// What an op is to accesses that others have begun.
+/// Ordering of an op against earlier asynchronous accesses.
 #[derive(Clone)]
 pub enum OrderingEffect {
     Nothing,
-    /// Accesses that this one conflicts with.
+    /// An access that may conflict.
     Access(MemoryEffect),
     All,
 }
@@ -31,7 +31,7 @@ pub struct Kernel<'a> {
     pub grid: [u32; 3],
     pub params: &'a [ParamWord],
     ordering_effect: FxHashMap<OpId, OrderingEffect>,
-    /// Groups of warps that multiply and go through their program for themselves, if each has a part of a tile.
+    /// Number of consumer groups that execute the program separately, each for a part of a tile.
     pub groups: usize,
 }
 
@@ -62,12 +62,13 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// Partitions that run the program of the consumers: ping-pong groups, data partitions, or groups that have a tile together.
+    /// Returns the number of consumer groups: ping-pong groups, data partitions, or warp groups of
+    /// one tile.
     pub fn consumer_groups(&self) -> usize {
         self.warp_spec().map_or(1, WarpSpecialization::consumer_groups) as usize * self.groups
     }
 
-    /// Those of them that each use all stages, and have turns one after another.
+    /// Returns the number of consumer groups that each use all stages and have an order.
     pub fn sharing_groups(&self) -> usize {
         self.info.data_partitions as usize * self.groups
     }
@@ -76,23 +77,24 @@ impl<'a> Kernel<'a> {
         self.schedule.warp_spec.as_deref()
     }
 
-    /// The channel of a producer load.
+    /// Returns the channel of a producer load.
     pub fn channel_of(&self, load: OpId) -> Option<u32> {
         self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel.get(&load)).map(|&channel| channel as u32)
     }
 
-    /// What an op is to accesses that were begun before.
+    /// Returns the ordering of an op against earlier accesses.
     pub fn ordering_effect(&self, id: OpId) -> &OrderingEffect {
         self.ordering_effect.get(&id).unwrap_or(&OrderingEffect::All)
     }
 
-    /// May the partition find nothing in this value where a loop or branch passes it on?
+    /// Returns true if the value may be undefined in the partition where a loop or branch passes it
+    /// on.
     pub fn may_lack(&self, role: WarpRole, value: Value) -> bool {
         role == WarpRole::Producer
             && self.warp_spec().is_some_and(|warp_spec| !warp_spec.producer_live.contains(&value))
     }
 
-    /// The channel with this number.
+    /// Returns the channel with this number.
     ///
     /// # Errors
     /// There is none.

@@ -1,20 +1,24 @@
-//! Simulating schedules: the ptx back end's plan of a kernel, run step by step on the CPU.
+//! Schedule simulator: executes the schedule of a kernel on the CPU, step by step.
 //!
-//! The interpreter (`backend::cpu`) runs the ops of a kernel in the order of the program. The simulator runs the same ops with the
-//! same meanings (`cpu::Frame`), but follows the *schedule*: each partition of a tile block does its steps; tiles that are loaded by the producer or
-//! copied ahead are bytes in stages, and MMAs read them there; what goes on by itself is done at any time between its
-//! start and the wait for it; strips go strip by strip. What a schedule may not do is an error that names the steps: reading a stage
-//! that holds something else or is still written, filling one that is still read, waiting for what never comes.
+//! The interpreter (`backend::cpu`) executes the ops of a kernel in program order. The simulator
+//! executes the same ops with the same semantics (`cpu::Frame`), in the order of the *schedule*:
+//! * Each partition of a tile block executes its steps.
+//! * Tiles of producer loads and multistage copies are bytes in stages, and MMAs read them there.
+//! * Asynchronous operations complete at any time between their issue and the wait for them.
+//! * Strip-mined sequences are executed strip by strip.
 //!
-//! Who goes next, and when copies arrive, comes from a seed ([`Simulation::run`]). The memory that is left has to be that of the interpreter, to the last bit.
+//! A fault of the schedule is an error that names the steps: a read of a stage that has other tiles
+//! or is being written, a write to a stage that is being read, a deadlock.
 //!
-//! * `block` — partitions of a tile block take turns; `order` says whose it is;
-//! * `agent`, `steps`, `control`, `products`, `strips` — what a partition does; `groups` — which warps are one;
-//! * `shared`, `rings`, `copies`, `stage` — stages, and what has been begun;
-//! * `source`, `boxes` — where elements stand in a stage;
-//! * `kernel`, `fault` — what runs, and what is wrong with it.
+//! A seed determines the interleaving of the partitions and the completion of copies
+//! ([`Simulation::run`]). The final memory must be equal to that of the interpreter, bit by bit.
 //!
-//! Pairs of tile blocks are run as blocks on their own. For tests; knows the schedule and the interpreter, which know nothing of it.
+//! * `block`: scheduling of the partitions of a tile block, by `interleaving`;
+//! * `warp`: execution of the steps of one partition;
+//! * `memory`: stages, and asynchronous operations;
+//! * `kernel`, `error`: the schedule with its launch, and faults.
+//!
+//! The tile blocks of a cluster are executed as single blocks. The simulator is for tests.
 
 mod block;
 mod error;
@@ -37,16 +41,17 @@ use crate::ir::{Loc, Module};
 use crate::target::Target;
 use error::Fault;
 
-/// A kernel as the ptx back end schedules it, ready to run.
+/// A scheduled kernel, ready for execution.
 pub struct Simulation<'a> {
     scheduled: &'a Scheduled<'a>,
 }
 
 impl Simulation<'_> {
-    /// Plans a kernel for a target, for launches with these parameters, and gives `then` what runs it.
+    /// Schedules a kernel for a target and for launches with these parameters, and calls `then`
+    /// with its simulation.
     ///
     /// # Errors
-    /// Those of the ptx back end; those of `then`.
+    /// Errors of the ptx back end and of `then`.
     pub fn plan(
         module: &Module,
         target: Target,
@@ -55,7 +60,7 @@ impl Simulation<'_> {
         then: &mut dyn FnMut(&Simulation<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut look = |scheduled: &Scheduled<'_>| {
-            // The launch has another kernel for arrays that no map describes.
+            // For arrays without a tensor map, the launch has another kernel.
             if scheduled.maps.iter().any(|map| map.resolve(params).is_none()) {
                 return Ok(false);
             }
@@ -68,21 +73,21 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Can a kernel be run again from the same memory, with the same results? Not if blocks wait for each other, or if memory
-    /// beside that of the launch may be written.
+    /// Returns true if further runs from the same memory have the same results. False if blocks
+    /// wait for each other, or if memory outside of the launch may be written.
     ///
     /// # Errors
-    /// Those of the interpreter.
+    /// Errors of the interpreter.
     pub fn is_repeatable(module: &Module) -> Result<bool> {
         Ok(Program::compile(module)?.is_repeatable())
     }
 
-    /// All that launches with this memory may write, as it is now.
+    /// Returns the contents of all arrays that launches with this memory may write.
     pub fn contents(memory: &Memory) -> Vec<Vec<u8>> {
         memory.contents()
     }
 
-    /// Makes it what it was.
+    /// Restores the contents.
     pub fn restore(memory: &Memory, contents: &[Vec<u8>]) {
         memory.restore(contents);
     }
@@ -91,17 +96,17 @@ impl Simulation<'_> {
         self.scheduled.context.module
     }
 
-    /// The schedule as text.
+    /// Returns the schedule as text.
     pub fn text(&self) -> String {
         self.scheduled.schedule.to_text(self.module())
     }
 
-    /// Runs the kernel by the interpreter, and then from the same memory in these orders: what each leaves and prints has to be the
-    /// same. (Only in the last one, and without the interpreter, where blocks wait for each other or memory beside that of the launch may be
-    /// written.)
+    /// Executes the kernel by the interpreter, and then from the same memory in each of these
+    /// orders. Final memory and printed text must be equal. If the kernel is not repeatable, only
+    /// the last order is executed, without a comparison.
     ///
     /// # Errors
-    /// [`Error::Execution`]: those of the interpreter; those of a run; a difference.
+    /// [`Error::Execution`]: errors of the interpreter and of a run, and a difference.
     pub fn check(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, orders: &[u64]) -> Result<()> {
         let program = Program::compile(self.module())?;
         if !program.is_repeatable() {
@@ -119,7 +124,7 @@ impl Simulation<'_> {
                 (Ok(_), Err(error)) => {
                     return Err(self.differs(seed, format!("nothing is wrong, where there should be: {error}")));
                 }
-                // Steps come in another order: it may be another error.
+                // In another order of the steps, another error may be first.
                 (Err(_), Err(_)) => {}
                 (Ok(printed), Ok(())) => {
                     if let Some((region, byte)) = difference(&memory.contents(), &after) {
@@ -141,12 +146,12 @@ impl Simulation<'_> {
         Error::Execution(Diagnostic::new(message, None).note(format!("order {seed}")))
     }
 
-    /// Runs all tile blocks, one after the other, or in turns where they wait for each other; gives what they print. Seeds 0 to 2 are
-    /// extremes: who loads is as far ahead as can be and copies come as late as can be; who loads comes last; everything comes at
-    /// once. Others are by chance.
+    /// Executes all tile blocks and returns the printed text. Blocks run one after another, or
+    /// interleaved if they wait for each other. Seeds 0 to 2 are extremes: producer first and late
+    /// copies; producer last; early copies. Other seeds are random.
     ///
     /// # Errors
-    /// [`Error::Execution`]: those of the interpreter, and what is wrong with the schedule.
+    /// [`Error::Execution`]: errors of the interpreter, and faults of the schedule.
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, seed: u64) -> Result<String> {
         let program = Program::compile(self.module())?.in_any_order();
         let kernel = Kernel::new(self.scheduled, &program, memory, grid, params);
@@ -163,7 +168,7 @@ impl Simulation<'_> {
         Ok(printed.into_values().collect())
     }
 
-    /// One turn of every block that is there.
+    /// Runs each block until it waits.
     fn go_on(
         &self,
         blocks: &mut VecDeque<(usize, Block<'_>)>,
@@ -188,7 +193,7 @@ impl Simulation<'_> {
     }
 }
 
-/// The first byte that is not the same: of which list, and where.
+/// Returns list and position of the first byte that differs.
 fn difference(got: &[Vec<u8>], wanted: &[Vec<u8>]) -> Option<(usize, usize)> {
     let mut lists = got.iter().zip(wanted).enumerate();
     lists.find_map(|(list, (got, wanted))| Some((list, got.iter().zip(wanted).position(|(a, b)| a != b)?)))

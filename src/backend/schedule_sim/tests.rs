@@ -1,4 +1,5 @@
-//! Schedules of many kernels run as their kernels do; and schedules that were changed do not.
+//! Simulated schedules of many kernels have the results of the interpreter; mutated schedules have
+//! faults.
 
 mod launch;
 
@@ -17,7 +18,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{BlockId, Module};
 
-/// Extremes, and two orders by chance.
+/// Extremes and two random orders.
 const ORDERS: [u64; 5] = [0, 1, 2, 3, 4];
 
 fn run(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
@@ -26,7 +27,7 @@ fn run(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launc
     Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
 }
 
-/// One of so many schedules is run, where nobody requests for others: `CUTLET_SCHEDULES`, as in the suite.
+/// Returns the sampling interval of schedules: `CUTLET_SCHEDULES` as in the suite, else `usual`.
 fn every(usual: usize) -> usize {
     let wish = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
     wish.unwrap_or(usual).max(1)
@@ -34,7 +35,7 @@ fn every(usual: usize) -> usize {
 
 type Kernels = Vec<(String, Module, CompileOptions)>;
 
-/// Shows the schedules of kernels, which go round their loops a few times, each with a launch.
+/// Calls `look` with the schedules of kernels with short loops, each with a launch.
 fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule, &Launch)) {
     kernels.iter_mut().for_each(|(_, module, _)| launch::shorten(module));
     each_schedule_of(kernels, |name, info, body, schedule| {
@@ -53,7 +54,7 @@ fn schedules_do_what_their_kernels_do() {
         if number % every(10) != 0 {
             return;
         }
-        // What the interpreter does not run is no launch.
+        // A kernel that the interpreter rejects has no launch.
         let program = Program::compile(info.module).unwrap();
         if program.run(launch.grid, &launch.params, &launch.memory(), &RunOptions::default()).is_err() {
             return;
@@ -88,7 +89,7 @@ fn bands_do_together_what_the_whole_kernel_does() {
     }
 }
 
-/// A schedule with each begin and each end of a turn left out.
+/// Returns schedules without one order wait or order arrive each.
 fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
     let mut all = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
@@ -121,8 +122,9 @@ fn groups_go_for_themselves_and_their_turns_are_noticed() {
     assert_eq!(changes, 4);
 }
 
-/// Changes that no run can tell: of threads of one partition, which are as one here; of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands;
-/// and of rows where there is one panel.
+/// Mutations without an effect in a simulation. Threads of one partition are simulated as one.
+/// Sizes, alignment, early or repeated operations and the order of code have no effect. Rows are
+/// irrelevant with one panel.
 const ONLY_THE_CHECKER_SEES: &[&str] = &[
     "a panel has other rows",
     "a stage is kept longer",
@@ -137,7 +139,7 @@ const ONLY_THE_CHECKER_SEES: &[&str] = &[
     "threads do not meet at the head",
 ];
 
-/// Changes of which there is one for every step.
+/// Mutations with one instance for each step.
 const MANY: &[&str] =
     &["a step is dropped", "a step is done twice", "a step comes after what needs it", "nothing is done"];
 
@@ -178,7 +180,8 @@ fn changed_schedules_do_something_else() {
     }
 }
 
-/// What threads of one partition do to each other in shared memory. Elsewhere barriers order accesses to arrays, which only the checker sees.
+/// Mutations that cause races between threads of one partition in shared memory. The order of
+/// accesses to arrays by barriers is checked by the verifier alone.
 const OF_THREADS: &[&str] = &[
     "a meeting is left out",
     "a meeting, or what comes before it, is too late",

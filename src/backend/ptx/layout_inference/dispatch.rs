@@ -39,7 +39,7 @@ impl<'m> Inference<'m> {
     fn infer(&mut self, body: BlockId) {
         self.butterfly_chains = ButterflyChains::collect(self.module, body);
         self.collect_contiguous_pointers(body);
-        self.extract_groups = ExtractGroups::of(self.module, body);
+        self.extract_groups = ExtractGroups::new(self.module, body);
         if self.optimizations.contains(Optimization::AdjacentOperands) {
             self.adjacent_operands = AdjacentOperands::of(self.module, body);
         }

@@ -4,7 +4,7 @@ use super::privatized::counts;
 use super::*;
 use crate::ir::{AtomicMode, Elem, MemScope};
 
-/// An atomic maximum of one value with a tile of elements of an array, by pointers.
+/// Returns an atomic maximum of one value and a tile of elements of an array, through pointers.
 fn maximum(dtype: DType, shape: [i64; 2]) -> Module {
     let mut k = Kernel::new("maximum");
     let (array, value) = (k.param(Type::ptr(dtype)), k.param(Type::scalar(dtype)));
@@ -26,7 +26,8 @@ fn maximum(dtype: DType, shape: [i64; 2]) -> Module {
     k.finish()
 }
 
-/// As many threads as a store of the tile would have; else each would hold hundreds of elements.
+/// The number of threads is that of a store of the tile. Otherwise a thread would have hundreds of
+/// elements.
 #[test]
 fn an_atomic_of_a_large_tile_has_the_warps_of_a_store() {
     for (dtype, threads) in [(DType::I32, 1024), (DType::I64, 1024), (DType::I16, 1024)] {
@@ -39,7 +40,7 @@ fn an_atomic_of_a_large_tile_has_the_warps_of_a_store() {
     }
 }
 
-/// A tile that is loaded and counted with one atomic an element has the warps of the load.
+/// A tile that is loaded and counted with one atomic per element has the warps of the load.
 #[test]
 fn an_atomic_of_a_loaded_tile_has_the_warps_of_the_load() {
     for compiled in check(&counts(false)) {

@@ -6,17 +6,18 @@ use super::sync::mma_waits::turned_products;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, StageSource, Step, WarpRole};
 
-/// Products in both directions with a number for each of `columns` columns between them, in some kernels behind a `branch`.
+/// Returns MMAs in both directions with a number for each of `columns` columns between them, with
+/// `branch` in a branch.
 fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
     turned_products(Some((dtype, columns, branch)))
 }
 
-/// Kernels with such a tile.
+/// Returns kernels with auxiliary loads.
 pub fn kernels() -> [(String, Module, CompileOptions); 2] {
     [false, true].map(|branch| ("a rider".to_owned(), levels(DType::F32, 64, branch), CompileOptions::default()))
 }
 
-/// Schedules with such tiles elsewhere, each with what was changed.
+/// Returns schedules with auxiliary loads in other places, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let Some(warp_spec) = schedule.warp_spec.as_ref().filter(|warp_spec| !warp_spec.aux_channel.is_empty()) else {
         return Vec::new();
@@ -41,7 +42,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     mutants
 }
 
-/// The tiles that threads read from stages, on Hopper.
+/// Returns the number of tiles that threads read from stages on sm_90a.
 fn read(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("levels".to_owned(), module, options)], |name, info, body, schedule| {
@@ -55,21 +56,21 @@ fn read(module: Module, options: CompileOptions) -> usize {
 }
 
 #[test]
-fn vectors_that_all_rows_share_come_with_operands() {
+fn vectors_of_all_rows_are_auxiliary_loads() {
     let plain = CompileOptions::default;
     assert_eq!(read(levels(DType::F32, 64, false), plain()), 1);
     assert_eq!(read(levels(DType::F16, 64, false), plain()), 1);
     assert_eq!(read(levels(DType::F32, 64, true), plain()), 1);
-    // Four bytes are no box.
+    // A TMA box has at least 16 bytes.
     assert_eq!(read(levels(DType::F32, 1, false), plain()), 0);
-    // In pairs of blocks each one brings its own.
+    // In a cluster, each block loads its own tile.
     assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { num_ctas: Some(2), ..plain() }), 1);
-    // Without a copy engine nothing comes with anything.
+    // Without TMA there are no auxiliary loads.
     assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { tma: false, ..plain() }), 0);
 }
 
 #[test]
-fn they_are_read_where_they_are_used() {
+fn auxiliary_loads_are_read_at_their_use() {
     each_schedule_of(kernels().into(), |name, _, _, schedule| {
         let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
             return;
@@ -82,13 +83,13 @@ fn they_are_read_where_they_are_used() {
         assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
     });
     let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
-    // Eight pairs of neighbours, and nothing from the array itself.
+    // Eight pairs of adjacent elements, and no load from the array.
     assert_eq!(text.matches("ld.volatile.shared.v2").count(), 8, "{text}");
     assert!(!text.contains("ld.global"), "{text}");
 }
 
 #[test]
-fn what_is_used_behind_all_products_is_read_while_they_run() {
+fn auxiliary_loads_after_the_mmas_are_read_during_them() {
     let module = scaled(false, 128, 128);
     let mut found = 0;
     each_schedule_of(vec![("scaled".to_owned(), module, CompileOptions::default())], |name, info, body, schedule| {
@@ -102,7 +103,7 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
         let mma_wait = place(&|step| matches!(step, Step::MmaWait(_)));
         assert!(product < get && get < mma_wait, "{name}");
         info.verify_schedule(body, schedule).unwrap();
-        // Behind the landing the stage is another's.
+        // After the MMA wait, the stage is released.
         let mut sunk = schedule.clone();
         sunk.sequences[inner.0 as usize][get..=mma_wait].rotate_right(1);
         let problem = info.verify_schedule(body, &sunk).unwrap_err();
@@ -110,6 +111,6 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
         found += 1;
     });
     assert_eq!(found, 1);
-    // Four bytes are no box here either.
+    // A TMA box has at least 16 bytes.
     assert_eq!(read(scaled(false, 128, 1), CompileOptions::default()), 0);
 }

@@ -17,23 +17,23 @@ pub const PAIRS: CompileOptions = CompileOptions {
     optimizations: OptimizationSet::ALL,
 };
 
-/// For iterations that are dealt to teams.
+/// Options for ping-pong.
 pub const TEAMS: CompileOptions = CompileOptions { num_warps: Some(4), num_ctas: None, ..PAIRS };
 
-/// What decides about the tile of a block.
+/// Assignment of tiles to blocks.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     /// The grid has two extents.
     Plain,
-    /// Along x go eight rows, column by column.
+    /// Groups of eight rows along x, column by column.
     Grouped,
-    /// As plain, but blocks that are further along x multiply longer.
+    /// As `Plain`, but the trip count grows with the block index along x.
     Triangle,
-    /// Blocks take tile after tile.
+    /// Persistent blocks.
     Persistent,
 }
 
-/// `columns`: the right matrix lies column by column.
+/// Returns a tiled product. With `columns`, the right matrix is column-major.
 fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Module {
     let mut kernel = Kernel::new("product");
     let arrays = [elem, elem, DType::F32].map(|elem| kernel.array(elem, 2, true));
@@ -75,18 +75,18 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
     kernel.finish()
 }
 
-/// Tiles that blocks make in turn, each of which four warps can make.
+/// Returns a persistent kernel with tiles that four warps can compute.
 pub fn tiles_in_turn() -> Module {
     product(DType::F16, [128, 128, 64], Order::Persistent, false)
 }
 
-/// A kernel of each order.
+/// Returns a kernel of each order.
 pub fn modules() -> Vec<Module> {
     let orders = [Order::Plain, Order::Grouped, Order::Triangle, Order::Persistent];
     orders.map(|order| product(DType::F16, [128, 256, 64], order, false)).into()
 }
 
-/// Code for sm_90a in pairs, assembled without spills.
+/// Returns the code for sm_90a in clusters of two, assembled without spills.
 fn code(module: &Module) -> Compiled {
     let compiled = compile(module, Target::SM_90A, &PAIRS).unwrap();
     assemble(&compiled, Target::SM_90A);
@@ -97,25 +97,26 @@ fn count(text: &str, what: &str) -> usize {
     text.matches(what).count()
 }
 
-/// The counts that a kernel's barriers are made with, full and empty in turn.
+/// Returns the arrival counts of the mbarriers, full and empty alternately.
 fn barrier_counts(text: &str) -> Vec<u32> {
     let inits = text.lines().filter(|line| line.contains("mbarrier.init.shared"));
     inits.map(|line| line.rsplit([' ', ';']).find(|word| !word.is_empty()).unwrap().parse().unwrap()).collect()
 }
 
 #[test]
-fn blocks_of_a_pair_share_the_columns() {
+fn blocks_of_a_cluster_share_the_columns() {
     let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
-    // Of the four boxes of the right tile each block fetches two; the left one is its own, and nobody asks.
+    // Each block loads two of the four boxes of the right tile. The left tile is its own.
     assert_eq!(count(text, "multicast::cluster"), 2, "{text}");
     assert_eq!(count(text, "cp.async.bulk.tensor.2d.shared"), 3, "{text}");
     // Each block waits for all bytes of both tiles.
     assert!(text.contains(&format!("_, [%r{}], {};", arrival(text), (128 * 64 + 64 * 256) * 2)), "{text}");
     let counts = barrier_counts(text);
     assert!(!counts.is_empty() && counts.chunks(2).all(|stage| *stage == [1, 2 * 8]), "{counts:?}");
-    // The blocks meet before anybody uses the other one's barriers, and the stages are told free in both.
+    // A cluster barrier precedes the first use of the peer's barriers. Stages are released in both
+    // blocks.
     assert_eq!(count(text, "barrier.cluster.arrive.relaxed.aligned"), 1);
     assert_eq!(count(text, "barrier.cluster.wait.acquire.aligned"), 1);
     assert!(!text.contains("barrier.cta.sync.aligned 0;"), "{text}");
@@ -126,24 +127,24 @@ fn blocks_of_a_pair_share_the_columns() {
     assert_eq!(count(&report, "multicast to 2 blocks"), 1, "{report}");
 }
 
-/// The register of the full barrier that bytes are announced at.
+/// Returns the register of the full barrier that expects bytes.
 fn arrival(text: &str) -> &str {
     let line = text.lines().find(|line| line.contains("expect_tx.shared")).unwrap();
     line.split("[%r").nth(1).unwrap().split(']').next().unwrap()
 }
 
 #[test]
-fn the_producer_stays_until_nobody_writes_to_its_block() {
+fn the_producer_exits_after_the_last_multicast_to_its_block() {
     let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
     let text = &compiled.text;
     let stages = barrier_counts(text).len() / 2;
     let last_load = text.rfind("cp.async.bulk.tensor.2d.shared").unwrap();
-    // The wait in the loop stands before the load.
+    // The wait in the loop precedes the load.
     assert_eq!(count(&text[last_load..], "mbarrier.try_wait.parity"), stages, "{text}");
 }
 
 #[test]
-fn indices_are_compared_where_they_may_be_the_same() {
+fn indices_that_may_be_equal_are_compared() {
     for columns in [false, true] {
         let compiled = code(&product(DType::BF16, [128, 128, 64], Order::Grouped, columns));
         let text = &compiled.text;
@@ -151,7 +152,7 @@ fn indices_are_compared_where_they_may_be_the_same() {
         assert!(text.contains("multicast::cluster"), "{text}");
         let report = compiled.remarks.to_string();
         assert_eq!(count(&report, "multicast to 2 blocks"), 2, "{report}");
-        // The rows are one box, and so are the columns that lie so: cut in halves.
+        // The rows are one box, and so are columns of a column-major array: split into halves.
         assert_eq!(count(&report, "boxes: 2"), 2, "{report}");
         // Before the loop, once for each tile.
         let before = &text[text.rfind("%cluster_ctarank").unwrap()..text.find("multicast::cluster").unwrap()];
@@ -160,7 +161,7 @@ fn indices_are_compared_where_they_may_be_the_same() {
 }
 
 #[test]
-fn every_shape_of_operands_is_shared() {
+fn operands_of_every_shape_are_multicast() {
     for (elem, depth) in [(DType::F16, 64), (DType::F16, 32), (DType::TF32, 32), (DType::F8E4M3FN, 128)] {
         for tile in [[128, 128], [128, 256], [256, 128], [64, 64]] {
             for columns in [false, true] {
@@ -173,7 +174,7 @@ fn every_shape_of_operands_is_shared() {
 }
 
 #[test]
-fn blocks_that_are_not_in_step_stay_alone() {
+fn divergent_blocks_form_no_cluster() {
     let module = product(DType::F16, [128, 128, 64], Order::Triangle, false);
     let compiled = code(&module);
     assert_eq!(compiled.cluster, 1);
@@ -184,13 +185,13 @@ fn blocks_that_are_not_in_step_stay_alone() {
 }
 
 #[test]
-fn blocks_that_take_tile_after_tile_count_their_iterations() {
+fn persistent_blocks_of_a_cluster_count_their_iterations() {
     let compiled = code(&product(DType::F16, [128, 128, 64], Order::Persistent, false));
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
     let report = compiled.remarks.to_string();
     assert_eq!(count(&report, "multicast to 2 blocks"), 2, "{report}");
-    // Who comes to say that a stage is free is only known at run time.
+    // The arrival count of an empty barrier is known only at run time.
     let inits: Vec<&str> = text.lines().filter(|line| line.contains("mbarrier.init.shared")).collect();
     let counts: Vec<bool> = inits.iter().map(|line| line.rsplit(", ").next().unwrap().starts_with("%r")).collect();
     assert!(counts.chunks(2).all(|stage| *stage == [false, true]), "{inits:?}");
@@ -198,7 +199,7 @@ fn blocks_that_take_tile_after_tile_count_their_iterations() {
 }
 
 #[test]
-fn clusters_are_for_streamed_loads() {
+fn clusters_need_producer_loads() {
     let module = product(DType::F16, [128, 128, 64], Order::Plain, false);
     for (target, options) in [(Target::SM_80, PAIRS), (Target::SM_90A, CompileOptions { tma: false, ..PAIRS })] {
         let compiled = compile(&module, target, &options).unwrap();
@@ -215,20 +216,21 @@ fn clusters_are_for_streamed_loads() {
 }
 
 #[test]
-fn iterations_are_dealt_to_teams() {
+fn iterations_alternate_between_pingpong_groups() {
     let deals = |module: &Module, options: &CompileOptions| {
         let options = CompileOptions { schedule: true, ..*options };
         let compiled = compile(module, Target::SM_90A, &options).unwrap();
         assemble(&compiled, Target::SM_90A);
         let is_pingpong = compiled.schedule.contains("pingpong 2: pipeline 0: 0 + loop ");
-        // Two teams of four warps, and a producer that gives them its registers; or a warp beside four.
+        // Two groups of four warps and a producer that releases registers; or four warps and one.
         assert_eq!(compiled.threads, if is_pingpong { 384 } else { 160 }, "{}", compiled.schedule);
         let report = compiled.remarks.to_string();
         assert_eq!(report.contains("warps: 2 x 4 consumer (ping-pong)"), is_pingpong, "{report}");
         (is_pingpong, count(&compiled.text, "setmaxnreg.inc"))
     };
     assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));
-    // In pairs, too; not where blocks share a multiprocessor, where a block makes one tile, or with tiles of few registers.
+    // Also in clusters. Not with several blocks per multiprocessor, with one tile per block, or
+    // with tiles of few registers.
     assert_eq!(deals(&tiles_in_turn(), &CompileOptions { num_ctas: Some(2), ..TEAMS }), (true, 2));
     assert_eq!(deals(&tiles_in_turn(), &CompileOptions { occupancy: Some(2), ..TEAMS }), (false, 0));
     assert_eq!(deals(&product(DType::F16, [128, 128, 64], Order::Grouped, false), &TEAMS), (false, 0));

@@ -5,12 +5,12 @@ use super::sync::mma_waits::product_beside_a_computed_one;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step};
 
-/// A kernel whose threads copy for themselves beside an operand.
+/// Returns a kernel with thread-private copies and an operand.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("copies beside operands".to_owned(), scaled_by(64, 64), CompileOptions::default())
 }
 
-/// The loop of a schedule, up to the ops of its body.
+/// Returns the lines of the loop of a schedule, up to the ops of its body.
 fn copies(module: &Module, target: Target) -> Vec<String> {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let schedule = compile(module, target, &options).unwrap().schedule;
@@ -21,7 +21,8 @@ fn copies(module: &Module, target: Target) -> Vec<String> {
         .collect()
 }
 
-/// A product of so many rows, whose right operand is scaled by a tile of as many rows as it has, or of one that all share.
+/// Returns a product of `m` rows, whose right operand is scaled by a tile of `rows` rows; one row
+/// is shared by all rows of the operand.
 fn scaled_by(rows: i32, m: i32) -> Module {
     let mut k = Kernel::new("scaled");
     let [a, b, c] = [(); 3].map(|()| k.array(DType::F16, 2, true));
@@ -49,34 +50,35 @@ fn scaled_by(rows: i32, m: i32) -> Module {
 }
 
 #[test]
-fn what_threads_work_on_comes_ahead_beside_operands() {
+fn thread_private_tiles_are_copied_with_mma_operands() {
     let of = |lines: &[String], what: &str| lines.iter().filter(|line| line.contains(what)).count();
-    // An operand is copied for all threads, what the other one is made of by those that make it.
+    // One operand is copied for all threads; the inputs of the other one are thread-private.
     let lines = copies(&scaled_by(64, 64), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "elements, thread-private")), (3, 2), "{lines:?}");
     assert_eq!(of(&lines, "barrier at head"), 1, "{lines:?}");
     assert_eq!(lines.iter().filter(|line| line.starts_with("local_load thread ")).count(), 2, "{lines:?}");
-    // Three operands would lose a stage to another tile.
+    // With a third copied tile, the operands would lose a stage.
     let lines = copies(&product_beside_a_computed_one(), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "thread-private")), (3, 0), "{lines:?}");
-    // A row that all threads hold is loaded where it is needed.
+    // A row that all threads hold is loaded at its use.
     let lines = copies(&scaled_by(1, 64), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "elements, thread-private")), (2, 1), "{lines:?}");
 }
 
 #[test]
-fn copies_of_threads_are_waited_for_with_the_others() {
+fn thread_private_copies_share_the_wait() {
     for module in [scaled_by(64, 64), scaled_by(1, 64), product_beside_a_computed_one()] {
         check(&module);
     }
 }
 
 #[test]
-fn loops_without_stores_wait_for_none() {
+fn loops_without_stores_have_no_store_wait() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&scaled_by(64, 16), &options).pop().unwrap();
     let schedule = compiled.schedule.split_once("program all").expect("a program").1;
-    // Threads meet in the loop; the store behind it goes by the copy engine, which has read its boxes when the kernel ends.
+    // The barriers are in the loop. The store after it is a TMA store, which has read its buffer at
+    // the end of the kernel.
     let [head, end, sent] =
         ["for ", "continue", "tma_store "].map(|word| schedule.find(word).unwrap_or_else(|| panic!("{schedule}")));
     assert!(schedule[head..end].contains("barrier") && end < sent, "{schedule}");
@@ -84,7 +86,7 @@ fn loops_without_stores_wait_for_none() {
     assert!(schedule.find("tma_store_wait read") > Some(sent), "{schedule}");
 }
 
-/// A product in a loop with a branch that stores the sum, and then ends with `end`.
+/// Returns a product in a loop with a branch that stores the sum and then ends with `end`.
 fn with_branch(end: Opcode) -> Module {
     let mut k = Kernel::new("branch");
     let [a, b] = [(); 2].map(|()| k.array(DType::F16, 2, true));
@@ -119,7 +121,7 @@ fn with_branch(end: Opcode) -> Module {
 }
 
 #[test]
-fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
+fn the_verifier_rejects_copies_for_iterations_with_early_exit() {
     let kernel = |end| vec![("branch".to_owned(), with_branch(end), CompileOptions::default())];
     let copies = |schedule: &Schedule| {
         schedule.sequences.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.cp_async.is_some()))

@@ -8,7 +8,7 @@ use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step, SubStep, WarpRole, WarpSpecialization};
 use crate::pass::data_partition;
 
-/// Attention of so many rows.
+/// Returns attention of the given number of rows.
 pub fn whole(rows: i64) -> Module {
     softmax_of(rows, DType::F16, [64, 128, 64], false)
 }
@@ -17,7 +17,7 @@ fn twelve() -> CompileOptions {
     CompileOptions { num_warps: Some(12), schedule: true, ..CompileOptions::default() }
 }
 
-/// A kernel for one of three bands.
+/// Returns a kernel with three data partitions.
 pub fn kernel() -> (String, Module, CompileOptions) {
     (
         "bands".to_owned(),
@@ -26,7 +26,7 @@ pub fn kernel() -> (String, Module, CompileOptions) {
     )
 }
 
-/// What a module has on its way out, and what stands in the way of bands.
+/// Returns the remark on rejected data partitions of a kernel.
 fn refused(module: &Module, target: Target, options: &CompileOptions) -> String {
     let compiled = compile(module, target, options).unwrap();
     let remarks = compiled.remarks.to_string();
@@ -36,15 +36,15 @@ fn refused(module: &Module, target: Target, options: &CompileOptions) -> String 
 }
 
 #[test]
-fn three_groups_share_what_is_loaded_for_all_rows() {
+fn three_data_partitions_share_loads_of_all_rows() {
     let compiled = compile(&whole(192), Target::SM_90A, &twelve()).unwrap();
     let (schedule, text) = (&compiled.schedule, &compiled.text);
     assert!(schedule.contains("partition consumer: warps 0..12, 3 data partitions"), "{schedule}{}", compiled.remarks);
-    // The tiles of all bands come together, and operands that they share once.
+    // The tiles of all partitions share a stage, and shared operands are loaded once.
     assert!(schedule.contains("f16 [64, 64], 3 boxes, swizzle 128B, 3 partitions"), "{schedule}");
     assert!(schedule.contains("f16 [64, 128], 2 boxes, swizzle 128B\n"), "{schedule}");
     assert_eq!((compiled.threads, compiled.cluster), (512, 1));
-    // A stage comes back from each of twelve warps, and all bands run the same code.
+    // Twelve warps release a stage, and all partitions execute the same code.
     let of_load = [", 1;", ", 12;"]
         .map(|count| text.lines().filter(|line| line.contains("mbarrier.init") && line.ends_with(count)).count());
     assert!(of_load[0] > 4 && of_load[0] == of_load[1], "{of_load:?}");
@@ -58,7 +58,7 @@ fn three_groups_share_what_is_loaded_for_all_rows() {
 }
 
 #[test]
-fn a_band_has_all_products_of_an_iteration_in_its_turn() {
+fn a_data_partition_issues_all_mmas_of_an_iteration_in_order() {
     let schedule = compile(&whole(192), Target::SM_90A, &twelve()).unwrap().schedule;
     let inside = schedule.split_once("  for ").unwrap().1;
     let steps = ["order_wait mma", "consumer_wait", "order_arrive mma", "mma_wait", "reduce", "mma_wait"];
@@ -68,7 +68,7 @@ fn a_band_has_all_products_of_an_iteration_in_its_turn() {
 }
 
 #[test]
-fn several_products_of_192_rows_have_bands_unasked() {
+fn mmas_of_192_rows_are_data_partitioned_by_default() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let of = |module: &Module, options: &CompileOptions| compile(module, Target::SM_90A, options).unwrap().schedule;
     assert!(of(&whole(192), &options).contains("3 data partitions"));
@@ -80,7 +80,7 @@ fn several_products_of_192_rows_have_bands_unasked() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_bands_is_said() {
+fn rejections_of_data_partitions_are_reported() {
     let meets = softmax_of(192, DType::F16, [64, 128, 64], true);
     for (module, target, why) in [
         (whole(192), Target::SM_80, "no products that run on their own"),
@@ -95,7 +95,7 @@ fn what_stands_in_the_way_of_bands_is_said() {
     }
 }
 
-/// A product that is stored twice, or stored where its left operand is.
+/// Returns a product that is stored twice, or stored to the array of its left operand.
 fn stored_twice(in_place: bool) -> Module {
     let mut k = Kernel::new("product");
     let (a, b, c) = (k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F16, 2, true));
@@ -114,7 +114,7 @@ fn stored_twice(in_place: bool) -> Module {
     k.finish()
 }
 
-/// Schedules that are wrong, each with what was changed.
+/// Returns wrong schedules, each with a description of the change.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let warp_spec = schedule.warp_spec.as_deref().unwrap();
@@ -185,7 +185,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 #[test]
-fn bands_are_checked() {
+fn data_partitions_are_verified() {
     let (mut count, mut missed) = (0, Vec::new());
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         assert!(name.ends_with("sm_90a"), "{name} has no bands");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Sums of products of 128 terms, each scaled by a number for each row, or by one (`numbers`; `carried`: that was loaded in the iteration
-/// before).
+/// Returns sums of products of 128 terms, each scaled by `numbers` values: one for each row, or
+/// one. With `carried`, the scales are loaded in the previous iteration.
 pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
     let arrays = arrays(&mut k, DType::F32);
@@ -12,7 +12,8 @@ pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     k.finish()
 }
 
-/// Blocks that make several of its tiles, one after another, scaled by one number and as f16, which leaves by warps: these never meet.
+/// Returns a persistent kernel with tiles scaled by one number. The f16 result is stored by each
+/// warp without a barrier.
 pub fn scaled_tiles(rows: i64) -> Module {
     let mut k = Kernel::new("scaled");
     let arrays = arrays(&mut k, DType::F16);
@@ -28,12 +29,12 @@ pub fn scaled_tiles(rows: i64) -> Module {
     k.finish()
 }
 
-/// Two operands, scales, the result of this type.
+/// Adds the parameters: two operands, scales, and the result.
 fn arrays(k: &mut Kernel, result: DType) -> [ArrayParam; 4] {
     [DType::F16, DType::F16, DType::F32, result].map(|dtype| k.array(dtype, 2, true))
 }
 
-/// One tile of the result, at a place.
+/// Emits one tile of the result.
 fn scaled_tile(
     k: &mut Kernel,
     arrays: &[ArrayParam; 4],
@@ -69,7 +70,7 @@ fn scaled_tile(
 }
 
 #[test]
-fn threads_load_what_they_scale_by() {
+fn scales_are_loaded_at_their_use() {
     for carried in [false, true] {
         let compiled = check(&scaled(carried, 128, 128)).pop().unwrap();
         let text = &compiled.text;
@@ -79,7 +80,7 @@ fn threads_load_what_they_scale_by() {
 }
 
 #[test]
-fn a_number_for_all_rows_is_another_one_in_each_lane_for_ptxas() {
+fn the_address_of_a_scalar_load_depends_on_the_lane_for_ptxas() {
     for (numbers, lone) in [(1, true), (128, false)] {
         let text = check(&scaled(true, 128, numbers)).pop().unwrap().text;
         let zero = text.split_once("%lanemask_lt").map(|(before, behind)| {
@@ -89,7 +90,7 @@ fn a_number_for_all_rows_is_another_one_in_each_lane_for_ptxas() {
         });
         assert_eq!(zero.is_some(), lone, "{text}");
         let Some(zero) = zero else { continue };
-        // It is part of the address of the one load in the loop.
+        // The lane is part of the address of the only load in the loop.
         let addresses: Vec<&str> = text.lines().filter(|line| line.contains(&format!(", {zero};"))).collect();
         let [sum] = addresses[..] else { panic!("{addresses:?}") };
         let address = sum.trim().strip_prefix("add.s64 ").unwrap().split_once(',').unwrap().0;
@@ -98,7 +99,7 @@ fn a_number_for_all_rows_is_another_one_in_each_lane_for_ptxas() {
     }
 }
 
-/// Sums of the rows of products of 64 terms, which a loop carries.
+/// Returns sums of the rows of products of 64 terms, carried by a loop.
 fn row_sums() -> Module {
     let mut k = Kernel::new("row_sums");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
@@ -126,7 +127,7 @@ fn row_sums() -> Module {
 }
 
 #[test]
-fn sums_of_rows_are_put_together_behind_the_loop() {
+fn row_sums_are_combined_after_the_loop() {
     let text = check(&row_sums()).pop().unwrap().text;
     let (_, behind) = text.split_once("wgmma.wait_group").unwrap();
     let (within, after) = behind.split_once("bra.uni").unwrap();

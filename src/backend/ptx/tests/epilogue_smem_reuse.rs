@@ -7,18 +7,18 @@ use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, StagingBuffer, Step, SubStep, WarpSpecialization};
 
-/// Attention whose stages take all of shared memory: 32 KiB, and two each of 32 and of 64 KiB.
+/// Returns attention whose stages fill shared memory: one of 32 KiB, two of 32 KiB, two of 64 KiB.
 fn large() -> Module {
     softmax(DType::F16, [128, 128, 256], false)
 }
 
-/// A kernel with a stage that is lent.
+/// Returns a kernel with a reused stage.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("lent".to_owned(), large(), CompileOptions::default())
 }
 
 #[test]
-fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
+fn staging_buffers_reuse_a_stage_if_pipelines_fill_shared_memory() {
     let text = schedule_of(large());
     let pipelines: Vec<&str> = text.lines().filter(|line| line.starts_with("pipeline ")).collect();
     let wanted = [(1, 32), (2, 32), (2, 64)];
@@ -27,7 +27,7 @@ fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
         .enumerate()
         .map(|(pipeline, (stages, kib))| format!("pipeline {pipeline}: {stages} stages of {} bytes", kib << 10));
     assert_eq!(pipelines, wanted.collect::<Vec<String>>(), "{text}");
-    // The ring of what is loaded last before the store.
+    // The pipeline of the last load before the store.
     assert!(text.contains("channel 5: pipeline 2, staging for "), "{text}");
     let (consumer, load) = text.split_once("program producer").unwrap();
     let steps = [
@@ -44,7 +44,7 @@ fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
 }
 
 #[test]
-fn boxes_have_a_place_of_their_own_where_there_is_room() {
+fn staging_buffers_that_fit_are_separate() {
     for extents in [[128, 128, 128], [64, 128, 256]] {
         let text = schedule_of(softmax(DType::F16, extents, false));
         assert!(text.contains("staging ") && !text.contains("staging for"), "{text}");
@@ -52,19 +52,19 @@ fn boxes_have_a_place_of_their_own_where_there_is_room() {
 }
 
 #[test]
-fn a_stage_that_was_lent_comes_back_when_it_has_been_read() {
+fn a_reused_stage_is_released_after_the_tma_store_wait() {
     let text = compile(&large(), Target::SM_90A, &CompileOptions::default()).unwrap().text;
     let last = text.rfind("cp.async.bulk.tensor.2d.global.shared::cta").expect("a store");
     let behind = &text[last..];
     let lines = ["cp.async.bulk.wait_group.read 0;", "bar.warp.sync", "mbarrier.arrive.shared::cta.b64"];
     let all = lines.iter().try_fold(behind, |rest, line| rest.split_once(line).map(|(_, rest)| rest));
     assert!(all.is_some(), "{behind}");
-    // Where the boxes are says the stage that was taken: the ring begins behind the other two, and is gone through in three places
-    // by each agent.
+    // The buffer begins at the acquired stage. The pipeline begins after the other two. Each
+    // partition advances it in three places.
     assert_eq!(text.matches(&format!(", {};", 96 << 10)).count(), 6, "{text}");
 }
 
-/// Schedules that are wrong, each with what was changed.
+/// Returns wrong schedules, each with a description of the change.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let warp_spec = schedule.warp_spec.as_deref().unwrap();
@@ -129,7 +129,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 #[test]
-fn stages_that_are_lent_are_checked() {
+fn epilogue_smem_reuse_is_verified() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// A product of two arrays, tile by tile.
+/// A tiled product of two arrays.
 struct MmaCase {
-    /// Types of the arrays, of the operands and of the accumulator.
+    /// Element types of the arrays, the operands and the accumulator.
     types: [DType; 3],
     tile: [i64; 3],
     /// The right array is (n, k), so that k is contiguous.
     by_columns: bool,
-    /// Arrays of matrices, tiles of one of them.
+    /// The arrays are batches of matrices, and tiles have one of them.
     batched: bool,
     fast: bool,
 }
@@ -74,14 +74,14 @@ impl MmaCase {
         kernel.finish()
     }
 
-    /// Code for sm_80 and sm_90a, assembled without spills.
+    /// Returns the code for sm_80 and sm_90a, assembled without spills.
     fn code(&self) -> [String; 2] {
         let compiled: Vec<String> = check(&self.module()).into_iter().map(|compiled| compiled.text).collect();
         compiled.try_into().expect("two targets")
     }
 }
 
-/// Kernels with products of some types and sizes.
+/// Returns kernels with MMAs of several types and sizes.
 pub fn modules() -> Vec<Module> {
     let (f16, i8) = ([DType::F16, DType::F16, DType::F32], [DType::I8, DType::I8, DType::I32]);
     let of = |(types, tile)| MmaCase::new(types, tile).module();
@@ -92,7 +92,7 @@ pub fn modules() -> Vec<Module> {
         (TF32, [128, 128, 32]),
         (i8, [128, 128, 128]),
     ];
-    // Cut along each of m, n and k; of operands whose bytes are gathered, and of those that are rounded on the way.
+    // Split along each of m, n and k; operands with gathered bytes; operands that are rounded.
     let half = [[128, 192, 64], [128, 96, 64], [128, 128, 176], [128, 160, 96], [192, 128, 64], [192, 192, 96]];
     let byte = [DType::F8E4M3FN, DType::F8E4M3FN, DType::F32];
     let cut = half.map(|tile| (f16, tile)).into_iter().chain([(byte, [128, 192, 128]), (TF32, [128, 192, 32])]);
@@ -103,7 +103,7 @@ pub fn modules() -> Vec<Module> {
 
 const TF32: [DType; 3] = [DType::F32, DType::TF32, DType::F32];
 
-/// Operands come by the copy engine alone, and nothing waits for all warps in the loop.
+/// Checks that operands are loaded by TMA alone, and that no barrier is in the loop.
 fn assert_streamed(text: &str) {
     assert!(text.contains("cp.async.bulk.tensor"), "{text}");
     assert!(!text.contains("ld.global"), "{text}");
@@ -111,14 +111,15 @@ fn assert_streamed(text: &str) {
 }
 
 #[test]
-fn tf32_is_rounded_by_the_copy_engine() {
+fn tf32_is_rounded_by_tma() {
     for tile in [[128, 128, 32], [128, 256, 32], [256, 128, 32]] {
         for by_columns in [false, true] {
             let [old, new] = MmaCase { by_columns, ..MmaCase::new(TF32, tile) }.code();
             assert_streamed(&new);
             assert!(new.contains(".f32.tf32.tf32"), "{new}");
             assert!(!new.contains("cvt.rn.tf32"), "{new}");
-            // Contiguous along n: through registers, and out of the accumulator as whole vectors.
+            // Contiguous along n: through registers, and whole vectors of the accumulator are
+            // stored.
             assert_eq!(new.contains("ld.shared"), !by_columns, "{new}");
             if !by_columns {
                 assert_eq!(new.matches("st.global").count(), new.matches("st.global.v").count(), "{new}");
@@ -130,7 +131,7 @@ fn tf32_is_rounded_by_the_copy_engine() {
     }
 }
 
-/// The code for sm_90a, and how many stages its streamed loads have.
+/// Returns the code for sm_90a, and the number of stages of its pipelines.
 fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
     let module = MmaCase::new([DType::F16, DType::F16, DType::F32], tile).module();
     let new = compile(&module, Target::SM_90A, &options).unwrap();
@@ -141,7 +142,7 @@ fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
 }
 
 #[test]
-fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
+fn hints_are_met_or_reported() {
     let wish = |occupancy| CompileOptions { occupancy: Some(occupancy), ..CompileOptions::default() };
     for tile in [[128, 256, 64], [256, 128, 64]] {
         let (code, free) = hinted(tile, CompileOptions::default());
@@ -181,14 +182,14 @@ fn a_loop_without_a_producer_names_the_condition_that_fails() {
     assert!(said.contains(what), "{said}");
     let said = reason(Target::SM_80, plain);
     assert!(said.contains(": loop: no producer: there is one on sm_90a only"), "{said}");
-    // The launch asks for one stage, and a loop with a producer has nothing to say.
+    // The launch requests one stage, or the loop has a producer: no remark.
     for options in [CompileOptions { num_stages: Some(1), ..plain }, plain] {
         assert!(!reason(Target::SM_90A, options).contains("no producer"));
     }
 }
 
 #[test]
-fn products_of_bytes() {
+fn mmas_of_bytes() {
     use DType::*;
     for (types, fast) in [([F8E4M3FN, F8E4M3FN, F32], false), ([F8E5M2, F8E5M2, F32], true), ([I8, I8, I32], false)] {
         for tile in [[128, 128, 128], [128, 256, 128], [256, 128, 128]] {
@@ -204,7 +205,7 @@ fn products_of_bytes() {
 }
 
 #[test]
-fn matrices_of_a_batch_are_streamed() {
+fn batched_operands_are_loaded_by_the_producer() {
     for types in [TF32, [DType::F16, DType::F16, DType::F32]] {
         let [old, new] = MmaCase { batched: true, ..MmaCase::new(types, [128, 128, 32]) }.code();
         assert_streamed(&new);
@@ -214,7 +215,7 @@ fn matrices_of_a_batch_are_streamed() {
 }
 
 #[test]
-fn operands_that_do_not_find_room_are_refused() {
+fn operands_that_exceed_shared_memory_are_rejected() {
     let doubles = MmaCase::new([DType::F64, DType::F64, DType::F64], [128, 128, 64]).module();
     compile(&doubles, Target::SM_80, &CompileOptions::default()).unwrap();
     let less = "sm_86".parse().unwrap();
@@ -223,7 +224,7 @@ fn operands_that_do_not_find_room_are_refused() {
 }
 
 #[test]
-fn products_of_any_extent_are_wide_instructions() {
+fn mmas_of_any_extent_are_wgmma() {
     use DType::*;
     const HALF: [DType; 3] = [F16, F16, F32];
     const BYTE: [DType; 3] = [F8E4M3FN, F8E4M3FN, F32];
@@ -234,7 +235,7 @@ fn products_of_any_extent_are_wide_instructions() {
         (HALF, [128, 96, 64], false, "m64n96k16", 8, 4),
         ([BF16, BF16, F32], [128, 176, 128], true, "m64n176k16", 8, 4),
         (HALF, [64, 80, 64], true, "m64n80k16", 4, 2),
-        // Along k the right operand is copied as a whole; the left one as it is cut, into rows of its own.
+        // Along k, the right operand is copied as a whole, and the left one is split into rows.
         (HALF, [128, 128, 176], false, "m64n128k16", 11, 6),
         (HALF, [128, 160, 96], false, "m64n160k16", 6, 7),
         (HALF, [192, 128, 64], true, "m64n", 8, 2),
@@ -251,7 +252,7 @@ fn products_of_any_extent_are_wide_instructions() {
     }
 }
 
-/// Sums of products in a loop, and of one behind it, in one of two branches.
+/// Returns sums of MMAs in a loop and after it, in one of two branches.
 pub fn sums_in_a_branch() -> Module {
     let mut k = Kernel::new("branch");
     let arrays = [DType::F16, DType::F16, DType::F32].map(|dtype| k.array(dtype, 2, true));
@@ -284,17 +285,17 @@ pub fn sums_in_a_branch() -> Module {
 }
 
 #[test]
-fn sums_stay_where_loops_and_products_leave_them() {
+fn accumulators_keep_their_registers_across_loops() {
     let text = check(&sums_in_a_branch()).pop().unwrap().text;
     let moves = text.lines().filter(|line| line.trim().starts_with("mov.f32")).count();
     let starts = text.lines().filter(|line| line.contains("mov.f32") && line.contains(", 0f00000000;")).count();
-    // The loop begins with zeros, which is also what the other branch gives.
+    // The loop starts with zeros, which the other branch returns, too.
     assert_eq!((moves, starts), (128, 128), "{text}");
 }
 
 #[test]
-fn what_depends_on_the_thread_is_computed_once_a_kernel() {
-    // A tile is stored after each loop around products, at places that depend on the thread.
+fn thread_dependent_addresses_are_computed_once() {
+    // A tile is stored after each loop with MMAs, at addresses that depend on the thread.
     let text = check(&deferred_load::scaled_tiles(128)).pop().unwrap().text;
     let consumers = &text[..text.find("setmaxnreg.dec").unwrap()];
     let stores = &consumers[consumers.rfind("wgmma.wait_group").unwrap()..];

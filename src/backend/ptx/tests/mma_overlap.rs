@@ -5,13 +5,14 @@ use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{KernelInfo, MmaWait, Schedule, Step};
 
-/// The softmax of products with rows of another array, times a third one: sums over `depth` columns for each of so many keys, and `numbers` columns
-/// a row. `meets`: what is largest in a column, which warps share, counts for all of it.
+/// Returns the softmax of products with rows of another array, times a third one. Extents: `depth`
+/// terms of each score, `keys` scores and `numbers` results of each row. With `meets`, all scores
+/// depend on the maximum of a column, which warps share.
 pub fn softmax(dtype: DType, extents: [i64; 3], meets: bool) -> Module {
     softmax_of(128, dtype, extents, meets)
 }
 
-/// The same for so many rows.
+/// Returns [`softmax`] for the given number of rows.
 pub fn softmax_of(rows: i64, dtype: DType, [depth, keys, numbers]: [i64; 3], meets: bool) -> Module {
     let mut k = Kernel::new("attention");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(dtype, 2, true)).collect();
@@ -68,12 +69,13 @@ pub fn softmax_of(rows: i64, dtype: DType, [depth, keys, numbers]: [i64; 3], mee
     k.finish()
 }
 
-/// The same, where warps have nothing to tell each other.
+/// Returns [`softmax`] without communication between warps.
 fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
     softmax(dtype, [64, keys, numbers], false)
 }
 
-/// Products that are added up behind each of them, in a loop that may go on before its end (`skips`).
+/// Returns a loop with products that are added after each of them. With `skips`, iterations may end
+/// early.
 fn products_in_rounds(skips: bool) -> Module {
     let mut k = Kernel::new("rounds");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
@@ -111,12 +113,12 @@ fn products_in_rounds(skips: bool) -> Module {
     k.finish()
 }
 
-/// A kernel with work before a wait, and a look.
+/// Returns a kernel with ops before an MMA wait and with a try-wait.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("beside".to_owned(), attention(DType::BF16, 128, 64), CompileOptions::default())
 }
 
-/// The schedule of a kernel on Hopper.
+/// Returns the text of the sm_90a schedule of a kernel.
 pub fn schedule_of(module: Module) -> String {
     let mut text = None;
     each_schedule_of(vec![("beside".to_owned(), module, CompileOptions::default())], |name, info, body, schedule| {
@@ -126,7 +128,7 @@ pub fn schedule_of(module: Module) -> String {
     text.expect("a schedule for Hopper")
 }
 
-/// The words of the steps of the loop around two products, from the first one on.
+/// Returns the texts of the steps of the loop around two MMAs, from the first one on.
 fn steps_of_loop(schedule: &str) -> Vec<&str> {
     let body = &schedule[schedule.find("pending 1").expect("two products that run")..];
     let body = &body[..body.find("continue").unwrap()];
@@ -134,7 +136,7 @@ fn steps_of_loop(schedule: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_quarter_of_the_exponentials_goes_before_the_wait_for_the_sums() {
+fn a_quarter_of_the_exponentials_precedes_the_mma_wait() {
     let schedule = schedule_of(attention(DType::F16, 128, 64));
     let steps = steps_of_loop(&schedule);
     let wait = steps.iter().position(|step| step.contains("release after %")).unwrap_or_else(|| panic!("{schedule}"));
@@ -142,14 +144,14 @@ fn a_quarter_of_the_exponentials_goes_before_the_wait_for_the_sums() {
     let sums = |steps: &[&str]| steps.iter().filter(|step| step.contains("= addf")).count();
     assert_eq!((sums(&steps[..wait]), sums(&steps[wait..])), (8, 24), "{steps:?}");
     assert!(steps[wait + 1].contains("= mulf") && steps[wait + 2].starts_with("consumer_try_wait "), "{steps:?}");
-    // The value is what the last of those steps computes.
+    // The value is the result of the last of these steps.
     let value = steps[wait].rsplit(' ').next().unwrap();
     assert!(steps[wait - 1].contains(&format!("{value} = addf")), "{steps:?}");
 }
 
 #[test]
-fn nothing_goes_before_the_wait_where_that_is_no_gain() {
-    // The sums are larger than the scores; narrow products; too little work.
+fn no_op_precedes_the_mma_wait_without_gain() {
+    // Accumulators larger than the scores; narrow products; too few ops.
     for module in [attention(DType::F16, 128, 256), attention(DType::F8E4M3FN, 128, 64), attention(DType::F16, 64, 64)]
     {
         let schedule = schedule_of(module);
@@ -158,7 +160,7 @@ fn nothing_goes_before_the_wait_where_that_is_no_gain() {
 }
 
 #[test]
-fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
+fn a_barrier_between_mmas_needs_all_waits_and_releases() {
     let schedule = schedule_of(softmax(DType::F16, [64, 128, 64], true));
     let steps = steps_of_loop(&schedule);
     assert!(steps.contains(&"mma_wait_all"), "{schedule}");
@@ -166,35 +168,35 @@ fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
 }
 
 #[test]
-fn the_stage_comes_back_behind_the_exponentials_and_the_next_one_is_asked_for() {
+fn a_stage_is_released_after_the_exponentials_and_the_next_one_is_tested() {
     let text = check(&attention(DType::BF16, 128, 64)).pop().unwrap().text;
     let body = &text[text.find("wgmma.wait_group.sync.aligned 1;").unwrap()..];
     let wait = body.find("wgmma.wait_group.sync.aligned 0;").unwrap();
     let (before, behind) = body.split_at(wait);
-    // In the loop the stage of the scores comes back once, after the sums that it depends on.
+    // In the loop, the stage of the scores is released once, after the sums that depend on it.
     let arrives: Vec<usize> = before.match_indices("mbarrier.arrive").map(|(at, _)| at).collect();
     let [arrive] = arrives[..] else { panic!("{before}") };
     let sum = before.rfind("add.rn.f32").unwrap();
     assert!(before[sum..arrive].matches("setp.lt.s32").count() == 2, "{before}");
     assert!(!before[..arrive].contains("trap") && !before.contains("bra.uni $L2;"), "{before}");
-    // Before the next products are issued, what the look has seen is asked for again only if it was not there.
-    let try_wait = behind.find("mbarrier.test_wait").expect("a look");
+    // Before the next MMAs, the full barrier is waited for only if the try-wait failed.
+    let try_wait = behind.find("mbarrier.test_wait").expect("a try-wait");
     let predicate = behind[try_wait..].split(['%', ',']).nth(1).unwrap();
     assert!(behind[try_wait..].contains("bra") && text.contains(&format!("@%{predicate} bra $L")), "{text}");
 }
 
 #[test]
-fn loops_look_ahead_for_what_their_first_product_waits_for() {
-    // Also where a product takes turns; not where its sum stays in flight.
+fn loops_try_wait_for_the_operands_of_the_first_mma() {
+    // Also for MMAs with an order barrier, and not for an accumulator that stays in flight.
     assert!(schedule_of(scaled(false, 128, 128)).contains("consumer_try_wait 0"));
     assert!(!schedule_of(matmul(DType::F16, DType::F32, [128, 128, 64])).contains("consumer_try_wait "));
-    // Nor where the first of two products is done before the second one has been issued.
+    // Not if the first of two MMAs is complete before the second one is issued.
     assert!(schedule_of(attention(DType::F16, 128, 128)).contains("consumer_try_wait "));
     assert!(!schedule_of(attention(DType::F8E4M3FN, 128, 128)).contains("consumer_try_wait "));
 }
 
 #[test]
-fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
+fn loops_with_early_exit_have_no_try_wait() {
     assert!(schedule_of(products_in_rounds(false)).contains("consumer_try_wait 0"));
     let mut count = 0;
     each_schedule_of(
@@ -206,13 +208,13 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
             if !name.ends_with("sm_90a") {
                 return;
             }
-            // Neither before the early end nor behind it.
+            // Neither before the early exit nor after it.
             let stage_counts = |steps: &Vec<Step>| steps.contains(&Step::Advance(0));
             let around = schedule.sequences.iter().position(stage_counts).unwrap();
             let landed = schedule.sequences[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
             for at in landed..schedule.sequences[around].len() {
                 let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::ConsumerTryWait(0)));
-                assert!(info.verify_schedule(body, &changed).is_err(), "a look at step {at}");
+                assert!(info.verify_schedule(body, &changed).is_err(), "a try-wait at step {at}");
                 count += 1;
             }
         },
@@ -220,17 +222,17 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
     assert!(count > 2);
 }
 
-/// The schedule with other steps in one of its bodies.
+/// Returns the schedule with changed steps in one of its sequences.
 pub fn with_steps(schedule: &Schedule, body: usize, change: &dyn Fn(&mut Vec<Step>)) -> Schedule {
     let mut changed = schedule.clone();
     change(&mut changed.sequences[body]);
     changed
 }
 
-/// Schedules that are wrong, each with what was changed.
+/// Returns wrong schedules, each with a description of the change.
 fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    // What the kernel stores is computed behind the loop.
+    // The stored value is computed after the loop.
     let module = info.module;
     let ops = &module.block(module.entries[0].body).ops;
     let stored = ops.iter().rfind(|&&id| module.op(id).code == Opcode::DivF).map(|&id| module.op(id).results[0]);
@@ -241,9 +243,11 @@ fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
             };
             match *step {
                 Step::ConsumerTryWait(channel) => {
-                    with("a look at a channel of elsewhere", &|steps| steps[at] = Step::ConsumerTryWait(channel - 1));
-                    with("a look twice", &|steps| steps.insert(at, Step::ConsumerTryWait(channel)));
-                    with("a look before the stage is taken", &|steps| {
+                    with("a try-wait at a channel of elsewhere", &|steps| {
+                        steps[at] = Step::ConsumerTryWait(channel - 1)
+                    });
+                    with("a try-wait twice", &|steps| steps.insert(at, Step::ConsumerTryWait(channel)));
+                    with("a try-wait before the stage is taken", &|steps| {
                         let try_wait = steps.remove(at);
                         steps.insert(0, try_wait);
                     });
@@ -267,12 +271,12 @@ fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
     }
     let outside = schedule.sequences.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
     let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::ConsumerTryWait(0)));
-    mutants.push(("a look outside of loops", changed));
+    mutants.push(("a try-wait outside of loops", changed));
     mutants
 }
 
 #[test]
-fn looks_and_kept_stages_are_checked() {
+fn try_waits_and_deferred_releases_are_verified() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();

@@ -5,7 +5,8 @@ use super::*;
 use crate::backend::ptx::schedule::{PrivatizedArray, Schedule, Step};
 use crate::ir::{AtomicMode, Elem, MemScope, Overflow};
 
-/// Counts of numbers: a tile of them in each iteration of a loop, and, if `also_read`, the first count read at the end.
+/// Returns counts of numbers: one tile in each iteration of a loop. With `also_read`, the first
+/// count is read at the end.
 pub fn counts(also_read: bool) -> Module {
     counts_of(also_read, false)
 }
@@ -65,7 +66,7 @@ fn below(k: &mut Kernel, start: Value, bound: Value) -> Value {
     k.b.simple(Opcode::CmpI, &[places, bounds], attrs, ty)
 }
 
-/// Schedules whose copy is another one, each with what was changed.
+/// Returns schedules with another privatized array, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let Some(privatized) = schedule.privatized else { return mutants };
@@ -87,7 +88,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 #[test]
-fn an_array_is_combined_alone_or_not_at_all() {
+fn atomics_on_an_array_that_is_read_are_not_privatized() {
     for also_read in [false, true] {
         let kernel = ("counts".to_owned(), counts(also_read), CompileOptions::default());
         let mut seen = 0;
@@ -97,7 +98,7 @@ fn an_array_is_combined_alone_or_not_at_all() {
             assert_eq!((schedule.privatized.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
             info.verify_schedule(body, schedule).unwrap();
             seen += 1;
-            // Who says otherwise is refused.
+            // The verifier rejects the other method.
             let mut other = schedule.clone();
             let atomic = |step: &&mut Step| step.op().is_some_and(|id| info.module.op(id).code == Opcode::AtomicRmw);
             let step = other.sequences.iter_mut().flatten().find(atomic).unwrap();

@@ -15,12 +15,12 @@ use crate::backend::ptx::schedule::{
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
-/// Shows the schedule of a kernel to `look`, if it can be lowered.
+/// Calls `visit` with the schedule of a kernel, if the kernel can be lowered.
 fn planned(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    try_wait: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
+    visit: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
     let Ok(Some(apart)) = pass::split_extents(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else {
         return;
@@ -29,16 +29,16 @@ fn planned(
     let (module, body) = (&*plan.module, plan.entry().body);
     let lowering = lower::lowered(module, &module.entries[0], plan.layouts.of(module), "k", options);
     let problems = lowering.problems();
-    // A kernel that is refused has no schedule; one whose schedule the verifier refuses is a defect.
+    // A rejected kernel has no schedule. A schedule that the verifier rejects is a defect.
     if let Some(problem) = problems.iter().find(|problem| problem.message.contains("internal error")) {
         panic!("{problem}\n{}", lowering.schedule().to_text(module));
     }
     if problems.is_empty() {
-        try_wait(lowering.context(), body, lowering.schedule());
+        visit(lowering.context(), body, lowering.schedule());
     }
 }
 
-/// The kernels of `tests/data/golden`, and of other tests here.
+/// Returns the kernels of `tests/data/golden` and of other tests.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let plain = CompileOptions::default();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden");
@@ -88,7 +88,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels
 }
 
-/// A sum of two vectors by tiles of so many elements.
+/// Returns a sum of two vectors by tiles of `tile` elements.
 fn large(tile: i32) -> Module {
     let mut k = Kernel::new("vadd");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F32, 1, true)).collect();
@@ -100,7 +100,7 @@ fn large(tile: i32) -> Module {
     k.finish()
 }
 
-/// Sums over tiles of a loop.
+/// Returns sums over tiles of a loop.
 fn sums() -> Module {
     let mut k = Kernel::new("sums");
     let arrays = [(); 2].map(|()| k.array(DType::F32, 1, true));
@@ -122,7 +122,7 @@ fn sums() -> Module {
     k.finish()
 }
 
-/// Elements of the tiles of a loop by their positions, added up; and how often each position is asked for.
+/// Returns a loop that adds elements of tiles by position, and counts the positions.
 fn lookups() -> Module {
     let mut k = Kernel::new("lookups");
     let (table, places) = (k.array(DType::F32, 2, true), k.array(DType::I32, 2, true));
@@ -151,26 +151,26 @@ fn lookups() -> Module {
     k.finish()
 }
 
-pub fn each_schedule(try_wait: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
-    each_schedule_of(kernels(), try_wait);
+pub fn each_schedule(visit: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
+    each_schedule_of(kernels(), visit);
 }
 
-/// Shows the schedules of kernels, for old machines and new ones.
+/// Calls `visit` with the schedules of kernels, for sm_80 and sm_90a.
 pub fn each_schedule_of(
     kernels: Vec<(String, Module, CompileOptions)>,
-    mut try_wait: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule),
+    mut visit: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule),
 ) {
     for (name, module, options) in kernels {
         for target in [Target::SM_80, Target::SM_90A] {
             planned(&module, target, &options, &mut |info, body, schedule| {
-                try_wait(&format!("{name} for {target}"), info, body, schedule);
+                visit(&format!("{name} for {target}"), info, body, schedule);
             });
         }
     }
 }
 
-/// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
-/// same, is not among them.
+/// Returns mutated schedules, each with a description of the change: of waits, or of all other
+/// steps. Mutations that are only slower or equivalent are excluded.
 pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.sequences.len() {
@@ -193,7 +193,7 @@ pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             change(kind, &|steps| drop(steps.remove(at)));
             let kind = if waits { "a wait is done twice" } else { "a step is done twice" };
             change(kind, &|steps| steps.insert(at, steps[at].clone()));
-            // Behind the next step, with what that does within.
+            // After the next step and its sub-steps.
             let mut rest = schedule.sequences[body][at + 1..].iter().zip(at + 1..);
             let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
             if let Some((_, place)) = next.filter(|(next, _)| needs(info, schedule, next, step)) {
@@ -235,7 +235,7 @@ pub fn step_mutants(
     changed.chain(mutants(info, schedule, true)).chain(others)
 }
 
-/// Steps that are wrong in place of this one.
+/// Returns wrong steps in place of this one.
 fn instead(info: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     let mut others: Vec<(&'static str, Step)> = Vec::new();
     match step {
@@ -339,7 +339,7 @@ fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static s
     with("no copies ahead", &|step| step.cp_async = None);
 }
 
-/// Waits for products that are wrong in place of this one.
+/// Adds wrong MMA waits in place of this one.
 fn lands_instead(info: &KernelInfo<'_>, mma_wait: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
     add("more products run on", MmaWait { pending: mma_wait.pending + 1, ..*mma_wait });
     if mma_wait.pending > 0 {
@@ -354,7 +354,7 @@ fn lands_instead(info: &KernelInfo<'_>, mma_wait: &MmaWait, add: &mut dyn FnMut(
     add("a wait for another op", MmaWait { mma: other, ..*mma_wait });
 }
 
-/// Rings and channels that are wrong in place of these.
+/// Returns schedules with wrong pipelines and channels.
 pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let Some(warp_spec) = &schedule.warp_spec else { return mutants };
@@ -406,7 +406,7 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     mutants
 }
 
-/// Groups of products that are wrong in place of this one.
+/// Adds wrong MMA groups in place of this one.
 fn products_instead(info: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
     let mut with = |what, change: &dyn Fn(&mut MmaGroup)| {
         let mut changed = plan.clone();
@@ -440,7 +440,7 @@ fn products_instead(info: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(
     }
 }
 
-/// All that a step does, also in its bodies.
+/// Returns all ops of a step, also in its sequences.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
         &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => vec![id],
@@ -462,7 +462,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     ops
 }
 
-/// Does a product read a stage of one of these channels?
+/// Returns true if an MMA reads a stage of one of these channels.
 fn reads_stage_of(info: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
     let Some(warp_spec) = &schedule.warp_spec else { return false };
     let loads = info.module.op(id).operands.iter().filter_map(|&value| info.source_load(value));
@@ -470,7 +470,7 @@ fn reads_stage_of(info: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels
     behind.any(|&channel| channels.contains(&(channel as u32)))
 }
 
-/// Does a step need another one that comes before it?
+/// Returns true if a step depends on an earlier one.
 fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) -> bool {
     let module = info.module;
     let of_channel = |channel: u32, step: &Step| {
@@ -489,7 +489,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
         (early, Step::ConsumerRelease(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
         _ => {}
     }
-    // Of the agent that loads, loops carry only what it needs.
+    // Loops of the producer carry only values that it needs.
     let is_producer_op =
         schedule.partitions.len() > 1 && matches!(sunk, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
     let made: HashSet<Value> = all_ops(schedule, early).iter().flat_map(|&id| module.op(id).results.clone()).collect();
@@ -499,7 +499,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
 }
 
 #[test]
-fn the_checker_refuses_every_change() {
+fn the_verifier_rejects_every_mutation() {
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed = Vec::new();
     each_schedule(|name, info, body, schedule| {

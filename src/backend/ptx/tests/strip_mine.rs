@@ -8,7 +8,7 @@ fn number(k: &mut Kernel, number: f32, shape: &[i64]) -> Value {
     k.b.splat(DType::F32, u64::from(number.to_bits()), shape)
 }
 
-/// `x (1 + tanh(a (x + b x^3))) / 2`.
+/// Emits `x (1 + tanh(a (x + b x^3))) / 2`.
 fn activation(k: &mut Kernel, x: Value) -> Value {
     let shape = k.b.module.shape(x).to_vec();
     let [factor, cube, half] = [0.797_884_6, 0.044_715, 0.5].map(|value| number(k, value, &shape));
@@ -23,12 +23,12 @@ fn activation(k: &mut Kernel, x: Value) -> Value {
     k.op(Opcode::AddF, &[part, rest])
 }
 
-/// That behind a product of 128x256.
+/// Returns an MMA of 128x256 with this activation as its epilogue.
 pub fn gelu(out: DType) -> Module {
     matmul_with(DType::F16, DType::F32, out, [128, 256, 64], &activation)
 }
 
-/// Rows of that, and the largest of each taken from them.
+/// Returns rows of this result, each minus its maximum.
 pub fn norm() -> Module {
     matmul_with(DType::F16, DType::F32, DType::F16, [128, 256, 64], &|k, sums| {
         let tile = activation(k, sums);
@@ -40,7 +40,7 @@ pub fn norm() -> Module {
     })
 }
 
-/// Strips that are wrong in place of this one.
+/// Adds wrong strip-mined sequences in place of this one.
 pub fn instead(info: &KernelInfo<'_>, strip_mine: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
     let mut with = |what, change: &dyn Fn(&mut StripMine)| {
         let mut changed = strip_mine.clone();
@@ -73,7 +73,7 @@ pub fn instead(info: &KernelInfo<'_>, strip_mine: &StripMine, add: &mut dyn FnMu
 }
 
 #[test]
-fn work_behind_a_product_goes_in_pieces() {
+fn the_epilogue_of_an_mma_is_strip_mined() {
     for out in [DType::F16, DType::F32] {
         let options = CompileOptions { schedule: true, ..CompileOptions::default() };
         let compiled = compile(&gelu(out), Target::SM_90A, &options).unwrap();
@@ -83,9 +83,9 @@ fn work_behind_a_product_goes_in_pieces() {
     }
 }
 
-/// Whole tiles go on as they did where they leave enough registers.
+/// Small tiles leave enough registers without strip mining.
 #[test]
-fn small_tiles_are_not_cut() {
+fn small_tiles_are_not_strip_mined() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let small = matmul_with(DType::F16, DType::F32, DType::F16, [64, 64, 64], &activation);
     for module in [small, sync::mma_waits::dependent_products(sync::mma_waits::Between::Nothing, 128)] {

@@ -10,7 +10,7 @@ use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{AtomicMode, MemScope};
 
-/// A tile whose elements stand by other bits.
+/// Returns the tile with other bits of its elements.
 fn with_bits(tile: &TmaBoxLayout, change: impl FnOnce(&mut Vec<u32>)) -> Option<TmaBoxLayout> {
     let mut order = tile.order.clone();
     change(&mut order);
@@ -18,7 +18,7 @@ fn with_bits(tile: &TmaBoxLayout, change: impl FnOnce(&mut Vec<u32>)) -> Option<
     TmaBoxLayout::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.split_bits)
 }
 
-/// Schedules whose stores are other ones, each with what was changed.
+/// Returns schedules with other TMA stores, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
@@ -34,7 +34,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     mutants
 }
 
-/// Stores that are wrong in place of this one.
+/// Adds wrong stores in place of this one.
 fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
     let mut with = |what, change: &dyn Fn(&mut TmaStore)| {
         let mut changed = tma_store.clone();
@@ -71,7 +71,7 @@ fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
         with(what, &|tma_store| tma_store.staging = Some(changed));
     };
     with_staging("boxes of warps do not begin where they may", &|staging| staging.buffer.offset += 128);
-    // Those of a stage that is lent begin there.
+    // The buffer in a reused stage begins at the stage.
     if staging.channel.is_none() {
         with_staging("boxes of warps stand in stages", &|staging| staging.buffer.offset = 0);
     }
@@ -84,7 +84,8 @@ fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
     });
 }
 
-/// A product that is stored twice, perhaps to an array that it is also added to.
+/// Returns a product that is stored twice. With `is_read`, its array is also the destination of
+/// additions.
 fn stored_twice(is_read: bool) -> Module {
     let mut k = Kernel::new("twice");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
@@ -104,7 +105,7 @@ fn sends(schedule: &Schedule) -> usize {
 }
 
 #[test]
-fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
+fn all_stores_of_an_array_are_tma_stores_or_none() {
     for (is_read, count) in [(false, 2), (true, 0)] {
         let kernel = ("twice".to_owned(), stored_twice(is_read), CompileOptions::default());
         each_schedule_of(vec![kernel], |name, info, body, schedule| {
@@ -122,7 +123,8 @@ fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
     }
 }
 
-/// A product that is added to an array, so and for so many: by the device or by all.
+/// Returns a product that is added to an array by an atomic of this scope. With `is_stored`, it is
+/// stored, too.
 fn added(dtype: DType, scope: MemScope, is_stored: bool) -> Module {
     let mut k = Kernel::new("added");
     let arrays = [k.array(DType::F16, 2, true), k.array(dtype, 2, true)];
@@ -146,13 +148,13 @@ fn added(dtype: DType, scope: MemScope, is_stored: bool) -> Module {
     k.finish()
 }
 
-/// A kernel that adds by the engine.
+/// Returns a kernel with TMA reductions.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("added".to_owned(), added(DType::F32, MemScope::Device, false), CompileOptions::default())
 }
 
 #[test]
-fn the_engine_adds_where_others_do_not_see_it_sooner() {
+fn unordered_additions_are_tma_reductions() {
     let cases = [
         (added(DType::F32, MemScope::Device, false), 2),
         (added(DType::BF16, MemScope::Device, false), 2),
@@ -172,20 +174,21 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
             let text = schedule.to_text(info.module);
             assert_eq!(sends(schedule), count, "{name}:\n{text}");
             info.verify_schedule(body, schedule).unwrap();
-            // Additions need no order, so what was sent before has only been read; a store comes when it is there.
+            // Additions have no order, so that earlier stores need only be read. A store waits for
+            // completion.
             assert_eq!(text.contains("tma_store_wait\n"), count == 3, "{name}:\n{text}");
         });
     }
 }
 
 #[test]
-fn one_lane_of_each_warp_sends_its_boxes() {
+fn one_lane_of_each_warp_issues_its_tma_stores() {
     let text = check(&super::deferred_load::scaled_tiles(128)).pop().unwrap().text;
     let elected = text.find("elect.sync").unwrap_or_else(|| panic!("{text}"));
     let lane = text[elected..].split(['|', ',']).nth(1).unwrap();
     let sent = elected + text[elected..].find("global.shared::cta").expect("a box that leaves");
     let between = &text[elected..sent];
-    // What holds in that lane alone: others may say, too, whether the tile is in the array.
+    // Predicates of this lane alone. Further conditions may test the bounds of the tile.
     let mut alone = HashSet::from([lane]);
     for line in between.lines().filter_map(|line| line.trim().strip_prefix("and.pred ")) {
         let words: Vec<&str> = line.trim_end_matches(';').split(", ").collect();

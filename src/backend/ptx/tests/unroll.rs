@@ -5,17 +5,17 @@ use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step};
 use crate::ir::{HintValue, Hints, hint_key};
 
-/// A kernel whose rounds stand in a row.
+/// A kernel with unrolled iterations.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("rounds".to_owned(), copies(Some(1), 4), nothing_ahead())
 }
 
-/// No stages of loads.
+/// Returns options without pipeline stages.
 fn nothing_ahead() -> CompileOptions {
     CompileOptions { num_stages: Some(1), ..CompileOptions::default() }
 }
 
-/// Schedules with other rounds, each with what was changed.
+/// Returns schedules with other unroll factors, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
@@ -37,7 +37,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     mutants
 }
 
-/// A copy of tiles in a loop, so many apart, with a wish for rounds in a row.
+/// Returns a kernel that copies tiles in a loop of step `step`, with a hint for `rounds` unrolled
+/// iterations.
 fn copies(step: Option<i64>, rounds: i64) -> Module {
     let mut k = Kernel::new("copies");
     let arrays = [(); 2].map(|()| k.array(DType::F32, 1, true));
@@ -59,7 +60,7 @@ fn copies(step: Option<i64>, rounds: i64) -> Module {
 }
 
 #[test]
-fn rounds_are_written_out_where_they_are_wished_for_and_possible() {
+fn iterations_are_unrolled_if_requested_and_possible() {
     for (step, wished, rounds) in [
         (Some(1), 4, Some(4)),
         (Some(3), 2, Some(2)),

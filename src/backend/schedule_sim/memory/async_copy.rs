@@ -1,4 +1,4 @@
-//! Multistage copies of a loop: its stages, and where threads write in them.
+//! Multistage copies of a loop: their stages, and the elements that each thread writes.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,38 +11,38 @@ use crate::dtype::DType;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// A copy that has been begun.
+/// A copy in flight.
 #[derive(Clone)]
 pub struct IssuedCopy {
     pub stage: usize,
-    /// Of the copies of the loop.
+    /// Index in the copies of the loop.
     pub copy: usize,
     pub tile: Rc<Vec<u64>>,
-    /// The group that it is one of.
+    /// Its commit group.
     pub group: u64,
 }
 
-/// The stages of a loop.
+/// Stages of the copies of a loop.
 pub struct CpAsyncCopies {
     pub plan: Rc<CpAsyncPlan>,
-    /// Layouts and elements of the tiles.
+    /// Layouts and element types of the tiles.
     forms: Vec<(Layout, DType)>,
     stages: Vec<Stage>,
     of: u32,
-    /// The stage that is filled next, and the one that is computed on.
+    /// The next stage to fill, and the stage of the current iteration.
     fill_stage: usize,
     compute_stage: usize,
     groups: u64,
-    /// The tiles of this iteration, and where they are.
+    /// The tiles of this iteration, and their stage.
     pub current: Option<(usize, Tile)>,
-    /// Copies under way.
+    /// Copies in flight.
     pub issued: VecDeque<IssuedCopy>,
 }
 
 const LANES: usize = 32;
 
 impl CpAsyncCopies {
-    /// `forms`: layouts and elements of the tiles of the copies.
+    /// Returns the state without copies. `forms`: layouts and element types of their tiles.
     pub fn new(id: OpId, plan: Rc<CpAsyncPlan>, forms: Vec<(Layout, DType)>) -> CpAsyncCopies {
         let stages = (0..plan.stages).map(|_| Stage::new(plan.stage_bytes)).collect();
         let (fill, compute, groups, now, begun) = (0, 0, 0, None, VecDeque::new());
@@ -59,10 +59,11 @@ impl CpAsyncCopies {
         }
     }
 
-    /// Begins the copies of an iteration with these tiles; a group even if there is no such iteration.
+    /// Issues the copies of an iteration with these tiles. Without an iteration, the commit group
+    /// is empty.
     ///
     /// # Errors
-    /// The stage is still used.
+    /// The stage is in use.
     pub fn begin(&mut self, iteration: u64, tiles: Option<Vec<Vec<u64>>>) -> Result<(), Fault> {
         let stage = self.fill_stage;
         if let Some(tiles) = tiles {
@@ -76,7 +77,7 @@ impl CpAsyncCopies {
         Ok(())
     }
 
-    /// Has one of the copies under way done.
+    /// Completes one of the copies in flight.
     ///
     /// # Errors
     /// It writes outside of its stage.
@@ -92,10 +93,10 @@ impl CpAsyncCopies {
         Ok(())
     }
 
-    /// Waits for all copies but those of so many groups that were begun last.
+    /// Waits for all copies except the `pending` latest commit groups.
     ///
     /// # Errors
-    /// Those of [`CpAsyncCopies::finish`].
+    /// Errors of [`CpAsyncCopies::finish`].
     pub fn wait(&mut self, pending: u64) -> Result<(), Fault> {
         let end = self.groups.saturating_sub(pending);
         while let Some(which) = self.issued.iter().position(|begun| begun.group < end) {
@@ -104,12 +105,12 @@ impl CpAsyncCopies {
         Ok(())
     }
 
-    /// The tiles of an iteration are where it computes from now on.
+    /// Sets the tiles and the stage of an iteration.
     pub fn begin_iteration(&mut self, iteration: u64) {
         self.current = Some((self.compute_stage, Tile { of: self.of, number: iteration }));
     }
 
-    /// The next iteration computes on the next stage.
+    /// Advances to the next stage.
     pub fn next(&mut self) {
         self.compute_stage = (self.compute_stage + 1) % self.stages.len().max(1);
     }
@@ -118,10 +119,10 @@ impl CpAsyncCopies {
         &mut self.stages[stage]
     }
 
-    /// What the threads find of a tile that they have copied themselves.
+    /// Returns a tile of which each thread reads the elements that it has copied.
     ///
     /// # Errors
-    /// It is not there, or not all of it.
+    /// An element is not available.
     pub fn thread_private_tile(&self, copy: usize) -> Result<SlotContent, Fault> {
         let ((stage, tile), (layout, dtype)) = (self.current.ok_or_else(|| broken("no copies"))?, &self.forms[copy]);
         let copy = &self.plan.copies[copy];
@@ -137,17 +138,17 @@ impl CpAsyncCopies {
         Ok(SlotContent::of_bits(*dtype, bits.into_iter()))
     }
 
-    /// After the loop: does nobody use a stage any more?
+    /// Ends the loop.
     ///
     /// # Errors
-    /// Somebody does.
+    /// A stage is in use.
     pub fn end(&mut self) -> Result<(), Fault> {
         self.wait(0)?;
         self.stages.iter_mut().try_for_each(Stage::free)
     }
 }
 
-/// Each element that a thread copies, and where it stands in the stage.
+/// Calls `then` with each element that a thread copies, and its position in the stage.
 fn each_element(
     copy: &CpAsync,
     layout: &Layout,

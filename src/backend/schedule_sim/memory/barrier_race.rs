@@ -1,34 +1,35 @@
-//! The threads of a partition in shared memory: since they have met last, nobody comes to a place that others are at.
+//! Races between the threads of a partition in shared memory: conflicting accesses without a
+//! barrier between them.
 //!
-//! Values know nothing of threads here: the threads of a partition are as one. But each of them may be as far ahead of the others as
-//! the next barrier lets it, so of two parts of steps between two barriers either may come first, in different threads. Two that
-//! come to one place, one of them writing, are then a race, whatever the threads do: no turns of them need to be tried.
+//! Values have no threads: the threads of a partition are simulated as one. Between two barriers,
+//! threads may execute sub-steps in any order. Two accesses of sub-steps to one place, at least one
+//! a write, are therefore a race. No interleavings need to be tried.
 
 use std::ops::Range;
 
 use crate::backend::ptx::schedule::SubStep;
 use crate::backend::schedule_sim::error::{Fault, broken};
 
-/// What threads have done in shared memory since they have met.
+/// Accesses to shared memory since the last barrier.
 #[derive(Default)]
 pub struct BarrierChecker {
     writes: Vec<Range<u32>>,
     reads: Vec<Range<u32>>,
-    /// What they have ever written.
+    /// All places that have ever been written.
     written: Vec<Range<u32>>,
 }
 
 impl BarrierChecker {
-    /// Threads meet.
+    /// Executes a barrier.
     pub fn after_barrier(&mut self) {
         self.writes.clear();
         self.reads.clear();
     }
 
-    /// They come to a part of a step.
+    /// Executes a sub-step.
     ///
     /// # Errors
-    /// Others may be at the place that it is about.
+    /// Another thread may access the same place.
     pub fn sub_step(&mut self, part: &SubStep) -> Result<(), Fault> {
         match part {
             SubStep::Barrier { .. } => self.after_barrier(),
@@ -54,7 +55,7 @@ impl BarrierChecker {
         Ok(())
     }
 
-    /// Has somebody written all of a place?
+    /// Checks that all of a place has been written.
     fn has_been_written(&self, place: &Range<u32>) -> Result<(), Fault> {
         let mut next = place.start;
         while next < place.end {
@@ -67,7 +68,7 @@ impl BarrierChecker {
     }
 }
 
-/// Nobody else is at a place.
+/// Checks that no other access overlaps a place.
 fn alone(what: &str, place: &Range<u32>, doing: &str, others: &[Range<u32>]) -> Result<(), Fault> {
     match others.iter().find(|other| other.start < place.end && place.start < other.end) {
         None => Ok(()),

@@ -1,6 +1,7 @@
 //! Memory of the simulated block: pipeline stages, staging buffers, copies in flight and barriers.
 //!
-//! Input: the accesses of the warps. Output: elements of tiles, or a fault of the schedule. Nothing here knows the steps.
+//! Input: the accesses of the warps. Output: elements of tiles, or a fault of the schedule. Nothing
+//! here knows the steps.
 
 pub(super) mod async_copy;
 pub(super) mod barrier_race;

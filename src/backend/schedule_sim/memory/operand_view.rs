@@ -1,4 +1,4 @@
-//! Where the elements of an operand stand in a stage, and what the tile is that stands there.
+//! Operand views: positions of the elements of an operand in a stage, and reads of its tile.
 
 use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::{OperandPlan, Panels};
@@ -6,7 +6,7 @@ use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
 use crate::layout::SharedLayout;
 
-/// The first byte of a row of chunks, and which bits of the address its chunks are swapped by.
+/// Returns the swizzled address of a byte: address bits select the exchange of 16-byte chunks.
 pub fn swizzled(plain: usize, span: usize) -> usize {
     let mask = match span {
         128 => 0x70,
@@ -17,35 +17,35 @@ pub fn swizzled(plain: usize, span: usize) -> usize {
     plain ^ (plain >> 3 & mask)
 }
 
-/// How an operand stands in a stage.
+/// Form of an operand in a stage.
 #[derive(Clone, Debug)]
 pub enum Form {
-    /// In panels of so many rows, which a copy engine has filled.
+    /// In swizzle panels with this number of rows, written by TMA.
     Panels(Panels, i64),
-    /// As threads have copied it.
+    /// Copied by threads.
     Shared(SharedLayout),
 }
 
 /// An operand in a stage.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it begins in the stage.
+    /// First byte in the stage.
     pub start: usize,
     pub form: Form,
-    /// Extents of its tile, and the place of k among its last two dimensions.
+    /// Extents of the tile, and the position of k among its last two dimensions.
     pub shape: Vec<i64>,
     pub k_last: bool,
-    /// Elements in the stage.
+    /// Element type in the stage.
     pub stored: DType,
-    /// They have still to be rounded to tf32.
+    /// Elements are rounded to tf32 at the read.
     pub rounds: bool,
 }
 
 impl Source {
-    /// In panels of so many rows.
+    /// Returns an operand in panels with this number of rows.
     ///
     /// # Errors
-    /// The plan knows no panels.
+    /// The plan has no panels.
     pub fn in_panels(
         plan: &OperandPlan,
         rows: i64,
@@ -57,17 +57,17 @@ impl Source {
         Ok(Source { start, form, shape: shape.to_vec(), k_last, stored: plan.dtype, rounds: false })
     }
 
-    /// As threads copy it.
+    /// Returns an operand that threads copy.
     pub fn in_order(plan: &OperandPlan, start: usize, (shape, k_last): (&[i64], bool), stored: DType) -> Source {
         let rounds = stored != plan.dtype;
         let form = Form::Shared(plan.shared.clone());
         Source { start, form, shape: shape.to_vec(), k_last, stored, rounds }
     }
 
-    /// The tile, by whoever reads bytes of the stage.
+    /// Returns the tile. `read` reads bytes of the stage.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of `read`.
     pub fn tile(&self, read: &mut dyn FnMut(usize, usize) -> Result<u64, Fault>) -> Result<SlotContent, Fault> {
         let bytes = self.stored.storage_bits() as usize / 8;
         let count = self.shape.iter().product::<i64>() as usize;

@@ -1,4 +1,4 @@
-//! What the partitions of a tile block share: stages, and what has been begun that nobody has waited for.
+//! State that the partitions of a tile block share: stages, and asynchronous operations in flight.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::backend::schedule_sim::kernel::Kernel;
 use crate::ir::OpId;
 
-/// Which stage.
+/// Location of a stage.
 #[derive(Clone, Copy, Debug)]
 pub enum Where {
     Pipeline(StageSlot),
-    /// Of the copies with this number.
+    /// Stage of the multistage copies with this number.
     CpAsync(usize, usize, Tile),
 }
 
@@ -29,7 +29,7 @@ pub enum Operand {
     At(Where, Source),
 }
 
-/// A box on its way.
+/// A TMA box in flight.
 struct Arriving<'a> {
     slot: StageSlot,
     map: &'a TensorMap,
@@ -37,30 +37,30 @@ struct Arriving<'a> {
     at: usize,
 }
 
-/// MMAs that are asynchronous and have not read their operands.
+/// Asynchronous MMAs that have not read their operands.
 struct Reading {
     mma_group: u64,
     reader: OpId,
-    /// The ping-pong group, data partition or group whose MMAs they are.
+    /// Ping-pong group, data partition or warp group that has issued them.
     group: usize,
     operands: Vec<[Operand; 2]>,
-    /// The stages that they stand in.
+    /// Stages of their operands.
     stages: Vec<Where>,
     done: bool,
 }
 
-/// What the partitions share.
+/// Shared state of the partitions.
 pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
     pub pipelines: Pipelines,
-    /// The number of ordered sections that have ended, by set of barriers.
+    /// Number of completed critical sections, by set of barriers.
     pub order_counts: [u64; OrderPoint::BARRIER_SETS],
-    /// How often each of the consumers has come to where they meet.
+    /// Number of arrivals of each consumer group at barriers.
     pub barrier_counts: Vec<u64>,
     copies: BTreeMap<usize, CpAsyncCopies>,
     boxes: Vec<Arriving<'a>>,
     readings: Vec<Reading>,
-    /// Numbers of copies and flights so far.
+    /// Number of copies and MMA groups so far.
     count: u64,
 }
 
@@ -80,13 +80,13 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// A number that nothing else here has.
+    /// Returns a unique number.
     pub fn number(&mut self) -> u64 {
         self.count += 1;
         self.count
     }
 
-    /// How much is under way.
+    /// Returns the number of asynchronous operations in flight.
     pub fn events(&self) -> usize {
         let copies: usize = self.copies.values().map(|copies| copies.issued.len()).sum();
         self.boxes.len() + copies + self.unread().count()
@@ -96,10 +96,10 @@ impl<'a> Shared<'a> {
         self.readings.iter().filter(|reading| !reading.done)
     }
 
-    /// Has one of these happen.
+    /// Completes one of these operations.
     ///
     /// # Errors
-    /// It may not happen now.
+    /// It is not permitted at this time.
     pub fn happen(&mut self, which: usize) -> Result<(), Fault> {
         let Some(mut which) = which.checked_sub(self.boxes.len()) else { return self.arrive(which) };
         for copies in self.copies.values_mut() {
@@ -112,12 +112,13 @@ impl<'a> Shared<'a> {
         mma_group.map_or(Ok(()), |mma_group| self.read_operands(mma_group))
     }
 
-    // Boxes.
+    // TMA boxes.
 
-    /// Begins to fill the next stage of a channel with boxes: of each load the coordinates of each.
+    /// Issues the TMA loads of the next stage of a channel: for each load the coordinates of its
+    /// boxes.
     ///
     /// # Errors
-    /// The stage is still used.
+    /// The stage is in use.
     pub fn produce(&mut self, channel: u32, coordinates: Vec<Vec<Vec<i64>>>) -> Result<(), Fault> {
         let plan = self.kernel.channel(channel)?;
         let slot = self.pipelines.next_to_produce(plan.pipeline, channel)?;
@@ -149,7 +150,7 @@ impl<'a> Shared<'a> {
         number
     }
 
-    /// The copies with this number.
+    /// Returns the multistage copies with this number.
     ///
     /// # Errors
     /// Their loop has ended.
@@ -158,7 +159,7 @@ impl<'a> Shared<'a> {
     }
 
     /// # Errors
-    /// Somebody still uses a stage.
+    /// A stage is in use.
     pub fn end_cp_async(&mut self, number: usize) -> Result<(), Fault> {
         self.copies.remove(&number).map_or(Ok(()), |mut copies| copies.end())
     }
@@ -172,10 +173,10 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The tile of an operand.
+    /// Returns the tile of an operand.
     ///
     /// # Errors
-    /// Its stage holds something else.
+    /// Its stage has other tiles.
     pub fn read(&mut self, operand: &Operand, reader: OpId) -> Result<SlotContent, Fault> {
         match operand {
             Operand::Content(held) => Ok(held.clone()),
@@ -187,10 +188,10 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// MMAs are on their way, and read these operands at any time until they land.
+    /// Issues MMAs. They read their operands at any time before their completion.
     ///
     /// # Errors
-    /// A stage holds something else.
+    /// A stage has other tiles.
     pub fn issue_mmas(
         &mut self,
         mma_group: u64,
@@ -221,10 +222,10 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    /// The operands of MMAs that land; they are done with their stages.
+    /// Returns the operands of completed MMAs. Their stages are no longer read.
     ///
     /// # Errors
-    /// A stage holds something else.
+    /// A stage has other tiles.
     pub fn complete_mmas(&mut self, mma_group: u64) -> Result<Vec<[SlotContent; 2]>, Fault> {
         self.read_operands(mma_group)?;
         let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {

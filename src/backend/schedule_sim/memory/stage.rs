@@ -1,31 +1,31 @@
-//! A stage of shared memory: its bytes, and what is happening to them.
+//! Stage of shared memory: its bytes, writers and readers.
 
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::ir::OpId;
 
-/// What bytes hold that nobody has written.
+/// Value of unwritten bytes.
 const POISON: u8 = 0xe7;
 
-/// What a stage holds: whose tiles (of which channel, or which loop), and those of which turn.
+/// Identity of the tiles in a stage: their channel or loop, and their iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
     pub of: u32,
     pub number: u64,
 }
 
-/// A stage.
+/// State of a stage.
 pub struct Stage {
     size: usize,
-    /// None before it is filled for the first time.
+    /// Empty before the first write.
     bytes: Vec<u8>,
     tile: Option<Tile>,
-    /// Bytes that were announced and have not arrived.
+    /// Expected bytes that have not arrived.
     awaited: i64,
-    /// Writes that have been begun.
+    /// Number of writes in flight.
     under_way: usize,
-    /// MMAs that have not landed, of which ping-pong group or data partition.
+    /// MMAs in flight that read it, each with its ping-pong group or data partition.
     readers: Vec<(OpId, usize)>,
-    /// How often all that was announced has arrived.
+    /// Number of completed phases.
     full_count: u64,
 }
 
@@ -34,34 +34,34 @@ impl Stage {
         Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new(), full_count: 0 }
     }
 
-    /// Does it hold nothing that somebody needs?
+    /// Returns true if the stage can be filled.
     pub fn is_free(&self) -> bool {
         self.tile.is_none()
     }
 
-    /// Whom it was filled for.
+    /// Returns the identity of its tiles.
     pub fn tile(&self) -> Option<Tile> {
         self.tile
     }
 
-    /// Begins to fill it, with so many writes, of which so many bytes are announced.
+    /// Begins to fill the stage with `writes` writes, of which `announced` bytes are expected.
     ///
     /// # Errors
-    /// An MMA still reads it, or it is still written.
+    /// An MMA reads it, or it is being written.
     pub fn fill(&mut self, tile: Tile, writes: usize, announced: u32) -> Result<(), Fault> {
         self.is_left_alone(&format!("is filled with {tile:?}"))?;
         self.bytes.resize(self.size, POISON);
         self.bytes.fill(POISON);
         (self.tile, self.under_way, self.awaited) = (Some(tile), writes, announced.into());
-        // What is passed on with nothing in it is there at once.
+        // A stage without bytes is full at once.
         self.full_count += u64::from(writes == 0 && announced == 0);
         Ok(())
     }
 
-    /// Nobody needs it any more.
+    /// Releases the stage.
     ///
     /// # Errors
-    /// Somebody does.
+    /// The stage is in use.
     pub fn free(&mut self) -> Result<(), Fault> {
         self.is_left_alone("is released")?;
         self.bytes.fill(POISON);
@@ -69,10 +69,10 @@ impl Stage {
         Ok(())
     }
 
-    /// Does no MMA of this ping-pong group or data partition read it any more?
+    /// Checks that no MMA of this ping-pong group or data partition reads the stage.
     ///
     /// # Errors
-    /// One does.
+    /// One reads it.
     pub fn is_left_by(&self, group: usize) -> Result<(), Fault> {
         self.is_read_by(|&other| other == group, "is released")
     }
@@ -99,7 +99,7 @@ impl Stage {
     /// Writes some bytes of one of the writes.
     ///
     /// # Errors
-    /// They lie outside.
+    /// They are outside of the stage.
     pub fn write(&mut self, at: usize, from: &[u8]) -> Result<(), Fault> {
         let (all, end) = (self.bytes.len(), at + from.len());
         let Some(to) = self.bytes.get_mut(at..end) else {
@@ -109,44 +109,44 @@ impl Stage {
         Ok(())
     }
 
-    /// One of the writes is done, with which so many bytes have arrived.
+    /// Completes one of the writes, with which `bytes` bytes have arrived.
     pub fn wrote(&mut self, bytes: u32) {
         self.under_way -= 1;
         self.awaited -= i64::from(bytes);
         self.full_count += u64::from(self.under_way == 0 && self.awaited <= 0);
     }
 
-    /// Have all bytes arrived that were announced?
+    /// Returns true if all expected bytes have arrived.
     pub fn is_full(&self) -> bool {
         self.awaited <= 0
     }
 
-    /// How often all that was announced has arrived.
+    /// Returns the number of completed phases.
     pub fn full_count(&self) -> u64 {
         self.full_count
     }
 
-    /// An MMA may read it from here on.
+    /// Registers an MMA that may read the stage from now on.
     ///
     /// # Errors
-    /// It holds other tiles, or not yet these.
+    /// It has other tiles, or is not full.
     pub fn hold(&mut self, tile: Tile, (reader, group): (OpId, usize)) -> Result<(), Fault> {
         self.holds(tile, reader)?;
         self.readers.push((reader, group));
         Ok(())
     }
 
-    /// The MMA is complete.
+    /// Unregisters a completed MMA.
     pub fn let_go(&mut self, reader: (OpId, usize)) {
         if let Some(at) = self.readers.iter().position(|&other| other == reader) {
             self.readers.swap_remove(at);
         }
     }
 
-    /// Are these tiles here?
+    /// Checks that the stage has these tiles.
     ///
     /// # Errors
-    /// They are not, or not yet.
+    /// It has other tiles, or is not full.
     pub fn holds(&self, tile: Tile, reader: OpId) -> Result<(), Fault> {
         let reader = reader.index();
         if self.tile != Some(tile) {
@@ -161,10 +161,10 @@ impl Stage {
         Ok(())
     }
 
-    /// The number that so many bytes are.
+    /// Returns the number in `bytes` bytes.
     ///
     /// # Errors
-    /// They lie outside.
+    /// They are outside of the stage.
     pub fn read(&self, at: usize, bytes: usize) -> Result<u64, Fault> {
         let all = self.bytes.len();
         let from = self.bytes.get(at..at + bytes);

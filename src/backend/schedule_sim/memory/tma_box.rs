@@ -1,4 +1,4 @@
-//! A box of an array, as TMA brings it to a stage.
+//! TMA boxes: the copy of a part of an array into a stage.
 
 use super::operand_view::swizzled;
 use super::stage::Stage;
@@ -8,14 +8,14 @@ use crate::backend::ptx::tensor_map::{MapElement, TensorMap};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
 
-/// Bytes that stay together.
+/// Bytes of a swizzled chunk (PTX ISA, swizzling modes).
 const CHUNK: usize = 16;
 
-/// Copies the box that begins at these coordinates, innermost first, to where it is to begin in a stage; gives its bytes.
-/// What is outside of the array is zero.
+/// Copies the box at these coordinates, innermost first, to its position in a stage, and returns
+/// its bytes. Elements outside of the array are zero.
 ///
 /// # Errors
-/// The array has no map, or the box does not fit or begins where none may.
+/// The array has no tensor map, or the box does not fit, or it starts at an invalid position.
 pub fn copy(
     map: &TensorMap,
     coordinates: &[i64],
@@ -78,13 +78,13 @@ mod tests {
     use crate::backend::ptx::tensor_map::{Dim, L2Promotion, Number, Swizzle};
     use crate::backend::schedule_sim::memory::operand_view::{Form, Source};
 
-    /// An array of so many 16-bit numbers, each its place, in rows of so many.
+    /// Returns an array of 16-bit numbers, each its index.
     fn array(rows: u64, columns: u64) -> Vec<AtomicU64> {
         let word = |first: u64| (0..4).fold(0, |word, i| word | (first * 4 + i) << (16 * i));
         (0..rows * columns / 4).map(|first| AtomicU64::new(word(first))).collect()
     }
 
-    /// Boxes of 8 rows of 64 bytes of it.
+    /// Returns a map of it with boxes of 8 rows of 64 bytes.
     fn map(rows: i64, columns: i64) -> TensorMap {
         let number = Number::Constant;
         TensorMap {
@@ -99,12 +99,12 @@ mod tests {
         }
     }
 
-    /// A tile of 16 x 64 of an array of 40 x 72 from this row and column on, as an MMA reads it whose panels have so many
-    /// rows.
+    /// Returns a tile of 16 x 64 of an array of 40 x 72 from this row and column on, as read by an
+    /// MMA whose panels have `rows` rows.
     fn tile(first: [i64; 2], rows: i64) -> Vec<u64> {
         let data = array(40, 72);
         let mut memory = Memory::new();
-        // SAFETY: the array outlives the memory, and nobody else accesses it.
+        // SAFETY: the array outlives the memory, and no other code accesses it.
         unsafe { memory.add(data.as_ptr() as *mut u8, size_of_val(&data[..]), false) };
         let (mut stage, of) = (Stage::new(4096), Tile { of: 0, number: 0 });
         stage.fill(of, 4, 2048).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     fn boxes_begin_at_multiples_of_sixteen_bytes() {
         let data = array(40, 72);
         let mut memory = Memory::new();
-        // SAFETY: the array outlives the memory, and nobody else accesses it.
+        // SAFETY: the array outlives the memory, and no other code accesses it.
         unsafe { memory.add(data.as_ptr() as *mut u8, size_of_val(&data[..]), false) };
         let brings = |first: i64| {
             let mut stage = Stage::new(4096);

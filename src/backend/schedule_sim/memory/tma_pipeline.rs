@@ -1,10 +1,10 @@
-//! Pipelines of stages: who fills them and who uses them up, each counting for itself.
+//! Pipelines: stages, with positions of the producer and of each consumer group.
 
 use super::stage::{Stage, Tile};
 use crate::backend::ptx::schedule::WarpSpecialization;
 use crate::backend::schedule_sim::error::{Fault, broken};
 
-/// The place of the tiles of a channel.
+/// Position of the tiles of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSlot {
     pub pipeline: usize,
@@ -16,22 +16,23 @@ struct Pipeline {
     stages: Vec<Stage>,
     produced: u64,
     acquired: u64,
-    /// Where each ping-pong group, data partition or group is.
+    /// Position of each consumer group.
     positions: Vec<u64>,
-    /// The data partitions or groups that have released a stage.
+    /// Data partitions or warp groups that have released a stage.
     released_by: Vec<Vec<usize>>,
 }
 
-/// The pipelines of a tile block.
+/// Pipelines of a tile block.
 #[derive(Default)]
 pub struct Pipelines {
     pipelines: Vec<Pipeline>,
-    /// Data partitions or groups, each of which takes all stages.
+    /// Number of data partitions or warp groups, each of which reads all stages.
     sharing_groups: usize,
 }
 
 impl Pipelines {
-    /// Pipelines for so many that go through the program of the consumers, of which so many take each stage.
+    /// Returns the pipelines for `groups` consumer groups, of which `sharing_groups` read each
+    /// stage.
     pub fn new(warp_spec: &WarpSpecialization, [groups, sharing_groups]: [usize; 2]) -> Pipelines {
         let pipeline = |plan: &crate::backend::ptx::schedule::PipelineDesc| Pipeline {
             stages: (0..plan.num_stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
@@ -51,7 +52,7 @@ impl Pipelines {
         }
     }
 
-    /// The next stage to be filled.
+    /// Returns the next stage to be filled.
     ///
     /// # Errors
     /// The pipeline has none.
@@ -59,7 +60,7 @@ impl Pipelines {
         self.slot_at(pipeline, channel, self.pipelines.get(pipeline).map_or(0, |pipeline| pipeline.produced))
     }
 
-    /// The next stage to be taken by a ping-pong group.
+    /// Returns the next stage to be read by a consumer group.
     ///
     /// # Errors
     /// The pipeline has none.
@@ -67,26 +68,26 @@ impl Pipelines {
         self.slot_at(pipeline, channel, self.pipelines.get(pipeline).map_or(0, |pipeline| pipeline.positions[group]))
     }
 
-    /// A ping-pong group goes past stages that the other one takes.
+    /// Skips stages of the other ping-pong group.
     pub fn skip(&mut self, pipeline: usize, group: usize, count: u64) {
         self.pipelines[pipeline].positions[group] += count;
     }
 
-    /// The next one is filled, with so many boxes, of which so many bytes are announced.
+    /// Begins to fill the next stage with `boxes` boxes, of which `announced` bytes are expected.
     ///
     /// # Errors
-    /// It is still used.
+    /// It is in use.
     pub fn produce(&mut self, slot: StageSlot, boxes: usize, announced: u32) -> Result<(), Fault> {
         self.pipelines[slot.pipeline].produced += 1;
         self.stage(slot).fill(slot.tile, boxes, announced)
     }
 
-    /// The next one is taken.
+    /// Acquires a stage.
     pub fn acquire(&mut self, slot: StageSlot) {
         self.pipelines[slot.pipeline].acquired += 1;
     }
 
-    /// A ping-pong group goes on to the next one.
+    /// Advances a consumer group to the next stage.
     pub fn advance(&mut self, pipeline: usize, group: usize) {
         self.pipelines[pipeline].positions[group] += 1;
     }
@@ -95,25 +96,25 @@ impl Pipelines {
         &mut self.pipelines[slot.pipeline].stages[slot.stage]
     }
 
-    /// May it be filled?
+    /// Returns true if the stage can be filled.
     pub fn is_free(&self, slot: StageSlot) -> bool {
         self.pipelines[slot.pipeline].stages[slot.stage].is_free()
     }
 
-    /// Has the stage been filled in this turn, by whomever?
+    /// Returns true if the stage has been filled in this phase, by any channel.
     pub fn is_there(&self, slot: StageSlot) -> bool {
         let stage = &self.pipelines[slot.pipeline].stages[slot.stage];
         stage.tile().is_some_and(|tile| tile.number == slot.tile.number) && stage.is_full()
     }
 
-    /// Have the tiles arrived?
+    /// Returns true if the tiles have arrived.
     ///
     /// # Errors
-    /// Others were brought in their stead.
+    /// The stage has other tiles.
     pub fn is_full_for(&self, slot: StageSlot) -> Result<bool, Fault> {
         let stages = &self.pipelines[slot.pipeline].stages;
         let stage = &stages[slot.stage];
-        // A barrier tells one round from the next, and no more.
+        // The parity of a barrier distinguishes adjacent phases only.
         if stage.full_count() < slot.tile.number / stages.len() as u64 {
             let what = format!("{:?} are waited for before those of the previous phase have arrived", slot.tile);
             return Err(broken(what));
@@ -127,10 +128,11 @@ impl Pipelines {
         }
     }
 
-    /// Gives a stage back: the last data partition or group does, and of ping-pong groups the one that took it.
+    /// Releases a stage. It is free after the release by the last data partition or warp group, or
+    /// by the ping-pong group that has acquired it.
     ///
     /// # Errors
-    /// It does not hold these tiles, or somebody uses them.
+    /// It has other tiles, or is in use.
     pub fn release(&mut self, slot: StageSlot, group: usize) -> Result<(), Fault> {
         let sharing_groups = self.sharing_groups;
         let stage = self.stage(slot);
@@ -151,10 +153,10 @@ impl Pipelines {
         self.stage(slot).free()
     }
 
-    /// Has everything that was filled been taken and released?
+    /// Checks that all filled stages have been acquired and released.
     ///
     /// # Errors
-    /// What has not.
+    /// The first one that has not.
     pub fn verify_released(&self) -> Result<(), Fault> {
         for (number, pipeline) in self.pipelines.iter().enumerate() {
             if pipeline.produced * self.sharing_groups as u64 != pipeline.acquired {

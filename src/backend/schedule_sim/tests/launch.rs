@@ -1,4 +1,4 @@
-//! Launches of kernels of which only the module is known: arrays that are large enough for their views, with numbers in them.
+//! Launches for modules alone: arrays that are large enough for their views, and their contents.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,15 +9,15 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, ConstData, Def, Elem, Module, Opcode, Rounding, Type, Value};
 use crate::types::float_codec;
 
-/// Iterations of a loop that is long.
+/// Trip count of long loops.
 const ITERATIONS: u64 = 6;
-/// Extents of arrays in tiles, and the least.
+/// Extents of arrays in tiles, and their minimum.
 const TILES: i64 = 3;
 const LEAST: i64 = 64;
-/// Bytes of an array that no view is of.
+/// Bytes of an array without a view.
 const BYTES: usize = 1 << 16;
 
-/// Makes loops short whose counts are compiled in.
+/// Shortens loops with constant trip counts.
 pub fn shorten(module: &mut Module) {
     let mut counts = Vec::new();
     module.walk(module.entries[0].body, &mut |id| {
@@ -39,17 +39,18 @@ pub fn shorten(module: &mut Module) {
     }
 }
 
-/// A launch.
+/// Arguments of a launch.
 pub struct Launch {
     pub grid: [u32; 3],
     pub params: Vec<ParamWord>,
     arrays: Vec<Vec<AtomicU64>>,
-    /// What they hold before a run.
+    /// Contents of the arrays before a run.
     numbers: Vec<Vec<u64>>,
 }
 
 impl Launch {
-    /// Of an entry, if all its parameters are arrays, their extents and strides, and numbers.
+    /// Returns a launch of an entry whose parameters are arrays, their extents and strides, and
+    /// numbers.
     pub fn find(module: &Module, body: BlockId) -> Option<Launch> {
         let args = &module.block(body).args;
         let place: HashMap<Value, usize> = args.iter().enumerate().map(|(place, &arg)| (arg, place)).collect();
@@ -128,19 +129,20 @@ impl Launch {
         known.then_some(Launch { grid: grid(module, body), params, arrays, numbers: first })
     }
 
-    /// The memory of the launch, as it is before a run. Runs of it come one after the other.
+    /// Returns the memory of the launch with its initial contents. Runs are sequential.
     pub fn memory(&self) -> Memory {
         let mut memory = Memory::new();
         for (array, numbers) in self.arrays.iter().zip(&self.numbers) {
             array.iter().zip(numbers).for_each(|(word, &number)| word.store(number, Relaxed));
-            // SAFETY: the launch owns the array, and outlives all runs of a test; nobody else accesses it.
+            // SAFETY: the launch owns the array and outlives all runs of a test. No other code
+            // accesses it.
             unsafe { memory.add(array.as_ptr() as *mut u8, size_of_val(&array[..]), true) };
         }
         memory
     }
 }
 
-/// A grid of few blocks: more along extents where the place of a block says how long it works.
+/// Returns a small grid. It is larger along axes that determine trip counts.
 fn grid(module: &Module, body: BlockId) -> [u32; 3] {
     let (mut grid, mut ids, mut bounds) = ([2, 1, 1], Vec::new(), Vec::new());
     module.walk(body, &mut |id| {
@@ -159,7 +161,7 @@ fn grid(module: &Module, body: BlockId) -> [u32; 3] {
     grid
 }
 
-/// Extents of the largest tiles of each tensor view, by its dimensions.
+/// Returns the extents of the largest tiles of each tensor view, by its dimensions.
 fn tiles(module: &Module, body: BlockId) -> HashMap<Value, Vec<i64>> {
     let mut tiles: HashMap<Value, Vec<i64>> = HashMap::new();
     module.walk(body, &mut |id| {
@@ -178,7 +180,7 @@ fn tiles(module: &Module, body: BlockId) -> HashMap<Value, Vec<i64>> {
     tiles
 }
 
-/// So many small numbers of a type.
+/// Returns `count` small numbers of a type.
 fn numbers(dtype: DType, count: i64, seed: u64) -> Vec<u64> {
     let bits = dtype.storage_bits() as usize;
     let bytes = (count as usize * bits).div_ceil(8).max(BYTES);

@@ -1,4 +1,4 @@
-//! Loops and branches: what their bodies begin with, and what is passed on at their ends.
+//! Loops and branches: entry of their sequences, and values that are passed at their ends.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Partition<'a> {
     /// # Errors
-    /// What is converted is not there.
+    /// The operand of a hoisted conversion is not available.
     fn before_loop(&mut self, hoisted: &[(Value, LayoutId)]) -> Result<(), Fault> {
         for &(value, _) in hoisted {
             self.require(value)?;
@@ -24,8 +24,8 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// What is passed on: values, and of those that MMAs add up where they stand (`to`: in which arguments) who
-    /// computes them. `carried_mmas`: of the loop.
+    /// Returns the values to pass. Accumulators of MMAs in flight are passed as such; `to` has the
+    /// arguments, `carried_mmas` those of the loop.
     fn passed(
         &mut self,
         values: &[Value],
@@ -46,7 +46,7 @@ impl<'a> Partition<'a> {
         Ok(all)
     }
 
-    /// Does a loop carry this sum of MMAs in flight at this position?
+    /// Returns true if the loop carries this accumulator in flight at this position.
     fn may_carry(&self, carried_mmas: Option<&[CarriedMma]>, (number, value): (u64, Value), position: usize) -> bool {
         let Some(carried_mmas) = carried_mmas else { return true };
         let Some(mma_group) = self.in_flight.iter().find(|mma_group| mma_group.number == number) else { return false };
@@ -56,7 +56,7 @@ impl<'a> Partition<'a> {
         carried.any(|(&carried, &sum)| carried == position && sum == value)
     }
 
-    /// Is everything there that is passed to these values?
+    /// Returns true if all values that are passed to these arguments are available.
     fn is_there(&self, to: &[Value], passed: &[Passed]) -> Result<(), Fault> {
         let module = self.kernel.module;
         for (&value, passed) in to.iter().zip(passed) {
@@ -79,10 +79,10 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// `for`.
+    /// Executes a `for`.
     ///
     /// # Errors
-    /// Those of its parts.
+    /// Errors of its steps.
     pub fn for_loop(&mut self, shared: &mut Shared<'a>, plan: &'a For) -> Result<(), Fault> {
         let module = self.kernel.module;
         let op = module.op(plan.op);
@@ -110,7 +110,7 @@ impl<'a> Partition<'a> {
         self.end_for(shared, copies, (plan.op, carried), &[])
     }
 
-    /// The iterations of this ping-pong group, of a loop with this range.
+    /// Returns the iterations of this ping-pong group in a loop with this range.
     fn begin_pingpong(
         &mut self,
         shared: &mut Shared<'a>,
@@ -134,7 +134,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// Goes past the stages of an iteration that is another ping-pong group's.
+    /// Skips the stages of an iteration of the other ping-pong group.
     fn skip_peer_iteration(&self, shared: &mut Shared<'a>) {
         self.skipped_stages
             .iter()
@@ -142,7 +142,7 @@ impl<'a> Partition<'a> {
             .for_each(|(pipeline, &count)| shared.pipelines.skip(pipeline, self.group, count));
     }
 
-    /// A round of the innermost loop begins with these values.
+    /// Begins an iteration of the innermost loop with these values.
     fn begin_iteration(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<(), Fault> {
         let module = self.kernel.module;
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
@@ -176,7 +176,7 @@ impl<'a> Partition<'a> {
         if !cp_async.barrier_at_head { self.refill(shared, plan, copies, range, iteration) } else { Ok(()) }
     }
 
-    /// After a loop, with what its last round left, and what is waited for on the way out.
+    /// Ends a loop with the values of its last iteration and the waits after it.
     fn end_for(
         &mut self,
         shared: &mut Shared<'a>,
@@ -200,10 +200,10 @@ impl<'a> Partition<'a> {
         shared.end_cp_async(copies)
     }
 
-    /// `loop`.
+    /// Executes a `loop`.
     ///
     /// # Errors
-    /// Those of its parts.
+    /// Errors of its steps.
     pub fn loop_op(&mut self, shared: &mut Shared<'a>, plan: &'a Loop) -> Result<StepOutcome, Fault> {
         let op = self.kernel.module.op(plan.op);
         self.before_loop(&plan.hoisted)?;
@@ -213,7 +213,7 @@ impl<'a> Partition<'a> {
         self.turn(shared, carried)
     }
 
-    /// A turn of a loop without a range.
+    /// Begins an iteration of a `loop`.
     fn turn(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
         let state: Vec<_> = carried
             .iter()
@@ -230,10 +230,10 @@ impl<'a> Partition<'a> {
         Ok(if waits { StepOutcome::Blocked } else { StepOutcome::Done })
     }
 
-    /// `if`.
+    /// Executes an `if`.
     ///
     /// # Errors
-    /// Its condition is not there.
+    /// Its condition is not available.
     pub fn branch(&mut self, op: OpId, arms: &[SeqId]) -> Result<(), Fault> {
         let condition = self.kernel.module.op(op).operands[0];
         self.require(condition)?;
@@ -245,12 +245,12 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    // Ends.
+    // Terminators.
 
-    /// The end of a body or of the kernel.
+    /// Executes the terminator of a sequence or of the kernel.
     ///
     /// # Errors
-    /// Those of what comes with it.
+    /// Errors of the passed values.
     pub fn end(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<StepOutcome, Fault> {
         let op = self.kernel.module.op(id);
         let is_loop = |level: &Level<'_>| matches!(level.kind, LevelKind::For { .. } | LevelKind::Loop { .. });
@@ -293,7 +293,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// Leaves all bodies but so many.
+    /// Leaves all but `count` entered sequences.
     fn leave(&mut self, count: usize) {
         while self.levels.len() > count {
             let allocations = self.levels.pop().map_or(0, |level| level.allocations);
@@ -308,7 +308,7 @@ impl<'a> Partition<'a> {
         Ok(StepOutcome::Done)
     }
 
-    /// The end of a round of a `for`.
+    /// Ends an iteration of a `for`.
     fn next_iteration(
         &mut self,
         shared: &mut Shared<'a>,
@@ -349,7 +349,7 @@ impl<'a> Partition<'a> {
         Ok(StepOutcome::Done)
     }
 
-    /// MMAs that are still in flight release what the loop carries for them.
+    /// MMAs in flight release the stages that the loop carries for them.
     fn keep_carried_mmas(&mut self, plan: &For) {
         for mma_group in &mut self.in_flight {
             let carried_mma = plan.carried_mmas.iter().find(|carried_mma| carried_mma.mma == mma_group.last);
@@ -387,7 +387,7 @@ impl<'a> Partition<'a> {
         Ok(number)
     }
 
-    /// The stage of the round before is filled for a later one.
+    /// Fills the stage of the previous iteration for a later one.
     fn refill(
         &mut self,
         shared: &mut Shared<'a>,
@@ -402,7 +402,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// Begins the copies of a round, if there is one.
+    /// Issues the copies of an iteration, if there is one.
     fn copy_iteration(
         &mut self,
         shared: &mut Shared<'a>,

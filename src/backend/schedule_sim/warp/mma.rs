@@ -1,4 +1,4 @@
-//! MMAs: where their operands are, and when they land.
+//! MMAs: their operands, issue and completion.
 
 use rustc_hash::FxHashMap;
 
@@ -11,10 +11,10 @@ use crate::backend::schedule_sim::memory::shared_state::{Operand, Shared, Where}
 use crate::ir::{OpId, Value};
 
 impl<'a> Partition<'a> {
-    /// Issues MMAs: they land at once, or are asynchronous.
+    /// Issues an MMA group. It completes at once, or is asynchronous.
     ///
     /// # Errors
-    /// What they read is not there.
+    /// An operand is not available.
     pub fn mma_group(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<(), Fault> {
         let last = plan.last().ok_or_else(|| broken("a group without MMAs"))?;
         let operands = self.operands(shared, plan)?;
@@ -65,7 +65,8 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// What an MMA adds to. MMAs that are asynchronous add up in order, so that it need not be there yet.
+    /// Returns the accumulator of an MMA. Asynchronous MMAs accumulate in order, so that it may be
+    /// in flight.
     fn accumulator(
         &mut self,
         id: OpId,
@@ -91,7 +92,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// The operands of MMAs in the order in which these are issued.
+    /// Returns the operands of MMAs in order of issue.
     fn operands(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<Vec<[Operand; 2]>, Fault> {
         let mut operands: Vec<[Operand; 2]> = Vec::new();
         for (at, issue) in plan.issue.iter().enumerate() {
@@ -153,7 +154,7 @@ impl<'a> Partition<'a> {
         Ok(Operand::At(Where::CpAsync(number, stage, tile), source))
     }
 
-    /// The right operand that stands behind another one.
+    /// Returns the right operand that is adjacent to another one.
     fn adjacent_operand(&self, right: Operand, before: OpId, id: OpId) -> Result<Operand, Fault> {
         let mmas = &self.kernel.info.inference.products;
         let fault = || broken(format!("op {} cannot be one instruction with the one before", id.index()));

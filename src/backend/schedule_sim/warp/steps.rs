@@ -1,4 +1,4 @@
-//! What a partition does at each step.
+//! Execution of the steps of a partition.
 
 use super::strip_mine;
 use super::warp_groups;
@@ -13,10 +13,10 @@ use crate::backend::schedule_sim::memory::shared_state::Shared;
 use crate::ir::{Loc, OpId, Opcode, Sign};
 
 impl<'a> Partition<'a> {
-    /// What the next step waits for, if it has to.
+    /// Returns the condition that the next step waits for, if it is not met.
     ///
     /// # Errors
-    /// It waits for what cannot come.
+    /// The condition can never be met.
     pub fn blocked_by(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
         let Some(step) = self.next_step()? else { return Ok(None) };
         match step {
@@ -44,10 +44,10 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// Comes to the place where groups meet, if that is next.
+    /// Registers the arrival at a barrier of the consumer groups, if it is next.
     ///
     /// # Errors
-    /// Those of [`Partition::next_step`].
+    /// Errors of [`Partition::next_step`].
     pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
         if self.role == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(SubStep::Barrier { .. }))) {
             shared.barrier_counts[self.group] = self.barrier_count + 1;
@@ -55,10 +55,10 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// Takes the next step, which does not wait.
+    /// Executes the next step, which does not wait.
     ///
     /// # Errors
-    /// Those of its ops, at their places; what is wrong with the schedule.
+    /// Errors of its ops with their locations, and faults of the schedule.
     pub fn advance(&mut self, shared: &mut Shared<'a>) -> Result<StepOutcome, Fault> {
         let Some(step) = self.next_step()? else { return Ok(StepOutcome::Done) };
         let loc = self.location_of(step);
@@ -67,7 +67,7 @@ impl<'a> Partition<'a> {
         Ok(point)
     }
 
-    /// The user's place of a step.
+    /// Returns the source location of a step.
     fn location_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
@@ -125,7 +125,7 @@ impl<'a> Partition<'a> {
                 }
             }
             Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
-            // Where threads have a barrier, MMAs land; what else a step does within is no matter for tiles.
+            // MMAs complete at a barrier. Other sub-steps have no effect on tiles.
             Step::Sub(part) => {
                 if *part == SubStep::MmaWaitAll {
                     self.mma_wait_all(shared)?;
@@ -156,7 +156,8 @@ impl<'a> Partition<'a> {
         Ok(StepOutcome::Done)
     }
 
-    /// A value without instructions: it is computed where it is used, if what it comes from is not there yet.
+    /// Executes a deferred step: the value is computed at its use, if its operands are not
+    /// available yet.
     fn name(&mut self, id: OpId) -> Result<(), Fault> {
         let op = self.kernel.module.op(id);
         if self.names_staged_tile(id) {
@@ -166,7 +167,7 @@ impl<'a> Partition<'a> {
         let (info, code) = (self.kernel.info, op.code);
         let is_made = info.rematerialized.contains(&id) || is_computed_at_use(info, id);
         if !is_made && !matches!(code, Opcode::MakeToken | Opcode::JoinTokens) {
-            // Nobody computes it.
+            // No partition computes it.
             op.results.iter().for_each(|&result| drop(self.frame.forget(result)));
             return Ok(());
         }
@@ -202,14 +203,14 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// A small tile that has come with the operands of MMAs: read in its stage.
+    /// Reads an auxiliary load in its stage.
     fn local_load_stage(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let warp_spec = self.kernel.warp_spec().ok_or_else(|| fault("nothing is streamed"))?;
         let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
         let channel = slot.channel as u32;
         let held = self.acquired.get(&channel).filter(|held| held.is_full).map(|held| held.slot);
-        // Or an MMA has it, and gives it back when it is complete.
+        // Otherwise an MMA in flight has the stage, and releases it at its completion.
         let mut in_flight_slot = self
             .in_flight
             .iter()
@@ -263,7 +264,7 @@ impl<'a> Partition<'a> {
         shared.produce(channel, all)
     }
 
-    /// Where a box begins that stands at this place of the tile of a load.
+    /// Returns the array coordinates of a box by its position in the tile of a load.
     fn coordinates(&self, load: OpId, slot: &[i64]) -> Result<Vec<i64>, Fault> {
         let module = self.kernel.module;
         let op = module.op(load);
@@ -277,7 +278,7 @@ impl<'a> Partition<'a> {
         box_order(shape.tile.len(), fastest).map(start).collect()
     }
 
-    /// Does the loop of the present step look ahead for a channel?
+    /// Returns true if the current loop has a try-wait of the channel.
     fn has_try_wait(&self, channel: u32) -> bool {
         let body = self.levels.last().map(|level| self.kernel.schedule.steps(level.body));
         body.is_some_and(|steps| steps.contains(&Step::ConsumerTryWait(channel)))
@@ -293,7 +294,7 @@ impl<'a> Partition<'a> {
             return Err(broken(format!("channel {channel} is acquired twice")));
         }
         shared.pipelines.acquire(slot);
-        // Who looks ahead moves on there.
+        // A loop with a try-wait advances there.
         if !self.has_try_wait(channel) {
             shared.pipelines.advance(plan.pipeline, self.group);
         }

@@ -1,4 +1,4 @@
-//! Strips: runs of ops a few registers of their tiles at a time.
+//! Strip-mined sequences: their ops are executed for some registers of the tiles at a time.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,25 @@ use crate::layout::Layout;
 
 const LANES: usize = 32;
 
-/// A strip while it goes on.
+/// State of a strip-mined sequence.
 struct StripRun<'f, 'p> {
     frame: &'f mut Frame<'p>,
     module: &'f Module,
     inside: FxHashSet<Value>,
     /// Another group stores.
     is_silent: bool,
-    /// What the piece has made.
+    /// Values of the current strip iteration.
     made: FxHashMap<Value, SlotContent>,
-    /// Tiles that are put together from pieces.
+    /// Live-out tiles, collected from the strip iterations.
     whole: FxHashMap<Value, SlotContent>,
     count: usize,
 }
 
-/// Runs a strip whose tiles have this layout; `is_silent`: without its stores.
+/// Executes a strip-mined sequence whose tiles have this layout. With `is_silent`, stores are
+/// omitted.
 ///
 /// # Errors
-/// Those of its ops; a tile of which no piece has some elements.
+/// Errors of its ops; a tile of which no strip iteration has some elements.
 pub fn run(
     frame: &mut Frame<'_>,
     (module, is_silent): (&Module, bool),
@@ -69,7 +70,7 @@ pub fn run(
     for &value in &strip_mine.live_out {
         frame.set(value, whole.remove(&value).unwrap_or_default());
     }
-    // Other names of what was given.
+    // Views of live-out tiles.
     for id in of(StripRole::View) {
         if frame.is_known(module.op(id).operands[0]) {
             frame.step(id)?;
@@ -79,7 +80,7 @@ pub fn run(
     Ok(())
 }
 
-/// The elements that threads hold in these registers.
+/// Returns the elements of these registers in all threads.
 fn elements(layout: &Layout, registers: std::ops::Range<usize>) -> Vec<u32> {
     let registers = registers.start..registers.end.min(layout.num_registers());
     let all = registers.flat_map(|slot| {
@@ -90,7 +91,7 @@ fn elements(layout: &Layout, registers: std::ops::Range<usize>) -> Vec<u32> {
 }
 
 impl StripRun<'_, '_> {
-    /// A part of a value.
+    /// Returns a part of a value.
     fn slice(&self, value: Value, elements: &[u32]) -> Option<SlotContent> {
         match self.inside.contains(&value) {
             true => self.made.get(&value).cloned(),
@@ -98,7 +99,8 @@ impl StripRun<'_, '_> {
         }
     }
 
-    /// As [`StripRun::slice`], of what an op reads; nothing of what is no tile.
+    /// Returns the parts of the operands of an op by [`StripRun::slice`]; `None` for an operand
+    /// that is not a tile.
     fn operand_slices(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<SlotContent>>, Fault> {
         let op = self.module.op(id);
         let part =
@@ -146,7 +148,7 @@ impl StripRun<'_, '_> {
         Ok(())
     }
 
-    /// The same elements under another name.
+    /// Sets a view of the same elements.
     fn name(&mut self, id: OpId) {
         let op = self.module.op(id);
         if let Some(held) = self.made.get(&op.operands[0]).cloned() {
@@ -154,13 +156,13 @@ impl StripRun<'_, '_> {
         }
     }
 
-    /// Puts a piece of a tile to the others.
+    /// Adds a part of a tile to its other parts.
     fn collect(&mut self, value: Value, part: &SlotContent, elements: &[u32]) {
         let before = self.whole.remove(&value).unwrap_or_default();
         self.whole.insert(value, before.with_part(elements, part, self.count));
     }
 
-    /// A reduction of tiles that are whole by now: in the order of their elements, as in the program.
+    /// Executes a reduction of complete tiles, in the element order of the program.
     fn reduce(&mut self, id: OpId) -> Result<(), Fault> {
         let op = self.module.op(id);
         let before: Vec<SlotContent> = op.operands.iter().map(|&value| self.frame.get(value)).collect();

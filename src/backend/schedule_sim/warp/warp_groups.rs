@@ -1,19 +1,20 @@
-//! Groups of warps of the consumer, each of which goes through the program for itself.
+//! Consumer groups: groups of warps that execute the consumer program separately.
 //!
-//! A group of four warps has its MMAs and its barriers of stages for itself, so between barriers one group may be far ahead of the other one. Here
-//! each is a partition of its own, that computes whole tiles (values know nothing of threads) and gives its stages back for itself; turns
-//! are those of the schedule, and where threads have a barrier each group waits for the others. What others may notice, stores and messages, only the first
-//! group does.
+//! A group of four warps has its own MMAs and releases its own stages, so that one group can be
+//! ahead of another between barriers. Each group is simulated as a partition that computes whole
+//! tiles, because values have no threads. It releases its own stages. Order barriers are those of
+//! the schedule, and each group waits for the others at a barrier. Only the first group executes
+//! ops with side effects, i.e. stores and messages.
 //!
-//! Where one op of a kernel may read what another one of it writes, groups that are apart would read at other times than threads, which read before they write
-//! themselves: there the groups go as one.
+//! If one op of a kernel may read elements that another op writes, separate groups would read at
+//! other times than the threads. The groups of such a kernel are simulated as one.
 
 use crate::backend::ptx::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
-/// Groups of a schedule that go for themselves: 1 where they go as one.
+/// Returns the number of groups that are simulated separately: 1 if they are simulated as one.
 pub fn count(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize {
     let Some(partition) = schedule.partition(WarpRole::Consumer) else { return 1 };
     let alone = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.consumer_groups() == 1);
@@ -25,7 +26,7 @@ pub fn count(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize
     }
 }
 
-/// Does only the first group do this op?
+/// Returns true if the op has side effects, so that only the first group executes it.
 pub fn has_side_effect(op: &Op) -> bool {
     matches!(op.code.spec().effect, Effect::Write | Effect::ReadWrite | Effect::Other)
 }
@@ -35,7 +36,7 @@ pub fn has_side_effect(op: &Op) -> bool {
 struct Accesses {
     reads: Vec<Option<MemoryEffect>>,
     writes: Vec<Option<MemoryEffect>>,
-    /// There is an op whose results are not those of another group's, or that orders what others do.
+    /// An op has different results in different groups, or orders accesses of other blocks.
     is_bound: bool,
 }
 

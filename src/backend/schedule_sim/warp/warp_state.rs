@@ -1,4 +1,4 @@
-//! A partition of a tile block: where it stands in its program, and the values that it has.
+//! State of a partition: its position in the program, and its values.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,55 +17,55 @@ use crate::backend::schedule_sim::memory::shared_state::{Operand, Shared};
 use crate::backend::schedule_sim::memory::tma_pipeline::StageSlot;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// A result that comes when its MMAs land.
+/// A result that is available after an MMA wait.
 pub type Promise = Rc<RefCell<SlotContent>>;
 
-/// What an MMA adds to.
+/// Accumulator of an MMA.
 #[derive(Clone)]
 pub enum Accumulator {
     Content(SlotContent),
-    /// What MMAs before it make.
+    /// The result of earlier MMAs.
     Promised(Promise),
 }
 
-/// MMAs that are asynchronous.
+/// MMAs in flight.
 pub struct InFlightMma {
     pub number: u64,
-    /// The last one of those that are issued together.
+    /// Last MMA of the group.
     pub last: OpId,
-    /// In the order of the program.
+    /// In program order.
     pub ops: Vec<OpId>,
-    /// In the order in which they are issued, with what they add to and what they make.
+    /// In order of issue, each with its accumulator and result.
     pub mmas: Vec<(OpId, Accumulator, Promise)>,
-    /// Stages that they release when they land.
+    /// Stages that are released at completion.
     pub releases: Vec<(u32, StageSlot)>,
-    /// A round before this one has issued them.
+    /// Issued in the previous iteration.
     pub from_previous_iteration: bool,
 }
 
-/// A stage that was taken.
+/// An acquired stage.
 #[derive(Clone, Copy)]
 pub struct AcquiredStage {
     pub slot: StageSlot,
-    /// Its tiles have been waited for.
+    /// The full barrier has been waited for.
     pub is_full: bool,
 }
 
-/// A store that TMA makes.
+/// A TMA store in flight.
 pub struct PendingStore {
     pub id: OpId,
     pub operands: Vec<Option<SlotContent>>,
 }
 
-/// What a value is where a loop goes round or a branch ends.
+/// A value that is passed at a back edge or at the end of a branch.
 #[derive(Clone)]
 pub enum Passed {
     Content(SlotContent),
-    /// It is still being computed by the MMAs of this number.
+    /// The MMA group with this number still computes it.
     InFlight(u64, Promise),
 }
 
-/// A body that a partition is in.
+/// Kind of an entered sequence.
 pub enum LevelKind<'a> {
     Entry,
     For { plan: &'a For, at: i128, range: [i128; 3], iteration: u64, copies: Option<usize> },
@@ -73,56 +73,56 @@ pub enum LevelKind<'a> {
     If { op: OpId },
 }
 
-/// Where a partition is in a body.
+/// Position in an entered sequence.
 pub struct Level<'a> {
     pub kind: LevelKind<'a>,
     pub block: BlockId,
     pub body: SeqId,
     pub next: usize,
-    /// Memory of its own that was there before.
+    /// Number of block-local allocations at entry.
     pub allocations: usize,
 }
 
-/// What a step was.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StepOutcome {
     Done,
-    /// It waits for what other tile blocks do.
+    /// Waits for other tile blocks.
     Blocked,
 }
 
-/// A partition.
+/// State of a partition.
 pub struct Partition<'a> {
     pub role: WarpRole,
     pub kernel: &'a Kernel<'a>,
     pub frame: Frame<'a>,
     pub levels: Vec<Level<'a>>,
-    /// In the order in which they were issued.
+    /// In order of issue.
     pub in_flight: VecDeque<InFlightMma>,
-    /// Values that MMAs in flight make.
+    /// Values that MMAs in flight compute.
     pub in_flight_values: FxHashMap<Value, (u64, Promise)>,
-    /// Values that are computed where they are used.
+    /// Values that are computed at their uses.
     pub deferred: FxHashMap<Value, OpId>,
-    /// Stages that were taken, by channel.
+    /// Acquired stages, by channel.
     pub acquired: FxHashMap<u32, AcquiredStage>,
-    /// The places of tiles that a look has found there, by channel.
+    /// Slots whose try-wait succeeded, by channel.
     pub try_waited: FxHashMap<u32, StageSlot>,
-    /// Stages that MMAs which are complete keep.
+    /// Stages of complete MMAs that are not released yet.
     pub deferred_releases: Vec<StageSlot>,
-    /// Loads whose tiles are copied ahead: by which copies, and which of them.
+    /// Loads that are multistage copies: the copies, and the index in them.
     pub cp_async_loads: FxHashMap<OpId, (usize, usize)>,
     pub tma_stores: VecDeque<PendingStore>,
-    /// Which ping-pong group, data partition or group it is of those that run this program.
+    /// Index among the consumer groups that execute this program.
     pub group: usize,
-    /// Another group does what others may notice.
+    /// Another group executes ops with side effects.
     pub is_silent: bool,
-    /// Of each pipeline what an iteration takes that is another ping-pong group's.
+    /// For each pipeline, the stages of one iteration of the other ping-pong group.
     pub skipped_stages: Vec<u64>,
-    /// The number of ordered sections that it has begun, by set of barriers.
+    /// Number of critical sections so far, by set of barriers.
     pub order_counts: [u64; OrderPoint::BARRIER_SETS],
-    /// How often it has met the other groups.
+    /// Number of barriers of the consumer groups so far.
     pub barrier_count: u64,
-    /// Its threads in shared memory.
+    /// Races between its threads in shared memory.
     pub barriers: BarrierChecker,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Partition<'a> {
     /// Ends the ordered section of this group; the next group can enter.
     ///
     /// # Errors
-    /// The section that ends is that of another group.
+    /// The section belongs to another group.
     pub fn order_arrive(&mut self, shared: &mut Shared<'a>, point: OrderPoint) -> Result<(), Fault> {
         let ended = &mut shared.order_counts[point.barrier_set()];
         if self.next_section(point).checked_sub(self.groups_of_order(point)) != Some(*ended) {
@@ -188,10 +188,10 @@ impl<'a> Partition<'a> {
         self.levels.is_empty()
     }
 
-    /// The step that comes next.
+    /// Returns the next step.
     ///
     /// # Errors
-    /// A body has come to its end without a step that ends it.
+    /// A sequence ends without a terminator.
     pub fn next_step(&self) -> Result<Option<&'a Step>, Fault> {
         let Some(level) = self.levels.last() else { return Ok(None) };
         let step = self.kernel.schedule.steps(level.body).get(level.next);
@@ -200,10 +200,10 @@ impl<'a> Partition<'a> {
 
     // Values.
 
-    /// Has a value at hand: what is computed where it is used is.
+    /// Computes a value if it is deferred.
     ///
     /// # Errors
-    /// MMAs still compute it; those of the ops.
+    /// MMAs in flight compute it; errors of the ops.
     pub fn require(&mut self, value: Value) -> Result<(), Fault> {
         if let Some((number, _)) = self.in_flight_values.get(&value) {
             let mma_group = self.in_flight.iter().find(|mma_group| mma_group.number == *number);
@@ -215,21 +215,21 @@ impl<'a> Partition<'a> {
         self.frame.step(id)
     }
 
-    /// As [`Partition::require`], for all that an op reads.
+    /// Computes all operands of an op like [`Partition::require`].
     ///
     /// # Errors
-    /// Those of [`Partition::require`].
+    /// Errors of [`Partition::require`].
     pub fn require_operands(&mut self, id: OpId) -> Result<(), Fault> {
         let module = self.kernel.module;
         module.op(id).operands.iter().try_for_each(|&value| self.require(value))
     }
 
-    /// Is there nothing in it yet, but will be when somebody needs it?
+    /// Returns true if the value is in flight or deferred.
     pub fn is_open(&self, value: Value) -> bool {
         self.in_flight_values.contains_key(&value) || self.deferred.contains_key(&value)
     }
 
-    /// Forgets what the ops of a block have made before: a body begins.
+    /// Removes the values of a block at its entry.
     pub fn forget(&mut self, block: BlockId) {
         let module = self.kernel.module;
         for &id in &module.block(block).ops {
@@ -241,7 +241,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// Gives a value what was passed.
+    /// Sets a passed value.
     pub fn receive(&mut self, value: Value, passed: Passed) {
         self.deferred.remove(&value);
         self.in_flight_values.remove(&value);
@@ -256,10 +256,10 @@ impl<'a> Partition<'a> {
 
     // MMAs in flight.
 
-    /// A wait for MMAs.
+    /// Executes an MMA wait.
     ///
     /// # Errors
-    /// It is for others than those that land; those of [`Partition::complete_oldest`].
+    /// Other MMAs complete than those of the wait; errors of [`Partition::complete_oldest`].
     pub fn mma_wait(&mut self, shared: &mut Shared<'a>, wait: &MmaWait) -> Result<(), Fault> {
         let Some(count) = self.in_flight.len().checked_sub(wait.pending).filter(|&count| count > 0) else {
             return Ok(());
@@ -280,10 +280,10 @@ impl<'a> Partition<'a> {
         (0..count).try_for_each(|_| self.complete_oldest(shared, defer_release))
     }
 
-    /// All MMAs land.
+    /// Waits for all MMAs.
     ///
     /// # Errors
-    /// Those of [`Partition::complete_oldest`].
+    /// Errors of [`Partition::complete_oldest`].
     pub fn mma_wait_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
         while !self.in_flight.is_empty() {
             self.complete_oldest(shared, false)?;
@@ -291,10 +291,10 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// The MMAs that were issued first are complete: their results are there, and their stages come back.
+    /// Completes the oldest MMA group: sets its results and releases its stages.
     ///
     /// # Errors
-    /// They have read what they should not, or a stage does not come back.
+    /// A stage has other tiles, or cannot be released.
     fn complete_oldest(&mut self, shared: &mut Shared<'a>, defer_release: bool) -> Result<(), Fault> {
         let Some(mma_group) = self.in_flight.pop_front() else { return Ok(()) };
         let operands = shared.complete_mmas(mma_group.number)?;
@@ -321,10 +321,10 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// One MMA.
+    /// Computes one MMA.
     ///
     /// # Errors
-    /// What it reads is not there.
+    /// An operand is not available.
     pub fn mma(&mut self, id: OpId, [left, right]: [SlotContent; 2], sum: &Accumulator) -> Result<SlotContent, Fault> {
         let sum = match sum {
             Accumulator::Content(held) => held.clone(),
@@ -335,19 +335,19 @@ impl<'a> Partition<'a> {
 
     // Stores by TMA.
 
-    /// Makes the store that was sent first.
+    /// Completes the oldest TMA store.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn complete_first_store(&mut self) -> Result<(), Fault> {
         let Some(PendingStore { id, operands }) = self.tma_stores.pop_front() else { return Ok(()) };
         self.frame.step_with(id, &operands).map(drop)
     }
 
-    /// Makes the stores that were sent and that this op may not overtake.
+    /// Completes the TMA stores that must precede an op.
     ///
     /// # Errors
-    /// Those of the stores.
+    /// Errors of the stores.
     pub fn complete_stores_before(&mut self, id: OpId) -> Result<(), Fault> {
         if self.tma_stores.is_empty() {
             return Ok(());
@@ -364,7 +364,7 @@ impl<'a> Partition<'a> {
 
     // Operands.
 
-    /// The load whose tile stands in a stage, if this value is one, perhaps under another name.
+    /// Returns the load whose tile is in a stage, if the value is this tile or a view of it.
     pub fn staged_load(&self, value: Value) -> Option<OpId> {
         let load = self.kernel.info.source_load(value)?;
         let in_pipeline = self.kernel.channel_of(load).is_some();
@@ -372,7 +372,7 @@ impl<'a> Partition<'a> {
         (in_pipeline || cp_async).then_some(load)
     }
 
-    /// Has each thread copied its own elements of this load?
+    /// Returns true if each thread has copied its own elements of a load.
     pub fn is_thread_private(&self, load: OpId) -> bool {
         self.levels.iter().any(|level| match &level.kind {
             LevelKind::For { plan, .. } => plan
@@ -383,17 +383,17 @@ impl<'a> Partition<'a> {
         })
     }
 
-    /// Is it an op that only names a tile in a stage?
+    /// Returns true if the op is a view of a tile in a stage.
     pub fn names_staged_tile(&self, id: OpId) -> bool {
         let op = self.kernel.module.op(id);
         let names = op.code == Opcode::LoadView || self.kernel.info.is_operand_view(id);
         names && op.results.first().is_some_and(|&result| self.staged_load(result).is_some())
     }
 
-    /// An operand that stands in no stage.
+    /// Returns an operand in registers.
     ///
     /// # Errors
-    /// Those of [`Partition::require`].
+    /// Errors of [`Partition::require`].
     pub fn register_operand(&mut self, value: Value) -> Result<Operand, Fault> {
         self.require(value)?;
         Ok(Operand::Content(self.frame.get(value)))

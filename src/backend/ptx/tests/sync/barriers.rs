@@ -7,7 +7,7 @@ use crate::ir::MemScope;
 
 const NOBODY_READS: &str = "a place is written that nobody reads";
 
-/// Schedules whose steps do something else within, each with what was changed.
+/// Returns schedules with other sub-steps, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.sequences.len() {
@@ -33,11 +33,11 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             change(doubled, &|steps| steps.insert(at, steps[at].clone()));
             let next = &schedule.sequences[body][at + 1];
             let before = at.checked_sub(1).map(|before| &schedule.sequences[body][before]);
-            // What the copy engine has written it has read.
+            // Data that the copy engine has written has also been read.
             let drained =
                 at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { complete: true });
             let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
-            // Whether products or the copy engine are waited for first is no matter.
+            // The order of an MMA wait and a TMA store wait is irrelevant.
             let waits = within == SubStep::MmaWaitAll && matches!(next, Step::Sub(SubStep::TmaStoreWait { .. }));
             if matches!(within, SubStep::Barrier { .. } | SubStep::MmaWaitAll) && next != &Step::Sub(within) && !waits {
                 change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
@@ -47,7 +47,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             {
                 change("a meeting is too early", &|steps| steps.swap(at - 1, at));
             }
-            // What the copy engine sends from there may lie anywhere.
+            // The address of a staging buffer is free.
             let mut parts = schedule.sequences[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
             let is_read = parts.any(|step| matches!(step, Step::Sub(SubStep::SmemRead(_))));
             let others = instead(schedule, within).into_iter();
@@ -59,7 +59,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     mutants
 }
 
-/// What is wrong in place of a part of a step.
+/// Returns wrong sub-steps in place of this one.
 fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)> {
     let moved = |place: Buffer, by: u32| Buffer { offset: place.offset + by, ..place };
     match within {
@@ -92,8 +92,8 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
     }
 }
 
-/// Kernels whose threads meet: for parts of reductions, again and again in a loop; for an array that they write as tiles of one
-/// shape and read as tiles of another one; and before a store that others see in order.
+/// Returns kernels with barriers: of partial reductions in a loop; of an array that is written and
+/// read as tiles of different shapes; before an ordered store.
 pub fn modules() -> Vec<Module> {
     vec![sums_in_a_loop(), written_and_read()]
 }

@@ -1,4 +1,5 @@
-//! MMA order and exponential order of consumer groups: selection, and mutations that the verifier rejects.
+//! MMA order and exponential order of consumer groups: selection, and mutations that the verifier
+//! rejects.
 
 use super::super::deferred_load::{scaled, scaled_tiles};
 use super::super::mma_overlap::softmax_of;
@@ -7,14 +8,14 @@ use super::super::*;
 use crate::backend::ptx::schedule::{OrderPoint, Schedule, Step, WarpRole};
 use crate::ir::OpId;
 
-/// Kernels whose groups take turns: at products, and at exponentials.
+/// Returns kernels whose groups have an order: of MMAs, and of exponentials.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let works = softmax_of(128, DType::F16, [64, 128, 64], false);
     let all = [("turns", scaled(false, 128, 128)), ("turns to work", works)];
     all.map(|(name, module)| (name.to_owned(), module, CompileOptions::default())).into()
 }
 
-/// Schedules with turns that nobody else has, each with what was changed.
+/// Returns schedules with unmatched order barriers, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let data_partitions = schedule.warp_spec.as_ref().is_some_and(|warp_spec| warp_spec.data_partitions > 1);
     let groups =
@@ -39,7 +40,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     mutants
 }
 
-/// The same of turns to work.
+/// Returns the same for the order of exponentials.
 fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     let steps = &schedule.sequences[body];
     let begins = |step: &Step| matches!(step, Step::OrderWait { point: OrderPoint::Exp(_), .. });
@@ -81,7 +82,7 @@ fn order_mma(steps: &mut Vec<Step>, at: usize, last: OpId) {
     steps.insert(at, Step::OrderWait { point, sunk: true });
 }
 
-/// How many products of a kernel are issued in turn on Hopper.
+/// Returns the number of MMA groups with an order on sm_90a.
 fn in_turn(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, info, body, schedule| {
@@ -95,20 +96,20 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
 }
 
 #[test]
-fn groups_take_turns_where_each_iteration_works_on_its_product() {
+fn groups_have_an_mma_order_if_each_iteration_uses_its_mma() {
     let options = CompileOptions::default;
     assert_eq!(in_turn(scaled(false, 128, 128), options()), 1);
     assert_eq!(in_turn(scaled(false, 128, 1), options()), 1);
-    // One group; groups that meet.
+    // One group; groups with barriers.
     assert_eq!(in_turn(scaled(false, 128, 128), CompileOptions { num_warps: Some(4), ..options() }), 0);
     assert_eq!(in_turn(scaled(true, 128, 128), options()), 0);
-    // A sum in place, which lands in the next iteration.
+    // An accumulator in place, with its wait in the next iteration.
     let plain = matmul(DType::F16, DType::F32, [128, 128, 64]);
     assert_eq!(in_turn(plain, options()), 0);
 }
 
 #[test]
-fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
+fn groups_have_an_exp_order_if_exponentials_take_as_long_as_mmas() {
     let turns = |module: &Module, target, options: CompileOptions| {
         let schedule = compile(module, target, &CompileOptions { schedule: true, ..options }).unwrap().schedule;
         let count = ["order_wait exp %", "order_arrive exp %"].map(|words| schedule.matches(words).count());
@@ -118,7 +119,7 @@ fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
     let plain = CompileOptions::default;
     let of = |numbers: i64, meets| softmax_of(128, DType::F16, [numbers, 128, numbers], meets);
     assert_eq!(turns(&of(64, false), Target::SM_90A, plain()), 1);
-    // Products take longer; one group; groups that meet; short rows; no products that run on.
+    // MMAs that take longer; one group; groups with barriers; short rows; synchronous MMAs.
     assert_eq!(turns(&of(128, false), Target::SM_90A, plain()), 0);
     assert_eq!(turns(&of(64, false), Target::SM_90A, CompileOptions { num_warps: Some(4), ..plain() }), 0);
     assert_eq!(turns(&of(64, true), Target::SM_90A, plain()), 0);
@@ -127,7 +128,7 @@ fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
 }
 
 #[test]
-fn each_group_waits_for_its_turn_and_hands_it_on() {
+fn each_group_has_an_order_wait_and_an_order_arrive() {
     for module in [scaled(false, 128, 128), scaled_tiles(128)] {
         let text = check(&module).pop().unwrap().text;
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -138,9 +139,10 @@ fn each_group_waits_for_its_turn_and_hands_it_on() {
         let waits: Vec<usize> =
             places("barrier.cta.sync").into_iter().filter(|&at| !lines[at].contains(" 0;")).collect();
         let [first, handed] = arrives[..] else { panic!("{arrives:?}: {text}") };
-        // Where the program begins the second group lets the first one begin; in the loop a wait, the product, and the next turn; where the
-        // program ends the first group waits for the last turn of the second one. Loops around it are no place for either: a group that
-        // is ahead would arrive twice.
+        // At the start of the program, the second group arrives for the first one. In the loop
+        // there are a wait, the MMA and the next arrival. At the end, the first group waits for the
+        // last arrival of the second one. The outer loops have neither: a group that is ahead would
+        // arrive twice.
         let goes_back = |at: usize, line: &str| {
             let target =
                 line.strip_suffix(';').and_then(|line| line.rsplit(' ').next()).filter(|_| line.contains("bra"))?;
@@ -150,10 +152,10 @@ fn each_group_waits_for_its_turn_and_hands_it_on() {
         let loops: Vec<[usize; 2]> = lines.iter().enumerate().filter_map(|(at, line)| goes_back(at, line)).collect();
         let (head, end) = (loops.iter().map(|ends| ends[0]).min(), loops.iter().map(|ends| ends[1]).max());
         assert!(lines[first].starts_with("@%p") && Some(first) < head, "{text}");
-        // What depends on the number of a thread alone has been computed before.
+        // Values that depend on the thread index alone are computed before the loop.
         let inner = loops.iter().min_by_key(|ends| ends[1] - ends[0]).unwrap();
         assert!(!lines[inner[0]..inner[1]].iter().any(|line| line.contains("%tid")), "{text}");
-        // Its barrier is another one for each group.
+        // Each group has its own barrier.
         let is_own = |at: usize| lines[at].contains("sync.aligned %r") && at > first && at < places("wgmma.fence")[0];
         let own = waits.iter().filter(|&&at| is_own(at)).count();
         assert_eq!(own, 1, "{text}");

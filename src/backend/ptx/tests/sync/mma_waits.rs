@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use super::super::*;
 
-/// What stands between two products.
+/// Ops between two MMAs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Between {
     Nothing,
-    /// A branch that only computes.
+    /// A branch without side effects.
     Branch,
-    /// One of whose branches asks for a tile that other warps have.
+    /// A branch with a conversion across warps.
     Meeting,
 }
 
-/// A loop over two products of which the second needs the first: `acc = f16(2 a·b) · v + acc * rows(a·b)`.
+/// Returns a loop with two MMAs of which the second needs the first: `acc = f16(2 a·b) · v + acc *
+/// rows(a·b)`.
 pub fn dependent_products(between: Between, keys: i64) -> Module {
     let mut k = Kernel::new("chain");
     let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::F16, 2, true)).collect();
@@ -64,8 +65,9 @@ pub fn dependent_products(between: Between, keys: i64) -> Module {
     k.finish()
 }
 
-/// A loop over tiles that one product sums along their rows, and another one across: `acc += f16(a·bᵀ) · b`. `level`: with a number
-/// of this type added for each of so many columns, and whether behind a branch that only computes: `f16(a·bᵀ + level)`.
+/// Returns a loop over tiles that are operands of two MMAs in both directions: `acc += f16(a·bᵀ) ·
+/// b`. With `level`, a number of this type is added for each of the given number of columns, in a
+/// pure branch if the flag is set: `f16(a·bᵀ + level)`.
 pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     let mut k = Kernel::new("turned");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
@@ -108,7 +110,7 @@ pub fn turned_products(level: Option<(DType, i32, bool)>) -> Module {
     k.finish()
 }
 
-/// What one of two branches gives: that for `true` where the first number is less than the second one.
+/// Emits a branch on the order of two numbers, and returns its result. `give` emits an arm.
 pub fn either(k: &mut Kernel, numbers: [Value; 2], ty: TypeId, give: impl Fn(&mut Kernel, bool) -> Value) -> Value {
     let bool_type = k.tile(DType::I1, &[]);
     let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
@@ -125,16 +127,16 @@ pub fn either(k: &mut Kernel, numbers: [Value; 2], ty: TypeId, give: impl Fn(&mu
 }
 
 #[test]
-fn a_tile_is_streamed_once_for_products_in_both_directions() {
+fn a_tile_is_loaded_once_for_mmas_in_both_directions() {
     let compiled = check(&turned_products(None)).pop().unwrap();
     let text = &compiled.text;
     assert!(!text.contains("ld.global"), "{text}");
-    // What stays, and a tile in each iteration.
+    // The invariant tile, and one tile of each iteration.
     assert_eq!(text.matches("cp.async.bulk.tensor.2d.shared").count(), 2, "{text}");
 }
 
 #[test]
-fn dependent_products_overlap_across_iterations() {
+fn dependent_mmas_overlap_across_iterations() {
     for keys in [128, 96] {
         let compiled = check(&dependent_products(Between::Nothing, keys)).pop().unwrap();
         assert!(compiled.text.contains("m64n64k16"), "{}", compiled.text);
@@ -142,14 +144,14 @@ fn dependent_products_overlap_across_iterations() {
     }
 }
 
-/// Registers that are mentioned in a text.
+/// Returns the registers of a text.
 fn registers(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '%');
     words.filter(|word| word.starts_with('%') && word.ends_with(|c: char| c.is_ascii_digit())).collect()
 }
 
 #[test]
-fn who_loads_and_who_multiplies_have_registers_of_their_own() {
+fn producer_and_consumers_have_separate_registers() {
     let modules = [
         dependent_products(Between::Nothing, 128),
         matmul_into(DType::BF16, DType::F32, DType::BF16, [128, 256, 64]),
@@ -170,10 +172,10 @@ fn who_loads_and_who_multiplies_have_registers_of_their_own() {
 }
 
 fn assert_overlapping(text: &str) {
-    // The loop is the only place where a product runs on while the one before is waited for.
+    // Only in the loop, an MMA is in flight while the previous one is waited for.
     let both = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let start = text[..both].rfind("\n$").unwrap();
-    // Behind the label at which maxima are sure.
+    // After the label at which the maxima are computed.
     let end = text[both..].match_indices("\n$").nth(1).expect("labels").0;
     let body = &text[start..both + end];
     assert_eq!(body.matches("wgmma.wait_group").count(), 2, "{body}");
@@ -190,7 +192,7 @@ fn assert_overlapping(text: &str) {
 }
 
 #[test]
-fn products_run_on_beside_a_branch_that_only_computes() {
+fn mmas_stay_in_flight_across_a_pure_branch() {
     let text = check(&dependent_products(Between::Branch, 128)).pop().unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
@@ -198,8 +200,8 @@ fn products_run_on_beside_a_branch_that_only_computes() {
 }
 
 #[test]
-fn products_land_in_both_branches_where_threads_meet_in_one() {
-    // That many registers are spilled: what ptxas says is not asked for.
+fn mma_waits_are_in_both_branches_if_one_has_a_barrier() {
+    // Registers are spilled, so the report of ptxas is not checked.
     let module = dependent_products(Between::Meeting, 128);
     let text = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
@@ -214,7 +216,7 @@ fn products_land_in_both_branches_where_threads_meet_in_one() {
 }
 
 #[test]
-fn products_run_on_where_a_loop_may_have_no_iteration() {
+fn mmas_stay_in_flight_across_a_loop_without_iterations() {
     for tile in [[128, 256, 64], [256, 128, 64], [128, 128, 64]] {
         for tma in [true, false] {
             let module = matmul_into(DType::BF16, DType::F32, DType::BF16, tile);
@@ -224,7 +226,7 @@ fn products_run_on_where_a_loop_may_have_no_iteration() {
 }
 
 #[test]
-fn a_branch_does_not_hide_the_wait_for_a_product() {
+fn a_branch_does_not_hide_an_mma_wait() {
     let mut k = Kernel::new("branch");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
     let ids = k.bids();
@@ -245,7 +247,7 @@ fn a_branch_does_not_hide_the_wait_for_a_product() {
     assert!(waited < branched);
 }
 
-/// `loop { if i >= count { break sum } sum += a·b; i += 1 }`.
+/// Returns `loop { if i >= count { break sum } sum += a·b; i += 1 }`.
 pub fn product_of_endless_loop() -> Module {
     let mut k = Kernel::new("endless");
     let arrays = [k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
@@ -280,8 +282,8 @@ pub fn product_of_endless_loop() -> Module {
     k.finish()
 }
 
-/// Two sums of products in a loop, of which the second one has an operand that threads write to shared memory: where they
-/// meet for it, the first one is in flight.
+/// Returns two sums of MMAs in a loop. Threads write an operand of the second MMA to shared memory,
+/// and the first MMA is in flight at the barrier.
 pub fn product_beside_a_computed_one() -> Module {
     let mut k = Kernel::new("beside");
     let arrays: Vec<ArrayParam> = (0..4).map(|_| k.array(DType::F16, 2, true)).collect();
@@ -309,7 +311,7 @@ pub fn product_beside_a_computed_one() -> Module {
 }
 
 #[test]
-fn a_product_lands_where_threads_meet() {
+fn an_mma_wait_precedes_a_barrier() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
@@ -322,7 +324,7 @@ fn a_product_lands_where_threads_meet() {
 }
 
 #[test]
-fn a_product_lands_before_an_endless_loop_goes_on() {
+fn an_mma_wait_precedes_the_back_edge_of_a_loop() {
     let text = check(&product_of_endless_loop()).pop().unwrap().text;
     let issued = text.find("wgmma.commit_group").unwrap();
     let back = issued + text[issued..].find("bra").unwrap();

@@ -7,10 +7,11 @@ use super::super::data_partition::whole;
 use super::super::deferred_load::{scaled, scaled_tiles};
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 
-/// A group comes to a barrier, and waits there or does not.
+/// Barrier number, and whether the group waits there or only arrives.
 type BarrierEvent = (u32, bool);
 
-/// What the warps of one group do at barriers: the program of the consumers, each loop around products `rounds` times.
+/// Barrier events of the warps of one group in the consumer program. Each loop with MMAs has
+/// `rounds` iterations.
 struct Program<'a> {
     lines: Vec<&'a str>,
     group: u32,
@@ -37,7 +38,7 @@ impl Program<'_> {
         }
     }
 
-    /// The branch that goes back to a label, if there are products between.
+    /// Returns the back edge to a label, if MMAs are between.
     fn loop_end(&self, at: usize, end: usize, label: &str) -> Option<usize> {
         let back = (at..end).rev().find(|&line| self.lines[line].ends_with(&format!(" {label};")))?;
         self.lines[at..back].iter().any(|line| line.contains("wgmma.commit_group")).then_some(back)
@@ -48,12 +49,12 @@ impl Program<'_> {
         let (kind, operands) = rest.split_once(".aligned ")?;
         let barrier = operands.split([',', ';']).next()?;
         let comes = guard.trim().strip_prefix('@').is_none_or(|guard| self.number(guard, at) == 1);
-        // All warps of the kernel meet at barrier 0, before any of this.
+        // All warps of the kernel wait at barrier 0 first.
         let barrier = self.number(barrier, at) as u32;
         (comes && barrier != 0).then_some((barrier, kind == "sync"))
     }
 
-    /// The number in a register, or that is written out: made of constants and of the group's.
+    /// Returns the value of a register or immediate, computed from constants and the group index.
     fn number(&self, operand: &str, at: usize) -> i64 {
         if let Ok(number) = operand.parse() {
             return number;
@@ -65,12 +66,12 @@ impl Program<'_> {
             |line: &&&str| line.split_once(' ').is_some_and(|(_, rest)| rest.starts_with(&format!("{operand}, ")));
         let made = self.lines[..at].iter().rev().find(is_made).unwrap();
         let (code, operands) = made.trim_end_matches(';').split_once(' ').unwrap();
-        // Exponentials are never negative: of them barriers depend on the sign alone.
+        // Exponentials are not negative. Barriers depend on their sign alone.
         if code.starts_with("ex2") {
             return 0;
         }
         let operands: Vec<&str> = operands.split(", ").skip(1).collect();
-        // A shuffle gives what the first thread of a warp has, and that is the one looked at.
+        // A shuffle returns the value of the first lane, which is the simulated one.
         let count = if code.starts_with("shfl") { 1 } else { operands.len() };
         let numbers: Vec<i64> = operands[..count].iter().map(|operand| self.number(operand, at)).collect();
         match (code.split('.').next().unwrap(), &numbers[..]) {
@@ -91,7 +92,7 @@ impl Program<'_> {
     }
 }
 
-/// Where the groups are, who waits where, and who has come to a barrier that is not complete.
+/// Positions of the groups, waiting groups, and arrivals at incomplete barriers.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     next: Vec<usize>,
@@ -99,7 +100,7 @@ struct State {
     came: BTreeMap<u32, usize>,
 }
 
-/// What may go wrong between groups, in any order. A barrier is of two of them.
+/// Returns a fault of any interleaving of the groups. Two groups share a barrier.
 fn fault(programs: &[Vec<BarrierEvent>]) -> Option<String> {
     let count = programs.len();
     let start = State { next: vec![0; count], waits: vec![None; count], came: BTreeMap::new() };
@@ -131,7 +132,7 @@ fn fault(programs: &[Vec<BarrierEvent>]) -> Option<String> {
 }
 
 #[test]
-fn no_group_laps_the_other_one() {
+fn no_group_overtakes_the_other_one() {
     for (module, groups) in [(scaled(false, 128, 128), 2), (scaled_tiles(128), 2), (whole(128), 2), (whole(192), 3)] {
         let text = check(&module).pop().unwrap().text;
         let program = |group| Program { lines: text.lines().map(str::trim).collect(), group, rounds: 3 }.events();
@@ -143,8 +144,9 @@ fn no_group_laps_the_other_one() {
 }
 
 #[test]
-fn turns_that_begin_anew_at_each_loop_are_found() {
-    // Two loops of one turn: the second group arrives before each of them, and the first one waits behind each of them.
+fn order_barriers_that_restart_at_each_loop_are_found() {
+    // Two loops with one order: the second group arrives before each of them, and the first one
+    // waits after each of them.
     let first = [(3, true), (4, false), (3, true)].repeat(2);
     let second = [(3, false), (4, true), (3, false)].repeat(2);
     assert!(fault(&[first.clone(), second.clone()]).is_some_and(|fault| fault.contains("twice")));

@@ -11,14 +11,14 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("teams/tiles", tiles::<f16, f32>);
-    suite.test("teams/narrow_results", tiles::<bf16, bf16>);
-    suite.test("teams/bytes", tiles::<f8e4m3fn, f16>);
-    suite.test("teams/last_one_stays", last_one_stays);
-    suite.test("teams/in_order", in_order);
-    suite.test("teams/epilogues", epilogues);
-    suite.test("teams/rings", rings);
-    suite.test("teams/wished", wished);
+    suite.test("pingpong/tiles", tiles::<f16, f32>);
+    suite.test("pingpong/narrow_results", tiles::<bf16, bf16>);
+    suite.test("pingpong/bytes", tiles::<f8e4m3fn, f16>);
+    suite.test("pingpong/last_store_wins", last_store_wins);
+    suite.test("pingpong/in_order", in_order);
+    suite.test("pingpong/epilogues", epilogues);
+    suite.test("pingpong/pipelines", pipelines);
+    suite.test("pingpong/requested", requested);
 }
 
 /// What a kernel is made for: the tile; rows of tiles are gone through in this order.
@@ -87,7 +87,7 @@ where
 }
 
 /// Every iteration writes the same tile: what the last one writes stays.
-fn last_one_stays(session: Session) -> Result<()> {
+fn last_store_wins(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), c: ArrayMut<f32, 2>, steps: Scalar<i32>) {
         ct::fold(..steps, (), |(), index| {
             let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 128]), |sum, step| {
@@ -181,7 +181,7 @@ fn epilogues(session: Session) -> Result<()> {
 }
 
 /// Tiles of the iteration itself, and two loops within it, go through rings of their own; the first loop may have nothing to do.
-fn rings(session: Session) -> Result<()> {
+fn pipelines(session: Session) -> Result<()> {
     fn kernel(
         (q, a, b): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
         c: ArrayMut<f32, 2>,
@@ -222,7 +222,7 @@ fn rings(session: Session) -> Result<()> {
 }
 
 /// Two teams, one, or as it is without a wish; with more than products in the loop along k, and small accumulators.
-fn wished(session: Session) -> Result<()> {
+fn requested(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),
         c: ArrayMut<f32, 2>,

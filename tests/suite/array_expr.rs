@@ -14,7 +14,7 @@ use crate::integer::{value, wrapped};
 pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($function:ident: $($name:ident)+) => {$(
-            suite.test(concat!("whole/", stringify!($function), "/", stringify!($name)), |session| match session {
+            suite.test(concat!("array_expr/", stringify!($function), "/", stringify!($name)), |session| match session {
                 Session::Run(device) => $function::<$name>(session, device),
                 _ => Ok(()),
             });
@@ -25,10 +25,10 @@ pub fn register(suite: &mut Suite) {
     each!(floats: f64 f32 f16);
     each!(scans: i16 i32 u32);
     each!(long_sums: i8 i16 i32 i64 u64 f16 bf16 f32 f64);
-    each!(made: f64 f32 bf16 i8 u16 i64);
+    each!(created: f64 f32 bf16 i8 u16 i64);
     macro_rules! one {
         ($($function:ident)+) => {$(
-            suite.test(concat!("whole/", stringify!($function)), |session| match session {
+            suite.test(concat!("array_expr/", stringify!($function)), |session| match session {
                 Session::Run(device) => $function(session, device),
                 _ => Ok(()),
             });
@@ -410,7 +410,7 @@ fn refused(_: Session, device: ct::Device) -> Result<()> {
 }
 
 /// Numbers in a row, and the unit matrix.
-fn made<T>(session: Session, device: ct::Device) -> Result<()>
+fn created<T>(session: Session, device: ct::Device) -> Result<()>
 where
     T: Number + cutlet::kernel::IntoKernelArg<Scalar<T>>,
     f64: cutlet::element::CastTo<T>,

@@ -50,7 +50,7 @@ fn accesses_are_as_wide_as_the_layout_says() {
 }
 
 #[test]
-fn the_tile_is_held_as_wished() {
+fn the_tile_has_the_requested_layout() {
     // A tile that comes from elsewhere is brought to the layout where the user says so, and goes on in it.
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>| {
         let x = x.load((0, 0), [32, 16]) + 1.0;
@@ -103,7 +103,7 @@ fn a_reduction_goes_by_the_layout() {
 }
 
 #[test]
-fn a_piece_of_a_strip_is_in_the_layout() {
+fn a_strip_iteration_is_in_the_layout() {
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
         let layout = local([16, 1]) * spatial([4, 32]) * local([1, 4]);
         y.store((0, 0), x.load((0, 0), [64, 128]).with_layout(layout) * 2.0);
@@ -216,7 +216,7 @@ fn stages(compiled: &Compiled) -> (Vec<usize>, Vec<usize>) {
 }
 
 #[test]
-fn a_loop_has_the_stages_that_it_wishes_for() {
+fn a_loop_has_the_requested_stages() {
     for wished in [2, 3, 5] {
         let new = product_with(Target::SM_90A, Hints::new(), wished as u32, None);
         assert_eq!(stages(&new), (vec![wished], vec![]), "{}", new.schedule);
@@ -250,7 +250,7 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
 }
 
 #[test]
-fn a_loop_has_a_producer_as_it_wishes() {
+fn a_loop_has_a_producer_on_request() {
     for (target, streamed, produced) in [
         (Target::SM_90A, None, true),
         (Target::SM_90A, Some(true), true),
@@ -337,7 +337,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
 }
 
 #[test]
-fn an_op_without_room_in_shared_memory_says_how_much_is_free() {
+fn an_op_that_exceeds_shared_memory_reports_the_free_bytes() {
     // All but 3072 bytes are the kernel's own.
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
         let own = ct::scratch::<f32, 1>([56 << 10]);
@@ -368,7 +368,7 @@ fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u3
 }
 
 #[test]
-fn iterations_are_dealt_as_wished() {
+fn iterations_alternate_on_request() {
     let code = |target: Target, warps: u32, teams: u32, scaled: bool| {
         let args = (array(), array(), array().mutable(), Constant(teams), Constant(scaled));
         compiled(persistent, args, target, Hints::new().num_warps(warps))

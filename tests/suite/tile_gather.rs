@@ -14,23 +14,23 @@ use crate::integer::value;
 pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($function:ident: $($name:ident)+) => {$(
-            suite.test(concat!("lookup/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+            suite.test(concat!("tile_gather/", stringify!($function), "/", stringify!($name)), $function::<$name>);
         )+};
     }
     each!(gather: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 i8 i16 i32 i64 u8 u16 u32 u64 bool);
     each!(shapes: f64 f32 f16 u8);
     each!(widths: i8 i16 i32 i64 u8 u16 u32 u64);
-    suite.test("lookup/long_lines", long_lines);
-    suite.test("lookup/in_rounds", in_rounds);
-    suite.test("lookup/three_axes", three_axes);
-    suite.test("lookup/flow", flow);
-    suite.test("lookup/uniform", uniform);
-    suite.test("lookup/beside_products", beside_products);
-    suite.test("lookup/before_products", before_products);
+    suite.test("tile_gather/long_lines", long_lines);
+    suite.test("tile_gather/in_parts", in_parts);
+    suite.test("tile_gather/three_axes", three_axes);
+    suite.test("tile_gather/control_flow", control_flow);
+    suite.test("tile_gather/uniform", uniform);
+    suite.test("tile_gather/of_accumulators", of_accumulators);
+    suite.test("tile_gather/of_operands", of_operands);
     each!(odd_extents: f32 bool);
     each!(histogram: i8 i16 i32 i64 u8 u16 u32 u64);
-    suite.test("lookup/bins", bins);
-    suite.test("lookup/histograms_in_a_loop", histograms_in_a_loop);
+    suite.test("tile_gather/bins", bins);
+    suite.test("tile_gather/histograms_in_a_loop", histograms_in_a_loop);
 }
 
 /// Positions in and around an axis, with equal ones and some far away.
@@ -119,7 +119,7 @@ fn long_lines(session: Session) -> Result<()> {
 }
 
 /// A tile that shared memory does not hold: one part after another.
-fn in_rounds(session: Session) -> Result<()> {
+fn in_parts(session: Session) -> Result<()> {
     for axis in [0, 1] {
         check::<f32, i32>(session, [128, 256], axis, 32)?;
     }
@@ -151,7 +151,7 @@ fn three_axes(session: Session) -> Result<()> {
 }
 
 /// In a loop that carries the tile, in a branch, and by positions that one of them makes.
-fn flow(session: Session) -> Result<()> {
+fn control_flow(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 2>, turns: Scalar<i32>) {
         let b = ct::bid(0);
         let x = x.load((b, 0), [4, 256]);
@@ -224,7 +224,7 @@ fn product(a: &[f16], b: &[f16], [n, k]: [usize; 2], i: usize, j: usize) -> f32 
 }
 
 /// Of an accumulator, in a kernel of which some warps only load.
-fn beside_products(session: Session) -> Result<()> {
+fn of_accumulators(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<i32, 2>, y: ArrayMut<f32, 2>, counts: ArrayMut<i32, 2>) {
         let (i, tile) = (ct::bid(0), [64, 64]);
         let sum = ct::fold(..a.num_tiles(1, tile), ct::zeros::<f32, 2>(tile), |sum, k| {
@@ -253,7 +253,7 @@ fn beside_products(session: Session) -> Result<()> {
 }
 
 /// Of a factor, in each turn of a loop over products.
-fn before_products(session: Session) -> Result<()> {
+fn of_operands(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<u8, 2>, y: ArrayMut<f32, 2>) {
         let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |sum, k| {
             let a = a.load((0, k), [64, 32]).gather(1, at.load((0, k), [64, 32]));

@@ -11,8 +11,8 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("works/f16", |session| of::<f16>(session, false));
-    suite.test("works/f8e4m3fn", |session| of::<f8e4m3fn>(session, true));
+    suite.test("exp_order/f16", |session| of::<f16>(session, false));
+    suite.test("exp_order/f8e4m3fn", |session| of::<f8e4m3fn>(session, true));
 }
 
 /// No score is larger than this, or its negative smaller.

@@ -10,9 +10,9 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("rounds/counters", counters);
-    suite.test("rounds/wide", wide);
-    suite.test("rounds/tiles", tiles);
+    suite.test("unroll/counters", counters);
+    suite.test("unroll/wide", wide);
+    suite.test("unroll/tiles", tiles);
 }
 
 /// From where to where loops of [`counters`] go.

@@ -10,16 +10,16 @@ use crate::harness::{Session, Suite, Want, ravel, unwritten};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("flow/directions", directions);
-    suite.test("flow/wide_counters", wide_counters);
-    suite.test("flow/host_steps", host_steps);
-    suite.test("flow/exits", exits);
-    suite.test("flow/nested", nested);
-    suite.test("flow/products", products);
-    suite.test("flow/returns", returns);
-    suite.test("flow/endless", endless);
-    suite.test("flow/hints", hints);
-    suite.test("flow/known", known);
+    suite.test("early_exit/directions", directions);
+    suite.test("early_exit/wide_counters", wide_counters);
+    suite.test("early_exit/host_steps", host_steps);
+    suite.test("early_exit/exits", exits);
+    suite.test("early_exit/nested", nested);
+    suite.test("early_exit/products", products);
+    suite.test("early_exit/returns", returns);
+    suite.test("early_exit/endless", endless);
+    suite.test("early_exit/hints", hints);
+    suite.test("early_exit/known", known);
 }
 
 /// The numbers from `start` by `step` to before `end`.

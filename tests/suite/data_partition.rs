@@ -10,10 +10,10 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("bands/scores", scores);
-    suite.test("bands/epilogue", epilogue);
-    suite.test("bands/stacked", stacked);
-    suite.test("bands/beside_rows", beside_rows);
+    suite.test("data_partition/scores", scores);
+    suite.test("data_partition/epilogue", epilogue);
+    suite.test("data_partition/stacked", stacked);
+    suite.test("data_partition/rejected", rejected);
 }
 
 fn half(x: i32) -> f16 {
@@ -149,7 +149,7 @@ fn stacked(session: Session) -> Result<()> {
 }
 
 /// What bands cannot do is done without them: a sum over rows, an array that is read and stored to, a store that is the same for all.
-fn beside_rows(session: Session) -> Result<()> {
+fn rejected(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),
         (y, total, count): (ArrayMut<f32, 2>, ArrayMut<f32, 2>, ArrayMut<f32, 1>),

@@ -13,21 +13,21 @@ use crate::harness::{Session, Suite, Want, ravel, unwritten};
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
     for k in [16, 32, 64, 128] {
-        suite.test(format!("boxes/loads/f16 by {k}"), move |session| loads::<f16>(session, k));
-        suite.test(format!("boxes/loads/f8e4m3fn by {k}"), move |session| loads::<f8e4m3fn>(session, k));
+        suite.test(format!("tma_boxes/loads/f16 by {k}"), move |session| loads::<f16>(session, k));
+        suite.test(format!("tma_boxes/loads/f8e4m3fn by {k}"), move |session| loads::<f8e4m3fn>(session, k));
     }
-    suite.test("boxes/outside", outside);
+    suite.test("tma_boxes/outside", outside);
     macro_rules! stores {
         ($($name:ident)+) => {$(
-            suite.test(concat!("boxes/stores/", stringify!($name)), stores::<$name>);
+            suite.test(concat!("tma_boxes/stores/", stringify!($name)), stores::<$name>);
         )+};
     }
     stores!(f16 bf16 f32 f64);
-    suite.test("boxes/stores/batch", batch);
-    suite.test("boxes/order", order);
-    suite.test("boxes/loop", in_a_loop);
-    suite.test("boxes/empty", empty);
-    suite.test("boxes/many arrays", many_arrays);
+    suite.test("tma_boxes/stores/batch", batch);
+    suite.test("tma_boxes/order", order);
+    suite.test("tma_boxes/loop", in_a_loop);
+    suite.test("tma_boxes/empty", empty);
+    suite.test("tma_boxes/many arrays", many_arrays);
 }
 
 /// A matrix inside of a wider one: the row stride is a multiple of 16, the sides are not.

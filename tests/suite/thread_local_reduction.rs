@@ -9,11 +9,11 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("lane_sums/plain", plain::<128>);
-    suite.test("lane_sums/uneven", plain::<192>);
-    suite.test("lane_sums/two", two);
-    suite.test("lane_sums/softmax/scale", |session| softmax(session, 0.125));
-    suite.test("lane_sums/softmax/flat", |session| softmax(session, 0.015625));
+    suite.test("thread_local_reduction/plain", plain::<128>);
+    suite.test("thread_local_reduction/uneven", plain::<192>);
+    suite.test("thread_local_reduction/two", two);
+    suite.test("thread_local_reduction/softmax/scale", |session| softmax(session, 0.125));
+    suite.test("thread_local_reduction/softmax/flat", |session| softmax(session, 0.015625));
 }
 
 const ROWS: usize = 128;

@@ -13,14 +13,14 @@ use crate::harness::{Session, Suite, Want, ravel};
 pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($function:ident: $($name:ident)+) => {$(
-            suite.test(concat!("pieces/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+            suite.test(concat!("cat_split/", stringify!($function), "/", stringify!($name)), $function::<$name>);
         )+};
     }
     each!(moves: f64 f16 i8 u32 bool);
     each!(elements: f64 f32 f16 f8e5m2 i64 bool);
-    suite.test("pieces/run_time_blocks", run_time_blocks);
-    suite.test("pieces/of_other_layouts", of_other_layouts);
-    suite.test("pieces/made", made);
+    suite.test("cat_split/run_time_blocks", run_time_blocks);
+    suite.test("cat_split/of_other_layouts", of_other_layouts);
+    suite.test("cat_split/created", created);
 }
 
 type Move<T> = fn(Tile<T, 2>, Tile<T, 2>) -> Tile<T, 2>;
@@ -205,7 +205,7 @@ fn of_other_layouts(session: Session) -> Result<()> {
     session.check("pieces of a vector", &sums, &|[i]| Want::SumOf(f64::from(want[i])))
 }
 
-fn made(session: Session) -> Result<()> {
+fn created(session: Session) -> Result<()> {
     fn kernel(a: ArrayMut<i16, 2>, b: ArrayMut<f32, 1>, c: ArrayMut<i32, 3>) {
         a.store([0, 0], ct::astile([[1, -2, 3, -4], [5, -6, 7, -8]]));
         let table: Vec<f32> = (0..64).map(|i| (i * i) as f32).collect();

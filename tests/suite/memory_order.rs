@@ -10,20 +10,20 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("order/messages", messages);
-    suite.test("order/chain", chain);
-    suite.test("order/mutex", mutex);
-    suite.test("order/tiles_of_flags", tiles_of_flags);
-    for (name, how) in [("tiles", How::Tiles), ("turned", How::Turned), ("at", How::At), ("listed", How::Listed)] {
-        suite.test(format!("order/{name}/u8"), move |session| by_tile_index::<u8>(session, how));
-        suite.test(format!("order/{name}/f16"), move |session| by_tile_index::<f16>(session, how));
-        suite.test(format!("order/{name}/i32"), move |session| by_tile_index::<i32>(session, how));
-        suite.test(format!("order/{name}/f64"), move |session| by_tile_index::<f64>(session, how));
+    suite.test("memory_order/messages", messages);
+    suite.test("memory_order/chain", chain);
+    suite.test("memory_order/mutex", mutex);
+    suite.test("memory_order/tiles_of_flags", tiles_of_flags);
+    for (name, how) in [("tiles", How::Tiles), ("transposed", How::Turned), ("at", How::At), ("listed", How::Listed)] {
+        suite.test(format!("memory_order/{name}/u8"), move |session| by_tile_index::<u8>(session, how));
+        suite.test(format!("memory_order/{name}/f16"), move |session| by_tile_index::<f16>(session, how));
+        suite.test(format!("memory_order/{name}/i32"), move |session| by_tile_index::<i32>(session, how));
+        suite.test(format!("memory_order/{name}/f64"), move |session| by_tile_index::<f64>(session, how));
     }
-    suite.test("order/relay", relay);
-    suite.test("order/coherence", coherence);
-    suite.test("order/alias_fence", alias_fence);
-    suite.test("order/written_again", written_again);
+    suite.test("memory_order/relay", relay);
+    suite.test("memory_order/coherence", coherence);
+    suite.test("memory_order/alias_fence", alias_fence);
+    suite.test("memory_order/written_again", written_again);
 }
 
 /// Waits until the element has this value or a higher one.

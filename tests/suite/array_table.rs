@@ -13,16 +13,16 @@ use crate::harness::{Session, Suite, Want, ravel, unwritten};
 pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($function:ident: $($name:ident)+) => {$(
-            suite.lean(concat!("table/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+            suite.lean(concat!("array_table/", stringify!($function), "/", stringify!($name)), $function::<$name>);
         )+};
     }
     each!(loads: f32 f16 i64 u8 bool);
-    suite.lean("table/views", views);
-    suite.lean("table/stores", stores);
-    suite.lean("table/in_a_loop", in_a_loop);
-    suite.lean("table/products", products);
-    suite.lean("table/shifted", shifted);
-    suite.lean("table/wide_indices", wide_indices);
+    suite.lean("array_table/views", views);
+    suite.lean("array_table/stores", stores);
+    suite.lean("array_table/in_a_loop", in_a_loop);
+    suite.lean("array_table/products", products);
+    suite.lean("array_table/shifted", shifted);
+    suite.lean("array_table/wide_indices", wide_indices);
 }
 
 /// Extents of the arrays of a table.

@@ -31,8 +31,8 @@ const ROWS: usize = 32;
 pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($($name:ident)+) => {$(
-            suite.test(concat!("late/two/", stringify!($name)), |session| sequences::<$name>(session, 2));
-            suite.test(concat!("late/three/", stringify!($name)), |session| sequences::<$name>(session, 3));
+            suite.test(concat!("late_constants/two/", stringify!($name)), |session| sequences::<$name>(session, 2));
+            suite.test(concat!("late_constants/three/", stringify!($name)), |session| sequences::<$name>(session, 3));
         )+};
     }
     each!(i32 u32 i64 u64 i16 u8);

@@ -12,7 +12,7 @@ use crate::harness::{Session, Suite, Want};
 pub fn register(suite: &mut Suite) {
     macro_rules! each {
         ($function:ident: $($name:ident)+) => {$(
-            suite.test(concat!("riders/", stringify!($function), "/", stringify!($name)), $function::<$name>);
+            suite.test(concat!("aux_loads/", stringify!($function), "/", stringify!($name)), $function::<$name>);
         )+};
     }
     each!(levels: i32 u8 f16 bf16 f32 f64);

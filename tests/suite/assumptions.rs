@@ -10,9 +10,9 @@ use crate::ptxas;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.alone("promises/views", views);
-    suite.alone("promises/pointers", pointers);
-    suite.alone("promises/numbers", numbers);
+    suite.alone("assumptions/views", views);
+    suite.alone("assumptions/pointers", pointers);
+    suite.alone("assumptions/numbers", numbers);
 }
 
 /// The error of a launch that checks promises; `None` where nothing runs. Code is assembled.

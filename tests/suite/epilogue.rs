@@ -12,9 +12,9 @@ const TILE: [usize; 3] = [128, 256, 64];
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.test("finish/gelu", |session| check(session, false));
-    suite.test("finish/gelu and maxima", |session| check(session, true));
-    suite.test("finish/extremes", extremes);
+    suite.test("epilogue/gelu", |session| check(session, false));
+    suite.test("epilogue/gelu and maxima", |session| check(session, true));
+    suite.test("epilogue/extremes", extremes);
 }
 
 /// Half of x (1 + tanh ..), as transformers have it.

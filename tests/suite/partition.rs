@@ -11,12 +11,12 @@ use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
-    suite.lean("cut/grids", grids);
-    suite.lean("cut/parts", parts);
-    suite.lean("cut/addresses", addresses);
+    suite.lean("partition/grids", grids);
+    suite.lean("partition/parts", parts);
+    suite.lean("partition/addresses", addresses);
     macro_rules! casts {
         ($($from:ident $to:ident)+) => {$(
-            let name = concat!("cut/stores/", stringify!($from), "_as_", stringify!($to));
+            let name = concat!("partition/stores/", stringify!($from), "_as_", stringify!($to));
             suite.lean(name, stores::<$from, $to>);
         )+};
     }
