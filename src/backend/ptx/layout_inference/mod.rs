@@ -52,7 +52,7 @@ pub use cat_extract::{block_layout, block_number, doubled, doubled_in_registers,
 pub use coalesce::{ViewShape, contiguous_axis, stored};
 pub use gather::{AxisLines, LaneGather};
 pub use pack::{group_bits, grouped, packed_bits, parted, ratio};
-pub use pointer_access::{mask_of, pointers_of};
+pub use pointer_access::{mask_of, pointee};
 pub use scan_order::{AxisBit, ScanOrder, axis_bits};
 pub use user_layout::chosen_warps;
 
@@ -377,6 +377,11 @@ impl<'m> Inference<'m> {
         };
         let vector = self.blocked.get(&(shape.to_vec(), order.clone())).copied().unwrap_or(16 / bytes.clamp(1, 16));
         self.blocked_layout(shape, &order, vector, 1)
+    }
+
+    /// The layout of the registers of a value that is not computed at its use.
+    pub fn own_layout(&self, value: Value) -> Layout {
+        self.layout(value).cloned().unwrap_or_else(|| self.default_layout(value))
     }
 
     /// Natural layout, or the default one.

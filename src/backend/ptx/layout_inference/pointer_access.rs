@@ -30,7 +30,8 @@ pub fn mask_of(op: &Op) -> Option<Value> {
     op.operand_group("mask").first().copied()
 }
 
-fn pointee(module: &Module, pointers: Value) -> Option<DType> {
+/// The type of the elements that such an op accesses.
+pub fn pointee(module: &Module, pointers: Value) -> Option<DType> {
     match module.ty(pointers) {
         Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => Some(*pointee),
         _ => None,

@@ -1,10 +1,10 @@
 //! Accesses through views and pointers: operands, memory order, results of one thread for all.
 
 use super::requirement::{OpRequirements, Requirement, smem_element_bytes};
-use crate::backend::ptx::layout_inference::{ViewShape, mask_of, pointers_of, replica_bits, stored};
+use crate::backend::ptx::layout_inference::{ViewShape, mask_of, pointee, replica_bits, stored};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
-use crate::ir::{Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{MemOrder, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
@@ -69,7 +69,9 @@ impl OpRequirements<'_, '_> {
             Opcode::AtomicCas => self.operands(&[op.group(1)[0], op.group(2)[0]], layout),
             _ => {}
         }
-        let Some(dtype) = pointee(info.module, op).filter(|dtype| dtype.storage_bits() >= 8) else { return };
+        let Some(dtype) = pointee(info.module, op.operands[0]).filter(|dtype| dtype.storage_bits() >= 8) else {
+            return;
+        };
         let run = info.inference.pointer_contiguity.get(&self.id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = first_of_vectors(layout, vector);
@@ -117,12 +119,4 @@ fn first_of_vectors(layout: &Layout, vector: usize) -> Layout {
     let bits = vector.trailing_zeros() as usize;
     let register = layout.register_images()[bits..].to_vec();
     Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
-}
-
-/// Returns the type of the elements of an access through pointers.
-fn pointee(module: &Module, op: &Op) -> Option<DType> {
-    match module.ty(pointers_of(op)?) {
-        Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => Some(*pointee),
-        _ => None,
-    }
 }
