@@ -39,6 +39,7 @@ pub use analysis::kernel_info::KernelInfo;
 pub use analysis::memory_effects::MemoryEffect;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::PRINTED_PART;
+pub use analysis::step_uses::AccumulatorSource;
 pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 pub use ir::header::without_deferred;

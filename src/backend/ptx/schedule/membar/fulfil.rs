@@ -3,6 +3,7 @@
 use super::state::MembarState;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::stored;
+use crate::backend::ptx::schedule::analysis::step_uses::AccumulatorSource;
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
 use crate::backend::ptx::schedule::requirements::requirement::Requirement;
@@ -152,7 +153,7 @@ impl MembarState<'_, '_> {
             }
             let layout = info.inference.natural_or_default(value);
             self.require(value, &layout);
-            if info.is_register_operand(&layout, plan) {
+            if info.register_operand(&layout, plan).is_some() {
                 continue;
             }
             let bytes = plan.shared.bytes() as u32;
@@ -164,9 +165,7 @@ impl MembarState<'_, '_> {
             buffers.push(Some(buffer));
         }
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
-            let made = members.iter().any(|&other| module.op(other).results[0] == acc(id));
-            let stays = info.accumulates_in_place(id) && plan.is_asynchronous();
-            if !made && !info.is_zero(acc(id)) && !stays {
+            if info.accumulator_source(id, members) == AccumulatorSource::Value {
                 self.require(acc(id), &plan.acc);
             }
         }
