@@ -6,7 +6,6 @@
 //! may race. After a back edge all accesses of the loop count. All MMAs are complete before a
 //! barrier, because shared memory after it may overwrite their operands.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 
@@ -69,7 +68,7 @@ pub struct MembarState<'a, 'm> {
     pub smem: SharedMemory,
     pub global_hazards: GlobalHazards,
     /// The layout that each value has of its own.
-    pub own_layouts: Vec<Option<Cow<'a, Layout>>>,
+    pub own_layouts: Vec<Option<Layout>>,
     pub available: AvailableConversions,
     /// Loads whose tiles stand in stages as operands, by multistage copies.
     pub staged_loads: HashSet<OpId>,
@@ -127,12 +126,8 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     /// A value has registers in its own layout from now on.
     pub fn define(&mut self, value: Value) {
-        let inference = &self.info.inference;
-        if inference.num_elements(value) > 1 {
-            self.own_layouts[value.index()] = Some(match inference.layout(value) {
-                Some(layout) => Cow::Borrowed(layout),
-                None => Cow::Owned(inference.default_layout(value)),
-            });
+        if self.info.inference.num_elements(value) > 1 {
+            self.own_layouts[value.index()] = Some(self.info.inference.own_layout(value));
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
-use crate::ir::{OpId, Value};
+use crate::ir::{OpId, Type, Value};
 use crate::layout::Layout;
 
 /// Most copies of the counts of a histogram.
@@ -95,6 +95,17 @@ impl<'a, 'm> OpRequirements<'a, 'm> {
     /// Adds operands in one layout.
     pub fn operands(&mut self, values: &[Value], layout: &Layout) {
         values.iter().for_each(|&value| self.operand(value, layout));
+    }
+
+    /// Adds values that become carried values or results, each in the layout of its target.
+    pub fn assignments(&mut self, targets: &[Value], values: &[Value]) {
+        let info = self.info;
+        for (&target, &value) in targets.iter().zip(values) {
+            let is_tile = matches!(info.module.ty(target), Type::Tile { .. });
+            if is_tile && !info.is_accumulated_in_place(target, value) {
+                self.operand(value, &info.inference.own_layout(target));
+            }
+        }
     }
 
     /// Adds buffers that are exchanged together.
