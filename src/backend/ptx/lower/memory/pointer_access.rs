@@ -109,14 +109,8 @@ impl Lowering<'_> {
             },
             None => Mask::None,
         };
-        Ok(PointerAccess {
-            dtype,
-            vector: layout.num_registers() / addresses.len(),
-            layout,
-            addresses,
-            mask,
-            owner: None,
-        })
+        let vector = layout.num_registers() / addresses.len();
+        Ok(PointerAccess { dtype, layout, vector, addresses, mask, owner: None })
     }
 
     fn remark_access(&mut self, id: OpId, tile: Value, access: &PointerAccess) {

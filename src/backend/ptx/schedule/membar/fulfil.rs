@@ -19,7 +19,15 @@ impl MembarState<'_, '_> {
                 Requirement::Operand(value, layout) => self.require(value, &layout),
                 Requirement::GlobalAccess => self.global_access(id),
                 Requirement::Barrier => self.barrier(true),
-                Requirement::Exchange { bytes, barrier } => self.exchange(&bytes, barrier),
+                Requirement::Exchange(bytes) => {
+                    let write = |bytes| {
+                        let buffer = self.scratch(bytes);
+                        self.smem_write(buffer);
+                        buffer
+                    };
+                    let buffers: Vec<Option<Buffer>> = bytes.into_iter().map(write).collect();
+                    self.smem_read(&buffers);
+                }
                 Requirement::Rounds(rounds) => {
                     let [count, copies, bytes] = rounds.split(self.scratch_capacity());
                     self.sub_steps.push(SubStep::Split { count: count as u32, in_flight: copies as u32 });
@@ -54,20 +62,6 @@ impl MembarState<'_, '_> {
             self.smem_overflow(bytes as u32);
         }
         buffer
-    }
-
-    /// Writes buffers of these sizes, then reads them.
-    fn exchange(&mut self, bytes: &[usize], barrier: bool) {
-        let write = |&bytes: &usize| {
-            let buffer = self.scratch(bytes);
-            self.smem_write(buffer);
-            buffer
-        };
-        let buffers: Vec<Option<Buffer>> = bytes.iter().map(write).collect();
-        if barrier && buffers.iter().any(Option::is_some) {
-            self.barrier(true);
-        }
-        self.smem_read(&buffers);
     }
 
     /// A store by TMA, or by the threads where there is no room for it.

@@ -7,14 +7,12 @@
 //! barrier, because shared memory after it may overwrite their operands.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::convert::Infallible;
 
 use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
-use crate::backend::ptx::schedule::requirements::inputs::Materialize;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
@@ -131,13 +129,21 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
+    fn is_available(&self, value: Value, wanted: &Layout) -> bool {
+        let own = self.own_layouts[value.index()].as_ref();
+        own.is_some_and(|own| own.is_same(wanted)) || self.available.contains(value, wanted)
+    }
+
     /// A step asks for a value in a layout.
     pub fn require(&mut self, value: Value, wanted: &Layout) {
         self.wait_for_value(value);
         if self.info.inference.num_elements(value) == 1 || self.is_available(value, wanted) {
             return;
         }
-        let Ok(()) = self.materialize_inputs(value, wanted);
+        let is_available = |value: Value, layout: &Layout| self.is_available(value, layout);
+        for (operand, layout) in self.info.missing_inputs(value, wanted, &is_available) {
+            self.require(operand, &layout);
+        }
         match self.info.inference.source(value) {
             ValueOrigin::Register => {
                 let Some(own) = self.own_layouts[value.index()].clone() else { return };
@@ -292,23 +298,5 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     fn complete_mmas(&mut self, pending: usize) {
         self.in_flight.drain(..self.in_flight.len().saturating_sub(pending));
-    }
-}
-
-impl Materialize for MembarState<'_, '_> {
-    type Error = Infallible;
-
-    fn info(&self) -> &KernelInfo<'_> {
-        self.info
-    }
-
-    fn is_available(&self, value: Value, layout: &Layout) -> bool {
-        let own = self.own_layouts[value.index()].as_ref();
-        own.is_some_and(|own| own.is_same(layout)) || self.available.contains(value, layout)
-    }
-
-    fn materialize(&mut self, value: Value, layout: &Layout) -> Result<(), Infallible> {
-        self.require(value, layout);
-        Ok(())
     }
 }

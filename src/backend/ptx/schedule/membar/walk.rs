@@ -22,11 +22,7 @@ impl KernelInfo<'_> {
         // The producer has no barriers.
         for (_, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
             let mut state = MembarState::new(self, schedule, own.clone());
-            for &arg in &self.module.block(self.module.entries[0].body).args {
-                if matches!(self.module.ty(arg), Type::Tile { .. }) {
-                    state.define(arg);
-                }
-            }
+            state.define_all(&self.module.block(self.module.entries[0].body).args);
             state.walk_sequence(body);
             let (waits, end) = (std::mem::take(&mut state.mma_waits), state.smem.used());
             let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
@@ -113,9 +109,7 @@ impl MembarState<'_, '_> {
 
     /// An op has results from now on.
     fn define_results(&mut self, id: OpId) {
-        let module = self.info.module;
-        let tiles = module.op(id).results.iter().filter(|&&result| matches!(module.ty(result), Type::Tile { .. }));
-        tiles.for_each(|&result| self.define(result));
+        self.define_all(&self.info.module.op(id).results);
     }
 
     fn strip_mine(&mut self, strip_mine: &StripMine) {

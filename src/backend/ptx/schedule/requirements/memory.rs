@@ -8,19 +8,14 @@ use crate::ir::{MemOrder, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
-    /// Adds the positions that an access has listed.
-    fn index_list(&mut self, view: Value, indices: &[Value], layout: &Layout) {
-        let shape = ViewShape::at(self.info.module, &self.info.inference.facts, view, indices);
-        let list = shape.and_then(|shape| shape.sparse.zip(shape.list_layout(layout)));
-        if let Some((axis, list)) = list {
-            self.operand(indices[axis], &list);
-        }
-    }
-
-    /// Adds what all vectors of an access through a view share.
+    /// Adds what all vectors of an access through a view share: listed positions, and the access.
     pub fn begin_view(&mut self, layout: &Layout) {
         let op = self.info.module.op(self.id);
-        self.index_list(op.operand_group("view")[0], op.operand_group("index"), layout);
+        let (view, indices) = (op.operand_group("view")[0], op.operand_group("index"));
+        let shape = ViewShape::at(self.info.module, &self.info.inference.facts, view, indices);
+        if let Some((axis, list)) = shape.and_then(|shape| shape.sparse.zip(shape.list_layout(layout))) {
+            self.operand(indices[axis], &list);
+        }
         self.list.push(Requirement::GlobalAccess);
     }
 
@@ -51,8 +46,8 @@ impl OpRequirements<'_, '_> {
         self.list.push(Requirement::GlobalAccess);
         match broadcast_dtype.filter(|_| replica_bits(layout) != 0) {
             Some(dtype) => {
-                let bytes = vec![layout.num_elements() * smem_element_bytes(dtype)];
-                self.list.push(Requirement::Exchange { bytes, barrier: true });
+                let bytes = layout.num_elements() * smem_element_bytes(dtype);
+                self.list.push(Requirement::Exchange(vec![bytes]));
             }
             None if order.acquires() => self.list.push(Requirement::Barrier),
             None => {}
@@ -63,12 +58,12 @@ impl OpRequirements<'_, '_> {
     pub fn pointer_access(&mut self, layout: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
-        match op.code {
-            Opcode::AtomicRmw => self.operand(op.operands[1], layout),
-            Opcode::StorePtr => self.operand(op.group(1)[0], layout),
-            Opcode::AtomicCas => self.operands(&[op.group(1)[0], op.group(2)[0]], layout),
-            _ => {}
-        }
+        let values = match op.code {
+            Opcode::LoadPtr => 0,
+            Opcode::AtomicCas => 2,
+            _ => 1,
+        };
+        self.operands(&op.operands[1..1 + values], layout);
         let Some(dtype) = pointee(info.module, op.operands[0]).filter(|dtype| dtype.storage_bits() >= 8) else {
             return;
         };

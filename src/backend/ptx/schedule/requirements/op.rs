@@ -15,8 +15,7 @@ impl KernelInfo<'_> {
         let mut all = OpRequirements::new(self, id);
         match (op.code, self.inference.accesses.get(&id)) {
             (code, _) if code.is_elementwise() => {
-                let at_use = self.inference.source(op.results[0]) == ValueOrigin::Rematerialized;
-                if !at_use {
+                if self.inference.source(op.results[0]) != ValueOrigin::Rematerialized {
                     all.operands(&op.operands, &self.result_layout(op.results[0]));
                 }
             }

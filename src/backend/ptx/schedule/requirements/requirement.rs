@@ -23,7 +23,7 @@ pub enum Requirement {
     /// A barrier, independent of hazards.
     Barrier,
     /// Buffers of these sizes: threads write all of them, then read all of them.
-    Exchange { bytes: Vec<usize>, barrier: bool },
+    Exchange(Vec<usize>),
     /// A buffer that threads write and read in several rounds.
     Rounds(ScratchRounds),
     /// A buffer of this size that all threads write and one thread reads.
@@ -106,11 +106,6 @@ impl<'a, 'm> OpRequirements<'a, 'm> {
                 self.operand(value, &info.inference.own_layout(target));
             }
         }
-    }
-
-    /// Adds buffers that are exchanged together.
-    pub fn exchange(&mut self, bytes: Vec<usize>) {
-        self.list.push(Requirement::Exchange { bytes, barrier: false });
     }
 }
 
