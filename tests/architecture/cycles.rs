@@ -352,7 +352,7 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ("store", &["ir", "analysis"]),
     // A stage is reused for the staging buffers of stores.
     ("warp_specialize", &["ir", "analysis", "store"]),
-    ("pipeline", &["ir", "analysis", "strip_mine", "store", "warp_specialize"]),
+    ("pipeline", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize"]),
     ("membar", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
     ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
 ];

@@ -32,29 +32,29 @@
 //!    If a request differs from the layout of phase 3, phases 1 to 3 are executed once more with
 //!    these requests.
 //!
-//! # Rules new the propagation
+//! # Rules of the propagation
 //!
-//! * **Anchor layouts** are those new coalesced accesses, MMAs (`ops/mma`) and `with_layout`. A
-//!   store or scan keeps the layout new its operand if it is efficient. An MMA plan depends on the
-//!   contiguity new the operands alone.
-//! * An elementwise op has the layout new the operand with the most distinct elements. A reduction
-//!   has the layout new its operand without the reduced axis.
+//! * **Anchor layouts** are those of coalesced accesses, MMAs (`ops/mma`) and `with_layout`. A
+//!   store or scan keeps the layout of its operand if it is efficient. An MMA plan depends on the
+//!   contiguity of the operands alone.
+//! * An elementwise op has the layout of the operand with the most distinct elements. A reduction
+//!   has the layout of its operand without the reduced axis.
 //! * A loop is walked twice: first with unknown carried values, then with their layouts at the end
-//!   new the body, so that the back edge needs no `convert_layout`. The second walk is omitted if
-//!   the first one changes nothing. Results new loops and branches have the layout new the first
+//!   of the body, so that the back edge needs no `convert_layout`. The second walk is omitted if
+//!   the first one changes nothing. Results of loops and branches have the layout of the first
 //!   exit.
-//! * A value without an anchored operand, e.g. a scaled constant or a load new one element per
+//! * A value without an anchored operand, e.g. a scaled constant or a load of one element per
 //!   thread, is **unanchored**. It has the layout that phase 4 requests, else the default layout.
 //!
 //! # Limits
 //!
-//! A layout conflict between anchors is never resolved by a change new an anchor. The propagation
+//! A layout conflict between anchors is never resolved by a change of an anchor. The propagation
 //! does not iterate to a fixed point beyond the second walk, and does not use costs apart from
 //! scans and stores.
 //!
 //! # Folders
 //!
-//! `analysis` and `layouts` are functions new the module and new layouts alone. `state` has the state
+//! `analysis` and `layouts` are functions of the module and of layouts alone. `state` has the state
 //! and the operations set, propagate and request. `ops` has one file for each op family, and
 //! `dispatch` alone calls them. The folder does not use schedules or instructions.
 

@@ -39,10 +39,7 @@ impl Lowering<'_> {
         if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.is_live_in_partition(value) {
             return None;
         }
-        let layout = match self.info.inference.layout(value) {
-            Some(layout) => layout.clone(),
-            None => self.info.inference.default_layout(value),
-        };
+        let layout = self.info.inference.own_layout(value);
         let class = repr::class(self.info.element_type(value));
         let registers = self.b.fresh_vec(class, layout.num_registers());
         Some((layout, registers))

@@ -39,6 +39,7 @@ pub use analysis::kernel_info::KernelInfo;
 pub use analysis::memory_effects::MemoryEffect;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::PRINTED_PART;
+pub use analysis::step_uses::AccumulatorSource;
 pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 pub use ir::header::without_deferred;
@@ -55,7 +56,6 @@ pub use ir::program::{
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use pipeline::mma_order::ORDERED_GROUPS;
-pub use requirements::inputs::Materialize;
 pub use requirements::print::{PrintArg, PrintPiece};
 pub use requirements::reduction_steps::{LayoutBases, ReductionStep};
 pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};

@@ -7,7 +7,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
-use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
+use crate::backend::ptx::schedule::{AccumulatorSource, MmaGroup, MmaIssue};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
@@ -44,11 +44,8 @@ impl Lowering<'_> {
         let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
         // Accumulators use shared memory before operands do.
-        let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
-        for (&id, plan) in members.iter().zip(&plans) {
-            let moves = self.info.moves_accumulator(id, members, plan);
-            registers.push(if moves { Some(self.accumulator_of(id, module.op(id).operands[2], plan)?) } else { None });
-        }
+        let mut registers: Vec<Vec<Reg>> = vec![Vec::new(); members.len()];
+        self.accumulator_registers(members, &plans, true, &mut registers)?;
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
         let wanted: Vec<(Value, bool, OperandPlan)> =
             self.info.smem_operands_of(members).into_iter().map(own).collect();
@@ -56,7 +53,7 @@ impl Lowering<'_> {
         for (value, _, plan) in &wanted {
             operands.push(self.mma_operand(*value, plan)?);
         }
-        let registers = self.accumulator_registers(members, &plans, registers)?;
+        self.accumulator_registers(members, &plans, false, &mut registers)?;
         if let Some([bytes, free]) = self.smem.smem_overflow() {
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, and {free} are free: use smaller tiles"
@@ -155,13 +152,12 @@ impl Lowering<'_> {
         let layout = self.info.inference.natural_or_default(value);
         let regs = self.get(value, &layout)?;
         let regs = if dtype == plan.dtype { regs } else { self.widen_exactly(&regs, dtype, plan.dtype)? };
-        let bits = plan.dtype.storage_bits();
-        match plan.registers.as_ref().and_then(|registers| Conversion::plan(&layout, registers, bits, 0)) {
-            Some(Conversion::Identity) => return Ok(MmaOperand::Registers(regs)),
+        match self.info.register_operand(&layout, plan) {
             Some(Conversion::Registers(map)) => {
                 return Ok(MmaOperand::Registers(map.iter().map(|&register| regs[register]).collect()));
             }
-            Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
+            Some(_) => return Ok(MmaOperand::Registers(regs)),
+            None => {}
         }
         let buffer = self.smem_write()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
@@ -195,48 +191,38 @@ impl Lowering<'_> {
         regs.iter().map(|&register| scalar::lower(&mut self.b, &op, types, &[register]).map_err(|e| e.0)).collect()
     }
 
-    /// Returns the registers of all accumulators; `there` has those that exist already.
+    /// Adds the registers of those accumulators that move through shared memory, or of all others.
     fn accumulator_registers(
         &mut self,
         members: &[OpId],
         plans: &[MmaPlan],
-        there: Vec<Option<Vec<Reg>>>,
-    ) -> Lowered<Vec<Vec<Reg>>> {
-        let module = self.module;
-        let mut registers: Vec<Vec<Reg>> = Vec::new();
-        for ((&id, plan), there) in members.iter().zip(plans).zip(there) {
-            let acc = module.op(id).operands[2];
-            let before = members.iter().position(|&other| module.op(other).results[0] == acc);
-            registers.push(match (there, before) {
-                (Some(there), _) => there,
-                (None, Some(before)) => registers[before].clone(),
-                (None, None) if self.info.is_zero(acc) => {
-                    self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
+        moves: bool,
+        registers: &mut [Vec<Reg>],
+    ) -> Lowered {
+        for (member, (&id, plan)) in members.iter().zip(plans).enumerate() {
+            if self.info.moves_accumulator(id, members, plan) != moves {
+                continue;
+            }
+            let acc = self.module.op(id).operands[2];
+            let class = repr::class(self.module.dtype(acc));
+            registers[member] = match self.info.accumulator_source(id, members) {
+                AccumulatorSource::Member(before) => registers[before].clone(),
+                AccumulatorSource::Zero => self.b.fresh_vec(class, plan.acc.num_registers()),
+                source => {
+                    let regs = match source {
+                        AccumulatorSource::InPlace => self.concrete(acc)?.regs,
+                        _ => self.get(acc, &plan.acc)?,
+                    };
+                    // The registers of other values may be shared.
+                    let in_place = self.info.accumulates_in_place(id);
+                    let own = |&register: &Operand| match register {
+                        Operand::Reg(reg) if in_place => reg.as_class(class),
+                        other => self.b.copy(other, class),
+                    };
+                    regs.iter().map(own).collect()
                 }
-                (None, None) => self.accumulator_of(id, acc, plan)?,
-            });
+            };
         }
-        Ok(registers)
-    }
-
-    /// Returns the registers of the accumulator, which become those of the result.
-    ///
-    /// A carried value, or the result of another MMA, is updated in place if this is its only use.
-    /// Other values are copied, because their registers may be shared.
-    fn accumulator_of(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
-        let class = repr::class(self.module.dtype(acc));
-        let in_place = self.info.accumulates_in_place(id);
-        let regs = match &self.values.tiles[acc.index()] {
-            // Asynchronous MMAs accumulate in order: an accumulator may still be in flight.
-            Some(tile) if in_place && plan.is_asynchronous() => tile.regs.clone(),
-            _ => self.get(acc, &plan.acc)?,
-        };
-        Ok(regs
-            .iter()
-            .map(|&register| match register {
-                Operand::Reg(reg) if in_place => reg.as_class(class),
-                other => self.b.copy(other, class),
-            })
-            .collect())
+        Ok(())
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::layout_inference::{replica_bits, thread_bases};
-use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{PRINTED_PART as PART, PrintArg, PrintPiece};
@@ -31,8 +30,8 @@ struct Pending {
     values: Vec<(ArgLocation, DType)>,
     /// Complete calls.
     calls: Vec<(String, Vec<(ArgLocation, DType)>)>,
-    /// Offsets of the tiles that are stored to shared memory.
-    tiles: Vec<u32>,
+    /// Tiles that are stored to shared memory, and their offsets.
+    tiles: Vec<(Value, u32)>,
 }
 
 impl Pending {
@@ -82,7 +81,7 @@ impl Lowering<'_> {
                     if is_first {
                         self.emit_calls(&mut pending)?;
                     }
-                    pending.tiles.push(start as u32);
+                    pending.tiles.push((value, start as u32));
                     for index in 0..self.info.inference.num_elements(value) {
                         pending.format.push_str(&separator(shape, index));
                         let offset = start as u32 + index as u32 * dtype.storage_bits() / 8;
@@ -112,8 +111,8 @@ impl Lowering<'_> {
         let mut buffer = Buffer { offset: 0, bytes: 0 };
         if !tiles.is_empty() {
             let mut stored = Vec::new();
-            for start in tiles {
-                stored.push((self.elements()?, start));
+            for (value, start) in tiles {
+                stored.push((self.elements(value)?, start));
             }
             buffer = self.smem_write()?;
             for (elements, start) in stored {
@@ -166,12 +165,11 @@ impl Lowering<'_> {
     }
 
     /// Returns the elements of the next operand.
-    fn elements(&mut self) -> Lowered<Elements> {
-        let dtype = self.values.operands.front().map(|&(value, _)| self.info.element_type(value));
+    fn elements(&mut self, value: Value) -> Lowered<Elements> {
         let tile = self.operand()?;
         let thread = self.linear_in_thread(&thread_bases(&tile.layout));
         let owner = self.owner_of(replica_bits(&tile.layout));
-        Ok(Elements { tile, dtype: dtype.ok_or(SCHEDULE_MISMATCH)?, thread, owner })
+        Ok(Elements { tile, dtype: self.info.element_type(value), thread, owner })
     }
 
     /// Stores the elements of a tile, or of one part of it, in row-major order to `start` of a
@@ -210,7 +208,7 @@ impl Lowering<'_> {
     fn print_large_tile(&mut self, value: Value, conversion: &str) -> Lowered {
         let shape = self.module.shape(value).to_vec();
         let count = self.info.inference.num_elements(value);
-        let elements = self.elements()?;
+        let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;
         let buffer = self.smem_write()?;

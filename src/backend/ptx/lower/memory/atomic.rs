@@ -26,22 +26,19 @@ impl Lowering<'_> {
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let is_read = self.info.is_result_used(id);
-        let ordering = MemoryOrdering::of(op);
         let carries =
-            !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.order.acquires());
+            !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !op.mem_order().acquires());
         let regs = if is_read {
-            let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries)?;
+            let begun = self.begin_ordered(id, layout.num_registers(), carries)?;
             let old = self.each_register(&access, &[&values], &|this, addr, guard, values| {
                 this.atom(*mode, access.dtype, begun.semantics(), addr, guard, values)
             })?;
-            let (all, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
-            self.end_ordered(begun, met)?;
-            all
+            self.end_ordered_load(begun, access.dtype, &layout, old)?
         } else {
             let width = self.vector_of_red(*mode, &access);
-            let begun = self.begin_ordered(id, ordering, layout.num_registers() / width, carries)?;
+            let begun = self.begin_ordered(id, layout.num_registers() / width, carries)?;
             self.reds(*mode, &access, width, &values, begun.semantics());
-            self.end_ordered(begun, false)?;
+            self.end_ordered(begun)?;
             vec![Operand::Imm(0); layout.num_registers()].into()
         };
         self.reconverge_warp();
@@ -60,7 +57,8 @@ impl Lowering<'_> {
         let dtype = self.info.element_type(value);
         form(*mode, dtype)?;
         let Tile { layout, regs } = self.operand()?;
-        let mut access = self.begin_reduction_of_view(id)?;
+        let mut access = self.begin_view(id)?;
+        access.owner = self.owner_of(replica_bits(&layout));
         if !self.has_vector_add(*mode, dtype) {
             access.use_single_elements();
         }
@@ -80,7 +78,7 @@ impl Lowering<'_> {
         let desired = self.operand()?.regs;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let begun = self.begin_ordered(id, MemoryOrdering::of(op), layout.num_registers(), true)?;
+        let begun = self.begin_ordered(id, layout.num_registers(), true)?;
         let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
         let class = repr::class(access.dtype);
         let old = self.each_register(&access, &[&expected, &desired], &|this, addr, guard, values| {
@@ -91,8 +89,7 @@ impl Lowering<'_> {
             this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
-        let (regs, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
-        self.end_ordered(begun, met)?;
+        let regs = self.end_ordered_load(begun, access.dtype, &layout, old)?;
         self.reconverge_warp();
         self.note_atomic(id, &access);
         self.values.define(op.results[0], Tile { layout, regs });

@@ -7,14 +7,13 @@
 //! * Otherwise threads with complete masks use vectors, and the others access single elements.
 
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
-use crate::backend::ptx::layout_inference::{pointers_of, replica_bits};
-use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
+use crate::backend::ptx::layout_inference::{pointee, replica_bits};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
-use crate::ir::{Elem, MemOrder, OpId, Type, Value};
+use crate::ir::{MemOrder, OpId, Value};
 use crate::layout::Layout;
 
 /// An access through pointers: addresses and masks of its vectors.
@@ -50,13 +49,12 @@ impl Lowering<'_> {
     pub fn load_ptr(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let ordering = MemoryOrdering::of(op);
         let mut access = self.pointer_access(id)?;
-        let is_weak = ordering.order == MemOrder::Weak;
+        let is_weak = op.mem_order() == MemOrder::Weak;
         if !is_weak {
             access.owner = self.owner_of(replica_bits(&access.layout));
         }
-        let begun = self.begin_ordered(id, ordering, access.addresses.len(), true)?;
+        let begun = self.begin_ordered(id, access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let nc = is_weak
             && self.smem.data_space == Space::Global
@@ -67,9 +65,7 @@ impl Lowering<'_> {
         let otherwise = self.info.constant_padding(padding);
         let mut regs = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
         if !is_weak {
-            let (shared, met) = self.broadcast_from_owners(begun, access.dtype, &access.layout, regs)?;
-            regs = shared.to_vec();
-            self.end_ordered(begun, met)?;
+            regs = self.end_ordered_load(begun, access.dtype, &access.layout, regs)?.to_vec();
         }
         let regs = if otherwise.is_none() { self.pad(&access, regs)? } else { regs };
         self.remark_access(id, op.results[0], &access);
@@ -83,37 +79,25 @@ impl Lowering<'_> {
         let Tile { layout, regs } = self.operand()?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.addresses.len(), true)?;
+        let begun = self.begin_ordered(id, access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let cache = self.cache_hint(id);
         self.store_pointers(&mut access, &regs, MemMods { sem, scope, cache, ..MemMods::default() });
-        self.end_ordered(begun, false)?;
+        self.end_ordered(begun)?;
         self.remark_access(id, op.group(1)[0], &access);
         Ok(())
-    }
-
-    /// Returns the layout of an access through pointers.
-    pub fn access_layout(&self, id: OpId) -> Lowered<Layout> {
-        self.info
-            .inference
-            .accesses
-            .get(&id)
-            .cloned()
-            .ok_or_else(|| "an access through pointers has no layout".to_owned())
     }
 
     /// Computes addresses and masks of an access.
     pub fn pointer_access(&mut self, id: OpId) -> Lowered<PointerAccess> {
         let module = self.module;
         let op = module.op(id);
-        let pointers = pointers_of(op).ok_or("an access without pointers")?;
-        let Type::Tile { elem: Elem::Ptr { pointee: dtype, .. }, .. } = *module.ty(pointers) else {
-            return Err("an access through numbers".to_owned());
-        };
+        let dtype = pointee(module, op.operands[0]).ok_or("an access through numbers")?;
         if dtype.storage_bits() < 8 {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
-        let layout = self.access_layout(id)?;
+        let layout = self.info.inference.accesses.get(&id).cloned();
+        let layout = layout.ok_or("an access through pointers has no layout")?;
         // Constant addresses are copied to registers: ptxas rejects some constants as addresses.
         let addresses = self.operand()?.regs;
         let addresses: Vec<Operand> =
@@ -125,14 +109,8 @@ impl Lowering<'_> {
             },
             None => Mask::None,
         };
-        Ok(PointerAccess {
-            dtype,
-            vector: layout.num_registers() / addresses.len(),
-            layout,
-            addresses,
-            mask,
-            owner: None,
-        })
+        let vector = layout.num_registers() / addresses.len();
+        Ok(PointerAccess { dtype, layout, vector, addresses, mask, owner: None })
     }
 
     fn remark_access(&mut self, id: OpId, tile: Value, access: &PointerAccess) {

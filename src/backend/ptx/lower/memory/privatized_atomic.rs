@@ -7,7 +7,7 @@
 use super::atomic::form;
 use super::pointer_access::{Mask, PointerAccess};
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
-use crate::backend::ptx::layout_inference::replica_bits;
+use crate::backend::ptx::layout_inference::{mask_of, replica_bits};
 use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::schedule::{BINS, PrivatizedArray, REPLICATED_BINS, array_and_offsets};
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         };
         if anywhere {
             access.addresses = self.rematerialize(self.module.op(id).operands[0], layout)?.to_vec();
-            if let Some(mask) = self.info.mask_of(id) {
+            if let Some(mask) = mask_of(self.module.op(id)) {
                 access.mask = Mask::Registers(self.rematerialize(mask, layout)?.to_vec());
             }
         }
@@ -96,7 +96,7 @@ impl Lowering<'_> {
     ///
     /// `None` if nothing is cheaper than the mask itself.
     fn all_replicated(&mut self, id: OpId, offsets: Value, layout: &Layout) -> Lowered<Option<Operand>> {
-        let unmasked = match self.info.mask_of(id) {
+        let unmasked = match mask_of(self.module.op(id)) {
             None => None,
             Some(mask) if self.info.can_imply(mask) => Some(self.implies_all(mask, layout)?),
             Some(_) => return Ok(None),

@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use super::view_access::ViewAccess;
 use crate::backend::ptx::isa::inst::{Addr, Operand, Reg, Space};
-use crate::backend::ptx::layout_inference::{ViewShape, replica_bits};
-use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
+use crate::backend::ptx::layout_inference::{ViewShape, replica_bits, stored};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
-use crate::ir::{MemOrder, OpId};
+use crate::ir::{MemOrder, OpId, Opcode};
 
 /// Function of a vector: its registers, address and mask.
 type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
@@ -25,12 +24,10 @@ impl Lowering<'_> {
             self.load_registers(&mut access, all).into()
         } else {
             access.owner = self.owner_of(replica_bits(&layout));
-            let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.num_instructions(), true)?;
+            let begun = self.begin_ordered(id, access.num_instructions(), true)?;
             access.set_ordering(begun);
             let regs = self.load_registers(&mut access, all);
-            let (regs, met) = self.broadcast_from_owners(begun, access.element_type(), &layout, regs)?;
-            self.end_ordered(begun, met)?;
-            regs
+            self.end_ordered_load(begun, access.element_type(), &layout, regs)?
         };
         self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
@@ -38,26 +35,18 @@ impl Lowering<'_> {
 
     /// Lowers `store_view_tko`.
     pub fn store_view(&mut self, id: OpId) -> Lowered {
-        let op = self.module.op(id);
         let regs = self.operand()?.regs;
         let mut access = self.begin_store(id)?;
-        let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.num_instructions(), true)?;
+        let begun = self.begin_ordered(id, access.num_instructions(), true)?;
         access.set_ordering(begun);
         self.store_registers(&mut access, 0, &regs);
-        self.end_ordered(begun, false)?;
-        Ok(())
+        self.end_ordered(begun)
     }
 
     /// Computes the shared part of a load, and orders it after earlier stores.
     pub fn begin_load(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
-        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
-        let view = op.group(0)[0];
-        let shape = ViewShape::at(self.module, &self.info.inference.facts, view, op.group(1));
-        let shift = shape.filter(|_| op.mem_order() == MemOrder::Weak);
-        let shift = shift.and_then(|shape| self.misalignment_of(&shape, op.group(1), &layout));
-        let mut access = self.access(id, view, op.group(1), &layout, shift)?;
-        self.global_access(id)?;
+        let mut access = self.begin_view(id)?;
         access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
         let base = access.base_mut();
@@ -68,13 +57,23 @@ impl Lowering<'_> {
 
     /// Computes the shared part of a store, and orders it after earlier accesses.
     pub fn begin_store(&mut self, id: OpId) -> Lowered<ViewAccess> {
-        let op = self.module.op(id);
-        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
-        let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
-        self.global_access(id)?;
+        let mut access = self.begin_view(id)?;
         access.mods.cache = self.cache_hint(id);
-        access.owner = self.owner_of(replica_bits(&layout));
-        self.report.remarks.access(self.module, id, op.group(0)[0], access.summary());
+        access.owner = self.owner_of(replica_bits(&access.layout));
+        self.report.remarks.access(self.module, id, stored(self.module.op(id)), access.summary());
+        Ok(access)
+    }
+
+    /// Computes the shared part of an access, and orders it after earlier accesses.
+    pub fn begin_view(&mut self, id: OpId) -> Lowered<ViewAccess> {
+        let op = self.module.op(id);
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be accessed")?;
+        let shape = ViewShape::at(self.module, &self.info.inference.facts, view, index);
+        let shift = shape.filter(|_| op.code == Opcode::LoadView && op.mem_order() == MemOrder::Weak);
+        let shift = shift.and_then(|shape| self.misalignment_of(&shape, index, &layout));
+        let access = self.access(id, view, index, &layout, shift)?;
+        self.global_access(id)?;
         Ok(access)
     }
 
@@ -117,17 +116,6 @@ impl Lowering<'_> {
         self.b.place(slow);
         access.element_by_element(|access| self.vectors(access, regs, body));
         self.b.place(done);
-    }
-
-    /// Computes the shared part of a reduction into an array, and orders it after earlier accesses.
-    pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<ViewAccess> {
-        let op = self.module.op(id);
-        let layout =
-            self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
-        let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
-        self.global_access(id)?;
-        access.owner = self.owner_of(replica_bits(&layout));
-        Ok(access)
     }
 
     fn load_vectors(&mut self, access: &mut ViewAccess, range: Range<usize>) -> Vec<Operand> {

@@ -190,8 +190,7 @@ impl<'m> Lowering<'m> {
     /// Defines the result of a failed op, so that the remaining ops can be checked.
     pub fn define_poison(&mut self, value: Value) {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
-            let layout = self.info.inference.layout(value).cloned();
-            let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));
+            let layout = self.info.inference.own_layout(value);
             let regs = vec![Operand::Imm(0); layout.num_registers()].into();
             self.values.define(value, Tile { layout, regs });
         }

@@ -7,7 +7,7 @@ use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
 use crate::backend::ptx::layout_inference::{ValueOrigin, thread_bases};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{KernelInfo, Materialize, Requirement};
+use crate::backend::ptx::schedule::Requirement;
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
@@ -20,7 +20,10 @@ impl Lowering<'_> {
         if let Some(tile) = self.values.in_layout(value, wanted) {
             return Ok(tile);
         }
-        self.materialize_inputs(value, wanted)?;
+        let is_available = |value: Value, layout: &Layout| self.values.in_layout(value, layout).is_some();
+        for (operand, layout) in self.info.missing_inputs(value, wanted, &is_available) {
+            self.get(operand, &layout)?;
+        }
         let regs = match self.info.inference.source(value) {
             ValueOrigin::Register => {
                 let tile = self.concrete(value)?;
@@ -50,11 +53,11 @@ impl Lowering<'_> {
     }
 
     /// Lowers an op, which takes the operands among its requirements.
-    pub fn with_requirements<T>(
+    pub fn with_requirements(
         &mut self,
         requirements: Vec<Requirement>,
-        lower: impl FnOnce(&mut Self) -> Lowered<T>,
-    ) -> Lowered<T> {
+        lower: impl FnOnce(&mut Self) -> Lowered,
+    ) -> Lowered {
         let operand = |requirement| match requirement {
             Requirement::Operand(value, layout) => Some((value, layout)),
             _ => None,
@@ -63,7 +66,7 @@ impl Lowering<'_> {
         let outer = std::mem::replace(&mut self.values.operands, operands);
         let result = lower(self);
         let rest = std::mem::replace(&mut self.values.operands, outer);
-        result.and_then(|result| if rest.is_empty() { Ok(result) } else { Err(SCHEDULE_MISMATCH.to_owned()) })
+        result.and(if rest.is_empty() { Ok(()) } else { Err(SCHEDULE_MISMATCH.to_owned()) })
     }
 
     /// Lowers `with_layout`: converts the tile to the layout of the user.
@@ -211,21 +214,5 @@ impl Lowering<'_> {
         let regs = self.apply(id, &operands, layout.num_registers())?.into();
         self.values.define(result, Tile { layout, regs });
         Ok(())
-    }
-}
-
-impl Materialize for Lowering<'_> {
-    type Error = String;
-
-    fn info(&self) -> &KernelInfo<'_> {
-        &self.info
-    }
-
-    fn is_available(&self, value: Value, layout: &Layout) -> bool {
-        self.values.in_layout(value, layout).is_some()
-    }
-
-    fn materialize(&mut self, value: Value, layout: &Layout) -> Lowered {
-        self.get(value, layout).map(drop)
     }
 }

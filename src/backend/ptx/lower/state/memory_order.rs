@@ -76,13 +76,8 @@ impl Lowering<'_> {
     /// Emits barriers and fences before an access with `count` instructions per thread.
     ///
     /// `carries`: the instruction can have the memory order itself.
-    pub fn begin_ordered(
-        &mut self,
-        id: OpId,
-        ordering: MemoryOrdering,
-        count: usize,
-        carries: bool,
-    ) -> Lowered<FencedAccess> {
+    pub fn begin_ordered(&mut self, id: OpId, count: usize, carries: bool) -> Lowered<FencedAccess> {
+        let ordering = MemoryOrdering::of(self.module.op(id));
         let fenced = (ordering.order.acquires() || ordering.order.releases()) && (count > 1 || !carries);
         if ordering.order.releases() {
             self.barrier()?;
@@ -94,29 +89,35 @@ impl Lowering<'_> {
         Ok(FencedAccess { ordering, fenced })
     }
 
-    /// Emits fences and barriers after an access. `met`: a barrier has followed it already.
-    pub fn end_ordered(&mut self, begun: FencedAccess, met: bool) -> Lowered {
-        if begun.ordering.order.acquires() && !met {
-            if begun.fenced {
-                self.b.fence(Sem::AcqRel, begun.ordering.scope);
-            }
+    /// Emits fences and barriers after an access.
+    pub fn end_ordered(&mut self, begun: FencedAccess) -> Lowered {
+        if begun.ordering.order.acquires() {
+            self.acquire_fence(begun);
             self.barrier()?;
         }
         Ok(())
     }
 
-    /// Broadcasts results of the owners to all threads. Returns true if that needed a barrier.
-    pub fn broadcast_from_owners(
+    fn acquire_fence(&mut self, begun: FencedAccess) {
+        if begun.fenced && begun.ordering.order.acquires() {
+            self.b.fence(Sem::AcqRel, begun.ordering.scope);
+        }
+    }
+
+    /// Emits fences and barriers after an access with results, and broadcasts the results of the
+    /// owners to all threads.
+    pub fn end_ordered_load(
         &mut self,
         begun: FencedAccess,
         dtype: DType,
         layout: &Layout,
         regs: Vec<Operand>,
-    ) -> Lowered<(Rc<[Operand]>, bool)> {
-        let Some(owner) = self.owner_of(replica_bits(layout)) else { return Ok((regs.into(), false)) };
-        if begun.fenced && begun.ordering.order.acquires() {
-            self.b.fence(Sem::AcqRel, begun.ordering.scope);
-        }
+    ) -> Lowered<Rc<[Operand]>> {
+        let Some(owner) = self.owner_of(replica_bits(layout)) else {
+            self.end_ordered(begun)?;
+            return Ok(regs.into());
+        };
+        self.acquire_fence(begun);
         let stored = vector_access::shared_type(dtype);
         let size = vector_access::run_bytes(stored, 1);
         let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| basis * size).collect();
@@ -133,6 +134,6 @@ impl Lowering<'_> {
         for addr in &places {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));
         }
-        Ok((all.into(), true))
+        Ok(all.into())
     }
 }

@@ -1,5 +1,6 @@
 //! Shared-memory budget left for pipeline stages.
 
+use super::step_uses::AccumulatorSource;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{AxisBits, ValueOrigin, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
@@ -89,28 +90,24 @@ impl KernelInfo<'_> {
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
         let wanted = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {
-            self.inference.natural(value).is_some_and(|natural| self.is_register_operand(&natural, plan))
+            self.inference.natural(value).is_some_and(|natural| self.register_operand(&natural, plan).is_some())
         };
         let smem_operands = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
         smem_operands.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize) as u32).sum()
     }
 
-    /// Does an operand that is there in a layout need no shared memory?
-    pub fn is_register_operand(&self, natural: &Layout, plan: &OperandPlan) -> bool {
-        let Some(wanted) = &plan.registers else { return false };
-        matches!(
-            Conversion::plan(natural, wanted, plan.dtype.storage_bits(), 0),
-            Some(Conversion::Identity | Conversion::Registers(_))
-        )
+    /// Returns the conversion of an operand that needs no shared memory.
+    pub fn register_operand(&self, natural: &Layout, plan: &OperandPlan) -> Option<Conversion> {
+        Conversion::plan(natural, plan.registers.as_ref()?, plan.dtype.storage_bits(), 0)
+            .filter(|conversion| matches!(conversion, Conversion::Identity | Conversion::Registers(_)))
     }
 
     /// Does an accumulator have to be moved between threads, by way of shared memory?
     pub fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
-        let acc = self.module.op(id).operands[2];
-        let made = members.iter().any(|&other| self.module.op(other).results[0] == acc);
-        if made || self.is_zero(acc) || self.accumulates_in_place(id) {
+        if self.accumulator_source(id, members) != AccumulatorSource::Value || self.accumulates_in_place(id) {
             return false;
         }
+        let acc = self.module.op(id).operands[2];
         let bits = self.module.dtype(acc).storage_bits();
         let natural = self.inference.natural(acc);
         let conversion = natural.and_then(|layout| Conversion::plan(&layout, &plan.acc, bits, 0));

@@ -10,8 +10,21 @@ use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, OrderPoint, Schedule, Step, StripMine};
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
+use crate::ir::{ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::accumulator_chains;
+
+/// The source of an accumulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccumulatorSource {
+    /// The result of another MMA of the group.
+    Member(usize),
+    /// The first instruction does not read it.
+    Zero,
+    /// Registers that asynchronous MMAs update in order. The value may be in flight.
+    InPlace,
+    /// A value in the layout of the MMA.
+    Value,
+}
 
 impl KernelInfo<'_> {
     /// The values that a step reads, and those behind them, in the order in which it comes to them:
@@ -93,41 +106,46 @@ impl KernelInfo<'_> {
     fn read_by_mmas(&self, plan: &MmaGroup) -> Vec<Value> {
         let operands = |id: &OpId| &self.module.op(*id).operands;
         let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect();
-        let made = |value: Value| self.module.defining_op(value).is_some_and(|id| plan.ops.contains(&id));
-        for id in &plan.ops {
-            let acc = operands(id)[2];
-            let follows = self.inference.runs_alone(*id) && self.accumulates_in_place(*id);
-            if !(made(acc) || self.is_zero(acc) || follows) {
-                values.push(acc);
-            }
-        }
+        let read = plan.ops.iter().filter(|&&id| self.accumulator_source(id, &plan.ops) == AccumulatorSource::Value);
+        values.extend(read.map(|id| operands(id)[2]));
         values
     }
 
+    /// The source of the accumulator of an MMA that is issued together with others.
+    pub fn accumulator_source(&self, id: OpId, members: &[OpId]) -> AccumulatorSource {
+        let acc = self.module.op(id).operands[2];
+        match members.iter().position(|&other| self.module.op(other).results[0] == acc) {
+            Some(member) => AccumulatorSource::Member(member),
+            None if self.is_zero(acc) => AccumulatorSource::Zero,
+            None if self.inference.runs_alone(id) && self.accumulates_in_place(id) => AccumulatorSource::InPlace,
+            None => AccumulatorSource::Value,
+        }
+    }
+
     fn read_by_terminator(&self, id: OpId) -> Vec<Value> {
-        let op = self.module.op(id);
-        let carried: &[Value] =
-            match (op.code, self.op_blocks[id.index()].and_then(|block| self.enclosing_loop_of_block(block))) {
-                (Opcode::Continue, Some((Opcode::For, block))) => &self.module.block(block).args[1..],
-                (Opcode::Continue, Some((_, block))) => &self.module.block(block).args,
-                _ => &[],
-            };
+        let operands = &self.module.op(id).operands;
+        let targets = self.terminator_targets(id).map_or(&[][..], |(_, targets)| targets);
         let stays = |position: usize, value: Value| {
-            carried.get(position).is_some_and(|&arg| self.is_accumulated_in_place(arg, value))
+            targets.get(position).is_some_and(|&target| self.is_accumulated_in_place(target, value))
         };
-        let values = op.operands.iter().enumerate().filter(|&(position, &value)| !stays(position, value));
+        let values = operands.iter().enumerate().filter(|&(position, &value)| !stays(position, value));
         values.map(|(_, &value)| value).collect()
     }
 
-    /// The loop around a block, and its body.
-    fn enclosing_loop_of_block(&self, mut block: BlockId) -> Option<(Opcode, BlockId)> {
+    /// The op that a terminator continues or leaves, and the values that get its operands.
+    pub fn terminator_targets(&self, id: OpId) -> Option<(OpId, &[Value])> {
+        let mut block = self.op_blocks[id.index()]?;
         loop {
             let owner = self.module.block(block).parent?;
-            let code = self.module.op(owner).code;
-            if code.is_loop() {
-                return Some((code, block));
+            let outer = self.module.op(owner);
+            match (self.module.op(id).code, outer.code) {
+                (Opcode::Continue, Opcode::For) => {
+                    return Some((owner, &self.module.block(outer.regions[0]).args[1..]));
+                }
+                (Opcode::Continue, Opcode::Loop) => return Some((owner, &self.module.block(outer.regions[0]).args)),
+                (Opcode::Break, Opcode::Loop) | (Opcode::Yield, Opcode::If) => return Some((owner, &outer.results)),
+                _ => block = self.op_blocks[owner.index()]?,
             }
-            block = self.op_blocks[owner.index()]?;
         }
     }
 
@@ -156,10 +174,7 @@ impl KernelInfo<'_> {
         if self.use_counts[acc.index()] != 1 || self.is_zero(acc) {
             return false;
         }
-        let has_mma_layout = || {
-            let own = self.inference.layout(acc).cloned().unwrap_or_else(|| self.inference.default_layout(acc));
-            own.is_same(&plan.acc)
-        };
+        let has_mma_layout = || self.inference.own_layout(acc).is_same(&plan.acc);
         match self.module.def(acc) {
             Def::Arg(block, _) => Some(block) == here && has_mma_layout(),
             Def::Result(maker, _) if self.is_loop(maker) => self.op_blocks[maker.index()] == here && has_mma_layout(),

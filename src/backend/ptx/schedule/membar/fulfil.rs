@@ -3,6 +3,7 @@
 use super::state::MembarState;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::stored;
+use crate::backend::ptx::schedule::analysis::step_uses::AccumulatorSource;
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
 use crate::backend::ptx::schedule::requirements::requirement::Requirement;
@@ -18,7 +19,15 @@ impl MembarState<'_, '_> {
                 Requirement::Operand(value, layout) => self.require(value, &layout),
                 Requirement::GlobalAccess => self.global_access(id),
                 Requirement::Barrier => self.barrier(true),
-                Requirement::Exchange { bytes, barrier } => self.exchange(&bytes, barrier),
+                Requirement::Exchange(bytes) => {
+                    let write = |bytes| {
+                        let buffer = self.scratch(bytes);
+                        self.smem_write(buffer);
+                        buffer
+                    };
+                    let buffers: Vec<Option<Buffer>> = bytes.into_iter().map(write).collect();
+                    self.smem_read(&buffers);
+                }
                 Requirement::Rounds(rounds) => {
                     let [count, copies, bytes] = rounds.split(self.scratch_capacity());
                     self.sub_steps.push(SubStep::Split { count: count as u32, in_flight: copies as u32 });
@@ -53,20 +62,6 @@ impl MembarState<'_, '_> {
             self.smem_overflow(bytes as u32);
         }
         buffer
-    }
-
-    /// Writes buffers of these sizes, then reads them.
-    fn exchange(&mut self, bytes: &[usize], barrier: bool) {
-        let write = |&bytes: &usize| {
-            let buffer = self.scratch(bytes);
-            self.smem_write(buffer);
-            buffer
-        };
-        let buffers: Vec<Option<Buffer>> = bytes.iter().map(write).collect();
-        if barrier && buffers.iter().any(Option::is_some) {
-            self.barrier(true);
-        }
-        self.smem_read(&buffers);
     }
 
     /// A store by TMA, or by the threads where there is no room for it.
@@ -152,7 +147,7 @@ impl MembarState<'_, '_> {
             }
             let layout = info.inference.natural_or_default(value);
             self.require(value, &layout);
-            if info.is_register_operand(&layout, plan) {
+            if info.register_operand(&layout, plan).is_some() {
                 continue;
             }
             let bytes = plan.shared.bytes() as u32;
@@ -164,9 +159,7 @@ impl MembarState<'_, '_> {
             buffers.push(Some(buffer));
         }
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
-            let made = members.iter().any(|&other| module.op(other).results[0] == acc(id));
-            let stays = info.accumulates_in_place(id) && plan.is_asynchronous();
-            if !made && !info.is_zero(acc(id)) && !stays {
+            if info.accumulator_source(id, members) == AccumulatorSource::Value {
                 self.require(acc(id), &plan.acc);
             }
         }

@@ -6,18 +6,15 @@
 //! may race. After a back edge all accesses of the loop count. All MMAs are complete before a
 //! barrier, because shared memory after it may overwrite their operands.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::convert::Infallible;
 
 use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
-use crate::backend::ptx::schedule::requirements::inputs::Materialize;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
@@ -71,7 +68,7 @@ pub struct MembarState<'a, 'm> {
     pub smem: SharedMemory,
     pub global_hazards: GlobalHazards,
     /// The layout that each value has of its own.
-    pub own_layouts: Vec<Option<Cow<'a, Layout>>>,
+    pub own_layouts: Vec<Option<Layout>>,
     pub available: AvailableConversions,
     /// Loads whose tiles stand in stages as operands, by multistage copies.
     pub staged_loads: FxHashSet<OpId>,
@@ -129,13 +126,14 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     /// A value has registers in its own layout from now on.
     pub fn define(&mut self, value: Value) {
-        let inference = &self.info.inference;
-        if inference.num_elements(value) > 1 {
-            self.own_layouts[value.index()] = Some(match inference.layout(value) {
-                Some(layout) => Cow::Borrowed(layout),
-                None => Cow::Owned(inference.default_layout(value)),
-            });
+        if self.info.inference.num_elements(value) > 1 {
+            self.own_layouts[value.index()] = Some(self.info.inference.own_layout(value));
         }
+    }
+
+    fn is_available(&self, value: Value, wanted: &Layout) -> bool {
+        let own = self.own_layouts[value.index()].as_ref();
+        own.is_some_and(|own| own.is_same(wanted)) || self.available.contains(value, wanted)
     }
 
     /// A step asks for a value in a layout.
@@ -144,7 +142,10 @@ impl<'a, 'm> MembarState<'a, 'm> {
         if self.info.inference.num_elements(value) == 1 || self.is_available(value, wanted) {
             return;
         }
-        let Ok(()) = self.materialize_inputs(value, wanted);
+        let is_available = |value: Value, layout: &Layout| self.is_available(value, layout);
+        for (operand, layout) in self.info.missing_inputs(value, wanted, &is_available) {
+            self.require(operand, &layout);
+        }
         match self.info.inference.source(value) {
             ValueOrigin::Register => {
                 let Some(own) = self.own_layouts[value.index()].clone() else { return };
@@ -299,23 +300,5 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     fn complete_mmas(&mut self, pending: usize) {
         self.in_flight.drain(..self.in_flight.len().saturating_sub(pending));
-    }
-}
-
-impl Materialize for MembarState<'_, '_> {
-    type Error = Infallible;
-
-    fn info(&self) -> &KernelInfo<'_> {
-        self.info
-    }
-
-    fn is_available(&self, value: Value, layout: &Layout) -> bool {
-        let own = self.own_layouts[value.index()].as_ref();
-        own.is_some_and(|own| own.is_same(layout)) || self.available.contains(value, layout)
-    }
-
-    fn materialize(&mut self, value: Value, layout: &Layout) -> Result<(), Infallible> {
-        self.require(value, layout);
-        Ok(())
     }
 }

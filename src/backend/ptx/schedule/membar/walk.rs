@@ -22,11 +22,7 @@ impl KernelInfo<'_> {
         // The producer has no barriers.
         for (_, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
             let mut state = MembarState::new(self, schedule, own.clone());
-            for &arg in &self.module.block(self.module.entries[0].body).args {
-                if matches!(self.module.ty(arg), Type::Tile { .. }) {
-                    state.define(arg);
-                }
-            }
+            state.define_all(&self.module.block(self.module.entries[0].body).args);
             state.walk_sequence(body);
             let (waits, end) = (std::mem::take(&mut state.mma_waits), state.smem.used());
             let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
@@ -113,9 +109,7 @@ impl MembarState<'_, '_> {
 
     /// An op has results from now on.
     fn define_results(&mut self, id: OpId) {
-        let module = self.info.module;
-        let tiles = module.op(id).results.iter().filter(|&&result| matches!(module.ty(result), Type::Tile { .. }));
-        tiles.for_each(|&result| self.define(result));
+        self.define_all(&self.info.module.op(id).results);
     }
 
     fn strip_mine(&mut self, strip_mine: &StripMine) {
@@ -126,7 +120,7 @@ impl MembarState<'_, '_> {
             self.fulfil(id, requirements);
         }
         for &value in &strip_mine.live_out {
-            self.own_layouts[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
+            self.own_layouts[value.index()] = Some(own.reshape(module.shape(value)));
         }
         strip_mine.ops().for_each(|id| self.add_global_access(id));
         let last = strip_mine.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
@@ -144,22 +138,6 @@ impl MembarState<'_, '_> {
             self.in_flight.push(self.info.results_of(&plan.ops));
         }
         plan.ops.iter().for_each(|&id| self.define_results(id));
-    }
-
-    /// Carried values and results get what is handed on to them.
-    fn assign(&mut self, targets: &[Value], values: &[Value]) {
-        for (&target, &value) in targets.iter().zip(values) {
-            if !matches!(self.info.module.ty(target), Type::Tile { .. })
-                || self.info.is_accumulated_in_place(target, value)
-            {
-                continue;
-            }
-            let inference = &self.info.inference;
-            match inference.layout(target) {
-                Some(layout) => self.require(value, layout),
-                None => self.require(value, &inference.default_layout(target)),
-            }
-        }
     }
 
     fn define_all(&mut self, values: &[Value]) {
@@ -204,7 +182,7 @@ impl MembarState<'_, '_> {
         let body = op.regions[0];
         let args = &info.module.block(body).args;
         self.convert_hoisted(&plan.hoisted);
-        self.assign(&args[1..], op.group(3));
+        self.fulfil(plan.op, info.requirements(plan.op));
         let stages_buffer =
             plan.cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
         if let (Some(cp_async), None) = (&plan.cp_async, stages_buffer) {
@@ -246,7 +224,7 @@ impl MembarState<'_, '_> {
         let body = op.regions[0];
         let args = &info.module.block(body).args;
         self.convert_hoisted(&plan.hoisted);
-        self.assign(args, op.group(0));
+        self.fulfil(plan.op, info.requirements(plan.op));
         let before = self.enter_loop(body);
         self.define_all(args);
         self.walk_region(plan.body);
@@ -277,36 +255,14 @@ impl MembarState<'_, '_> {
     }
 
     fn terminator(&mut self, id: OpId) {
-        let module = self.info.module;
-        let op = module.op(id);
-        if op.code == Opcode::Return {
+        let info = self.info;
+        if info.module.op(id).code == Opcode::Return {
             self.leave_kernel();
-            self.flush_sunk_waits();
-            return;
         }
-        let wanted = |code: Opcode| match op.code {
-            Opcode::Continue => code.is_loop(),
-            Opcode::Break => code == Opcode::Loop,
-            _ => code == Opcode::If,
-        };
-        let mut block = self.info.op_blocks[id.index()];
-        while let Some(owner) = block.and_then(|block| module.block(block).parent) {
-            let outer = module.op(owner);
-            if !wanted(outer.code) {
-                block = self.info.op_blocks[owner.index()];
-                continue;
-            }
-            let targets = match (op.code, outer.code) {
-                (Opcode::Continue, Opcode::For) => &module.block(outer.regions[0]).args[1..],
-                (Opcode::Continue, _) => &module.block(outer.regions[0]).args[..],
-                _ => &outer.results[..],
-            };
-            self.assign(targets, &op.operands);
-            let beside = op.code == Opcode::Yield && self.info.is_pure(owner);
-            if !beside {
-                self.flush_sunk_waits();
-            }
-            return;
+        self.fulfil(id, info.requirements(id));
+        // Waits beside a branch that only computes come behind it.
+        if !info.terminator_targets(id).is_some_and(|(owner, _)| info.is_pure(owner)) {
+            self.flush_sunk_waits();
         }
     }
 }

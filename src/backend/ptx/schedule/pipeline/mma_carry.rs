@@ -6,7 +6,8 @@ use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
-use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::backend::ptx::schedule::requirements::requirement::Requirement;
+use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 use crate::pass::accumulator_chains;
 
@@ -94,23 +95,10 @@ impl KernelInfo<'_> {
     }
 
     fn has_cross_warp_conversion(&self, id: OpId) -> bool {
-        let op = self.module.op(id);
-        let crosses = |value: Value, result: Value| {
-            let own = self.inference.layout(result).cloned();
-            self.needs_smem_conversion(value, own.unwrap_or_else(|| self.inference.default_layout(result)))
-        };
-        match op.code {
-            Opcode::Yield => {
-                let parent = self.op_blocks[id.index()].and_then(|block| self.module.block(block).parent);
-                let results = parent.map_or(&[][..], |parent| &self.module.op(parent).results);
-                let tiles = op.operands.iter().zip(results);
-                let mut tiles = tiles.filter(|(_, result)| matches!(self.module.ty(**result), Type::Tile { .. }));
-                tiles.any(|(&value, &result)| crosses(value, result))
-            }
-            // Where it is used.
-            code if !code.is_elementwise() || self.inference.source(op.results[0]) != ValueOrigin::Register => false,
-            _ => op.operands.iter().any(|&operand| crosses(operand, op.results[0])),
-        }
+        self.requirements(id).into_iter().any(|requirement| match requirement {
+            Requirement::Operand(value, layout) => self.needs_smem_conversion(value, layout),
+            _ => false,
+        })
     }
 
     /// Does a value go through shared memory to come in a layout?
@@ -126,11 +114,7 @@ impl KernelInfo<'_> {
             let maker =
                 self.module.defining_op(value).filter(|_| self.inference.source(value) != ValueOrigin::Register);
             match (maker, self.inference.layout(value)) {
-                (Some(id), _) => {
-                    let op = self.module.op(id);
-                    let wanted = self.inference.demand(id, &wanted);
-                    pending.extend(op.operands.iter().map(|&operand| (operand, wanted.clone())));
-                }
+                (Some(id), _) => pending.extend(self.inputs_in_layout(id, &wanted)),
                 (None, Some(own)) => {
                     let bits = self.element_type(value).storage_bits().max(8);
                     if matches!(Conversion::plan(own, &wanted, bits, 0), None | Some(Conversion::Shared(_))) {

@@ -20,7 +20,7 @@ impl OpRequirements<'_, '_> {
             let registers = 1usize << left.register.len();
             let parts = 1usize << warps.len();
             let bytes = |&operand| registers * rows * parts * smem_element_bytes(info.element_type(operand));
-            self.exchange(op.operands.iter().map(bytes).collect());
+            self.list.push(Requirement::Exchange(op.operands.iter().map(bytes).collect()));
         }
     }
 
@@ -38,7 +38,8 @@ impl OpRequirements<'_, '_> {
         let rows = 1usize << thread_bases(layout).iter().filter(off).count();
         let of_registers = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         let row = |&operand| smem_element_bytes(info.element_type(operand)) << order.outer.len();
-        self.exchange(op.operands.iter().map(|operand| (row(operand) * rows) << of_registers).collect());
+        let bytes = op.operands.iter().map(|operand| (row(operand) * rows) << of_registers);
+        self.list.push(Requirement::Exchange(bytes.collect()));
     }
 
     pub fn extract(&mut self, layout: &Layout) {

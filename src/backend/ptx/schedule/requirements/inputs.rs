@@ -1,5 +1,7 @@
 //! The operands of a value that is computed at its use, in the layout of the use.
 
+use std::collections::HashMap;
+
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{OpId, Opcode, Value};
@@ -18,48 +20,39 @@ impl KernelInfo<'_> {
         };
         op.operands.iter().map(|&operand| (operand, layout.clone())).collect()
     }
-}
 
-/// Values that are available in some layouts, and can be made available in others.
-pub trait Materialize {
-    type Error;
-
-    /// The kernel of the values.
-    fn info(&self) -> &KernelInfo<'_>;
-
-    /// Returns true if a value is available in this layout.
-    fn is_available(&self, value: Value, layout: &Layout) -> bool;
-
-    /// Makes a value available in this layout.
-    fn materialize(&mut self, value: Value, layout: &Layout) -> Result<(), Self::Error>;
-
-    /// Materializes the operands of a view or a rematerialized value iteratively: chains may be
-    /// longer than the stack.
-    fn materialize_inputs(&mut self, value: Value, wanted: &Layout) -> Result<(), Self::Error> {
-        let mut pending = self.missing_inputs(value, wanted);
-        while let Some((operand, layout)) = pending.pop() {
-            let missing = self.missing_inputs(operand, &layout);
+    /// Returns the views and rematerialized values that a value in layout `wanted` is computed of,
+    /// inputs first, without those that are available. Iterative: chains may be longer than the
+    /// stack.
+    pub fn missing_inputs(
+        &self,
+        value: Value,
+        wanted: &Layout,
+        is_available: &dyn Fn(Value, &Layout) -> bool,
+    ) -> Vec<(Value, Layout)> {
+        let at_use = |value: Value| self.inference.source(value) != ValueOrigin::Register;
+        if !at_use(value) {
+            return Vec::new();
+        }
+        let (mut planned, mut layouts): (Vec<(Value, Layout)>, HashMap<Value, Vec<Layout>>) = Default::default();
+        let mut pending = vec![(value, wanted.clone())];
+        while let Some((value, wanted)) = pending.pop() {
+            let id = self.module.defining_op(value).filter(|_| at_use(value));
+            let mut missing = id.map_or_else(Vec::new, |id| self.inputs_in_layout(id, &wanted));
+            missing.retain(|&(operand, ref layout)| {
+                let is_planned = || layouts.get(&operand).is_some_and(|all| all.iter().any(|one| one.is_same(layout)));
+                let computed = self.inference.num_elements(operand) > 1 && at_use(operand);
+                computed && !is_available(operand, layout) && !is_planned()
+            });
             if missing.is_empty() {
-                self.materialize(operand, &layout)?;
+                layouts.entry(value).or_default().push(wanted.clone());
+                planned.push((value, wanted));
             } else {
-                pending.push((operand, layout));
-                pending.extend(missing);
+                pending.push((value, wanted));
+                pending.extend(missing.into_iter().rev());
             }
         }
-        Ok(())
-    }
-
-    /// Returns the views and rematerialized values among the operands that are not available, the
-    /// first one last.
-    fn missing_inputs(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let info = self.info();
-        let at_use = |value: Value| info.inference.source(value) != ValueOrigin::Register;
-        let Some(id) = info.module.defining_op(value).filter(|_| at_use(value)) else { return Vec::new() };
-        let mut missing = info.inputs_in_layout(id, wanted);
-        missing.retain(|&(operand, ref layout)| {
-            info.inference.num_elements(operand) > 1 && at_use(operand) && !self.is_available(operand, layout)
-        });
-        missing.reverse();
-        missing
+        planned.pop();
+        planned
     }
 }

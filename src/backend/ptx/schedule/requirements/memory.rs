@@ -1,26 +1,21 @@
 //! Accesses through views and pointers: operands, memory order, results of one thread for all.
 
 use super::requirement::{OpRequirements, Requirement, smem_element_bytes};
-use crate::backend::ptx::layout_inference::{ViewShape, mask_of, pointers_of, replica_bits, stored};
+use crate::backend::ptx::layout_inference::{ViewShape, mask_of, pointee, replica_bits, stored};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
-use crate::ir::{Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{MemOrder, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
-    /// Adds the positions that an access has listed.
-    fn index_list(&mut self, view: Value, indices: &[Value], layout: &Layout) {
-        let shape = ViewShape::at(self.info.module, &self.info.inference.facts, view, indices);
-        let list = shape.and_then(|shape| shape.sparse.zip(shape.list_layout(layout)));
-        if let Some((axis, list)) = list {
-            self.operand(indices[axis], &list);
-        }
-    }
-
-    /// Adds what all vectors of an access through a view share.
+    /// Adds what all vectors of an access through a view share: listed positions, and the access.
     pub fn begin_view(&mut self, layout: &Layout) {
         let op = self.info.module.op(self.id);
-        self.index_list(op.operand_group("view")[0], op.operand_group("index"), layout);
+        let (view, indices) = (op.operand_group("view")[0], op.operand_group("index"));
+        let shape = ViewShape::at(self.info.module, &self.info.inference.facts, view, indices);
+        if let Some((axis, list)) = shape.and_then(|shape| shape.sparse.zip(shape.list_layout(layout))) {
+            self.operand(indices[axis], &list);
+        }
         self.list.push(Requirement::GlobalAccess);
     }
 
@@ -51,8 +46,8 @@ impl OpRequirements<'_, '_> {
         self.list.push(Requirement::GlobalAccess);
         match broadcast_dtype.filter(|_| replica_bits(layout) != 0) {
             Some(dtype) => {
-                let bytes = vec![layout.num_elements() * smem_element_bytes(dtype)];
-                self.list.push(Requirement::Exchange { bytes, barrier: true });
+                let bytes = layout.num_elements() * smem_element_bytes(dtype);
+                self.list.push(Requirement::Exchange(vec![bytes]));
             }
             None if order.acquires() => self.list.push(Requirement::Barrier),
             None => {}
@@ -63,13 +58,15 @@ impl OpRequirements<'_, '_> {
     pub fn pointer_access(&mut self, layout: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
-        match op.code {
-            Opcode::AtomicRmw => self.operand(op.operands[1], layout),
-            Opcode::StorePtr => self.operand(op.group(1)[0], layout),
-            Opcode::AtomicCas => self.operands(&[op.group(1)[0], op.group(2)[0]], layout),
-            _ => {}
-        }
-        let Some(dtype) = pointee(info.module, op).filter(|dtype| dtype.storage_bits() >= 8) else { return };
+        let values = match op.code {
+            Opcode::LoadPtr => 0,
+            Opcode::AtomicCas => 2,
+            _ => 1,
+        };
+        self.operands(&op.operands[1..1 + values], layout);
+        let Some(dtype) = pointee(info.module, op.operands[0]).filter(|dtype| dtype.storage_bits() >= 8) else {
+            return;
+        };
         let run = info.inference.pointer_contiguity.get(&self.id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = first_of_vectors(layout, vector);
@@ -117,12 +114,4 @@ fn first_of_vectors(layout: &Layout, vector: usize) -> Layout {
     let bits = vector.trailing_zeros() as usize;
     let register = layout.register_bases()[bits..].to_vec();
     Layout::new(layout.shape(), register, layout.lane_bases().to_vec(), layout.warp_bases().to_vec())
-}
-
-/// Returns the type of the elements of an access through pointers.
-fn pointee(module: &Module, op: &Op) -> Option<DType> {
-    match module.ty(pointers_of(op)?) {
-        Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } => Some(*pointee),
-        _ => None,
-    }
 }

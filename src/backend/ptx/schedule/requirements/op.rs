@@ -15,8 +15,7 @@ impl KernelInfo<'_> {
         let mut all = OpRequirements::new(self, id);
         match (op.code, self.inference.accesses.get(&id)) {
             (code, _) if code.is_elementwise() => {
-                let at_use = self.inference.source(op.results[0]) == ValueOrigin::Rematerialized;
-                if !at_use {
+                if self.inference.source(op.results[0]) != ValueOrigin::Rematerialized {
                     all.operands(&op.operands, &self.result_layout(op.results[0]));
                 }
             }
@@ -43,6 +42,12 @@ impl KernelInfo<'_> {
             (Opcode::Insert, Some(layout)) => all.insert(layout),
             (Opcode::Gather, Some(layout)) => all.gather(layout),
             (Opcode::Histogram, Some(layout)) => all.histogram(layout),
+            (Opcode::Continue | Opcode::Break | Opcode::Yield, _) => {
+                let targets = self.terminator_targets(id).map_or(&[][..], |(_, targets)| targets);
+                all.assignments(targets, &op.operands);
+            }
+            (Opcode::For, _) => all.assignments(&self.module.block(op.regions[0]).args[1..], op.group(3)),
+            (Opcode::Loop, _) => all.assignments(&self.module.block(op.regions[0]).args, op.group(0)),
             _ => {}
         }
         all.list

@@ -3,7 +3,7 @@
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
-use crate::ir::{OpId, Value};
+use crate::ir::{OpId, Type, Value};
 use crate::layout::Layout;
 
 /// Most copies of the counts of a histogram.
@@ -23,7 +23,7 @@ pub enum Requirement {
     /// A barrier, independent of hazards.
     Barrier,
     /// Buffers of these sizes: threads write all of them, then read all of them.
-    Exchange { bytes: Vec<usize>, barrier: bool },
+    Exchange(Vec<usize>),
     /// A buffer that threads write and read in several rounds.
     Rounds(ScratchRounds),
     /// A buffer of this size that all threads write and one thread reads.
@@ -97,9 +97,15 @@ impl<'a, 'm> OpRequirements<'a, 'm> {
         values.iter().for_each(|&value| self.operand(value, layout));
     }
 
-    /// Adds buffers that are exchanged together.
-    pub fn exchange(&mut self, bytes: Vec<usize>) {
-        self.list.push(Requirement::Exchange { bytes, barrier: false });
+    /// Adds values that become carried values or results, each in the layout of its target.
+    pub fn assignments(&mut self, targets: &[Value], values: &[Value]) {
+        let info = self.info;
+        for (&target, &value) in targets.iter().zip(values) {
+            let is_tile = matches!(info.module.ty(target), Type::Tile { .. });
+            if is_tile && !info.is_accumulated_in_place(target, value) {
+                self.operand(value, &info.inference.own_layout(target));
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
-use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::layout_inference::{ValueOrigin, mask_of};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
         self.module.walk(body, &mut |id| ops.push(id));
         ops.retain(|&id| self.is_privatizable(id, root, mode) && !self.inference.pointer_contiguity.contains_key(&id));
         for &id in &ops {
-            let mask = self.mask_of(id);
+            let mask = mask_of(self.module.op(id));
             if mask.is_none_or(|mask| self.can_imply(mask)) {
                 self.rematerialize_inputs(id);
             }
@@ -139,11 +139,6 @@ impl KernelInfo<'_> {
             && array_and_offsets(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
             && is_relaxed_on_device(op)
             && !self.is_result_used(id)
-    }
-
-    /// The mask of an atomic.
-    pub fn mask_of(&self, id: OpId) -> Option<Value> {
-        self.module.op(id).operand_group("mask").first().copied()
     }
 
     /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is
