@@ -67,7 +67,7 @@ mod state;
 
 pub use analysis::butterfly_chain::halved_bit;
 pub use analysis::permutation::as_axes;
-pub use analysis::pointer_ops::{mask_of, pointers_of};
+pub use analysis::pointer_ops::{mask_of, pointee};
 pub use analysis::user_layout::chosen_warps;
 pub use analysis::view_shape::{ViewShape, contiguous_axis, stored};
 pub use layouts::axis_bits::{AxisBits, replica_bits, thread_bases};

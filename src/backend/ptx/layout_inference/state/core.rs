@@ -232,6 +232,11 @@ impl<'m> Inference<'m> {
         }
     }
 
+    /// Returns the layout of the registers of a value that is not computed at its use.
+    pub fn own_layout(&self, value: Value) -> Layout {
+        self.layout(value).cloned().unwrap_or_else(|| self.default_layout(value))
+    }
+
     /// Returns the layout of a value without a layout: that of accesses of its shape, else
     /// row-major with 16 bytes per thread.
     pub fn default_layout(&self, value: Value) -> Layout {
