@@ -66,6 +66,9 @@ struct Outcome {
     failed: Vec<(Optimization, String)>,
 }
 
+/// Launches a form.
+type Way<'a> = &'a dyn Fn(&mut ()) -> ct::Result<()>;
+
 /// Does what the words of a command line request.
 pub fn start(words: &[String]) -> Result<()> {
     let Some(options) = options(words)? else {
@@ -202,11 +205,9 @@ fn measured(subject: Subject, device: Device, millis: f64) -> Result<Outcome> {
     let estimate = Bench::new().warm_up(1).runs(ESTIMATE_RUNS).run(&stream, || launch(hints))?.median().as_secs_f64();
     let runs = (millis / 1e3 / estimate.max(1e-6)) as usize;
     let all: Vec<Hints> = [hints].into_iter().chain(forms.iter().map(|&(_, hints)| hints)).chain([hints]).collect();
-    let ways: Vec<Box<dyn Fn(&mut ()) -> ct::Result<()> + '_>> = all
-        .iter()
-        .map(|&hints| -> Box<dyn Fn(&mut ()) -> ct::Result<()> + '_> { Box::new(move |()| launch(hints)) })
-        .collect();
-    let ways: Vec<&dyn Fn(&mut ()) -> ct::Result<()>> = ways.iter().map(|way| &**way).collect();
+    let launch = &launch;
+    let ways: Vec<_> = all.iter().map(|&hints| move |(): &mut ()| launch(hints)).collect();
+    let ways: Vec<Way<'_>> = ways.iter().map(|way| way as Way<'_>).collect();
     let bench = Bench::new().warm_up(1).runs(runs.clamp(RUNS[0], RUNS[1]));
     let compared = bench.compare(&stream, &mut (), &ways)?;
     let micros = compared.times()[0].median().as_secs_f64() * 1e6;

@@ -11,6 +11,8 @@
 //! 6. `opt`: passes over instructions, and the register pressure;
 //! 7. `isa`: text of the instructions.
 //!
+//! `optimizations` lists the optional transformations, each with a switch.
+//!
 //! The back end depends on `ir`, `pass` and `layout`, and never on the front end.
 
 mod compile;

@@ -9,7 +9,7 @@ mod deferred_load;
 mod epilogue_smem_reuse;
 mod mma;
 mod mma_overlap;
-mod optimizations;
+pub mod optimizations;
 mod privatized;
 mod schedule_text;
 pub(crate) mod schedules;

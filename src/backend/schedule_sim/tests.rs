@@ -12,8 +12,8 @@ use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{KernelInfo, Schedule};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
 use crate::backend::ptx::tests::sync::{barriers, mma_order};
-use crate::backend::ptx::tests::{data_partition, matmul};
-use crate::backend::ptx::{CompileOptions, Scheduled};
+use crate::backend::ptx::tests::{data_partition, matmul, optimizations};
+use crate::backend::ptx::{CompileOptions, OptimizationSet, Scheduled};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{BlockId, Module};
@@ -67,6 +67,29 @@ fn schedules_do_what_their_kernels_do() {
     });
     assert!(failed.is_empty(), "{} of {count} schedules: {}", failed.len(), failed.join("\n"));
     assert!(count > 6 && streamed > 0, "{count} schedules, {streamed} of which stream");
+}
+
+/// For each optimization the schedule of a kernel whose code it changes.
+#[test]
+fn schedules_without_an_optimization_do_what_their_kernels_do() {
+    let (all, mut kernels) = (optimizations::all(), Kernels::new());
+    for &(optimization, name) in optimizations::CHANGED.iter().step_by(every(20)) {
+        let (name, module, options) = all.iter().find(|(kernel, ..)| kernel == name).unwrap();
+        let optimizations = OptimizationSet::ALL.without(optimization);
+        let options = CompileOptions { optimizations, ..*options };
+        kernels.push((format!("{name} without {}", optimization.key()), module.clone(), options));
+    }
+    let (mut count, mut failed) = (0, Vec::new());
+    each(kernels, |name, info, body, schedule, launch| {
+        let program = Program::compile(info.module).unwrap();
+        let runs = program.run(launch.grid, &launch.params, &launch.memory(), &RunOptions::default()).is_ok();
+        count += usize::from(runs);
+        if let Some(error) = run(info, body, schedule, launch, &ORDERS).err().filter(|_| runs) {
+            failed.push(format!("{name}: {error}\n{}", schedule.to_text(info.module)));
+        }
+    });
+    assert!(failed.is_empty(), "{} of {count} schedules: {}", failed.len(), failed.join("\n"));
+    assert!(count > 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::ir::Overflow;
 use crate::pass;
 
 /// For each optimization the name of a kernel of [`all`] whose code its switch changes on sm_90a.
-const CHANGED: &[(Optimization, &str)] = &[
+pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::PlanSearch, "copies beside operands"),
     (Optimization::DataPartition, "whole"),
     (Optimization::RematerializeLoads, "large rows"),
@@ -133,7 +133,7 @@ fn sums_of_columns() -> Module {
 }
 
 /// The kernels of the tests of schedules, and further ones.
-fn all() -> Vec<(String, Module, CompileOptions)> {
+pub fn all() -> Vec<(String, Module, CompileOptions)> {
     let mut shifted = Module::parse("shifted", SHIFTED).unwrap_or_else(|error| panic!("{error}"));
     pass::optimize(&mut shifted);
     let more = [
