@@ -6,6 +6,7 @@ use super::cursor::{Cursor, Parsed};
 use crate::error::Location;
 use crate::ir::{Attr, BlockId, Loc, Module, OpId, Opcode, TypeId, Value};
 
+/// State of the parser.
 pub(super) struct Parser<'t> {
     pub cursor: Cursor<'t>,
     pub module: Module,

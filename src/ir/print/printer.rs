@@ -7,6 +7,7 @@ use super::names::Names;
 use super::types::{TypeText, join};
 use crate::ir::{BlockId, Loc, Module, Op, Value};
 
+/// State of the printer.
 pub(super) struct Printer<'m> {
     pub module: &'m Module,
     pub names: Names,

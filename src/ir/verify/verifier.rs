@@ -3,6 +3,7 @@
 use crate::error::{Diagnostic, Location};
 use crate::ir::{Module, Op};
 
+/// State of the verifier.
 pub(super) struct Verifier<'m> {
     pub module: &'m Module,
     pub errors: Vec<Diagnostic>,

@@ -215,12 +215,12 @@ const OVERFULL: u32 = 2;
 
 /// Writes a message about a kernel to standard error, once for each text.
 fn say_once(kernel: &str, what: &str) {
-    static SAID: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
+    static REPORTED: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
     let text = format!("cutlet: kernel `{kernel}`: {what}");
-    let mut said = SAID.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    if !said.contains(&text) {
+    let mut reported = REPORTED.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if !reported.contains(&text) {
         eprintln!("{text}");
-        said.insert(text);
+        reported.insert(text);
     }
 }
 

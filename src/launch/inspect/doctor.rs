@@ -173,8 +173,8 @@ fn cache(cache: Option<DiskCache>) -> Result<CacheCheck, String> {
 fn tileiras() -> Result<String, String> {
     let mut assembler = tileir::Assembler::find().map_err(|error| error.to_string())?;
     assembler.time_limit = Duration::from_secs(10);
-    let said = assembler.identity().map_err(|error| error.to_string())?;
-    let version = said.lines().find(|line| line.contains("release")).or_else(|| said.lines().last());
+    let text = assembler.identity().map_err(|error| error.to_string())?;
+    let version = text.lines().find(|line| line.contains("release")).or_else(|| text.lines().last());
     Ok(format!("{} ({})", assembler.path().display(), version.unwrap_or_default().trim()))
 }
 

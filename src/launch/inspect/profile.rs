@@ -258,13 +258,13 @@ unsafe extern "C" {
 
 /// Writes the table at the end of the program.
 extern "C" fn say() {
-    let said = std::panic::catch_unwind(|| {
+    let printed = std::panic::catch_unwind(|| {
         let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut table) = table.take() else { return };
         table.settle(table.pending.len());
         eprint!("{}", text(&mut table.rows));
     });
-    drop(said);
+    drop(printed);
 }
 
 #[cfg(test)]

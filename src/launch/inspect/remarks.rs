@@ -30,7 +30,7 @@ pub struct Remarks {
     notes: Vec<String>,
     stages: Stages,
     /// The work of a launch has been reported.
-    said: AtomicBool,
+    reported: AtomicBool,
 }
 
 /// Resources of a kernel on a GPU.
@@ -125,7 +125,8 @@ impl Remarks {
                 config.shared_bytes,
             ),
         };
-        let remarks = Remarks { kernel: name.to_owned(), code, resources, notes, stages, said: AtomicBool::new(false) };
+        let remarks =
+            Remarks { kernel: name.to_owned(), code, resources, notes, stages, reported: AtomicBool::new(false) };
         if wanted() {
             eprint!("{remarks}");
         }
@@ -144,7 +145,7 @@ impl Remarks {
 
     /// Returns true at the first call: the work of a launch is reported once.
     pub(super) fn is_first_launch(&self) -> bool {
-        !self.said.swap(true, Ordering::Relaxed)
+        !self.reported.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the notes of the assembler on performance: spilled registers, serialized matrix

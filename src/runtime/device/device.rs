@@ -123,8 +123,8 @@ impl Device {
                 // There is a GPU, which a child of a process that uses it cannot access.
                 Driver::check_process()?;
                 Ok(Device::gpu(0).unwrap_or_else(|error| {
-                    static SAID: Once = Once::new();
-                    SAID.call_once(|| eprintln!("cutlet: no GPU ({error}); kernels run on the cpu back end"));
+                    static REPORTED: Once = Once::new();
+                    REPORTED.call_once(|| eprintln!("cutlet: no GPU ({error}); kernels run on the cpu back end"));
                     Device::cpu()
                 }))
             }

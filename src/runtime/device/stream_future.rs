@@ -134,7 +134,7 @@ impl<T> Future for StreamFuture<T> {
                     self.wait = Ok(Some((shared, gpu)));
                     return Poll::Pending;
                 };
-                gpu.driver.said("cuStreamAddCallback", status).and_then(|()| gpu.failures.check())
+                gpu.driver.check("cuStreamAddCallback", status).and_then(|()| gpu.failures.check())
             }
             other => other.map(drop),
         };

@@ -333,7 +333,7 @@ impl Driver {
     }
 
     /// Converts a status that is not the result of a call.
-    pub(crate) fn said(&self, call: &'static str, status: u32) -> Result<()> {
+    pub(crate) fn check(&self, call: &'static str, status: u32) -> Result<()> {
         if status == 0 { Ok(()) } else { Err(self.error(call, status)) }
     }
 
