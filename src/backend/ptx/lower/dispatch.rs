@@ -56,7 +56,7 @@ impl Lowering<'_> {
             Step::MmaWait(wait) => wait.mma,
             &Step::ConsumerTryWait(channel) => warp_spec().consumer_anchor(channel).expect("a load"),
             Step::ConsumerWait(wait) => warp_spec().consumer_anchor_or_store(wait.channel).expect("an op"),
-            Step::OrderWait(_) | Step::OrderArrive(_) => warp_spec().pingpong.as_ref().expect("ping-pong").loop_op,
+            Step::OrderWait(_) | Step::OrderArrive(_) => warp_spec().pingpong.as_ref().expect("teams").loop_op,
             Step::ConsumerRelease(channels) => warp_spec().channels[channels[0] as usize].last_use,
             &Step::ExpOrderWait { exponentials, .. } | &Step::ExpOrderArrive(exponentials) => {
                 self.module.defining_op(exponentials).expect("an op")

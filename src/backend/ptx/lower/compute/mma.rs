@@ -38,7 +38,7 @@ impl MmaOperand {
 
 impl Lowering<'_> {
     /// Lowers an MMA group.
-    pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases, order }: &MmaGroup) -> Lowered {
+    pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
         let module = self.module;
         let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
@@ -80,18 +80,18 @@ impl Lowering<'_> {
             .collect();
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
-        if order.acquire {
+        if turn.acquire {
             self.order_wait();
         }
         let start = self.b.num_lines();
         let group = self.sync.warp_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
-        if order.release {
+        if turn.release {
             self.order_arrive();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
         self.report.remarks.product(module, first, self.info.combined_shapes(members), self.b.lines_from(start));
-        let releases = self.sync.take_releases(releases);
+        let releases = self.sync.take_releases(gives);
         if self.info.is_async(members) {
             self.push_mma(last, self.info.results_of(members), releases);
         } else {
