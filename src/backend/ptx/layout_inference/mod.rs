@@ -193,7 +193,7 @@ impl<'m> Inference<'m> {
     fn infer(&mut self, body: BlockId) {
         self.halves = butterfly_chain::ButterflyChains::collect(self.module, body);
         self.collect_pointer_runs(body);
-        self.extract_groups = ExtractGroups::of(self.module, body);
+        self.extract_groups = ExtractGroups::new(self.module, body);
         self.beside = adjacent_operands::Beside::of(self.module, body);
         self.collect_accesses(body);
         self.place_chosen_loads(body);

@@ -17,7 +17,7 @@ pub struct ExtractGroups<'m>(HashMap<(Value, &'m [i64]), u64>);
 
 impl<'m> ExtractGroups<'m> {
     /// Returns the extract groups of a body.
-    pub fn of(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
+    pub fn new(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
         let mut taken = HashMap::new();
         module.walk(body, &mut |id| {
             let op = module.op(id);

@@ -74,7 +74,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         return warps;
     }
     let sizes = Sizes::new(module, body);
-    let apart = ExtractGroups::of(module, body).smallest(module, sizes.most / 4);
+    let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
         let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
         warps_for(sizes.halved, each)

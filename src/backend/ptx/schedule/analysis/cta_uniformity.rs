@@ -15,7 +15,7 @@ pub struct CtaUniformity<'m> {
 
 impl<'m> CtaUniformity<'m> {
     /// Finds them, provided that blocks go round the loops around a place equally often.
-    pub fn of(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
+    pub fn new(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
         let mut uniformity = CtaUniformity { module, values: HashSet::new(), counters: HashMap::new() };
         let mut known = usize::MAX;
         while known != uniformity.values.len() {

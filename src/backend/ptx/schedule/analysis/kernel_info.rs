@@ -77,7 +77,7 @@ impl<'m> KernelInfo<'m> {
             options: *options,
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
-            written_memory: WrittenMemory::of(module, entry.body),
+            written_memory: WrittenMemory::new(module, entry.body),
             tma_stores: HashMap::new(),
             privatized_atomics: HashSet::new(),
             privatized: None,

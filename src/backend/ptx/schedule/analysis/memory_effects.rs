@@ -90,7 +90,7 @@ pub struct WrittenMemory {
 
 impl WrittenMemory {
     /// Returns the memory that the kernel with this body writes.
-    pub fn of(module: &Module, body: BlockId) -> WrittenMemory {
+    pub fn new(module: &Module, body: BlockId) -> WrittenMemory {
         let (mut stored_roots, mut has_block_local) = (HashSet::new(), false);
         module.walk(body, &mut |id| {
             has_block_local |= module.op(id).code == Opcode::Alloca;

@@ -20,7 +20,7 @@ impl KernelInfo<'_> {
         loads: impl Iterator<Item = OpId>,
     ) -> Result<ClusterMulticast, &'static str> {
         let module = self.module;
-        let uniformity = CtaUniformity::of(module, body);
+        let uniformity = CtaUniformity::new(module, body);
         let mut multicast = ClusterMulticast {
             multicast_loads: HashMap::new(),
             peer_ops: HashSet::new(),
