@@ -36,11 +36,11 @@ struct WaitInserter<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     role: WarpRole,
-    /// In the order of issue.
+    /// In the order in which they were issued.
     in_flight: Vec<UnwaitedMma>,
-    /// Channels with a wait for the current stage.
+    /// Channels whose tiles have been waited for.
     full_channels: HashSet<u32>,
-    /// The waits, each with the position of the step that it precedes.
+    /// The waits, and the places before whose steps they belong.
     waits: Vec<(SeqId, usize, Step)>,
 }
 
