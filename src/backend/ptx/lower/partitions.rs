@@ -43,7 +43,7 @@ impl Lowering<'_> {
     /// Lowers the partitions of a kernel with warp specialization.
     pub fn lower_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>) -> Lowered {
         let (warps, groups) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
-        let bands = self.info.data_partitions;
+        let data_partitions = self.info.data_partitions;
         let consumers = self.info.consumer_warps() * WARP_SIZE;
         let blocks = self.info.warp_specialized_occupancy();
         self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         self.plan_schedule(body, Some(Rc::clone(&warp_spec)));
         self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &warp_spec)?;
-        self.init_barriers(&pipelines, &warp_spec, warps * bands);
+        self.init_barriers(&pipelines, &warp_spec, warps * data_partitions);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
@@ -82,7 +82,7 @@ impl Lowering<'_> {
             data_partition: None,
         });
         self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
-        self.report.remarks.data_partitions = (bands > 1).then_some(bands);
+        self.report.remarks.data_partitions = (data_partitions > 1).then_some(data_partitions);
         self.sync.role = WarpRole::Consumer;
         self.lower_consumer_groups(&before, (tid, blocks));
         self.values.restore(&before);

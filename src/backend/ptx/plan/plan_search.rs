@@ -163,8 +163,8 @@ fn cheapest(usual: f64, compared: impl Iterator<Item = Option<f64>>) -> Option<(
     costs.filter(|(_, cost)| *cost < usual * (1.0 - MIN_SPEEDUP)).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn warps_text((warps, teams): (u32, u32)) -> String {
-    if teams > 1 { format!("{teams} x {warps} warps (ping-pong)") } else { format!("{warps} warps") }
+fn warps_text((warps, groups): (u32, u32)) -> String {
+    if groups > 1 { format!("{groups} x {warps} warps (ping-pong)") } else { format!("{warps} warps") }
 }
 
 /// Returns the line of a plan, with its difference to the selected one.
@@ -279,7 +279,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
             "matrix products need {needed} registers per thread, and {there} are available"
         ));
     }
-    if options.occupancy.is_some_and(|wished| wished > blocks) {
+    if options.occupancy.is_some_and(|requested| requested > blocks) {
         return CandidateResult::Rejected("registers or shared memory do not allow it".to_owned());
     }
     let cost_of = |blocks| {
@@ -287,8 +287,8 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
         CostInput { context, body, schedule, blocks, launched }.cost(weights(target))
     };
     let fewer = usual.filter(|&usual| usual < blocks);
-    let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
-    let warp_shape = (context.inference.num_warps as u32, teams);
+    let pingpong_groups = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
+    let warp_shape = (context.inference.num_warps as u32, pingpong_groups);
     let costs = cost_of(blocks).and_then(|cost| {
         let at_default_occupancy =
             fewer.map_or(Some(cost.cycles_per_block()), |fewer| Some(cost_of(fewer)?.cycles_per_block()))?;

@@ -21,18 +21,18 @@ use crate::backend::ptx::schedule::ir::program::{
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
-/// MMAs that may be running.
+/// An MMA group that may be in flight.
 #[derive(Clone, Debug)]
 struct UnwaitedMma {
-    /// The last one of those that are issued together.
+    /// The last MMA of the group.
     mma: OpId,
-    /// What they compute.
+    /// The results of the group.
     results: Vec<Value>,
-    /// Has an iteration before this one issued them?
+    /// The previous iteration has issued the group.
     from_previous_iteration: bool,
 }
 
-/// One partition's way through its program.
+/// Insertion of waits into the program of one partition.
 struct WaitInserter<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
@@ -46,7 +46,7 @@ struct WaitInserter<'a, 'm> {
 }
 
 impl KernelInfo<'_> {
-    /// Puts waits between the steps of a schedule that has none.
+    /// Inserts waits between the steps of a schedule that has none.
     pub fn insert_waits(&self, schedule: &mut Schedule) {
         let mut waits = Vec::new();
         for partition in schedule.partitions.iter().filter(|partition| partition.role != WarpRole::Producer) {
@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
 }
 
 impl WaitInserter<'_, '_> {
-    /// The waits that a step needs.
+    /// Adds the waits that precede a step.
     fn wait_before(&mut self, step: &Step, place: Place<'_>) {
         if !self.in_flight.is_empty() {
             for value in self.info.values_read_by(step) {
@@ -78,14 +78,14 @@ impl WaitInserter<'_, '_> {
                     let carried: Vec<_> = plan.accumulators_in(&self.info.module.op(id).operands).collect();
                     !self.in_flight.iter().all(|mma| carried.iter().any(|(_, results)| *results == mma.results))
                 }
-                // A barrier at the head of the next iteration waits for what runs on.
+                // The barrier at the head of the next iteration waits for all MMAs.
                 (Step::End(_), Some(Step::For(plan))) => !(plan.has_barrier_at_head() && self.role == WarpRole::All),
                 (Step::End(_), _) => true,
                 (step, _) => self.info.waits_for_all_mmas(self.schedule, step),
             };
             if all {
-                // A loop or branch computes bounds and conditions first, and what brings a tile
-                // what it is made of.
+                // A loop or branch first computes bounds and conditions, and other steps their
+                // operands.
                 let late = !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_));
                 self.mma_wait(place, 0, sunk || late);
             }
@@ -93,7 +93,7 @@ impl WaitInserter<'_, '_> {
         self.consumer_waits(step, place);
     }
 
-    /// The waits for tiles of the producer that a step is the first one to use.
+    /// Adds the waits for tiles of the producer, before the step that uses them first.
     fn consumer_waits(&mut self, step: &Step, place: Place<'_>) {
         let info = self.info;
         let Some(warp_spec) = self.schedule.warp_spec.as_deref() else { return };
@@ -113,7 +113,7 @@ impl WaitInserter<'_, '_> {
         }
     }
 
-    /// The waits that follow a step.
+    /// Adds the waits that follow a step.
     fn wait_after(&mut self, step: &Step, place: Place<'_>) {
         match step {
             &Step::Advance(channel) => {
@@ -140,7 +140,7 @@ impl WaitInserter<'_, '_> {
         self.waits.push((place.seq, place.position, Step::ConsumerWait(ConsumerWait { channel, sunk })));
     }
 
-    /// A wait for all MMAs but the `pending` latest ones, if there are more.
+    /// Adds a wait for all MMA groups but the `pending` latest ones, if there are more.
     fn mma_wait(&mut self, place: Place<'_>, pending: usize, sunk: bool) {
         let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
             return;
@@ -153,7 +153,7 @@ impl WaitInserter<'_, '_> {
     }
 }
 
-/// What the iteration before has issued.
+/// Returns the loop-carried MMA groups, with their results among the carried `values`.
 fn carried_mmas(step: &For, values: &[Value]) -> Vec<UnwaitedMma> {
     let carried = step.accumulators_in(values);
     carried.map(|(carried, results)| UnwaitedMma { mma: carried.mma, results, from_previous_iteration: true }).collect()
@@ -176,7 +176,7 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
     fn enter(&mut self, parent: &'a Step) -> Result<(), Infallible> {
         if let Step::For(step) = parent {
             let args = &self.info.module.block(self.info.module.op(step.op).regions[0]).args;
-            // A barrier at the head of each iteration waits for whatever runs.
+            // A barrier at the head of each iteration waits for all MMAs.
             self.in_flight = if step.has_barrier_at_head() { Vec::new() } else { carried_mmas(step, &args[1..]) };
         }
         Ok(())
@@ -192,8 +192,7 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
         Ok(())
     }
 
-    /// Where arms meet, the same MMAs may still run: what one of them waited for, the others wait
-    /// for at their ends.
+    /// Adds waits at the ends of arms, so that the same MMA groups are in flight after each arm.
     fn join(&mut self, arms: &'a [SeqId], ends: Vec<Vec<UnwaitedMma>>) -> Result<Vec<UnwaitedMma>, Infallible> {
         let common = ends.iter().map(Vec::len).min().unwrap_or(0);
         for (&seq, in_flight) in arms.iter().zip(ends) {

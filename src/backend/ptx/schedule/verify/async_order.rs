@@ -250,7 +250,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             .collect()
     }
 
-    /// After a loop: its epilogue waits for the loop-carried MMAs.
+    /// Verifies the epilogue of a loop: it waits for all loop-carried MMAs.
     fn leave_for(&mut self, step: &For) -> VerifyResult {
         self.in_flight = Self::carried_mmas(step, &self.info.module.op(step.op).results);
         for wait in step.epilogue.map_or(&[][..], |epilogue| self.schedule.steps(epilogue)) {
@@ -265,7 +265,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// What may run on after the end of a sequence?
+    /// Verifies that only MMA groups that the next sequence expects are in flight at an end.
     fn terminator(&self, id: OpId, parent: Option<&Step>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
         let overlapped = matches!(parent, Some(Step::If { pure: true, .. }));
@@ -329,7 +329,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
     fn enter(&mut self, parent: &'a Step) -> VerifyResult {
         if let Step::For(step) = parent {
             let args = &self.info.module.block(self.info.module.op(step.op).regions[0]).args;
-            // A barrier at the head of each iteration waits for whatever runs.
+            // A barrier at the head of each iteration waits for all MMAs.
             self.in_flight = if step.has_barrier_at_head() { Vec::new() } else { Self::carried_mmas(step, &args[1..]) };
         }
         Ok(())

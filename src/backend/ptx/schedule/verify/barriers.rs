@@ -316,7 +316,7 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
             self.cp_async_buffers.pop();
         }
         if !matches!(parent, Step::If { .. }) {
-            // The loop may have been skipped, with its waits.
+            // A loop without iterations skips its waits.
             self.accessed.tma_store_reads.extend(before.tma_store_reads);
         }
         Ok(())
