@@ -56,6 +56,7 @@ pub use ir::program::{
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use pipeline::mma_order::ORDERED_GROUPS;
+pub use requirements::conversion_cache::ConversionCache;
 pub use requirements::print::{PrintArg, PrintPiece};
 pub use requirements::reduction_steps::{LayoutBases, ReductionStep};
 pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};

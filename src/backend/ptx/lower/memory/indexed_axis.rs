@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Reg, Ty};
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::lower::state::values::TensorView;
-use crate::backend::ptx::lower::{Lowered, Lowering};
+use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::Value;
@@ -34,13 +34,12 @@ impl Lowering<'_> {
     pub fn indexed_axis(
         &mut self,
         shape: &ViewShape,
-        layout: &Layout,
         indices: &[Value],
         tensor: &TensorView,
     ) -> Lowered<Option<IndexedAxis>> {
-        let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
+        let Some(axis) = shape.sparse else { return Ok(None) };
         let dtype = self.module.dtype(indices[axis]);
-        let regs = self.operand()?.regs;
+        let Tile { layout, regs } = self.operand()?;
         let wide = tensor.wide && dtype != DType::I64;
         let widened = |operand: &Operand| {
             let operand = repr::sign_extended(&mut self.b, dtype, *operand);
@@ -48,7 +47,7 @@ impl Lowering<'_> {
         };
         let regs: Rc<[Operand]> = regs.iter().map(widened).collect();
         let ty = if wide || dtype == DType::I64 { Ty::S64 } else { Ty::S32 };
-        Ok(Some(IndexedAxis { axis, layout: list, regs, ty }))
+        Ok(Some(IndexedAxis { axis, layout, regs, ty }))
     }
 
     /// Returns a predicate: a position is inside of the array.

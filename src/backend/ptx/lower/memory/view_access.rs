@@ -124,7 +124,7 @@ impl Lowering<'_> {
             offset = self.b.add(Ty::S64, offset64, before);
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
-        let list = self.indexed_axis(&shape, layout, indices, &tensor)?;
+        let list = self.indexed_axis(&shape, indices, &tensor)?;
         let (vector, ragged) = match shift {
             Some(shift) => (shift.vector, None),
             None => self.vector_width(&shape, layout, &is_promised)?,

@@ -36,7 +36,7 @@ impl Lowering<'_> {
             ValueOrigin::View => self.alias_operand(value, wanted)?,
             ValueOrigin::Rematerialized => self.rematerialized(value, wanted)?,
         };
-        self.values.conversions.push(value, Tile { layout: wanted.clone(), regs: regs.clone() });
+        self.values.conversions.push(value, wanted.clone(), regs.clone());
         Ok(regs)
     }
 
@@ -85,7 +85,7 @@ impl Lowering<'_> {
                 threads / 32
             ));
         }
-        if self.info.inference.source(op.results[0]) == ValueOrigin::Register {
+        if !self.values.operands.is_empty() {
             let tile = self.operand()?;
             self.values.define(op.results[0], tile);
         }

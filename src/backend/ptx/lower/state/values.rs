@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::isa::inst::{Operand, Ty};
+use crate::backend::ptx::schedule::ConversionCache;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
@@ -15,7 +16,7 @@ pub struct Values {
     /// Tiles in registers, by value index.
     pub tiles: Vec<Option<Tile>>,
     /// The same values in other layouts.
-    pub conversions: ConversionCache,
+    pub conversions: ConversionCache<Rc<[Operand]>>,
     /// Functions of the thread number.
     pub thread_indices: ThreadIndexCache,
     pub views: FxHashMap<Value, Rc<TensorView>>,
@@ -85,8 +86,8 @@ impl Values {
 
     /// Returns the registers of a value, if they are known in exactly this layout.
     pub fn in_layout(&self, value: Value, layout: &Layout) -> Option<Rc<[Operand]>> {
-        let own = self.tiles[value.index()].iter();
-        own.chain(self.conversions.get(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.regs.clone())
+        let own = self.tiles[value.index()].as_ref().filter(|tile| tile.layout.is_same(layout));
+        own.map(|tile| &tile.regs).or_else(|| self.conversions.find(value, layout)).cloned()
     }
 }
 
@@ -99,39 +100,7 @@ pub struct Tile {
     pub regs: Rc<[Operand]>,
 }
 
-/// Values in other layouts than their own, in the order of their computation.
-#[derive(Debug, Default)]
-pub struct ConversionCache {
-    tiles: Vec<(Value, Tile)>,
-    /// Positions of the tiles of a value.
-    of: FxHashMap<Value, Vec<usize>>,
-}
-
-impl ConversionCache {
-    /// Returns the number of tiles.
-    pub fn len(&self) -> usize {
-        self.tiles.len()
-    }
-
-    /// Forgets all but the first `len` tiles.
-    pub fn truncate(&mut self, len: usize) {
-        for (value, _) in self.tiles.drain(len.min(self.tiles.len())..) {
-            self.of.get_mut(&value).and_then(Vec::pop);
-        }
-    }
-
-    pub fn push(&mut self, value: Value, tile: Tile) {
-        self.of.entry(value).or_default().push(self.tiles.len());
-        self.tiles.push((value, tile));
-    }
-
-    /// Returns the tiles of a value, the latest one first.
-    pub fn get(&self, value: Value) -> impl Iterator<Item = &Tile> {
-        self.of.get(&value).into_iter().flatten().rev().map(|&position| &self.tiles[position].1)
-    }
-}
-
-/// Functions of the thread number: bases of its bits, and the operand with the value.
+/// Functions of the thread number: images of its bits, and the operand with the value.
 #[derive(Debug, Default)]
 pub struct ThreadIndexCache {
     pub linear: FxHashMap<Vec<u32>, Operand>,

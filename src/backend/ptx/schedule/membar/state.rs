@@ -15,6 +15,7 @@ use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
+use crate::backend::ptx::schedule::requirements::conversion_cache::ConversionCache;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
@@ -22,36 +23,6 @@ use crate::layout::{AffinePlan, Conversion, Layout};
 /// Accesses of a trip through shared memory from which on addresses without an instruction for each
 /// count.
 const MIN_AFFINE_ACCESSES: usize = 16;
-
-/// Values in further layouts than their own, in the order in which they came about.
-#[derive(Default)]
-pub struct AvailableConversions {
-    all: Vec<(Value, Layout)>,
-    by_value: FxHashMap<Value, Vec<usize>>,
-}
-
-impl AvailableConversions {
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Forgets all but the first ones.
-    pub fn truncate(&mut self, len: usize) {
-        for (value, _) in self.all.drain(len.min(self.all.len())..) {
-            self.by_value.get_mut(&value).and_then(Vec::pop);
-        }
-    }
-
-    fn push(&mut self, value: Value, layout: Layout) {
-        self.by_value.entry(value).or_default().push(self.all.len());
-        self.all.push((value, layout));
-    }
-
-    fn contains(&self, value: Value, wanted: &Layout) -> bool {
-        let places = self.by_value.get(&value).map_or(&[][..], Vec::as_slice);
-        places.iter().rev().any(|&buffer| self.all[buffer].1.is_same(wanted))
-    }
-}
 
 /// A wait for MMAs, and whether it finds some.
 pub struct MmaWaitUse {
@@ -69,7 +40,7 @@ pub struct MembarState<'a, 'm> {
     pub global_hazards: GlobalHazards,
     /// The layout that each value has of its own.
     pub own_layouts: Vec<Option<Layout>>,
-    pub available: AvailableConversions,
+    pub available: ConversionCache<()>,
     /// Loads whose tiles stand in stages as operands, by multistage copies.
     pub staged_loads: FxHashSet<OpId>,
     /// The stores that TMA does, and the array of each.
@@ -112,7 +83,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
             smem,
             global_hazards: GlobalHazards::default(),
             own_layouts: vec![None; info.module.num_values()],
-            available: AvailableConversions::default(),
+            available: ConversionCache::default(),
             staged_loads: FxHashSet::default(),
             tma_stored_arrays: FxHashSet::default(),
             in_flight: Vec::new(),
@@ -133,7 +104,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     fn is_available(&self, value: Value, wanted: &Layout) -> bool {
         let own = self.own_layouts[value.index()].as_ref();
-        own.is_some_and(|own| own.is_same(wanted)) || self.available.contains(value, wanted)
+        own.is_some_and(|own| own.is_same(wanted)) || self.available.find(value, wanted).is_some()
     }
 
     /// A step asks for a value in a layout.
@@ -158,7 +129,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
                 }
             }
         }
-        self.available.push(value, wanted.clone());
+        self.available.push(value, wanted.clone(), ());
     }
 
     /// Bytes of shared memory that something may take.

@@ -191,7 +191,6 @@ impl MembarState<'_, '_> {
         self.smem_write(stages_buffer);
         let before = self.enter_loop(body);
         self.define_all(args);
-        let mark = self.available.len();
         let block_cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| args[carried + 1]);
         if let Some(cp_async) = block_cp_async {
@@ -200,7 +199,6 @@ impl MembarState<'_, '_> {
             self.staged_loads.extend(cp_async.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
         self.walk_region(plan.body);
-        self.available.truncate(mark);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| op.results[carried]);
         if let Some(epilogue) = plan.epilogue {
             self.walk_sequence(epilogue);
