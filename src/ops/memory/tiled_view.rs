@@ -1,6 +1,6 @@
 //! Views of arrays as tiles of one shape, with step and options.
 
-use super::access_options::{Access, AccessOptions, LoadOptions, StoreOptions, example, option, options};
+use super::access_options::{Access, AccessOptions, example, option, options};
 use super::memory_order::{Order, Scope};
 use super::tile_access::Visit;
 use crate::element::{CastTo, Element};
@@ -9,7 +9,7 @@ use crate::ops::control::loop_range::{Bounds, LoopRange, StepRange, range};
 use crate::ops::create::construct::{extents, full};
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
-use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
+use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, Trace, here, record};
 
 /// View of an array as tiles of one shape, with the options of their accesses; made by
 /// [`Array::tiled`].
@@ -33,12 +33,12 @@ use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 #[derive(Clone, Copy, Debug)]
 pub struct TiledView<A, const R: usize> {
     array: A,
-    shape: [usize; R],
+    pub(crate) shape: [usize; R],
     step: [usize; R],
     order: Option<[usize; R]>,
     padding: Padding,
     loads: AccessOptions,
-    stores: AccessOptions,
+    pub(crate) stores: AccessOptions,
 }
 
 impl<A, const R: usize> TiledView<A, R> {
@@ -104,24 +104,6 @@ impl<A, const R: usize> TiledView<A, R> {
     pub fn padding(mut self, padding: Padding) -> Self {
         self.padding = padding;
         self
-    }
-
-    fn load_options(&self) -> LoadOptions {
-        LoadOptions { padding: self.padding, access: self.access(self.loads) }
-    }
-
-    fn access(&self, options: AccessOptions) -> Access {
-        Access { order: self.order.map(Vec::from), options }
-    }
-
-    /// Returns array, shape, step and options of stores.
-    pub(crate) fn parts(self) -> (A, [usize; R], [usize; R], StoreOptions) {
-        let options = self.store_options();
-        (self.array, self.shape, self.step, options)
-    }
-
-    fn store_options(&self) -> StoreOptions {
-        StoreOptions { access: self.access(self.stores) }
     }
 }
 
@@ -202,6 +184,21 @@ macro_rules! tiles_of {
         }
 
         impl<T: Element, const R: usize> TiledView<$name<T, R>, R> {
+            /// Records an access to a tile.
+            #[track_caller]
+            pub(crate) fn visit<O>(
+                self,
+                name: &'static str,
+                options: AccessOptions,
+                padding: Option<Padding>,
+                record_it: impl FnOnce(&mut Trace, &Visit<'_>) -> O,
+            ) -> O {
+                let (shape, step) = (extents(self.shape), extents(self.step));
+                let access = Access { order: self.order.map(Vec::from), options };
+                let visit = self.array.visit(here(), name, &shape, &access, padding);
+                record(|t| record_it(t, &Visit { step: Some(&step), ..visit }))
+            }
+
             /// Returns the number of tiles along an axis that begin inside of the array.
             ///
             /// ```
@@ -220,12 +217,9 @@ macro_rules! tiles_of {
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize) -> Scalar<i32> {
-                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
-                let visit = Visit {
-                    step: Some(&step),
-                    ..self.array.visit(here(), "num_tiles", &shape, &options.access, Some(self.padding))
-                };
-                Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+                Scalar::from_raw(
+                    self.visit("num_tiles", self.loads, Some(self.padding), |t, visit| t.num_tiles(visit, axis)),
+                )
             }
 
             /// Returns the range of tile indices along an axis, for a loop: from 0 to below
@@ -282,12 +276,7 @@ macro_rules! tiles_of {
                 let Some((&first, others)) = counts.split_first() else {
                     return Indices { counts: std::array::from_fn(|_| crate::ops::scalar(1)), all: range(0, 1) };
                 };
-                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
-                let visit = Visit {
-                    step: Some(&step),
-                    ..self.array.visit(here(), "indices", &shape, &options.access, Some(self.padding))
-                };
-                record(|t| t.limit_indices(&visit));
+                self.visit("indices", self.loads, Some(self.padding), |t, visit| t.limit_indices(visit));
                 let mut all = first;
                 for &count in others {
                     all *= count;
@@ -312,12 +301,9 @@ macro_rules! tiles_of {
             #[track_caller]
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>) -> Tile<T, R> {
-                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
-                let visit = Visit {
-                    step: Some(&step),
-                    ..self.array.visit(here(), "load", &shape, &options.access, Some(self.padding))
-                };
-                Tile::from_raw(record(|t| t.load(&visit, &index.components())))
+                Tile::from_raw(
+                    self.visit("load", self.loads, Some(self.padding), |t, visit| t.load(visit, &index.components())),
+                )
             }
         }
     };
@@ -364,8 +350,6 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
         let tile = full(self.shape, tile);
-        let (shape, step, options) = (extents(self.shape), extents(self.step), self.store_options());
-        let visit = Visit { step: Some(&step), ..self.array.visit(here(), "store", &shape, &options.access, None) };
-        record(|t| t.store(&visit, &index.components(), tile.raw()));
+        self.visit("store", self.stores, None, |t, visit| t.store(visit, &index.components(), tile.raw()));
     }
 }

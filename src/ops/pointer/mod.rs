@@ -70,7 +70,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Elem, Opcode, Type};
-use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+use crate::tile::{Array, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 
 pub use crate::tile::{Ptr, PtrTile};
 
@@ -348,41 +348,36 @@ impl<T: ByteSized, const N: usize> PtrTile<T, N> {
     }
 }
 
-macro_rules! of_arrays {
-    ($($name:ident)+) => {$(
-        impl<T: ByteSized, const R: usize> $name<T, R> {
-            /// Returns the address of the element whose indices are all 0: see
-            /// [`pointer`](crate::pointer). Along an axis, the elements of an array are
-            /// `stride(axis)` elements apart.
-            ///
-            /// ```
-            /// use cutlet as ct;
-            /// use cutlet::prelude::*;
-            ///
-            /// fn diagonal(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
-            ///     let step = x.stride(0) + x.stride(1);
-            ///     let n = ct::arange(4, 0i64, 1);
-            ///     // SAFETY: elements (n, n) of an array of 3 by 3 elements; the mask leaves out the rest.
-            ///     let found = unsafe { x.pointer().offset(n * step).load_with(ct::GatherOptions::new().mask(n.lt(3))) };
-            ///     y.store(0, found);
-            /// }
-            ///
-            /// let x = ct::Device::cpu().from_fn([3, 3], |[i, j]| (10 * i + j) as f32)?;
-            /// let mut y = ct::Device::cpu().zeros([4])?;
-            /// ct::launch(diagonal, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [0.0, 11.0, 22.0, 0.0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn pointer(self) -> Ptr<T> {
-                let place = here();
-                Ptr::from_raw(record(|t| match t.array_data(self.handle, place) {
-                    Some(data) => t.raw(data.base),
-                    None => t.poison(Type::ptr(T::DTYPE)),
-                }))
-            }
-        }
-    )+};
+impl<T: ByteSized, const R: usize> Array<T, R> {
+    /// Returns the address of the element whose indices are all 0: see
+    /// [`pointer`](crate::pointer). Along an axis, the elements of an array are
+    /// `stride(axis)` elements apart.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn diagonal(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
+    ///     let step = x.stride(0) + x.stride(1);
+    ///     let n = ct::arange(4, 0i64, 1);
+    ///     // SAFETY: elements (n, n) of an array of 3 by 3 elements; the mask leaves out the rest.
+    ///     let found = unsafe { x.pointer().offset(n * step).load_with(ct::GatherOptions::new().mask(n.lt(3))) };
+    ///     y.store(0, found);
+    /// }
+    ///
+    /// let x = ct::Device::cpu().from_fn([3, 3], |[i, j]| (10 * i + j) as f32)?;
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(diagonal, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [0.0, 11.0, 22.0, 0.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn pointer(&self) -> Ptr<T> {
+        let place = here();
+        Ptr::from_raw(record(|t| match t.array_data(self.handle, place) {
+            Some(data) => t.raw(data.base),
+            None => t.poison(Type::ptr(T::DTYPE)),
+        }))
+    }
 }
-of_arrays!(Array ArrayMut);
