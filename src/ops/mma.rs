@@ -54,7 +54,7 @@ struct Kinds {
     sign: [Sign; 2],
     elem: [&'static str; 3],
     acc: DType,
-    /// Are the operands 8-bit floats?
+    /// True if the operands are 8-bit floats.
     small: bool,
 }
 
@@ -129,10 +129,10 @@ impl Trace {
 
 /// `acc + a · b` for matrices, or for each matrix of a batch.
 ///
-/// Shapes: a `[m, k]`, b `[k, n]`, acc `[m, n]`, or all with one more axis in front, where `[1, m, k]` or `[1, k, n]`
-/// is one matrix for all of the batch. Element types: see
-/// [`MmaInput`]; integer accumulation wraps. Nothing is converted implicitly: f32 operands multiply in full
-/// f32 precision, `.cast::<tf32>()` selects the tensor cores' format.
+/// Shapes: a `[m, k]`, b `[k, n]`, acc `[m, n]`, or all with one more axis in front, where
+/// `[1, m, k]` or `[1, k, n]` is one matrix for all of the batch. Element types: see [`MmaInput`];
+/// integer accumulation wraps. Nothing is converted implicitly: f32 operands multiply in full f32
+/// precision, `.cast::<tf32>()` selects the tensor cores' format.
 ///
 /// ```
 /// use cutlet as ct;
@@ -161,8 +161,9 @@ where
     Tile::from_raw(record(|t| t.mma(place, &kinds, [a.raw(), b.raw(), acc.raw()], false)))
 }
 
-/// [`mma`] that may sum products of 8-bit floats with fewer bits than f32 has, where that is faster: on Hopper
-/// about 14 bits over the whole of k that one accumulator sees. Other element types are summed as ever.
+/// [`mma`] that may sum products of 8-bit floats with fewer bits than f32 has, where that is
+/// faster: on Hopper about 14 bits over the whole of k that one accumulator sees. Other element
+/// types are summed as ever.
 ///
 /// ```
 /// use cutlet as ct;
@@ -191,8 +192,8 @@ where
     Tile::from_raw(record(|t| t.mma(place, &kinds, [a.raw(), b.raw(), acc.raw()], true)))
 }
 
-/// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for integers.
-/// (The result is not converted back to the type of the operands.)
+/// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for
+/// integers. (The result is not converted back to the type of the operands.)
 ///
 /// ```
 /// # use cutlet as ct;
@@ -228,8 +229,9 @@ where
     }))
 }
 
-/// `a · x` of a matrix and a vector, in the natural accumulator type (see [`matmul`]): each row of `a` times `x`,
-/// summed. Products and sums are those of the accumulator type, to which the elements are converted first.
+/// `a · x` of a matrix and a vector, in the natural accumulator type (see [`matmul`]): each row of
+/// `a` times `x`, summed. Products and sums are those of the accumulator type, to which the
+/// elements are converted first.
 ///
 /// Shapes: a `[m, k]`, x `[k]`; the result is `[m]`.
 ///
@@ -264,8 +266,8 @@ where
     (a.cast::<A::Acc>() * x.cast::<A::Acc>().unsqueeze(0)).sum(1).squeeze(1)
 }
 
-/// `x · a` of a vector and a matrix, in the natural accumulator type: each column of `a` times `x`, summed as in
-/// [`matvec`].
+/// `x · a` of a vector and a matrix, in the natural accumulator type: each column of `a` times `x`,
+/// summed as in [`matvec`].
 ///
 /// Shapes: x `[k]`, a `[k, n]`; the result is `[n]`.
 ///
@@ -299,16 +301,19 @@ fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) ->
     Tile::from_raw(record(|t| t.fail(place, ty, format!("`{name}` of {what}"), &[way_out])))
 }
 
-/// `acc + (a · scales) · (b · scales)` for matrices whose elements share scales in blocks along k: mxfp8, mxfp4, nvfp4.
+/// `acc + (a · scales) · (b · scales)` for matrices whose elements share scales in blocks along k:
+/// mxfp8, mxfp4, nvfp4.
 ///
-/// Shapes: a `[m, k]` with scales `[m, k / block]`, b `[k, n]` with scales `[k / block, n]`, acc `[m, n]`, or all with
-/// one more axis in front. Blocks of 32, for `f4e2m1fn` also of 16 (with scales of `f8e4m3fn`, which are not to be
-/// negative, only of 16). a and b may have two types where both go with the scales: f8e4m3fn and f8e5m2, or one of them and
-/// f4e2m1fn, by blocks of 32.
+/// Shapes: a `[m, k]` with scales `[m, k / block]`, b `[k, n]` with scales `[k / block, n]`, acc
+/// `[m, n]`, or all with one more axis in front. Blocks of 32, for `f4e2m1fn` also of 16 (with
+/// scales of `f8e4m3fn`, which are not to be negative, only of 16). a and b may have two types
+/// where both go with the scales: f8e4m3fn and f8e5m2, or one of them and f4e2m1fn, by blocks of
+/// 32.
 ///
-/// The ptx back end multiplies the operands with their scales first and makes them bf16. That is exact, but for
-/// results below 2^-126, which lose bits, and from 2^128 on, which overflow; the sums are those of a product of bf16
-/// into f32; so does tileir operands of two types. (Tile IR has the scale type on sm_100 and later only.)
+/// The ptx back end multiplies the operands with their scales first and makes them bf16. That is
+/// exact, but for results below 2^-126, which lose bits, and from 2^128 on, which overflow; the
+/// sums are those of a product of bf16 into f32; so does tileir operands of two types. (Tile IR has
+/// the scale type on sm_100 and later only.)
 ///
 /// ```
 /// use cutlet as ct;

@@ -1,9 +1,10 @@
-//! What can be done with tiles, scalars and arrays: one file a family.
+//! Operations on tiles, scalars and arrays: one file for each family.
 //!
-//! Methods are documented on [`Tile`](crate::Tile), [`Scalar`](crate::Scalar), [`Array`](crate::Array) and
-//! [`ArrayMut`](crate::ArrayMut); free functions are re-exported at the root. Every recording function is
-//! `#[track_caller]`, checks its operands while tracing, and leaves a diagnostic and a poisoned value
-//! where they do not fit. Knows `tile` and `ir`; no pass, no back end.
+//! Methods are documented on [`Tile`](crate::Tile), [`Scalar`](crate::Scalar),
+//! [`Array`](crate::Array) and [`ArrayMut`](crate::ArrayMut); free functions are re-exported at the
+//! root. Every recording function is `#[track_caller]`, checks its operands while tracing, and
+//! leaves a diagnostic and a poisoned value where they do not fit. It depends on `tile` and `ir`,
+//! and on no pass or back end.
 
 mod atomic;
 mod complex;

@@ -7,12 +7,11 @@
 
 use super::atomic_rmw::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOp, AtomicOptions, AtomicXchg, atomic_on};
 use crate::element::ByteSized;
-use crate::ops::create::construct::{extents, full};
-use crate::ops::memory::access_options::{Access, StoreOptions};
+use crate::ops::create::construct::full;
+use crate::ops::memory::access_options::Access;
 use crate::ops::memory::element::EntryMut;
 use crate::ops::memory::element_index::{GatherIndex, Target};
 use crate::ops::memory::load_store::StoreValue;
-use crate::ops::memory::tile_access::Visit;
 use crate::ops::memory::tiled_view::TiledView;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
@@ -245,11 +244,9 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
 impl<T: ByteSized, const R: usize> TiledView<ArrayMut<T, R>, R> {
     #[track_caller]
     fn atomic_store(self, name: &'static str, op: AtomicOp, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
-        let place = caller_location();
-        let (array, shape, step, StoreOptions { access }) = self.parts();
-        let tile = full(shape, tile);
-        let (shape, step) = (extents(shape), extents(step));
-        let visit = Visit { step: Some(&step), ..array.visit(place, name, &shape, &access, None) };
-        record(|t| t.atomic_store(&visit, &index.components(), (op, T::SIGNED), tile.raw()));
+        let tile = full(self.shape, tile);
+        self.visit(name, self.stores, None, |t, visit| {
+            t.atomic_store(visit, &index.components(), (op, T::SIGNED), tile.raw());
+        });
     }
 }

@@ -45,7 +45,9 @@ impl Trace {
         };
         let mut attrs = vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device)];
         attrs.push(Attr::AtomicMode(op.mode(visit.dtype, signed)));
-        attrs.extend(visit.access.promise(indices.len()));
+        if visit.access.unchecked {
+            attrs.push(Attr::Inbounds(vec![true; indices.len()]));
+        }
         let token = self.builder.module.intern(Type::Token);
         self.emit(Opcode::AtomicRedView, &[&[view], &indices, &[tile], &[]], attrs, vec![], &[token]);
     }

@@ -9,6 +9,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Int, Number, bf16, f16};
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Sign, Type, Value};
+use crate::ops::memory::access_options::{AccessOptions, example, option, options};
 use crate::ops::memory::element_index::{Component, Places, Request, Target};
 use crate::ops::memory::memory_order::{Order, Scope};
 use crate::ops::memory::tile_access::Visit;
@@ -136,12 +137,34 @@ impl_for! {
 /// assert_eq!(bins.to_vec()?, [1, 2, 1, 0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
+///
+/// A ticket that releases and acquires:
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// // The last block to arrive sees the stores of all others.
+/// fn last(parts: ArrayMut<i32, 1>, tickets: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
+///     let release = ct::AtomicOptions::new().release(ct::Scope::Device);
+///     parts.store_scalar(ct::bid(0), ct::bid(0));
+///     let ticket = tickets.entry(0).atomic_add_with(1, release);
+///     ct::if_then(ticket.eq(ct::num_blocks(0) - 1), || {
+///         let acquire = ct::AtomicOptions::new().acquire(ct::Scope::Device);
+///         let _all = tickets.entry(0).atomic_add_with(0, acquire);
+///         sum.store(0, parts.load(0, [8]).sum(0));
+///     });
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (mut parts, mut tickets, mut sum) = (device.zeros([8])?, device.zeros([1])?, device.zeros([1])?);
+/// ct::launch(last, 8, (&mut parts, &mut tickets, &mut sum))?;
+/// assert_eq!(sum.to_vec()?, [28]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct AtomicOptions<const N: usize> {
     mask: Option<Source>,
-    order: MemOrder,
-    scope: Scope,
-    unchecked: bool,
+    access: AccessOptions,
 }
 
 impl<const N: usize> Default for AtomicOptions<N> {
@@ -167,142 +190,14 @@ impl<const N: usize> AtomicOptions<N> {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        AtomicOptions { mask: None, order: MemOrder::AcqRel, scope: Scope::Device, unchecked: false }
+        let memory = Order::new(MemOrder::AcqRel, Scope::Device);
+        AtomicOptions { mask: None, access: AccessOptions { memory, ..AccessOptions::default() } }
     }
+}
 
-    /// The operation is in no order with other accesses.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn count(y: ArrayMut<i32, 1>) {
-    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::new().relaxed(ct::Scope::Device));
-    /// }
-    ///
-    /// let mut y = ct::Device::cpu().zeros([1])?;
-    /// ct::launch(count, 8, (&mut y,))?;
-    /// assert_eq!(y.to_vec()?, [8]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn relaxed(self, scope: Scope) -> Self {
-        AtomicOptions { order: MemOrder::Relaxed, scope, ..self }
-    }
-
-    /// The operation acquires: accesses before the release that it reads happen before all later
-    /// accesses of this tile block.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// // The last block to arrive sees the stores of all others.
-    /// fn last(parts: ArrayMut<i32, 1>, tickets: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
-    ///     let release = ct::AtomicOptions::new().release(ct::Scope::Device);
-    ///     parts.store_scalar(ct::bid(0), ct::bid(0));
-    ///     let ticket = tickets.entry(0).atomic_add_with(1, release);
-    ///     ct::if_then(ticket.eq(ct::num_blocks(0) - 1), || {
-    ///         let acquire = ct::AtomicOptions::new().acquire(ct::Scope::Device);
-    ///         let _all = tickets.entry(0).atomic_add_with(0, acquire);
-    ///         sum.store(0, parts.load(0, [8]).sum(0));
-    ///     });
-    /// }
-    ///
-    /// let device = ct::Device::cpu();
-    /// let (mut parts, mut tickets, mut sum) = (device.zeros([8])?, device.zeros([1])?, device.zeros([1])?);
-    /// ct::launch(last, 8, (&mut parts, &mut tickets, &mut sum))?;
-    /// assert_eq!(sum.to_vec()?, [28]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn acquire(self, scope: Scope) -> Self {
-        AtomicOptions { order: MemOrder::Acquire, scope, ..self }
-    }
-
-    /// The operation releases: an acquire that reads the written value sees all earlier accesses of
-    /// this tile block.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     data.store(0, ct::full([4], 7));
-    ///     let _before = flag.atomic_xchg_with(0, 1, ct::AtomicOptions::new().release(ct::Scope::Device));
-    /// }
-    ///
-    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
-    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
-    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn release(self, scope: Scope) -> Self {
-        AtomicOptions { order: MemOrder::Release, scope, ..self }
-    }
-
-    /// Both: the default, for [`Scope::Device`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// // A ticket across several GPUs and the host.
-    /// fn count(y: ArrayMut<i32, 1>) {
-    ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::new().acq_rel(ct::Scope::System));
-    /// }
-    ///
-    /// let mut y = ct::Device::cpu().zeros([1])?;
-    /// ct::launch(count, 8, (&mut y,))?;
-    /// assert_eq!(y.to_vec()?, [8]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn acq_rel(self, scope: Scope) -> Self {
-        AtomicOptions { order: MemOrder::AcqRel, scope, ..self }
-    }
-
-    /// A mask of the elements that are accessed; the positions of all others may be anywhere.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn count_odd(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
-    ///     let x = x.load(0, [4]);
-    ///     let _before = bins.atomic_add_with(x, 1, ct::AtomicOptions::new().mask((x % 2).eq(1)));
-    /// }
-    ///
-    /// let (x, mut bins) = (ct::Device::cpu().array(&[0, 1, 3, 3], [4])?, ct::Device::cpu().zeros([4])?);
-    /// ct::launch(count_odd, 1, (&x, &mut bins))?;
-    /// assert_eq!(bins.to_vec()?, [0, 1, 0, 2]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn mask(self, mask: impl Operand<Tile<bool, N>>) -> Self {
-        AtomicOptions { mask: Some(mask.source()), ..self }
-    }
-
-    /// `false` is a **promise** that every element under the mask lies inside of the array.
-    ///
-    /// # Safety
-    /// With `false`, every index under the mask is inside of its axis, in every tile block of every
-    /// launch. Else a GPU changes memory that does not belong to the array.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn count(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
-    ///     // SAFETY: launched with numbers from 0 to 3 and four bins.
-    ///     let options = unsafe { ct::AtomicOptions::new().check_bounds(false) };
-    ///     let _before = bins.atomic_add_with(x.load(0, [4]), 1, options);
-    /// }
-    ///
-    /// let (x, mut bins) = (ct::Device::cpu().array(&[0, 1, 3, 3], [4])?, ct::Device::cpu().zeros([4])?);
-    /// ct::launch(count, 1, (&x, &mut bins))?;
-    /// assert_eq!(bins.to_vec()?, [1, 1, 0, 2]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub unsafe fn check_bounds(self, check: bool) -> Self {
-        AtomicOptions { unchecked: !check, ..self }
-    }
+options! { [const N: usize] AtomicOptions<N>, {access, access},
+    ["options" "ct::AtomicOptions::new()" "y.atomic_add_with(ct::arange(4, 0, 1), x.load(0, [4]), options);"]:
+    mask relaxed acquire release acq_rel check_bounds
 }
 
 /// The operation on each element.
@@ -330,18 +225,17 @@ pub(crate) struct Atomic<'a> {
     rank: usize,
     op: AtomicOp,
     mask: Option<Source>,
-    order: Order,
-    unchecked: bool,
+    access: AccessOptions,
 }
 
 impl<'a> Atomic<'a> {
     /// Makes the relaxed operation on a tile of an array at these positions along its axes.
     pub fn of_view(visit: &Visit<'_>, index: &'a [Component], op: AtomicOp, signed: bool) -> Atomic<'a> {
         let Visit { place, name, array, dtype, .. } = *visit;
-        let order = Order::new(MemOrder::Relaxed, Scope::Device);
-        let (rank, unchecked) = (visit.shape.len(), visit.access.is_unchecked());
-        let target = Target::Elements { array, index };
-        Atomic { place, name, target, dtype, signed, rank, op, mask: None, order, unchecked }
+        let (memory, unchecked) = (Order::new(MemOrder::Relaxed, Scope::Device), visit.access.unchecked);
+        let access = AccessOptions { memory, unchecked, ..AccessOptions::default() };
+        let (target, rank) = (Target::Elements { array, index }, visit.shape.len());
+        Atomic { place, name, target, dtype, signed, rank, op, mask: None, access }
     }
 }
 
@@ -378,7 +272,7 @@ impl Trace {
             rank: atomic.rank,
             others: &[("mask", atomic.mask), ("value", Some(value)), ("expected", expected)],
             mask: atomic.mask,
-            unchecked: atomic.unchecked,
+            unchecked: atomic.access.unchecked,
         })?;
         let value = self.stretched_operand(atomic.place, value, atomic.dtype, &shape)?;
         let values = Values { pointers, mask, shape };
@@ -405,7 +299,7 @@ impl Trace {
     /// Emits a read-modify-write. Returns the values before, and 0 where the mask is false.
     fn update(&mut self, atomic: &Atomic<'_>, mode: AtomicMode, dtype: DType, values: &Values, value: Value) -> Value {
         let Values { pointers, mask, shape } = values;
-        let mut attrs = atomic.order.attrs();
+        let mut attrs = atomic.access.attrs();
         attrs.push(Attr::AtomicMode(mode));
         let types = [Type::tile(dtype, shape.as_slice()), Type::Token].map(|ty| self.builder.module.intern(ty));
         let mask_group: Vec<Value> = mask.iter().copied().collect();
@@ -425,7 +319,7 @@ impl Trace {
         let types = [Type::tile(atomic.dtype, shape.as_slice()), Type::Token].map(|ty| self.builder.module.intern(ty));
         let mask: Vec<Value> = mask.iter().copied().collect();
         let groups: [&[Value]; 5] = [&[*pointers], &[expected], &[value], &mask, &[]];
-        self.emit(Opcode::AtomicCas, &groups, atomic.order.attrs(), vec![], &types)[0]
+        self.emit(Opcode::AtomicCas, &groups, atomic.access.attrs(), vec![], &types)[0]
     }
 
     /// Emits a maximum or minimum of floats as integers.
@@ -499,8 +393,8 @@ pub(crate) fn atomic_on<T: ByteSized, const N: usize>(
     value: Source,
     options: AtomicOptions<N>,
 ) -> ValueHandle {
-    let AtomicOptions { mask, order, scope, unchecked } = options;
-    let (dtype, signed, order) = (T::DTYPE, T::SIGNED, Order::new(order, scope));
-    let atomic = Atomic { place: caller_location(), name, target, dtype, signed, rank: N, op, mask, order, unchecked };
+    let AtomicOptions { mask, access } = options;
+    let (dtype, signed) = (T::DTYPE, T::SIGNED);
+    let atomic = Atomic { place: caller_location(), name, target, dtype, signed, rank: N, op, mask, access };
     record(|t| t.atomic(&atomic, value))
 }

@@ -1,8 +1,9 @@
-//! Loops that count: a range as the bounds of a `for`, and a `for` that is left early as a `loop`.
+//! Counted loops: a range as the bounds of a `for`, and a `for` with early exits as a `loop`.
 //!
-//! In the IR a `for` counts upwards by a positive step, and nothing leaves it before its end. A range that may go down,
-//! or backwards, counts its rounds instead, and the number follows from the round. A body that breaks, or ends its
-//! tile block, becomes that of a `loop` that counts for itself.
+//! In the IR, a `for` counts upwards by a positive step, without an early exit. A range that may
+//! count downwards or backwards counts its iterations instead, and the number is computed from the
+//! counter. A `for` whose body breaks, or ends its tile block, becomes a `loop` with a counter in
+//! its state.
 
 use std::ops::RangeInclusive;
 
@@ -16,7 +17,7 @@ use crate::ir::{
 use crate::ops::support::region_builder::Body;
 use crate::tile::{Source, Trace, ValueHandle, in_region, record};
 
-/// The bounds of a loop, as recorded; `None` after a problem.
+/// The recorded bounds of a loop.
 #[derive(Clone)]
 struct Counter {
     bounds: Option<[Value; 3]>,
@@ -28,7 +29,7 @@ struct Counter {
     hints: Vec<Attr>,
 }
 
-/// How a number follows from the counter.
+/// The map from the counter to the number.
 #[derive(Clone, Copy)]
 enum Number {
     Same,
@@ -43,10 +44,10 @@ enum Number {
 /// A loop over a range whose body is being recorded.
 struct Counting {
     counter: Counter,
-    /// What it begins with.
+    /// The initial values.
     state: Vec<ValueHandle>,
     block: BlockId,
-    /// What the body gets: the item, and the state.
+    /// The arguments of the body: the item, and the state.
     number: ValueHandle,
     inner: Vec<ValueHandle>,
 }
@@ -94,7 +95,8 @@ impl Ints<'_> {
         self.t.put(Opcode::Select, &[condition, a, b], vec![], self.dtype, &[])
     }
 
-    /// Rounds over this distance by steps of this size, both without sign; a size of 0 counts as 1.
+    /// Emits the number of iterations for a distance and a step size, both unsigned. A size of 0
+    /// counts as 1.
     fn rounds(&mut self, distance: Value, size: Value) -> Value {
         let (zero, one) = (self.constant(0), self.constant(1));
         let size = self.t.put(Opcode::MaxI, &[size, one], vec![Attr::Sign(Sign::Unsigned)], self.dtype, &[]);
@@ -154,7 +156,7 @@ impl Body {
         })
     }
 
-    /// An end or a step as a scalar of the counter's type; `None` after a problem.
+    /// Returns an end or a step as a scalar of the counter's type; `None` after a problem.
     fn bound(self, t: &mut Trace, range: Bounds, what: &str, bound: Bound) -> Option<Value> {
         let sign = if range.signed { Sign::Signed } else { Sign::Unsigned };
         match bound {
@@ -166,7 +168,7 @@ impl Body {
         }
     }
 
-    /// The step, if it is a host number; 1 after a problem.
+    /// Returns the step, if it is a host number; 1 after a problem.
     fn host_step(self, t: &mut Trace, range: Bounds) -> Option<i128> {
         let Bound::Host(step) = range.step else { return None };
         if step == 0 {
@@ -178,7 +180,8 @@ impl Body {
         Some(if self.fits(t, range, ("step", step), number) { step } else { 1 })
     }
 
-    /// Returns true if the counter's type holds `number`; else reports the host number that it is of.
+    /// Returns true if the counter's type holds `number`; else reports the host number that it is
+    /// of.
     fn fits(self, t: &mut Trace, range: Bounds, (what, host): (&str, i128), number: i128) -> bool {
         let numbers = numbers_of(range.dtype, range.signed);
         if numbers.contains(&number) {
@@ -200,7 +203,8 @@ impl Body {
         false
     }
 
-    /// Records a loop over a range; `body` gets the item, the state, and the block of the body.
+    /// Records a loop over a range. The arguments of `body` are the item, the state, and the block
+    /// of the body.
     pub fn count<L: LoopRange, S: LoopState>(self, range: &L, init: S, body: impl Fn(L::Item, S, BlockId) -> S) -> S {
         let counting = match self.start_counting(range.bounds(), Values::of(&init)) {
             Ok(counting) => counting,
@@ -211,7 +215,8 @@ impl Body {
         Values::into_state(&init, self.end_counting(counting, &next))
     }
 
-    /// Opens the body of a loop over a range. Stand-ins for its results if bodies are nested too deeply.
+    /// Opens the body of a loop over a range. Returns poison for its results if bodies are nested
+    /// too deeply.
     fn start_counting(self, range: Bounds, state: Vec<ValueHandle>) -> Result<Counting, Vec<ValueHandle>> {
         let counter = self.counter(range);
         let Some((block, args)) = self.open_loop(&[counter.dtype], &state) else {
@@ -221,7 +226,8 @@ impl Body {
         Ok(Counting { counter, state, block, number, inner: args[1..].to_vec() })
     }
 
-    /// Closes the body, which hands on these values, and records the loop. Gives its results.
+    /// Closes the body, which continues with these values, and records the loop. Returns its
+    /// results.
     fn end_counting(self, counting: Counting, next: &[ValueHandle]) -> Vec<ValueHandle> {
         let Counting { counter, state, block, .. } = counting;
         let closed = self.close(Opcode::Continue, next, &state);
@@ -241,7 +247,7 @@ impl Body {
         }
     }
 
-    /// The number of a round.
+    /// Emits the number of an iteration.
     fn number(self, counter: &Counter, round: ValueHandle) -> ValueHandle {
         record(|t| {
             t.at(self.place);
@@ -291,7 +297,8 @@ fn hints(range: Bounds) -> Vec<Attr> {
     if all.is_empty() { Vec::new() } else { vec![Attr::Hints(Hints(vec![("default".to_owned(), all)]))] }
 }
 
-/// How often a loop runs. `host`: the step, if it is known; `upwards`: it is known to be positive.
+/// Emits the number of iterations of a loop. `host`: the step, if it is known; `upwards`: it is
+/// known to be positive.
 fn count_rounds(ints: &mut Ints<'_>, [start, end, step]: [Value; 3], host: Option<i128>, upwards: bool) -> Value {
     let zero = ints.constant(0);
     let (up, down) = (ints.sub(end, start), ints.sub(start, end));
@@ -322,7 +329,7 @@ fn count_rounds(ints: &mut Ints<'_>, [start, end, step]: [Value; 3], host: Optio
     }
 }
 
-/// Is this number positive for certain, as far as its making shows?
+/// Returns true if the ops that compute a number show that it is positive.
 fn is_positive(t: &Trace, value: Value) -> bool {
     let module = &t.builder.module;
     let Some(op) = module.defining_op(value).map(|id| module.op(id)) else { return false };
@@ -346,8 +353,8 @@ fn is_positive(t: &Trace, value: Value) -> bool {
     }
 }
 
-/// Makes the body of a `for` that of a `loop` which counts for itself: it asks for the end where it begins, and every
-/// `continue` hands on the next number.
+/// Converts the body of a `for` to that of a `loop` with a counter. The body begins with the test
+/// for the end, and every `continue` passes the next number.
 fn leave_early(t: &mut Trace, body: BlockId, counter: &Counter, [_, end, step]: [Value; 3]) {
     let args = t.builder.module.block(body).args.clone();
     let sign = if counter.unsigned { Sign::Unsigned } else { Sign::Signed };

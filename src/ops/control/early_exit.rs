@@ -1,4 +1,4 @@
-//! Early exits: out of a loop, to its next round, out of the kernel.
+//! Early exits: of a loop, of an iteration, of the kernel.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,14 +10,14 @@ use crate::ir::{BlockId, Opcode};
 use crate::ops::support::region_builder::{Body, Condition};
 use crate::tile::{Place, caller_location, in_region, record};
 
-/// Early exits of a loop: the third argument of the body of [`fold_with_control`] and the second one of
-/// [`loop_with_control`].
+/// Early exits of a loop: the third argument of the body of [`fold_with_control`] and the second
+/// one of [`loop_with_control`].
 ///
 /// [`break_if`](LoopControl::break_if) ends the loop and [`continue_if`](LoopControl::continue_if)
 /// the iteration, if a condition of the kernel's run time holds.
 ///
-/// What follows in the body runs where the condition did not hold. May be used in branches inside of the body, but not in
-/// the body of another loop.
+/// The rest of the body runs if the condition does not hold. Exits are allowed in branches of the
+/// body, but not in the body of another loop.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -60,7 +60,7 @@ impl<S: LoopState> LoopControl<S> {
         LoopControl { block, trace: record(|t| t.id()), place, state: PhantomData }
     }
 
-    /// Where the condition holds, the loop ends, and gives this state.
+    /// Ends the loop with this state if the condition holds.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -84,7 +84,7 @@ impl<S: LoopState> LoopControl<S> {
         self.exit(this, Opcode::Break, condition, &state);
     }
 
-    /// Where the condition holds, the next round begins, with this state.
+    /// Ends the iteration with this state if the condition holds.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -179,8 +179,8 @@ pub fn fold_with_control<L: LoopRange, S: LoopState>(
     this.count(&range, init, |item, state, block| body(state, item, LoopControl::of(block, this.place)))
 }
 
-/// A loop without an end of its own: `body` runs again and again with the state that it gave, until
-/// [`LoopControl::break_if`] ends it (or [`return_if`] the tile block).
+/// Loop without a bound: `body` maps the state to the next one, until [`LoopControl::break_if`]
+/// ends the loop, or [`return_if`] the tile block.
 ///
 /// ```
 /// use cutlet as ct;
@@ -217,7 +217,7 @@ pub fn loop_with_control<S: LoopState>(init: S, body: impl Fn(S, LoopControl<S>)
     Values::into_state(&init, results)
 }
 
-/// Ends this tile block where the condition holds; what it has stored and printed stays.
+/// Ends this tile block if the condition holds. Its earlier stores and prints remain.
 ///
 /// ```
 /// use cutlet as ct;

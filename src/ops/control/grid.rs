@@ -1,4 +1,4 @@
-//! Where this tile block is: its index in the grid and the size of the grid.
+//! The index of this tile block in the grid, and the extents of the grid.
 
 use crate::dtype::DType;
 use crate::ir::{Opcode, Type};
@@ -21,7 +21,7 @@ fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32
     }))
 }
 
-/// The index of this tile block along a grid axis (0, 1 or 2), counted from 0.
+/// Returns the index of this tile block along a grid axis (0, 1 or 2), counted from 0.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -41,7 +41,8 @@ pub fn bid(axis: usize) -> Scalar<i32> {
     grid_value(caller_location(), "bid", Opcode::GetTileBlockId, axis)
 }
 
-/// The number of tile blocks along a grid axis (0, 1 or 2); 1 along axes that the launch does not name.
+/// Returns the number of tile blocks along a grid axis (0, 1 or 2); 1 along axes that the launch
+/// does not name.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -61,12 +62,13 @@ pub fn num_blocks(axis: usize) -> Scalar<i32> {
     grid_value(caller_location(), "num_blocks", Opcode::GetNumTileBlocks, axis)
 }
 
-/// Row and column of a tile, from its number among `rows` times `columns`, so that tiles whose numbers are near lie in a
-/// block: `group` rows are gone through column by column, then the next ones. Blocks of a grid that run at the same
-/// time then share what they read of both operands of a product, which the cache keeps.
+/// Returns row and column of a tile from its number among `rows` times `columns`, in the order of
+/// Triton's `swizzle2d`: groups of `group` rows, each column by column. Tile blocks that run at the
+/// same time then read the same rows and columns of the operands of a product, which stay in the
+/// cache.
 ///
-/// Every number below `rows * columns` has a place of its own, whatever the group, which is at least 1. `columns` times
-/// `group` is below 2^31.
+/// Every number below `rows * columns` has its own position, for every `group` of at least 1.
+/// `columns` times `group` is less than 2^31.
 ///
 /// ```
 /// use cutlet as ct;

@@ -1,4 +1,4 @@
-//! The numbers that a loop runs over.
+//! Ranges of loops.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::element::Int;
 use crate::tile::{Handle, Scalar, ValueHandle, caller_location, record};
 
-/// Element types that a loop counts in.
+/// Element types of loop counters.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -31,7 +31,7 @@ impl Count for i64 {}
 impl Count for u32 {}
 impl Count for u64 {}
 
-/// Host integers that go with a `Scalar` of any type that a loop counts in.
+/// Host integers that combine with a `Scalar` of any type of loop counters.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -47,7 +47,7 @@ pub trait HostCount: Copy {
     fn wide(self) -> i128;
 }
 
-/// Those that a loop also counts to by themselves, in i32.
+/// Host integers that are also an end of a range without a `Scalar`, counted in i32.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -73,8 +73,8 @@ macro_rules! host_counts {
 }
 host_counts!(i32 i64 u32 usize);
 
-/// The two ends of a range, which may be of different types: two scalars of one type, a scalar and a host number, or two
-/// host numbers (counted in i32).
+/// The two ends of a range, which may differ in type: two scalars of one type, a scalar and a host
+/// number, or two host numbers (counted in i32).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -91,7 +91,7 @@ host_counts!(i32 i64 u32 usize);
             host numbers are i32 or usize"
 )]
 pub trait Ends<B>: Copy {
-    /// What the loop counts in.
+    /// The type of the counter.
     type Counter: Count;
     #[doc(hidden)]
     fn bounds(self, end: B) -> [Bound; 2];
@@ -196,10 +196,10 @@ impl Bounds {
     }
 }
 
-/// The numbers that [`fold`](crate::fold) runs over.
+/// The range of a [`fold`](crate::fold).
 ///
-/// `..n` (from 0), `a..b` where both are of one type, and [`range`] with ends of different types, steps, directions and
-/// hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
+/// `..n` (from 0), `a..b` with ends of one type, and [`range`] with ends of different types, steps,
+/// directions and hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -217,11 +217,11 @@ impl Bounds {
     note = "`..n`, `a..b`, `ct::range(a, b).step(s)`; for tuples of numbers and scalars `ct::range(0, n)`"
 )]
 pub trait LoopRange {
-    /// What the body gets in each round.
+    /// The argument of the body in each iteration.
     type Item;
     #[doc(hidden)]
     fn bounds(&self) -> Bounds;
-    /// The item of a number; recorded in the body.
+    /// Records the item of a number in the body.
     #[doc(hidden)]
     fn item(&self, number: ValueHandle) -> Self::Item;
 }
@@ -243,10 +243,12 @@ pub struct StepRange<C = i32> {
     counter: PhantomData<C>,
 }
 
-/// The numbers from `start` to before `end`: all of them, or with [`StepRange::step`] every so many, also downwards.
+/// Returns the range from `start` to before `end`, with a step of 1 or that of [`StepRange::step`],
+/// also downwards.
 ///
-/// Ends are scalars of i32, i64, u32 or u64, in which the loop then counts; a host number goes with each of them. Two
-/// host numbers are counted in i32. A host number that the counter's type does not hold is an error.
+/// Ends are scalars of i32, i64, u32 or u64, the type of the counter. A host number combines with
+/// each of them. Two host numbers are counted in i32. A host number that the type of the counter
+/// does not hold is an error.
 ///
 /// ```
 /// use cutlet as ct;
@@ -273,9 +275,10 @@ pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
 }
 
 impl<C: Count> StepRange<C> {
-    /// The same range by steps of `step`: the first number is `start`, and with a negative step those that follow are
-    /// smaller, as long as they are above `end`. A step that is 0 when the kernel runs makes the range empty; a
-    /// host 0 is an error. A host step fits the counter's type; of unsigned counters also its negative may.
+    /// Sets the step. The first number is `start`. With a negative step, the next ones are smaller,
+    /// as long as they are greater than `end`. A scalar step of 0 makes the range empty; a host 0
+    /// is an error. A host step fits the type of the counter; that of an unsigned counter may be
+    /// negative.
     ///
     /// ```
     /// use cutlet as ct;
@@ -299,12 +302,12 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// The two ends, apart from step and direction.
+    /// Returns the two ends, without step and direction.
     pub(crate) fn plain_ends(self) -> [Bound; 2] {
         [self.bounds.start, self.bounds.end]
     }
 
-    /// The same numbers from the last to the first.
+    /// Returns the same numbers from the last to the first.
     ///
     /// ```
     /// use cutlet as ct;
@@ -457,8 +460,8 @@ impl<C: Count> StepRange<C> {
     }
 }
 
-/// A Rust `for` runs while the kernel is traced, when the ends of a range are not known: no number comes, and the trace
-/// has a diagnostic that names [`fold`](crate::fold).
+/// The diagnostic of a Rust `for` over a range. A `for` runs during tracing, when the ends are
+/// unknown: it has no items, and the diagnostic names [`fold`](crate::fold).
 impl<C: Count> IntoIterator for StepRange<C> {
     type Item = Scalar<C>;
     type IntoIter = std::iter::Empty<Scalar<C>>;

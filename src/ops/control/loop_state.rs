@@ -1,5 +1,5 @@
-//! What goes through a loop or a branch: [`LoopState`], implemented for tiles, scalars, tuples,
-//! arrays, and for structs by the macro [`impl_loop_state!`](crate::impl_loop_state).
+//! State of loops and branches: [`LoopState`], for tiles, scalars, tuples, arrays, and for structs
+//! by the macro [`impl_loop_state!`](crate::impl_loop_state).
 
 use crate::element::Element;
 use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile, ValueHandle};
@@ -31,7 +31,7 @@ pub trait LoopState: Sized {
     #[doc(hidden)]
     fn flatten(&self, out: &mut Values);
 
-    /// The same structure with other values, in the order of [`LoopState::flatten`].
+    /// Returns the same structure with other values, in the order of [`LoopState::flatten`].
     #[doc(hidden)]
     fn unflatten(&self, from: &mut Values) -> Self;
 }
@@ -42,7 +42,7 @@ pub trait LoopState: Sized {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// // What `ct::impl_loop_state!` uses; a kernel has no use for it by itself.
+/// // `ct::impl_loop_state!` uses it; kernels do not.
 /// struct Pair { a: Scalar<i32>, b: Scalar<i32> }
 /// ct::impl_loop_state!(Pair { a, b });
 /// let pair = ct::fold(..3, Pair { a: ct::scalar(0), b: ct::scalar(1) }, |Pair { a, b }, _| Pair { a: b, b: a + b });

@@ -1,8 +1,8 @@
-//! Control flow: loops and branches that happen while the kernel runs.
+//! Control flow of kernels: loops and branches.
 //!
-//! Bodies are closures bound by `Fn`: state goes in and comes out by value. A body that assigns to a captured
-//! variable does not compile, because it would be traced only once. What is decided by host values is
-//! decided while tracing: ordinary `if` and `for` do that.
+//! Bodies are closures bound by `Fn`: state is an argument and a result, by value. A body that
+//! assigns to a captured variable does not compile, because it would be traced only once.
+//! Conditions of host values are evaluated during tracing, by ordinary `if` and `for`.
 
 use super::loop_range::LoopRange;
 use super::loop_state::{LoopState, Values};
@@ -78,7 +78,8 @@ pub fn fold_while<L: LoopRange, S: LoopState, C: Condition>(
     })
 }
 
-/// Runs `body` again and again while `condition` holds for the state; returns the state for which it does not.
+/// Loop that maps the state by `body` while `condition` holds for it. Returns the first state for
+/// which it does not hold.
 ///
 /// ```
 /// use cutlet as ct;
@@ -116,9 +117,9 @@ pub fn while_loop<S: LoopState, C: Condition>(init: S, condition: impl Fn(S) -> 
     Values::into_state(&init, results)
 }
 
-/// Runs one of two branches; both give a state of the same form, with the same extents.
+/// Runs one of two branches. Both return a state of the same structure, with the same extents.
 ///
-/// A host `bool` as condition is decided while tracing: only that branch is traced.
+/// A host `bool` as condition is evaluated during tracing: only that branch is traced.
 ///
 /// ```
 /// use cutlet as ct;
@@ -145,7 +146,7 @@ pub fn if_else<S: LoopState>(condition: impl Condition, then: impl Fn() -> S, ot
     this.branch(condition, then, otherwise)
 }
 
-/// Runs `then` if the condition holds: [`if_else`] with nothing to give back.
+/// Runs `then` if the condition holds: [`if_else`] without a state.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -172,7 +173,8 @@ impl Body {
             return if known { then() } else { otherwise() };
         }
         if self.is_too_deep() {
-            // A state of the right form: a branch that ends the recursion is more likely the second one.
+            // A state of the right form: a branch that ends the recursion is more likely the second
+            // one.
             return otherwise();
         }
         let condition = self.condition(condition.source());
@@ -185,7 +187,8 @@ impl Body {
         Values::into_state(&first, self.end_branch(condition, then_block, &other, &values))
     }
 
-    /// Closes the second branch, which gives these values, and records the op. Gives its results, of the types of `values`.
+    /// Closes the second branch, which ends with these values, and records the op. Returns its
+    /// results, of the types of `values`.
     fn end_branch(
         self,
         condition: Option<Value>,

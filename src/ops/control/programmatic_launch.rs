@@ -1,4 +1,4 @@
-//! Programmatic dependent launches: waiting for the kernel before, letting the one behind start.
+//! Programmatic dependent launches: wait for the previous kernel, and start the next one.
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type};
@@ -16,11 +16,11 @@ fn order(code: Opcode) {
     });
 }
 
-/// Waits until the kernel before this one on the stream has ended and what it wrote is there.
+/// Waits until the previous kernel on the stream has ended and its writes are visible.
 ///
-/// Does something only in a launch with
-/// [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch), which may begin while the kernel
-/// before it still runs; and only on GPUs of sm_90 and later.
+/// It has an effect only in a launch with
+/// [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch), which may begin
+/// while the previous kernel runs, and only on GPUs of sm_90 and later.
 ///
 /// ```
 /// use cutlet as ct;
@@ -38,7 +38,7 @@ fn order(code: Opcode) {
 /// let device = ct::Device::cpu();
 /// let (x, f) = (device.full([256], 2.0)?, device.full([256], 3.0)?);
 /// let mut y = device.zeros([256])?;
-/// // SAFETY: what stands before the wait reads only what no kernel in flight writes.
+/// // SAFETY: before the wait, the kernel reads no memory that a kernel in flight writes.
 /// unsafe { ct::Launch::new(2).programmatic_dependent_launch() }.launch(scale, (&x, &f, &mut y))?;
 /// assert_eq!(y.to_vec()?, [6.0; 256]);
 /// # Ok::<(), ct::Error>(())
@@ -48,9 +48,11 @@ pub fn grid_dependency_control_wait() {
     order(Opcode::GdcWait);
 }
 
-/// Lets the kernel behind this one on the stream begin, once all tile blocks have come here or ended: if it is launched
-/// with [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch). It still waits for the end of
-/// this one where it asks for that. Does something only on GPUs of sm_90 and later.
+/// Allows the next kernel on the stream to begin, once all tile blocks have executed this or ended.
+/// The next kernel is launched with
+/// [`programmatic_dependent_launch`](crate::Launch::programmatic_dependent_launch), and waits for
+/// the end of this one by [`grid_dependency_control_wait`]. It has an effect only on GPUs of sm_90
+/// and later.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -66,7 +68,7 @@ pub fn grid_dependency_control_wait() {
 ///
 /// let (mut x, mut y) = (ct::Device::cpu().zeros([8])?, ct::Device::cpu().zeros([8])?);
 /// ct::launch(first, 2, (&mut x,))?;
-/// // SAFETY: nothing stands before the wait.
+/// // SAFETY: the kernel begins with the wait.
 /// unsafe { ct::Launch::new(2).programmatic_dependent_launch() }.launch(second, (&x, &mut y))?;
 /// assert_eq!(y.to_vec()?, [6.0; 8]);
 /// # Ok::<(), ct::Error>(())

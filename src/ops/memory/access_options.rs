@@ -1,9 +1,12 @@
-//! How an array is accessed: the options of loads and stores.
+//! Options of accesses to arrays.
+
+use std::ops::{Deref, DerefMut};
 
 use super::memory_order::{Order, Scope};
 use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
+use crate::tile::{Place, Trace};
 
-/// How a load treats the edge of the array, and what the compiler may expect of it.
+/// Options of a load of a tile: padding, the order of axes, memory order, and hints.
 ///
 /// ```
 /// use cutlet as ct;
@@ -20,13 +23,37 @@ use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
 /// assert_eq!(out.to_vec()?, [-1.0; 2]);
 /// # Ok::<(), ct::Error>(())
 /// ```
+///
+/// A chain of tile blocks:
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+/// use cutlet::{LoadOptions, Scope, StoreOptions};
+///
+/// // Each block waits for its tile, and stores it with 1 added for the next block.
+/// fn relay(tiles: ArrayMut<i32, 1>, ready: ArrayMut<i32, 1>) {
+///     let me = ct::bid(0);
+///     let acquire = LoadOptions::new().acquire(Scope::Device);
+///     let not_yet = || ready.load_with([me], [1], acquire.clone()).item().eq(0);
+///     ct::while_loop((), |()| not_yet(), |()| ());
+///     tiles.store([me + 1], tiles.load([me], [8]) + 1);
+///     ready.store_with([me + 1], ct::full([1], 1), StoreOptions::new().release(Scope::Device));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (mut tiles, mut ready) = (device.zeros([8 * 5])?, device.array(&[1, 0, 0, 0, 0], [5])?);
+/// ct::launch(relay, 4, (&mut tiles, &mut ready))?;
+/// assert_eq!(tiles.to_vec()?[32..], [4; 8]);
+/// # Ok::<(), ct::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
     pub(crate) padding: Padding,
     pub(crate) access: Access,
 }
 
-/// How a store treats the edge of the array, and what the compiler may expect of it.
+/// Options of a store of a tile: the order of axes, memory order, and hints.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -46,10 +73,11 @@ pub struct StoreOptions {
     pub(crate) access: Access,
 }
 
-/// How long caches should keep what an access touches. Never changes results.
+/// A hint at the time that caches should keep the elements of an access. Never changes results.
 ///
-/// On ptx an access by the threads themselves says so in its instructions; tiles that a loop or the tensor memory accelerator
-/// copies ahead pass the first-level cache by anyhow. Elsewhere it has no effect.
+/// The ptx back end puts it into the instructions of accesses by threads. Tiles that a loop or the
+/// tensor memory accelerator copies ahead bypass the first-level cache. The other back ends ignore
+/// the hint.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -71,35 +99,240 @@ pub struct StoreOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cache {
-    /// Not long: other lines stay (`L1::evict_first`).
+    /// A short time: evicted before other lines (`L1::evict_first`).
     EvictFirst,
-    /// Long: other lines go first (`L1::evict_last`).
+    /// A long time: evicted after other lines (`L1::evict_last`).
     EvictLast,
-    /// Not at all in the first level (`L1::no_allocate`).
+    /// No time in the first level (`L1::no_allocate`).
     NoAllocate,
-    /// Touched once, in no level for long (`.cs`). Ordered accesses: `EvictFirst`.
+    /// A short time in all levels, for elements that are accessed once (`.cs`). Ordered accesses:
+    /// `EvictFirst`.
     Streaming,
-    /// In the second level alone (`.cg`). Ordered accesses: `NoAllocate`.
+    /// Only in the second level (`.cg`). Ordered accesses: `NoAllocate`.
     SecondLevel,
 }
 
-impl Cache {
-    /// The hint that an op carries.
-    pub(crate) fn hint(self) -> (String, HintValue) {
-        ("cache".to_string(), HintValue::Int(self as i64))
-    }
-}
-
-/// What loads and stores have in common.
+/// The options of loads and stores of tiles: those of [`AccessOptions`], and the order of axes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub order: Option<Vec<usize>>,
+    pub options: AccessOptions,
+}
+
+impl Deref for Access {
+    type Target = AccessOptions;
+
+    fn deref(&self) -> &AccessOptions {
+        &self.options
+    }
+}
+
+impl DerefMut for Access {
+    fn deref_mut(&mut self) -> &mut AccessOptions {
+        &mut self.options
+    }
+}
+
+/// The options of all accesses to memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AccessOptions {
+    pub memory: Order,
     pub latency: Option<u32>,
     pub cache: Option<Cache>,
-    pub memory: Order,
-    allow_tma: Option<bool>,
-    unchecked: bool,
+    pub allow_tma: Option<bool>,
+    /// True if the caller promises that all elements are inside of the array.
+    pub unchecked: bool,
 }
+
+impl AccessOptions {
+    /// Reports a latency outside of its range.
+    pub fn check(&self, t: &mut Trace, place: Place, name: &str) {
+        if let Some(latency) = self.latency
+            && !(1..=10).contains(&latency)
+        {
+            let message = format!("`{name}`: latency {latency} is not between 1 and 10");
+            t.report(place, message, &["leave it out unless measurements ask for it"]);
+        }
+    }
+
+    /// Returns the attributes of an access: order and hints.
+    pub fn attrs(&self) -> Vec<Attr> {
+        let latency = self.latency.map(|n| ("latency".to_string(), HintValue::Int(n.into())));
+        let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
+        let cache = self.cache.map(|cache| ("cache".to_string(), HintValue::Int(cache as i64)));
+        let hints: Vec<_> = latency.into_iter().chain(tma).chain(cache).collect();
+        let mut attrs = self.memory.attrs();
+        if !hints.is_empty() {
+            attrs.push(Attr::Hints(Hints(vec![("default".to_string(), hints)])));
+        }
+        attrs
+    }
+
+    /// Returns [`Self::attrs`] with the promise for each axis of a view.
+    pub fn attrs_of_view(&self, rank: usize) -> Vec<Attr> {
+        let mut attrs = self.attrs();
+        attrs.push(Attr::Inbounds(vec![self.unchecked; rank]));
+        attrs
+    }
+}
+
+/// An example: a kernel that copies four elements with `$chain` at the end of an expression that
+/// makes options.
+macro_rules! example {
+    ([$name:literal $make:literal $use:literal] $before:literal $chain:literal $after:literal $result:literal) => {
+        concat!(
+            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nfn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {\n    ",
+            $before, "let ", $name, " = ", $after, $make, $chain, ";\n    ", $use, "\n}\n\n",
+            "let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);\n",
+            "ct::launch(kernel, 1, (&x, &mut y))?;\nassert_eq!(y.to_vec()?, ", $result, ");\n# Ok::<(), ct::Error>(())\n```"
+        )
+    };
+}
+pub(crate) use example;
+
+/// The options that a type has: [`option`] has the method of each. `{loads, stores}` are the fields
+/// with the options of loads and stores. The example has a name, the expression that makes options,
+/// and the access.
+macro_rules! options {
+    ([$($generics:tt)*] $ty:ty, {$loads:ident, $stores:ident}, $example:tt: $($option:ident)+) => {
+        impl<$($generics)*> $ty {
+            fn loads(&mut self) -> &mut AccessOptions {
+                &mut self.$loads
+            }
+
+            fn stores(&mut self) -> &mut AccessOptions {
+                &mut self.$stores
+            }
+        }
+
+        options! { [$($generics)*] $ty, $example: $($option)+ }
+    };
+    ([$($generics:tt)*] $ty:ty, $example:tt: $($option:ident)+) => {
+        impl<$($generics)*> $ty {
+            $(option!($option $example);)+
+        }
+    };
+}
+pub(crate) use options;
+
+macro_rules! option {
+    (mask $example:tt) => {
+        /// Restricts the access to elements whose mask is true. The positions of all others may be
+        /// anywhere.
+        ///
+        #[doc = example!($example "" ".mask(ct::astile([true, true, false, false]))" "" "[3, 3, 0, 0]")]
+        #[must_use]
+        pub fn mask(self, mask: impl Operand<Tile<bool, N>>) -> Self {
+            Self { mask: Some(mask.source()), ..self }
+        }
+    };
+    (relaxed $example:tt) => {
+        /// Makes the access relaxed: other tile blocks of the scope may access the same elements at
+        /// the same time.
+        ///
+        /// Each element is accessed in one step, in no order with other accesses. An access without
+        /// an order is weak: at the same time, no other tile block may write an element that it
+        /// reads, or access an element that it writes.
+        ///
+        #[doc = example!($example "" ".relaxed(ct::Scope::Device)" "" "[3; 4]")]
+        #[must_use]
+        pub fn relaxed(mut self, scope: Scope) -> Self {
+            (self.loads().memory, self.stores().memory) =
+                (Order::new(MemOrder::Relaxed, scope), Order::new(MemOrder::Relaxed, scope));
+            self
+        }
+    };
+    (acquire $example:tt) => {
+        /// Makes loads acquire: accesses before the release that a load reads happen before later
+        /// accesses of this tile block. [`LoadOptions`](crate::LoadOptions) has an example of two
+        /// tile blocks.
+        ///
+        #[doc = example!($example "" ".acquire(ct::Scope::Device)" "" "[3; 4]")]
+        #[must_use]
+        pub fn acquire(mut self, scope: Scope) -> Self {
+            self.loads().memory = Order::new(MemOrder::Acquire, scope);
+            self
+        }
+    };
+    (release $example:tt) => {
+        /// Makes stores release: an acquire that reads a stored element sees all earlier accesses
+        /// of this tile block. [`LoadOptions`](crate::LoadOptions) has an example of two tile
+        /// blocks.
+        ///
+        #[doc = example!($example "" ".release(ct::Scope::Device)" "" "[3; 4]")]
+        #[must_use]
+        pub fn release(mut self, scope: Scope) -> Self {
+            self.stores().memory = Order::new(MemOrder::Release, scope);
+            self
+        }
+    };
+    (acq_rel $example:tt) => {
+        /// Makes the operation acquire and release: the default, for [`Scope::Device`].
+        ///
+        #[doc = example!($example "" ".acq_rel(ct::Scope::System)" "" "[3; 4]")]
+        #[must_use]
+        pub fn acq_rel(mut self, scope: Scope) -> Self {
+            self.loads().memory = Order::new(MemOrder::AcqRel, scope);
+            self
+        }
+    };
+    (latency $example:tt) => {
+        /// Hints at the time that the access may take, from 1 (short) to 10 (long): how early to
+        /// start it. Never changes results.
+        ///
+        /// The ptx back end uses it for loads of tiles that a loop copies ahead: it is the number
+        /// of tiles that are in shared memory or in flight at a time. The number is at least 2, and
+        /// is limited by shared memory. The stages of the loop or the launch have precedence.
+        ///
+        #[doc = example!($example "" ".latency(8)" "" "[3; 4]")]
+        #[must_use]
+        pub fn latency(mut self, latency: u32) -> Self {
+            (self.loads().latency, self.stores().latency) = (Some(latency), Some(latency));
+            self
+        }
+    };
+    (cache $example:tt) => {
+        /// Hints at the time that caches should keep the elements: see [`Cache`](crate::Cache).
+        ///
+        #[doc = example!($example "" ".cache(ct::Cache::EvictLast)" "" "[3; 4]")]
+        #[must_use]
+        pub fn cache(mut self, cache: Cache) -> Self {
+            (self.loads().cache, self.stores().cache) = (Some(cache), Some(cache));
+            self
+        }
+    };
+    (allow_tma $example:tt) => {
+        /// Allows the access to use the tensor memory accelerator, or forbids it. Never changes
+        /// results. With `true`, the default, the compiler chooses.
+        ///
+        #[doc = example!($example "" ".allow_tma(false)" "" "[3; 4]")]
+        #[must_use]
+        pub fn allow_tma(mut self, allow: bool) -> Self {
+            (self.loads().allow_tma, self.stores().allow_tma) = (Some(allow), Some(allow));
+            self
+        }
+    };
+    (check_bounds $example:tt) => {
+        /// With `false`, **promises** that no element of the access (under its mask, if it has one)
+        /// is outside of the array. No check is then needed. The cpu back end checks it all the
+        /// same, and reports a broken promise.
+        ///
+        /// # Safety
+        /// With `false`, every element that an access with these options names is inside of its
+        /// array, in every tile block of every launch. Else a GPU reads or writes memory that does
+        /// not belong to the array. `true`, the default, promises nothing.
+        ///
+        #[doc = example!(
+            $example "// SAFETY: launched with four elements.\n    " ".check_bounds(false) }" "unsafe { " "[3; 4]"
+        )]
+        #[must_use]
+        pub unsafe fn check_bounds(mut self, check: bool) -> Self {
+            (self.loads().unchecked, self.stores().unchecked) = (!check, !check);
+            self
+        }
+    };
+}
+pub(crate) use option;
 
 impl Default for LoadOptions {
     fn default() -> LoadOptions {
@@ -127,7 +360,8 @@ impl LoadOptions {
         LoadOptions::default()
     }
 
-    /// What the load reads outside of the array. All but `Zero` are for floats that have the value.
+    /// Sets the padding, which a load reads outside of the array. All but `Zero` are for floats
+    /// that have the value.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -145,36 +379,6 @@ impl LoadOptions {
     #[must_use]
     pub fn padding(mut self, padding: Padding) -> LoadOptions {
         self.padding = padding;
-        self
-    }
-
-    /// The load synchronises with a release of what it reads: what happened before that has happened before all that
-    /// this tile block does afterwards.
-    ///
-    /// ```
-    /// use cutlet as ct;
-    /// use cutlet::prelude::*;
-    /// use cutlet::{LoadOptions, Scope, StoreOptions};
-    ///
-    /// // Each block hands a tile to the next one, with 1 added, and waits for its own.
-    /// fn relay(tiles: ArrayMut<i32, 1>, ready: ArrayMut<i32, 1>) {
-    ///     let me = ct::bid(0);
-    ///     let acquire = LoadOptions::new().acquire(Scope::Device);
-    ///     let not_yet = || ready.load_with([me], [1], acquire.clone()).item().eq(0);
-    ///     ct::while_loop((), |()| not_yet(), |()| ());
-    ///     tiles.store([me + 1], tiles.load([me], [8]) + 1);
-    ///     ready.store_with([me + 1], ct::full([1], 1), StoreOptions::new().release(Scope::Device));
-    /// }
-    ///
-    /// let device = ct::Device::cpu();
-    /// let (mut tiles, mut ready) = (device.zeros([8 * 5])?, device.array(&[1, 0, 0, 0, 0], [5])?);
-    /// ct::launch(relay, 4, (&mut tiles, &mut ready))?;
-    /// assert_eq!(tiles.to_vec()?[32..], [4; 8]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn acquire(mut self, scope: Scope) -> LoadOptions {
-        self.access.memory = Order::new(MemOrder::Acquire, scope);
         self
     }
 }
@@ -198,35 +402,13 @@ impl StoreOptions {
     pub fn new() -> StoreOptions {
         StoreOptions::default()
     }
-
-    /// Whoever acquires what is written sees all that this tile block did before. For an example see
-    /// [`LoadOptions::acquire`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// // What is stored before the flag is there for whoever acquires the flag.
-    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     data.store(0, ct::full([4], 7));
-    ///     flag.store_with(0, ct::ones([1]), ct::StoreOptions::new().release(ct::Scope::Device));
-    /// }
-    ///
-    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
-    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
-    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn release(mut self, scope: Scope) -> StoreOptions {
-        self.access.memory = Order::new(MemOrder::Release, scope);
-        self
-    }
 }
 
-macro_rules! access_options {
+macro_rules! axis_order {
     ($name:ident) => {
         impl $name {
-            /// Axis `d` of the tile lies along axis `order[d]` of the array; so does component `d` of the index.
+            /// Sets the order of axes: axis `d` of the tile, and component `d` of the index, is
+            /// along axis `order[d]` of the array.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -245,158 +427,18 @@ macro_rules! access_options {
                 self.access.order = Some(order.into());
                 self
             }
-
-            /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
-            /// is one. Without an order an access is weak: then nobody may write what it reads, or touch what it
-            /// writes, at the same time.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// // Blocks may all write this element at a time: one of them wins.
-            /// fn any(y: ArrayMut<i32, 1>) {
-            ///     y.store_with(0, ct::full([1], 1 + ct::bid(0)), ct::StoreOptions::new().relaxed(ct::Scope::Device));
-            /// }
-            ///
-            /// let mut y = ct::Device::cpu().zeros([1])?;
-            /// ct::launch(any, 8, (&mut y,))?;
-            /// assert!((1..=8).contains(&y.to_vec()?[0]));
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn relaxed(mut self, scope: Scope) -> $name {
-                self.access.memory = Order::new(MemOrder::Relaxed, scope);
-                self
-            }
-
-            /// How long this access may take, from 1 (short) to 10 (long): how early to start it. Never changes
-            /// results.
-            ///
-            /// Through `ptx` it is the number of tiles of a load in a loop that are there or on their way at a time,
-            /// where they are copied ahead at all: at least 2, and not more than shared memory has room for. What the
-            /// loop or the launch says of stages goes before. Of a store it says nothing there.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     y.store(ct::bid(0), x.load_with(ct::bid(0), [4], ct::LoadOptions::new().latency(10)));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([8], 2.0f32)?, ct::Device::cpu().zeros([8])?);
-            /// ct::launch(copy, 2, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [2.0; 8]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn latency(mut self, latency: u32) -> $name {
-                self.access.latency = Some(latency);
-                self
-            }
-
-            /// How long caches should keep what it touches: see [`Cache`].
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     y.store(0, x.load_with(0, [4], ct::LoadOptions::new().cache(ct::Cache::EvictLast)));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().zeros([4])?);
-            /// ct::launch(copy, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [2.0; 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn cache(mut self, cache: Cache) -> $name {
-                self.access.cache = Some(cache);
-                self
-            }
-
-            /// May the access use the tensor memory accelerator? Never changes results. `false` keeps the threads
-            /// themselves at work; `true`, the default, leaves the choice to the compiler.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     y.store(ct::bid(0), x.load_with(ct::bid(0), [4], ct::LoadOptions::new().allow_tma(false)));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([8], 2.0f32)?, ct::Device::cpu().zeros([8])?);
-            /// ct::launch(copy, 2, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [2.0; 8]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn allow_tma(mut self, allow: bool) -> $name {
-                self.access.allow_tma = Some(allow);
-                self
-            }
-
-            /// `false` is a **promise** that no element of the tile lies outside of the array, so that no check
-            /// is needed. The cpu back end checks it all the same, and says where it is broken.
-            ///
-            /// ```
-            /// use cutlet as ct;
-            ///
-            /// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-            ///     // SAFETY: launched over arrays whose extents are multiples of 64, with a block for each tile.
-            ///     let (load, store) = unsafe {
-            ///         (ct::LoadOptions::new().check_bounds(false), ct::StoreOptions::new().check_bounds(false))
-            ///     };
-            ///     let i = ct::bid(0);
-            ///     y.store_with([i], x.load_with([i], [64], load), store);
-            /// }
-            ///
-            /// let x = ct::Device::cpu().full([128], 1.5f32)?;
-            /// let mut y = ct::Device::cpu().zeros([128])?;
-            /// ct::launch(copy, 2, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [1.5; 128]);
-            /// assert!(ct::launch(copy, 3, (&x, &mut y)).is_err(), "the promise is broken");
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            ///
-            /// # Safety
-            /// With `false`, every tile that an access with these options names lies within its array, along every
-            /// axis, in every tile block of every launch. Else a GPU reads or writes memory that does not belong to
-            /// the array. `true`, the default, promises nothing.
-            #[must_use]
-            pub unsafe fn check_bounds(mut self, check: bool) -> $name {
-                self.access.unchecked = !check;
-                self
-            }
         }
     };
 }
-access_options!(LoadOptions);
+axis_order!(LoadOptions);
 #[cfg(not(doctest))] // the examples are the same
-access_options!(StoreOptions);
+axis_order!(StoreOptions);
 
-impl Access {
-    fn hints(&self) -> Option<Attr> {
-        let latency = self.latency.map(|n| ("latency".to_string(), HintValue::Int(n.into())));
-        let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
-        let list: Vec<_> = latency.into_iter().chain(tma).chain(self.cache.map(Cache::hint)).collect();
-        (!list.is_empty()).then(|| Attr::Hints(Hints(vec![("default".to_string(), list)])))
-    }
-
-    /// Is every element promised to lie inside of the array?
-    pub fn is_unchecked(&self) -> bool {
-        self.unchecked
-    }
-
-    /// That promise for every axis, if it is made.
-    pub fn promise(&self, rank: usize) -> Option<Attr> {
-        self.unchecked.then(|| Attr::Inbounds(vec![true; rank]))
-    }
-
-    /// The attributes of the access.
-    pub fn attrs(&self, rank: usize) -> Vec<Attr> {
-        let mut attrs = self.memory.attrs();
-        attrs.extend(self.hints());
-        attrs.push(Attr::Inbounds(vec![self.unchecked; rank]));
-        attrs
-    }
+options! { [] LoadOptions, {access, access},
+    ["options" "ct::LoadOptions::new()" "y.store(0, x.load_with(0, [4], options));"]:
+    acquire relaxed latency cache allow_tma check_bounds
+}
+options! { [] StoreOptions, {access, access},
+    ["options" "ct::StoreOptions::new()" "y.store_with(0, x.load(0, [4]), options);"]:
+    release relaxed latency cache allow_tma check_bounds
 }

@@ -1,4 +1,4 @@
-//! Arrays by number, from a table.
+//! Arrays that are selected from a table by number.
 
 use crate::dtype::DType;
 use crate::element::ByteSized;
@@ -8,13 +8,13 @@ use crate::ops::support::tile_index::{Component, IntoIndex};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Arrays, ArraysMut, Handle, Place, Scalar, TableHandle, Trace};
 use crate::tile::{caller_location, record};
 
-/// Words of an array with so many axes.
+/// Returns the number of words of an array of this rank.
 fn words_of(rank: usize) -> usize {
     1 + 2 * rank
 }
 
 impl Trace {
-    /// The array at an index; `None` after a problem.
+    /// Emits the loads of the array at an index. Returns `None` after a problem.
     fn array_of_table(
         &mut self,
         place: Place,
@@ -47,7 +47,7 @@ impl Trace {
             all.push(self.word(words, position, inside));
         }
         let facts = table.facts;
-        // Where there is no array, distance and extents are 0.
+        // Outside of the table, distance and extents are 0.
         let distance = self
             .assumed(all[0], Predicate::DivBy { divisor: facts.base_align.max(1).into(), every: None, along: None });
         let byte = self.builder.module.intern(Type::ptr(DType::I8));
@@ -61,7 +61,7 @@ impl Trace {
         Some(self.array_with_facts(dtype, base, extents.to_vec(), strides.to_vec(), facts))
     }
 
-    /// A word of the table; 0 where there is none.
+    /// Emits the load of a word of the table; 0 outside of the table.
     fn word(&mut self, words: Value, position: usize, inside: Value) -> Value {
         let position = self.integer(position as i64, DType::I64);
         let pointer = self.pointers(DType::I64, words, position, &[]);
@@ -75,8 +75,9 @@ impl Trace {
 macro_rules! tables {
     ($($arrays:ident $array:ident $host:literal;)+) => {$(
         impl<T: ByteSized, const R: usize> $arrays<T, R> {
-            /// The array at an index, a number or scalar. Where there is none it has no elements: all extents are 0, loads
-            /// read padding, and nothing can be written.
+            /// Returns the array at an index, a number or scalar. Outside of the table it is an
+            /// array without elements: all extents are 0, loads read padding, and stores have no
+            /// effect.
             ///
             #[doc = concat!("Tables are made by [`", $host, "`](crate::", $host, ").")]
             ///
@@ -103,7 +104,7 @@ macro_rules! tables {
                 }))
             }
 
-            /// The number of arrays.
+            /// Returns the number of arrays.
             ///
             /// ```
             /// # use cutlet as ct;

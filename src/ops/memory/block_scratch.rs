@@ -1,4 +1,4 @@
-//! Memory of a tile block's own.
+//! Scratch memory of a tile block.
 
 use crate::dtype::DType;
 use crate::element::ByteSized;
@@ -10,13 +10,13 @@ use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, caller_location, record};
 /// Alignment in bytes: that of wide accesses.
 const ALIGNMENT: u64 = 16;
 
-/// An array that belongs to this tile block alone: for what tiles cannot do, such as reading a tile by index tiles, or
-/// counting in it.
+/// An array of this tile block alone: for operations that tiles do not have, such as gathers from a
+/// tile by index tiles, or a histogram.
 ///
-/// Its content is unspecified at first. It is used as any array (`load`, `store`, `gather`, `scatter`, atomics, parts), as
-/// long as the body lasts in which it is made; each iteration of a loop makes it anew. Extents are host numbers of any
-/// size. On a GPU the ptx back end keeps it in shared memory: what does not fit there is an error that says so when the
-/// kernel is compiled.
+/// Its content is unspecified at first. It has the methods of every array (`load`, `store`,
+/// `gather`, `scatter`, atomics, subarrays), and exists until the end of the body that makes it.
+/// Each iteration of a loop makes a new one. Extents are host numbers of any size. The ptx back end
+/// allocates it in shared memory; an array that does not fit is an error of compilation.
 ///
 /// ```
 /// use cutlet as ct;

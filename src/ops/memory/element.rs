@@ -29,7 +29,8 @@ pub struct Entry<T, const R: usize> {
     index: [Component; R],
 }
 
-/// One element of an array that this kernel may also write, by its element index.
+/// One element of an array that this kernel may also write, by its element index. It dereferences
+/// to an [`Entry`], which has the methods that load.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -60,8 +61,8 @@ impl<T, const R: usize> Deref for EntryMut<T, R> {
 macro_rules! entries {
     ($array:ident $entry:ident, $make:path) => {
         impl<T: ByteSized, const R: usize> $array<T, R> {
-            /// The element at an element index of scalars and numbers, to be loaded, stored and changed. Outside of the
-            /// array it reads as zero and cannot be written.
+            /// Returns the element at an element index of scalars and numbers, for loads, stores
+            /// and atomics. Outside of the array it reads as zero and is not written.
             ///
             /// ```
             /// use cutlet as ct;
@@ -95,7 +96,7 @@ impl<T: ByteSized, const R: usize> Entry<T, R> {
         Target::Elements { array: self.array.handle, index: &self.index }
     }
 
-    /// The element; zero outside of the array.
+    /// Loads the element; zero outside of the array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -116,7 +117,7 @@ impl<T: ByteSized, const R: usize> Entry<T, R> {
         self.load_with(GatherOptions::new())
     }
 
-    /// The element with mask, padding, order and bounds check as stated.
+    /// Loads the element with options, as [`Self::load`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -142,7 +143,7 @@ impl<T: ByteSized, const R: usize> EntryMut<T, R> {
         EntryMut { entry }
     }
 
-    /// Writes the element; does nothing outside of the array.
+    /// Stores the element. Outside of the array nothing is written.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -161,7 +162,7 @@ impl<T: ByteSized, const R: usize> EntryMut<T, R> {
         self.store_with(value, ScatterOptions::new());
     }
 
-    /// Writes the element with mask, order and bounds check as stated.
+    /// Stores the element with options, as [`Self::store`].
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,8 +1,9 @@
-//! Element positions of an array: what `gather`, `scatter` and atomics take as an index.
+//! Element indices of an array, for `gather`, `scatter` and atomics.
 //!
-//! One component an axis of the array: integer tiles of the result's rank, scalars, numbers and ranges, stretched
-//! together to the shape of the result. Here they become addresses ([`Trace::places`]) and the mask of what lies inside
-//! of the array. Each component is scaled and compared in its own shape, before it is stretched.
+//! An index has one component for each axis of the array: an integer tile of the rank of the
+//! result, a scalar, a number or a range. They are broadcast together to the shape of the result.
+//! [`Trace::places`] converts them to addresses and the mask of elements inside of the array. Each
+//! component is scaled and compared in its own shape, before the broadcast.
 
 use std::ops::Range;
 
@@ -14,7 +15,8 @@ use crate::tile::{ArrayHandle, Handle, Place, Scalar, Source, Tile, Trace, Value
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::each_tuple;
 
-/// One component of an index, before it is recorded. (Public because a sealed trait mentions it.)
+/// One component of an index, before it is recorded. It is public because a sealed trait mentions
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Component {
     kind: Kind,
@@ -42,7 +44,8 @@ impl Component {
         Component { kind: Kind::Value(raw), dtype: I::DTYPE, signed: I::SIGNED }
     }
 
-    /// The component for an axis that i32 does not count: the positions of a span do not wrap.
+    /// Returns the component for an axis whose extent may exceed i32: the positions of a span do
+    /// not wrap.
     fn of_long_axis(self) -> Component {
         match self.kind {
             Kind::Span { .. } => Component { dtype: DType::I64, ..self },
@@ -56,8 +59,8 @@ impl Component {
     }
 }
 
-/// One axis of an element index with a result of rank `N`: an integer tile of rank `N`, a scalar, a number, or a range,
-/// which runs along the axis of the result that has its place.
+/// One component of an element index with a result of rank `N`: an integer tile of rank `N`, a
+/// scalar, a number, or a range. A range in place `d` of the index is along axis `d` of the result.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -124,7 +127,8 @@ pub struct Span {
     len: i64,
 }
 
-/// `len` positions from `start` on, as a component of an element index: a range whose start is a scalar.
+/// Returns `len` positions from `start` on, as a component of an element index: a range whose start
+/// is a scalar.
 ///
 /// ```
 /// use cutlet as ct;
@@ -169,10 +173,12 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
     }
 }
 
-/// An element index of an array with `R` axes whose result has `N`: a tuple or an array with one [`AxisIndex`] for each
-/// axis; for `R = 1` that component itself. A scalar or a number alone names one element (`N = 0`), a range alone several
-/// (`N = 1`); within a tuple or an array they are stretched, and `N` comes from the other components or from the value.
-/// One element of several axes is an [`Entry`](crate::ops::Entry).
+/// An element index of an array of rank `R` with a result of rank `N`: a tuple or an array with one
+/// [`AxisIndex`] for each axis, or for `R = 1` that component itself.
+///
+/// A scalar or a number alone names one element (`N = 0`), a range alone several (`N = 1`). Within
+/// a tuple or an array they are broadcast, and `N` is inferred from the other components or from
+/// the value. One element of several axes is an [`Entry`](crate::ops::Entry).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -241,7 +247,7 @@ pub(crate) enum Target<'a> {
     Pointers(ValueHandle),
 }
 
-/// An access to elements: who asks, and for what.
+/// An access to elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub place: Place,
@@ -251,10 +257,10 @@ pub(crate) struct Request<'a> {
     pub dtype: DType,
     /// The rank of the result.
     pub rank: usize,
-    /// Tiles that are stretched together with the index: mask, padding, value, by name.
+    /// Tiles that are broadcast together with the index: mask, padding, value, by name.
     pub others: &'a [(&'static str, Option<Source>)],
     pub mask: Option<Source>,
-    /// Whether the caller promises that all elements under the mask are inside of the array.
+    /// True if the caller promises that all elements under the mask are inside of the array.
     pub unchecked: bool,
 }
 
@@ -262,7 +268,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Places {
     /// A tile of pointers.
     pub pointers: Value,
-    /// Which of them may be accessed; all if there is none.
+    /// The mask of elements that may be accessed; `None` for all.
     pub mask: Option<Value>,
     /// The shape of the result.
     pub shape: Vec<i64>,
@@ -273,7 +279,7 @@ fn wrap() -> Vec<Attr> {
 }
 
 impl Trace {
-    /// Records the addresses of the elements that a request names; `None` after a problem.
+    /// Emits the addresses of the elements of a request. Returns `None` after a problem.
     pub(crate) fn places(&mut self, request: &Request<'_>) -> Option<Places> {
         self.at(request.place);
         match request.target {
@@ -288,7 +294,7 @@ impl Trace {
         }
     }
 
-    /// The mask that the user gives, if any; `None` after a problem.
+    /// Returns the mask of the user, if there is one; `None` after a problem.
     fn user_mask(&mut self, request: &Request<'_>, shape: &[i64]) -> Option<Option<Value>> {
         match request.mask {
             Some(source) => self.stretched_operand(request.place, source, DType::I1, shape).map(Some),
@@ -337,7 +343,7 @@ impl Trace {
         Some(Places { pointers, mask, shape })
     }
 
-    /// A component as a recorded value: rank 0, or the rank of the result.
+    /// Emits a component as a value of rank 0 or of the rank of the result.
     pub(crate) fn position(
         &mut self,
         (place, name): (Place, &str),
@@ -380,7 +386,7 @@ impl Trace {
         }
     }
 
-    /// The shape of the result.
+    /// Returns the shape of the result; `None` after a problem.
     pub(crate) fn stretched(&mut self, request: &Request<'_>, positions: &[(&str, Value)]) -> Option<Vec<i64>> {
         let mut shapes: Vec<(&str, Vec<i64>)> =
             positions.iter().map(|&(name, value)| (name, self.builder.module.shape(value).to_vec())).collect();
@@ -408,7 +414,7 @@ impl Trace {
         self.legal_shape(request.place, request.name, &common).then_some(common)
     }
 
-    /// An operand with the shape of the result; `None` after a problem.
+    /// Broadcasts an operand to the shape of the result. Returns `None` after a problem.
     pub(crate) fn stretched_operand(
         &mut self,
         place: Place,
@@ -426,7 +432,8 @@ impl Trace {
         })
     }
 
-    /// Is a position inside of the extent? Read as unsigned a negative one is too large.
+    /// Emits the comparison of a position with the extent. As an unsigned number, a negative
+    /// position is too large.
     fn is_inside(&mut self, position: Value, component: &Component, extent: Value) -> Value {
         let own = self.builder.module.dtype(extent);
         let wide = if DType::I64 == own || DType::I64 == component.dtype { DType::I64 } else { DType::I32 };
@@ -436,14 +443,15 @@ impl Trace {
         self.combined(Opcode::CmpI, attrs, position, extent)
     }
 
-    /// A number of elements as `offset` takes it: i32, or i64 where that does not hold all numbers of its type.
+    /// Converts a number of elements for `offset`: to i32, or to i64 if i32 does not hold all
+    /// numbers of its type.
     pub(crate) fn signed_offset(&mut self, value: Value, component: &Component) -> Value {
         let (bits, signed) = (component.dtype.bits(), component.signed);
         let to = if bits < 32 || (bits == 32 && signed) { DType::I32 } else { DType::I64 };
         self.converted(value, component.dtype, signed, to)
     }
 
-    /// An integer in another width.
+    /// Converts an integer to another width.
     fn converted(&mut self, value: Value, from: DType, signed: bool, to: DType) -> Value {
         let shape = self.builder.module.shape(value).to_vec();
         let sign = if signed { Sign::Signed } else { Sign::Unsigned };
@@ -454,7 +462,7 @@ impl Trace {
         }
     }
 
-    /// An op on two values that are stretched to each other.
+    /// Emits an op on two values that are broadcast together.
     fn combined(&mut self, code: Opcode, attrs: Vec<Attr>, a: Value, b: Value) -> Value {
         let shapes = [a, b].map(|value| self.builder.module.shape(value).to_vec());
         let longer = if shapes[0].len() >= shapes[1].len() { &shapes[0] } else { &shapes[1] };
@@ -467,13 +475,13 @@ impl Trace {
         self.put(code, &operands, attrs, dtype, &shape)
     }
 
-    /// All of these combined, small ones first.
+    /// Combines all values, small ones first.
     fn folded(&mut self, code: Opcode, attrs: &[Attr], mut values: Vec<Value>) -> Option<Value> {
         values.sort_by_key(|&value| self.builder.module.shape(value).iter().product::<i64>());
         values.into_iter().reduce(|a, b| self.combined(code, attrs.to_vec(), a, b))
     }
 
-    /// A pointer in every element of a tile.
+    /// Broadcasts pointers to a shape.
     pub(crate) fn stretch_pointer(&mut self, pointer: Value, pointee: DType, shape: &[i64]) -> Value {
         let mut value = pointer;
         let from = self.builder.module.shape(pointer).to_vec();
@@ -490,7 +498,7 @@ impl Trace {
         self.emit(Opcode::Broadcast, &[&[value]], vec![], vec![], &[ty])[0]
     }
 
-    /// Pointers so many elements further.
+    /// Emits pointers that are moved by a number of elements.
     pub(crate) fn pointers(&mut self, pointee: DType, base: Value, offset: Value, shape: &[i64]) -> Value {
         let elem = Elem::Ptr { pointee, attr: None };
         let ty = self.builder.module.intern(Type::Tile { elem, shape: shape.to_vec() });

@@ -1,14 +1,15 @@
-//! Fences.
+//! Fence for memory with two addresses.
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type};
 use crate::tile::{caller_location, record};
 
-/// Orders accesses to one memory that is known under two addresses: what this tile block did before the fence has
-/// happened, under whichever address, before what it does afterwards.
+/// Orders accesses to one memory that has two addresses: accesses of this tile block before the
+/// fence happen before those after it, under either address.
 ///
-/// Arrays that are lent to a launch are distinct memory where one of them is written. Only what was promised otherwise, or
-/// mapped twice, needs this: without it the compiler takes different arrays for different memory.
+/// An array of a launch that is written is distinct from all other arrays of it. The fence is for
+/// memory that is mapped twice, or passed twice by `unsafe`. Without the fence, the compiler
+/// assumes that different arrays are different memory.
 ///
 /// ```
 /// use cutlet as ct;

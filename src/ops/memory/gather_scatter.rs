@@ -1,22 +1,22 @@
 //! Elements of arrays by index tiles: `gather` and `scatter`.
 //!
-//! Where `load` takes a block of neighbours, these take any elements: one index an axis for each element of the result.
-//! What lies outside of the array reads as padding and is not written. Contiguous positions cost what a load costs.
+//! Each element of the result has one index for each axis of the array. Elements outside of the
+//! array read as padding and are not written. Contiguous positions cost as much as a load.
 
 use std::marker::PhantomData;
 
-use super::access_options::Cache;
+use super::access_options::{AccessOptions, Cache, example, option, options};
 use super::element_index::{GatherIndex, Places, Request, Target};
 use super::memory_order::{Order, Scope};
 use crate::dtype::DType;
 use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
-use crate::ir::{Attr, HintValue, Hints, MemOrder, Opcode, Type};
+use crate::ir::{MemOrder, Opcode, Type};
 use crate::ops::support::operand::Operand;
 use crate::tile::{Array, ArrayMut, Handle, Place, Source, Tile, Trace, ValueHandle, caller_location, record};
 
-/// How a gather of a `Tile<T, N>` treats what it should not read, and what the compiler may expect of it. T and N come
-/// from the call.
+/// Options of a gather of a `Tile<T, N>`: mask, padding, memory order, bounds check, and hints. T
+/// and N are inferred from the call.
 ///
 /// ```
 /// use cutlet as ct;
@@ -39,15 +39,12 @@ use crate::tile::{Array, ArrayMut, Handle, Place, Source, Tile, Trace, ValueHand
 pub struct GatherOptions<T, const N: usize> {
     mask: Option<Source>,
     padding: Option<Source>,
-    latency: Option<u32>,
-    cache: Option<Cache>,
-    order: Order,
-    unchecked: bool,
+    access: AccessOptions,
     element: PhantomData<T>,
 }
 
-/// How a scatter of a tile of rank `N` treats what it should not write, and what the compiler may expect of it. N comes
-/// from the call.
+/// Options of a scatter of a tile of rank `N`: mask, memory order, bounds check, and hints. N is
+/// inferred from the call.
 ///
 /// ```
 /// use cutlet as ct;
@@ -67,10 +64,7 @@ pub struct GatherOptions<T, const N: usize> {
 #[derive(Clone, Copy, Debug)]
 pub struct ScatterOptions<const N: usize> {
     mask: Option<Source>,
-    latency: Option<u32>,
-    cache: Option<Cache>,
-    order: Order,
-    unchecked: bool,
+    access: AccessOptions,
 }
 
 impl<T: ByteSized, const N: usize> Default for GatherOptions<T, N> {
@@ -96,19 +90,11 @@ impl<T: ByteSized, const N: usize> GatherOptions<T, N> {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        let order = Order::default();
-        GatherOptions {
-            mask: None,
-            padding: None,
-            latency: None,
-            cache: None,
-            order,
-            unchecked: false,
-            element: PhantomData,
-        }
+        GatherOptions { mask: None, padding: None, access: AccessOptions::default(), element: PhantomData }
     }
 
-    /// What is read outside of the array, and where the mask is false: a tile, a scalar or a number.
+    /// Sets the padding, which is read outside of the array and where the mask is false: a tile, a
+    /// scalar or a number.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -125,29 +111,6 @@ impl<T: ByteSized, const N: usize> GatherOptions<T, N> {
     #[must_use]
     pub fn padding(self, value: impl Operand<Tile<T, N>>) -> Self {
         GatherOptions { padding: Some(value.source()), ..self }
-    }
-
-    /// The gather synchronises with a release of what it reads: what happened before that has happened before all that
-    /// this tile block does afterwards.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// // Waits for the flag that another block releases.
-    /// fn wait(flag: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     let acquire = || ct::GatherOptions::new().acquire(ct::Scope::Device);
-    ///     ct::while_loop((), |()| flag.entry(0).load_with(acquire()).eq(0), |()| ());
-    ///     y.store_scalar(0, 1);
-    /// }
-    ///
-    /// let (mut flag, mut y) = (ct::Device::cpu().full([1], 1)?, ct::Device::cpu().zeros([1])?);
-    /// ct::launch(wait, 1, (&mut flag, &mut y))?;
-    /// assert_eq!(y.to_vec()?, [1]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn acquire(self, scope: Scope) -> Self {
-        GatherOptions { order: Order::new(MemOrder::Acquire, scope), ..self }
     }
 }
 
@@ -174,149 +137,20 @@ impl<const N: usize> ScatterOptions<N> {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        ScatterOptions { mask: None, latency: None, cache: None, order: Order::default(), unchecked: false }
-    }
-
-    /// Whoever acquires what is written sees all that this tile block did before.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     data.scatter(ct::astile([1, 0]), 7);
-    ///     flag.scatter_with(ct::astile([0]), 1, ct::ScatterOptions::new().release(ct::Scope::Device));
-    /// }
-    ///
-    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([2])?, ct::Device::cpu().zeros([1])?);
-    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
-    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7, 7], vec![1]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn release(self, scope: Scope) -> Self {
-        ScatterOptions { order: Order::new(MemOrder::Release, scope), ..self }
+        ScatterOptions { mask: None, access: AccessOptions::default() }
     }
 }
 
-macro_rules! common_options {
-    ([$($generics:tt)*] $name:ty) => {
-        impl<$($generics)*> $name {
-            /// Only where this is true: nothing else is accessed, wherever it points.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     let options = ct::GatherOptions::new().mask(ct::astile([true, false]));
-            ///     y.store(0, x.gather_with(ct::astile([2, 2]), options));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(pick, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [7, 0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn mask(self, mask: impl Operand<Tile<bool, N>>) -> Self {
-                Self { mask: Some(mask.source()), ..self }
-            }
-
-            /// How long this access may take, from 1 (short) to 10 (long). Never changes results; the ptx back end has
-            /// no use for it.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     y.store(0, x.gather_with(ct::astile([2, 0]), ct::GatherOptions::new().latency(8)));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(pick, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [7, 5]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn latency(self, latency: u32) -> Self {
-                Self { latency: Some(latency), ..self }
-            }
-
-            /// How long caches should keep what it touches: see [`Cache`].
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-            ///     let options = ct::GatherOptions::new().cache(ct::Cache::NoAllocate);
-            ///     y.store(0, x.gather_with(ct::arange(4, 3, -1), options));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().zeros([4])?);
-            /// ct::launch(copy, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [2.0; 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn cache(self, cache: Cache) -> Self {
-                Self { cache: Some(cache), ..self }
-            }
-
-            /// Other tile blocks of the scope may access the same elements at the same time; each access of an element
-            /// is one.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn pick(x: ArrayMut<i32, 1>) {
-            ///     let options = ct::GatherOptions::new().relaxed(ct::Scope::Device);
-            ///     let first = x.entry(0).load_with(options); // others may change it meanwhile
-            ///     x.entry(ct::bid(0) + 1).store(first);
-            /// }
-            ///
-            /// let mut x = ct::Device::cpu().array(&[5, 0, 0], [3])?;
-            /// ct::launch(pick, 2, (&mut x,))?;
-            /// assert_eq!(x.to_vec()?, [5, 5, 5]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub fn relaxed(self, scope: Scope) -> Self {
-                Self { order: Order::new(MemOrder::Relaxed, scope), ..self }
-            }
-
-            /// `false` is a **promise** that every element under the mask lies inside of the array, so that no check is
-            /// needed.
-            ///
-            /// # Safety
-            /// With `false`, every index under the mask is inside of its axis, in every tile block of every launch.
-            /// Else a GPU reads or writes memory that does not belong to the array. `true`, the default, promises
-            /// nothing.
-            ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     // SAFETY: launched with three elements.
-            ///     let options = unsafe { ct::GatherOptions::new().check_bounds(false) };
-            ///     y.store(0, x.gather_with(ct::astile([2, 0]), options));
-            /// }
-            ///
-            /// let (x, mut y) = (ct::Device::cpu().array(&[5, 6, 7], [3])?, ct::Device::cpu().zeros([2])?);
-            /// ct::launch(pick, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [7, 5]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[must_use]
-            pub unsafe fn check_bounds(self, check: bool) -> Self {
-                Self { unchecked: !check, ..self }
-            }
-        }
-    };
+options! { [T: ByteSized, const N: usize] GatherOptions<T, N>, {access, access},
+    ["options" "ct::GatherOptions::new()" "y.store(0, x.gather_with(ct::arange(4, 0, 1), options));"]:
+    mask acquire relaxed latency cache check_bounds
 }
-common_options!([T: ByteSized, const N: usize] GatherOptions<T, N>);
-#[cfg(not(doctest))] // the examples are the same
-common_options!([const N: usize] ScatterOptions<N>);
+options! { [const N: usize] ScatterOptions<N>, {access, access},
+    ["options" "ct::ScatterOptions::new()" "y.scatter_with(ct::arange(4, 0, 1), x.load(0, [4]), options);"]:
+    mask release relaxed latency cache check_bounds
+}
 
-/// What a gather or scatter is, without its types.
+/// A gather or scatter, without its types.
 struct Access<'a> {
     place: Place,
     name: &'static str,
@@ -324,29 +158,10 @@ struct Access<'a> {
     dtype: DType,
     rank: usize,
     mask: Option<Source>,
-    latency: Option<u32>,
-    cache: Option<Cache>,
-    order: Order,
-    unchecked: bool,
+    options: AccessOptions,
 }
 
 impl Access<'_> {
-    fn attrs(&self, t: &mut Trace) -> Vec<Attr> {
-        let mut attrs = self.order.attrs();
-        if let Some(latency) = self.latency
-            && !(1..=10).contains(&latency)
-        {
-            let message = format!("`{}`: latency {latency} is not between 1 and 10", self.name);
-            t.report(self.place, message, &["leave it out unless measurements ask for it"]);
-        }
-        let latency = self.latency.map(|latency| ("latency".to_string(), HintValue::Int(latency.into())));
-        let list: Vec<_> = latency.into_iter().chain(self.cache.map(Cache::hint)).collect();
-        if !list.is_empty() {
-            attrs.push(Attr::Hints(Hints(vec![("default".to_string(), list)])));
-        }
-        attrs
-    }
-
     fn places(&self, t: &mut Trace, effect: Effect, other: (&'static str, Option<Source>)) -> Option<Places> {
         if !t.admits(self.place, effect, self.rank) {
             return None;
@@ -359,7 +174,7 @@ impl Access<'_> {
             rank: self.rank,
             others: &[("mask", self.mask), other],
             mask: self.mask,
-            unchecked: self.unchecked,
+            unchecked: self.options.unchecked,
         })
     }
 }
@@ -368,7 +183,8 @@ impl Trace {
     fn gather(&mut self, access: &Access<'_>, padding: Option<Source>) -> ValueHandle {
         self.at(access.place);
         let least = Type::tile(access.dtype, vec![1; access.rank]);
-        let attrs = access.attrs(self);
+        access.options.check(self, access.place, access.name);
+        let attrs = access.options.attrs();
         let Some(places) = access.places(self, Effect::Read, ("padding", padding)) else { return self.poison(least) };
         let Places { pointers, mask, shape } = places;
         let ty = Type::tile(access.dtype, shape.as_slice());
@@ -390,7 +206,8 @@ impl Trace {
 
     fn scatter(&mut self, access: &Access<'_>, value: Source) {
         self.at(access.place);
-        let attrs = access.attrs(self);
+        access.options.check(self, access.place, access.name);
+        let attrs = access.options.attrs();
         let Some(Places { pointers, mask, shape }) = access.places(self, Effect::Write, ("value", Some(value))) else {
             return;
         };
@@ -401,30 +218,19 @@ impl Trace {
     }
 }
 
-/// Records a load of what the target names, with a result of rank `N`.
+/// Records a load of the elements of a target, with a result of rank `N`.
 #[track_caller]
 pub(crate) fn load_from<T: ByteSized, const N: usize>(
     name: &'static str,
     target: Target<'_>,
     options: GatherOptions<T, N>,
 ) -> ValueHandle {
-    let GatherOptions { mask, padding, latency, cache, order, unchecked, .. } = options;
-    let access = Access {
-        place: caller_location(),
-        name,
-        target,
-        dtype: T::DTYPE,
-        rank: N,
-        mask,
-        latency,
-        cache,
-        order,
-        unchecked,
-    };
+    let GatherOptions { mask, padding, access: options, .. } = options;
+    let access = Access { place: caller_location(), name, target, dtype: T::DTYPE, rank: N, mask, options };
     record(|t| t.gather(&access, padding))
 }
 
-/// Records a store to what the target names.
+/// Records a store to the elements of a target.
 #[track_caller]
 pub(crate) fn store_to<const N: usize>(
     name: &'static str,
@@ -433,16 +239,16 @@ pub(crate) fn store_to<const N: usize>(
     value: Source,
     options: ScatterOptions<N>,
 ) {
-    let ScatterOptions { mask, latency, cache, order, unchecked } = options;
-    let access =
-        Access { place: caller_location(), name, target, dtype, rank: N, mask, latency, cache, order, unchecked };
+    let ScatterOptions { mask, access: options } = options;
+    let access = Access { place: caller_location(), name, target, dtype, rank: N, mask, options };
     record(|t| t.scatter(&access, value));
 }
 
 impl<T: ByteSized, const R: usize> Array<T, R> {
-    /// The elements at these element indices: one integer tile, scalar, number or range for each axis of the
-    /// array, stretched together to the shape of the result. What lies outside of the array reads as zero
-    /// (negative indices too). One element by scalars is an [`entry`](Self::entry).
+    /// Gathers the elements at element indices: one integer tile, scalar, number or range for each
+    /// axis of the array, broadcast together to the shape of the result. Elements outside of the
+    /// array, also at negative indices, read as zero. One element by scalars is an
+    /// [`entry`](Self::entry).
     ///
     /// ```
     /// use cutlet as ct;
@@ -467,7 +273,7 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
         self.gather_with(index, GatherOptions::new())
     }
 
-    /// [`Self::gather`] with mask, padding, order, bounds check and hints as stated.
+    /// Gathers elements with options, as [`Self::gather`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -496,10 +302,10 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
 }
 
 impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
-    /// Writes elements at these element indices: one integer tile, scalar, number or range for each axis of the array,
-    /// stretched together with the value. What lies outside of the array is not written (negative indices too). Of
-    /// several values for one element one is written; which one is open. One element by scalars is an
-    /// [`entry`](ArrayMut::entry).
+    /// Scatters a value to the elements at element indices: one integer tile, scalar, number or
+    /// range for each axis of the array, broadcast together with the value. Elements outside of the
+    /// array, also at negative indices, are not written. Of several values for one element an
+    /// unspecified one is written. One element by scalars is an [`entry`](ArrayMut::entry).
     ///
     /// ```
     /// use cutlet as ct;
@@ -521,7 +327,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
         self.scatter_with(index, value, ScatterOptions::new());
     }
 
-    /// [`ArrayMut::scatter`] with mask, order, bounds check and hints as stated.
+    /// Scatters a value with options, as [`ArrayMut::scatter`].
     ///
     /// ```
     /// # use cutlet as ct;

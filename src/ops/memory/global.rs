@@ -12,23 +12,29 @@ use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, caller_location, record};
 /// Alignment of globals in bytes: that of wide accesses.
 const ALIGNMENT: u64 = 16;
 
-/// An array of `N` numbers that lives with the kernels that use it: a counter of tickets, a lock, what one launch leaves
-/// for the next one.
+/// An array of `N` numbers that belongs to a compiled kernel: a ticket counter, a lock, or a value
+/// that one launch stores for the next one.
 ///
-/// It is a `static`; a kernel names it and gets an array by [`Global::array`].
+/// It is a `static`. A kernel makes an array of it by [`Global::array`].
 ///
-/// # Life
-/// Each compiled kernel has an instance of its own on its device: made with the initial values when the kernel is
-/// compiled and loaded, there for all of its launches, gone when the kernel is dropped. Two kernels that name one static
-/// have two. A kernel is compiled anew for another device, for other constants, hints and back ends, and for arrays of
-/// another form (alignment of the address, which strides are 1, which extents and strides are multiples of 16, width of
-/// indices); closures that capture values and function pointers are other kernels wherever another line launches them; and
-/// [`launch`](crate::launch) may forget kernels that have not been used for long. So what is to outlive a
-/// launch belongs to a kernel that [`compile`](crate::compile) gives: that handle keeps one compiled kernel (the same one
-/// that launches of this form use, and another `compile` of it), whose globals the host reads and writes by
-/// [`Global::read`] and [`Global::write`].
+/// # Lifetime
+/// Each compiled kernel has its own instance on its device. The instance has the initial values
+/// when the kernel is loaded, is shared by all launches of the kernel, and is freed with it. Two
+/// kernels that name one static have two instances.
 ///
-/// Tile blocks share it, as they share any array; so do launches of the kernel that run at the same time on several
+/// A kernel is compiled again for:
+///
+/// * another device, other constants, hints and back ends,
+/// * arrays of another form: alignment of the address, strides of 1, extents and strides that are
+///   multiples of 16, width of indices,
+/// * another line that launches it, if it is a closure that captures values or a function pointer.
+///
+/// [`launch`](crate::launch) may drop kernels that have not been used for long. Values that outlive
+/// a launch therefore belong to a kernel of [`compile`](crate::compile). Its handle keeps one
+/// compiled kernel, which launches of this form and another `compile` of it also use. The host
+/// reads and writes its globals by [`Global::read`] and [`Global::write`].
+///
+/// All tile blocks share it, and so do launches of the kernel that run at the same time on several
 /// streams.
 ///
 /// ```
@@ -37,7 +43,7 @@ const ALIGNMENT: u64 = 16;
 ///
 /// static TICKETS: ct::Global<u32, 1> = ct::Global::new([100]);
 ///
-/// /// Tile blocks take numbers in the order in which they come.
+/// /// Each tile block has a number, in the order of their execution.
 /// fn serve(y: ArrayMut<u32, 1>) {
 ///     let ticket = TICKETS.array().entry(0).atomic_add(1);
 ///     y.entry(ct::bid(0)).store(ticket);
@@ -84,7 +90,8 @@ impl<T, const N: usize> Global<T, N> {
         Global { initial, place: Location::caller() }
     }
 
-    /// The name in the module, which no kernel has. Statics that a macro makes have one place: they get numbers.
+    /// Returns the name in the module, which differs from that of each kernel. Several statics of
+    /// one macro have the same place, and are numbered.
     pub(crate) fn name(&'static self) -> String {
         /// Statics that share a place, by address.
         static STATICS: Mutex<Vec<(Place, usize)>> = Mutex::new(Vec::new());

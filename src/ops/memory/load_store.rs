@@ -1,7 +1,7 @@
 //! Arrays to tiles and back: `load`, `store`, extents, permuted views.
 //!
-//! An array is seen as a grid of tiles of one shape; an index counts **tiles**, not elements. What lies
-//! outside of the array reads as padding (zero unless stated) and is not written.
+//! An access partitions the array into tiles of one shape. An index counts **tiles**, not elements.
+//! Elements outside of the array read as padding (zero by default) and are not written.
 
 use super::access_options::{Access, LoadOptions, StoreOptions};
 use super::tile_access::Visit;
@@ -39,7 +39,7 @@ impl Trace {
         let Some((view, indices)) = visit.locate(self, index) else { return self.poison(ty) };
         let loaded = self.builder.module.intern(Type::tile(visit.dtype, visit.extents()));
         let types = [loaded, self.builder.module.intern(Type::Token)];
-        let attrs = visit.access.attrs(indices.len());
+        let attrs = visit.access.attrs_of_view(indices.len());
         let results = self.emit(Opcode::LoadView, &[&[view], &indices, &[]], attrs, vec![], &types);
         let tile = match rank {
             0 => self.put(Opcode::Reshape, &[results[0]], vec![], visit.dtype, &[]),
@@ -62,11 +62,11 @@ impl Trace {
             _ => tile,
         };
         let token = self.builder.module.intern(Type::Token);
-        let attrs = visit.access.attrs(indices.len());
+        let attrs = visit.access.attrs_of_view(indices.len());
         self.emit(Opcode::StoreView, &[&[tile], &[view], &indices, &[]], attrs, vec![], &[token]);
     }
 
-    /// The extent of one axis as recorded: i32 or i64.
+    /// Returns the extent of one axis as i32 or i64.
     fn extent(&mut self, array: ArrayHandle, method: Method, axis: usize, to: DType) -> ValueHandle {
         let Method { place, name, elem } = method;
         self.at(place);
@@ -94,7 +94,7 @@ impl Trace {
         self.raw(value)
     }
 
-    /// Makes certain that the number of all tiles fits i32.
+    /// Ensures that the number of all tiles fits i32.
     pub(super) fn limit_indices(&mut self, visit: &Visit<'_>) {
         if visit.check(self) && self.array_view(visit.array, visit.place).is_some() {
             let axes: Vec<(usize, i64)> = (0..visit.shape.len()).map(|axis| visit.steps_along(axis)).collect();
@@ -125,11 +125,12 @@ impl Trace {
 }
 
 impl<T: Element, const R: usize> Array<T, R> {
-    /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
-    /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
+    /// Loads the tile of `shape` at a tile index: along each axis the elements from
+    /// `index * extent` on. Elements outside of the array read as zero.
     ///
-    /// A shape with fewer axes than the array is read as if it had axes of extent 1 in front, one with more as if those of
-    /// extent 1 were not there: `x.load((i, j), [64])` of a matrix is a piece of a row.
+    /// A shape with fewer axes than the array is read as if it had axes of extent 1 in front. In
+    /// one with more axes, those of extent 1 are ignored. `x.load((i, j), [64])` of a matrix is a
+    /// part of a row.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -149,7 +150,7 @@ impl<T: Element, const R: usize> Array<T, R> {
         self.load_with(index, shape, LoadOptions::default())
     }
 
-    /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
+    /// Loads a tile with options, as [`Self::load`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -183,7 +184,7 @@ impl<T: Element, const R: usize> Array<T, R> {
         }))
     }
 
-    /// The element at an element index; zero outside of the array.
+    /// Loads the element at an element index; zero outside of the array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -206,11 +207,12 @@ impl<T: Element, const R: usize> Array<T, R> {
         self.load(index, [1; R]).item()
     }
 
-    /// The extent of an axis in elements.
+    /// Returns the extent of an axis in elements.
     ///
     /// A launch with an array of 2^31 elements or more along this axis is an
-    /// [`Error::Argument`](crate::Error::Argument) with this place: [`Self::extent64`] is for such arrays. Where
-    /// only the kernel knows the extent, of a part of such an array, the kernel asserts it.
+    /// [`Error::Argument`](crate::Error::Argument) with this place. [`Self::extent64`] is for such
+    /// arrays. If only the kernel knows the extent, of a part of such an array, the kernel asserts
+    /// it.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -233,7 +235,7 @@ impl<T: Element, const R: usize> Array<T, R> {
         }))
     }
 
-    /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
+    /// Returns the extent of an axis in elements, for arrays with 2^31 elements or more along it.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -256,7 +258,7 @@ impl<T: Element, const R: usize> Array<T, R> {
         }))
     }
 
-    /// The extents of all axes in elements. Each is as that of [`Self::extent`].
+    /// Returns the extents of all axes in elements, each as [`Self::extent`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -280,9 +282,9 @@ impl<T: Element, const R: usize> Array<T, R> {
         std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, method, d, DType::I32))))
     }
 
-    /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. A launch with an
-    /// array that has 2^31 tiles or more along this axis is an error, as that of [`Self::extent`]: such an
-    /// array needs larger tiles.
+    /// Returns the number of tiles of `shape` that cover the array along an axis. The last one may
+    /// be partial. A launch with an array that has 2^31 tiles or more along this axis is an error,
+    /// as that of [`Self::extent`]: such an array needs larger tiles.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -348,7 +350,7 @@ impl<T: Element, const R: usize> StoreValue<T, R> for Tile<T, R> {
     }
 }
 
-/// What [`Array::store`] asks for, and nothing is.
+/// The bound of [`Array::store`], which no type satisfies.
 #[diagnostic::on_unimplemented(
     message = "an `Array` can only be read: `store`, `scatter` and atomics need an `ArrayMut`",
     note = "take an `ArrayMut<T, R>` in the kernel's parameters and pass `&mut array` at the launch"
@@ -356,7 +358,7 @@ impl<T: Element, const R: usize> StoreValue<T, R> for Tile<T, R> {
 pub trait Writable {}
 
 impl<T: Element, const R: usize> Array<T, R> {
-    /// Not for an [`Array`].
+    /// Reports that an [`Array`] is read-only.
     #[doc(hidden)]
     pub fn store<I, V>(self, _index: I, _value: V)
     where
@@ -367,10 +369,11 @@ impl<T: Element, const R: usize> Array<T, R> {
 }
 
 impl<T: Element, const R: usize> ArrayMut<T, R> {
-    /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
-    /// outside of the array is not written.
+    /// Stores a tile at a tile index: along each axis to the elements from `index * extent` on.
+    /// Elements outside of the array are not written.
     ///
-    /// The tile has as many axes as the array; [`Tile::with_rank`] lets axes of extent 1 come and go.
+    /// The tile has the rank of the array. [`Tile::with_rank`] inserts and removes axes of extent
+    /// 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -389,7 +392,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
         self.store_with(index, tile, StoreOptions::default());
     }
 
-    /// [`ArrayMut::store`] of a tile of another element type, which is cast as [`Tile::cast`] does.
+    /// Stores a tile of another element type, which is cast by [`Tile::cast`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -408,7 +411,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
         self.store(index, tile.cast::<T>());
     }
 
-    /// [`ArrayMut::store`] with axis order, bounds check and hints as stated.
+    /// Stores a tile with options, as [`ArrayMut::store`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -432,7 +435,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
         });
     }
 
-    /// Writes one element at an element index; does nothing outside of the array.
+    /// Stores one element at an element index. Outside of the array nothing is written.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -454,7 +457,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
         self.store(index, crate::ops::full([1; R], value));
     }
 
-    /// The same array, read only.
+    /// Returns the same array, read-only.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,5 +1,5 @@
-//! Parts of an array inside of a kernel: slices, every n-th element, one index of an axis, other shapes. Nothing is
-//! copied, and nothing outside of the array can be reached.
+//! Subarrays in a kernel: slices, steps, one index of an axis, permuted and reshaped arrays.
+//! Nothing is copied, and no element outside of the array is accessible.
 
 use crate::dtype::DType;
 use crate::element::Element;
@@ -11,7 +11,8 @@ use crate::tile::{
     Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, caller_location, record,
 };
 
-/// Elements along an axis: `a..b`, `a..`, `..b`, or `..`, of numbers or scalars; `ct::range(a, b)` where those differ.
+/// A range of elements along an axis: `a..b`, `a..`, `..b`, or `..`, of numbers or scalars, or
+/// `ct::range(a, b)` for a number and a scalar.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -72,7 +73,7 @@ impl ElementRange for std::ops::RangeFull {
 const SIGNED: Attr = Attr::Sign(Sign::Signed);
 const WRAP: Attr = Attr::Overflow(Overflow::None);
 
-/// One derivation of an array: of which, and in whose words.
+/// The derivation of an array from another one.
 struct Derive<'a> {
     place: Place,
     name: &'static str,
@@ -82,7 +83,7 @@ struct Derive<'a> {
 }
 
 impl Derive<'_> {
-    /// What is known of the array; `None` after a problem.
+    /// Returns the properties of the array; `None` after a problem.
     fn data(&self, t: &mut Trace, axis: usize) -> Option<ArrayData> {
         t.at(self.place);
         t.array_view(self.array, self.place)?;
@@ -108,7 +109,7 @@ impl Derive<'_> {
         t.index_scalar(self.place, number)
     }
 
-    /// The number behind a component that counts elements, as those of a range do.
+    /// Returns the number of a component that counts elements, such as an end of a range.
     fn number(&self, t: &mut Trace, component: Component) -> Option<Number> {
         match component {
             Component::Tiles(number) => Some(number),
@@ -122,7 +123,7 @@ impl Derive<'_> {
 }
 
 impl Trace {
-    /// A number brought between two others, which are not negative.
+    /// Clamps a number between two others, which are not negative.
     fn clamped(&mut self, value: Value, least: Value, most: Value) -> Value {
         let mut values = [value, least, most];
         self.of_one_width(&mut values);
@@ -131,7 +132,7 @@ impl Trace {
         self.integers(Opcode::MinI, vec![SIGNED], value, most)
     }
 
-    /// The address of element `position` along an axis.
+    /// Emits the address of element `position` along an axis.
     fn moved_base(&mut self, dtype: DType, data: &ArrayData, axis: usize, position: Value) -> Value {
         let (position, stride) = (self.as_width(position, DType::I64), self.as_width(data.strides[axis], DType::I64));
         let unit = data.unit_stride >> axis & 1 != 0;
@@ -184,7 +185,8 @@ impl Trace {
         let step = self.index_scalar(of.place, number)?;
         let extent = data.extents[axis];
         let index = self.builder.module.dtype(extent);
-        // More than all elements is as much as all of them: strides stay within the array.
+        // A step over more than all elements is clamped to all of them: strides stay within the
+        // array.
         let (one, most) =
             (self.integer(1, index), self.integer(if index == DType::I64 { i64::MAX } else { i32::MAX.into() }, index));
         let clamped = self.clamped(step, one, most);
@@ -215,7 +217,7 @@ impl Trace {
         data.extents.remove(axis);
         data.strides.remove(axis);
         let (low, high) = (data.unit_stride & ((1 << axis) - 1), data.unit_stride >> (axis + 1) << axis);
-        // Outside there is nothing.
+        // Outside of the array the result has no elements.
         let index = self.builder.module.dtype(data.extents[0]);
         let none = self.integer(0, index);
         let first = self.put(Opcode::Select, &[inside, data.extents[0], none], vec![], index, &[]);
@@ -223,12 +225,13 @@ impl Trace {
         Some(self.make_array(of.dtype, data.base, data.extents, data.strides, low | high))
     }
 
-    /// Row-major, with as many elements as there are at most, in i64: an extent may be that of the whole array.
+    /// Emits the row-major array of another shape, with at most the elements of the array. Extents
+    /// are i64: one may be the number of all elements.
     fn reshape_array(&mut self, of: &Derive<'_>, shape: &[Component]) -> Option<ArrayHandle> {
         let data = of.data(self, 0)?;
         let wide = DType::I64;
         let (zero, one) = (self.integer(0, wide), self.integer(1, wide));
-        // Elements of the array, and whether they lie side by side.
+        // The number of elements, and whether they are contiguous.
         let (mut total, mut packed) = (one, None);
         for axis in (0..data.extents.len()).rev() {
             let extent = self.as_width(data.extents[axis], wide);
@@ -294,9 +297,9 @@ macro_rules! array_parts {
                 Derive { place, name, array: self.handle, dtype: T::DTYPE, elem: T::NAME }
             }
 
-            /// The elements of a range along an axis: `a..b`, `a..` or `..b`, of numbers or scalars, or
-            /// `ct::range(a, b)` (whose step does not matter: see [`Self::step`]). What lies outside of the array is left
-            /// away: ends are clamped.
+            /// Returns the elements of a range along an axis: `a..b`, `a..` or `..b`, of numbers or
+            /// scalars, or `ct::range(a, b)`, whose step is ignored ([`Self::step`]). Ends are
+            /// clamped to the array.
             ///
             /// ```
             /// use cutlet as ct;
@@ -327,8 +330,8 @@ macro_rules! array_parts {
                 made.map_or(self, Self::from_handle)
             }
 
-            /// Every `step`-th element along an axis, from the first one on. A step known only when the kernel runs is
-            /// at least 1.
+            /// Returns every `step`-th element along an axis, from the first one on. A step that is
+            /// a scalar is at least 1.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -350,8 +353,8 @@ macro_rules! array_parts {
                 made.map_or(self, Self::from_handle)
             }
 
-            /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
-            /// Nothing is copied.
+            /// Returns the same memory with its axes in another order: axis `d` of the result is
+            /// axis `order[d]` of this array. Nothing is copied.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -372,7 +375,7 @@ macro_rules! array_parts {
                 $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
             }
 
-            /// The same memory with two axes exchanged.
+            /// Returns the same memory with two axes exchanged.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -400,9 +403,12 @@ macro_rules! array_parts {
                 Self::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
             }
 
-            /// The elements in row-major order as an array of another shape, of numbers and scalars. The array has to
-            /// lie in memory in this order and without gaps: else there is nothing in the result, an extent of 0. Of a
-            /// shape with more elements than there are the first extent is smaller.
+            /// Returns the elements in row-major order as an array of another shape, of numbers and
+            /// scalars.
+            ///
+            /// The array is contiguous and row-major in memory; otherwise the result is empty, with
+            /// an extent of 0. If the shape has more elements than the array, the first extent is
+            /// reduced.
             ///
             /// ```
             /// use cutlet as ct;
@@ -431,7 +437,7 @@ macro_rules! array_parts {
         }
 
         impl<T: Element> $name<T, 2> {
-            /// The same memory with the two axes exchanged.
+            /// Returns the same memory with the two axes exchanged.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -458,7 +464,8 @@ array_parts!(Array);
 array_parts!(ArrayMut);
 
 impl<T: Element, const R: usize> Array<T, R> {
-    /// Elements in memory from one to the next along an axis.
+    /// Returns the stride of an axis: the number of elements in memory from one element to the
+    /// next.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -487,8 +494,8 @@ impl<T: Element, const R: usize> Array<T, R> {
 macro_rules! index_axis {
     ($($(#[$doc:meta])* $name:ident $rank:literal $less:literal;)+) => {$(
         impl<T: Element> $name<T, $rank> {
-            /// The array at one index of an axis, which it has no more. Outside of the array there is nothing: loads
-            /// read padding, stores do nothing.
+            /// Returns the array at one index of an axis, without this axis. Outside of the array
+            /// the result is empty: loads read padding, and stores have no effect.
             $(#[$doc])*
             #[track_caller]
             #[must_use]

@@ -1,4 +1,4 @@
-//! One access to a tile of an array: what is checked, and the view that its index needs.
+//! One access to a tile of an array: its checks, and the view for its index.
 
 use super::access_options::Access;
 use crate::dtype::DType;
@@ -6,12 +6,12 @@ use crate::ir::{Opcode, Padding, Type, TypeId, Value};
 use crate::ops::support::tile_index::Component;
 use crate::tile::{ArrayData, ArrayHandle, Place, Trace, ValueHandle};
 
-/// Is every axis named once?
+/// Returns true if the order has every axis once.
 pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
     order.len() == rank && (0..rank).all(|axis| order.contains(&axis))
 }
 
-/// Does this element type have the padding value?
+/// Returns true if the element type has the padding value.
 fn can_pad(dtype: DType, padding: Padding) -> bool {
     use DType::{BF16, F4E2M1FN, F8E5M2, F8E8M0FNU, F16, F32, F64, TF32};
     match padding {
@@ -22,7 +22,7 @@ fn can_pad(dtype: DType, padding: Padding) -> bool {
     }
 }
 
-/// One load or store of a tile: where, how, and in whose words.
+/// One load or store of a tile.
 pub(crate) struct Visit<'a> {
     pub place: Place,
     pub name: &'static str,
@@ -30,14 +30,14 @@ pub(crate) struct Visit<'a> {
     pub elem: &'static str,
     pub dtype: DType,
     pub shape: &'a [i64],
-    /// Elements from one tile to the next; none: as many as the tile has.
+    /// The number of elements from one tile to the next; `None`: the extents of the tile.
     pub step: Option<&'a [i64]>,
     pub access: &'a Access,
     pub padding: Option<Padding>,
 }
 
 impl Visit<'_> {
-    /// Are shape and options legal? Reports if not; false where nothing can be recorded.
+    /// Reports illegal shapes and options. Returns false if nothing can be recorded.
     pub fn check(&self, t: &mut Trace) -> bool {
         let (place, name) = (self.place, self.name);
         if !t.legal_shape(place, name, self.shape) {
@@ -59,19 +59,11 @@ impl Visit<'_> {
             let message = format!("`{name}`: padding `{padding:?}` does not exist for {}", self.elem);
             t.report(place, message, &["pad with `Padding::Zero`, or load and replace with `select`"]);
         }
-        if let Some(latency) = self.access.latency
-            && !(1..=10).contains(&latency)
-        {
-            t.report(
-                place,
-                format!("`{name}`: latency {latency} is not between 1 and 10"),
-                &["leave it out unless measurements ask for it"],
-            );
-        }
+        self.access.check(t, place, name);
         true
     }
 
-    /// The extents of the tile in the view: one of 1 where the array has no dimensions.
+    /// Returns the extents of the tile in the view: one of 1 if the array has no axes.
     pub fn extents(&self) -> &[i64] {
         if self.shape.is_empty() { &[1] } else { self.shape }
     }
@@ -91,7 +83,8 @@ impl Visit<'_> {
         }
     }
 
-    /// The axis of the array that an axis of the tiles goes along, and the elements from one tile to the next.
+    /// Returns the axis of the array along an axis of the tiles, and the number of elements from
+    /// one tile to the next.
     pub fn steps_along(&self, axis: usize) -> (usize, i64) {
         let order = self.access.order.as_ref().filter(|order| is_permutation(order, self.shape.len()));
         (order.map_or(axis, |order| order[axis]), self.steps()[axis])
@@ -101,12 +94,12 @@ impl Visit<'_> {
         self.step.filter(|step| !step.is_empty()).unwrap_or(self.extents())
     }
 
-    /// The view of the array's tiles, recorded; `None` after a problem.
+    /// Emits the view of the tiles. Returns `None` after a problem.
     pub fn view(&self, t: &mut Trace) -> Option<Value> {
         self.view_by(t, self.steps())
     }
 
-    /// The view of tiles that begin every so many elements.
+    /// Emits the view of tiles with these steps, in elements.
     fn view_by(&self, t: &mut Trace, steps: &[i64]) -> Option<Value> {
         let dim_map = self.dim_map(t);
         let (tensor, view) = t.array_view(self.array, self.place)?;
@@ -121,7 +114,7 @@ impl Visit<'_> {
         Some(t.emit(code, &[&[tensor]], vec![], vec![], &[ty])[0])
     }
 
-    /// The view that an index needs, and its operands; `None` after a problem.
+    /// Emits the view for an index, and its operands. Returns `None` after a problem.
     pub fn locate(&self, t: &mut Trace, index: &[Component]) -> Option<(Value, Vec<Value>)> {
         match self.sparse_axis(t, index)? {
             None => self.locate_regular(t, index),
@@ -129,7 +122,8 @@ impl Visit<'_> {
         }
     }
 
-    /// The axis along which positions are listed, if there is one; `None` after a problem: there are several.
+    /// Returns the axis whose positions are a list, if there is one; `None` after a problem: there
+    /// are several.
     fn sparse_axis(&self, t: &mut Trace, index: &[Component]) -> Option<Option<usize>> {
         let is_sparse = |d: &usize| matches!(index[*d], Component::Sparse(_));
         let axes: Vec<usize> = (0..index.len()).filter(is_sparse).collect();
@@ -142,7 +136,7 @@ impl Visit<'_> {
         Some(axes.first().copied())
     }
 
-    /// The positions that are listed along an axis; `None` after a problem.
+    /// Returns the list of positions along an axis; `None` after a problem.
     fn listed(&self, t: &mut Trace, list: &Component, axis: usize) -> Option<Value> {
         let list = t.index_tile(self.place, list.number())?;
         let (count, extent) = (t.builder.module.shape(list)[0], self.shape[axis]);
@@ -154,8 +148,9 @@ impl Visit<'_> {
         Some(list)
     }
 
-    /// The positions of the tile's elements along each axis of the array, in the shape of the tile but for extents of 1,
-    /// and their types; `None` after a problem.
+    /// Emits the positions of the tile's elements along each axis of the array, and their types.
+    /// Their shape has the extent of the tile along the axis, and 1 elsewhere. Returns `None` after
+    /// a problem.
     pub fn positions(&self, t: &mut Trace, index: &[Component]) -> Option<Vec<(ValueHandle, DType)>> {
         self.sparse_axis(t, index)?;
         t.array_view(self.array, self.place)?;
@@ -200,7 +195,7 @@ impl Visit<'_> {
         Some((self.view_by(t, &steps)?, indices))
     }
 
-    /// One axis by a list of positions; the others count elements.
+    /// Emits the view for an index with one list of positions. The other components count elements.
     fn locate_sparse(&self, t: &mut Trace, index: &[Component], axis: usize) -> Option<(Value, Vec<Value>)> {
         let list = self.listed(t, &index[axis], axis)?;
         let mut offsets = Vec::new();
@@ -230,12 +225,12 @@ fn narrow(extents: &[i64]) -> Vec<i32> {
 }
 
 impl Trace {
-    /// The tensor view of an array and its type; `None` after a problem.
+    /// Returns the tensor view of an array and its type; `None` after a problem.
     pub(super) fn array_view(&mut self, array: ArrayHandle, place: Place) -> Option<(Value, TypeId)> {
         self.array_data(array, place).map(|data| (data.view, data.view_type))
     }
 
-    /// What is known of an array; `None` after a problem.
+    /// Returns the properties of an array; `None` after a problem.
     pub(crate) fn array_data(&mut self, array: ArrayHandle, place: Place) -> Option<ArrayData> {
         if array.trace != self.id() {
             let way_out = "arrays exist only while their kernel is traced: do not keep them in statics or cells";
@@ -247,7 +242,7 @@ impl Trace {
         self.check_usable(raw, place).map(|_| data)
     }
 
-    /// The array with its axes in another order; the same one after a problem.
+    /// Emits the array with its axes in another order. Returns the same one after a problem.
     pub(super) fn permute_array(
         &mut self,
         array: ArrayHandle,

@@ -1,6 +1,6 @@
-//! The tiles of an array as one object: made once, with shape, step and options.
+//! Views of arrays as tiles of one shape, with step and options.
 
-use super::access_options::{LoadOptions, StoreOptions};
+use super::access_options::{Access, AccessOptions, example, option, options};
 use super::memory_order::{Order, Scope};
 use super::tile_access::Visit;
 use crate::element::{CastTo, Element};
@@ -9,7 +9,7 @@ use crate::ops::control::loop_range::{Bounds, LoopRange, StepRange, range};
 use crate::ops::create::construct::{extents, full};
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
-use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, ValueHandle, caller_location, record};
+use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
 /// View of an array as tiles of one shape, with the options of their accesses; made by
 /// [`Array::tiled`].
@@ -33,20 +33,18 @@ use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, ValueHandle, caller_loc
 #[derive(Clone, Copy, Debug)]
 pub struct TiledView<A, const R: usize> {
     array: A,
-    shape: [usize; R],
+    pub(crate) shape: [usize; R],
     step: [usize; R],
     order: Option<[usize; R]>,
     padding: Padding,
-    latency: Option<u32>,
-    allow_tma: Option<bool>,
-    loads: Order,
-    stores: Order,
-    checked: bool,
+    loads: AccessOptions,
+    pub(crate) stores: AccessOptions,
 }
 
 impl<A, const R: usize> TiledView<A, R> {
-    /// Tile `(i, j)` begins at element `(i * step[0], j * step[1])`: tiles overlap where the step is smaller than the
-    /// extent, and leave gaps where it is larger. Components of an index by [`at`](crate::at) do not count steps.
+    /// Sets the step: tile `(i, j)` begins at element `(i * step[0], j * step[1])`. Tiles overlap
+    /// if the step is smaller than the extent, and leave gaps if it is larger. Components of an
+    /// index by [`at`](crate::at) do not count steps.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -66,7 +64,8 @@ impl<A, const R: usize> TiledView<A, R> {
         self
     }
 
-    /// Axis `d` of the tile lies along axis `order[d]` of the array; so do component `d` of the index and of the step.
+    /// Sets the order of axes: axis `d` of the tile, and component `d` of index and step, is along
+    /// axis `order[d]` of the array.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -86,7 +85,8 @@ impl<A, const R: usize> TiledView<A, R> {
         self
     }
 
-    /// What loads read outside of the array; zero unless stated. All but `Zero` are for floats that have the value.
+    /// Sets the padding, which loads read outside of the array; by default zero. All but `Zero` are
+    /// for floats that have the value.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -105,149 +105,18 @@ impl<A, const R: usize> TiledView<A, R> {
         self.padding = padding;
         self
     }
-
-    /// Loads and stores are relaxed: as [`LoadOptions::relaxed`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// // Blocks may all write this element at a time: one of them wins.
-    /// fn any(y: ArrayMut<i32, 1>) {
-    ///     y.tiled([1]).relaxed(ct::Scope::Device).store(0, 1 + ct::bid(0));
-    /// }
-    ///
-    /// let mut y = ct::Device::cpu().zeros([1])?;
-    /// ct::launch(any, 8, (&mut y,))?;
-    /// assert!((1..=8).contains(&y.to_vec()?[0]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn relaxed(mut self, scope: Scope) -> Self {
-        (self.loads, self.stores) = (Order::new(MemOrder::Relaxed, scope), Order::new(MemOrder::Relaxed, scope));
-        self
-    }
-
-    /// Loads acquire, as [`LoadOptions::acquire`]; stores stay as they are.
-    ///
-    /// ```
-    /// use cutlet as ct;
-    /// use cutlet::prelude::*;
-    ///
-    /// // Block 1 waits for what block 0 says.
-    /// fn message(data: ArrayMut<f32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     let flag = flag.tiled([1]).acquire(ct::Scope::Device).release(ct::Scope::Device);
-    ///     let send = || {
-    ///         data.store([0], ct::full([4], 1.5));
-    ///         flag.store(0, 1);
-    ///     };
-    ///     let receive = || {
-    ///         ct::while_loop((), |()| flag.load(0).item().eq(0), |()| ());
-    ///         data.store([1], data.load([0], [4]) * 2.0);
-    ///     };
-    ///     ct::if_else(ct::bid(0).eq(0), send, receive);
-    /// }
-    ///
-    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([8])?, ct::Device::cpu().zeros([1])?);
-    /// ct::launch(message, 2, (&mut data, &mut flag))?;
-    /// assert_eq!(data.to_vec()?, [1.5, 1.5, 1.5, 1.5, 3.0, 3.0, 3.0, 3.0]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn acquire(mut self, scope: Scope) -> Self {
-        self.loads = Order::new(MemOrder::Acquire, scope);
-        self
-    }
-
-    /// As [`LoadOptions::latency`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     y.store(0, x.tiled([4]).latency(8).load(0));
-    /// }
-    ///
-    /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
-    /// ct::launch(copy, 1, (&x, &mut y))?;
-    /// assert_eq!(y.to_vec()?, [3; 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn latency(mut self, latency: u32) -> Self {
-        self.latency = Some(latency);
-        self
-    }
-
-    /// As [`LoadOptions::allow_tma`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     y.store(0, x.tiled([4]).allow_tma(false).load(0));
-    /// }
-    ///
-    /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
-    /// ct::launch(copy, 1, (&x, &mut y))?;
-    /// assert_eq!(y.to_vec()?, [3; 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn allow_tma(mut self, allow: bool) -> Self {
-        self.allow_tma = Some(allow);
-        self
-    }
-
-    /// `false` is a promise that no element of the tiles that are accessed lies outside of the array.
-    ///
-    /// # Safety
-    /// As [`LoadOptions::check_bounds`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     // SAFETY: launched with four elements.
-    ///     let tiles = unsafe { x.tiled([4]).check_bounds(false) };
-    ///     y.store(0, tiles.load(0));
-    /// }
-    ///
-    /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
-    /// ct::launch(copy, 1, (&x, &mut y))?;
-    /// assert_eq!(y.to_vec()?, [3; 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub unsafe fn check_bounds(mut self, check: bool) -> Self {
-        self.checked = check;
-        self
-    }
-
-    fn load_options(&self) -> LoadOptions {
-        let mut options = LoadOptions::new().padding(self.padding);
-        options = self.order.iter().fold(options, |options, order| options.order(*order));
-        options = self.latency.iter().fold(options, |options, &latency| options.latency(latency));
-        options = self.allow_tma.iter().fold(options, |options, &allow| options.allow_tma(allow));
-        options.access.memory = self.loads;
-        // SAFETY: the caller of `TiledView::check_bounds` has promised it.
-        unsafe { options.check_bounds(self.checked) }
-    }
-
-    /// Array, shape, step and options of what changes the array.
-    pub(crate) fn parts(self) -> (A, [usize; R], [usize; R], StoreOptions) {
-        let options = self.store_options();
-        (self.array, self.shape, self.step, options)
-    }
-
-    fn store_options(&self) -> StoreOptions {
-        let mut access = self.load_options().access;
-        access.memory = self.stores;
-        StoreOptions { access }
-    }
 }
 
-/// All tile indices of a view, the last axis fastest; a loop range with items `[Scalar<i32>; R]`. Made by
-/// `TiledView::indices`.
+options! { [A, const R: usize] TiledView<A, R>, {loads, stores},
+    ["tiles" "x.tiled([4])" "y.store(0, tiles.load(0));"]:
+    relaxed acquire latency allow_tma check_bounds
+}
+options! { [T: Element, const R: usize] TiledView<ArrayMut<T, R>, R>,
+    ["tiles" "y.tiled([4])" "tiles.store(0, x.load(0, [4]));"]: release
+}
+
+/// All tile indices of a view, the last axis fastest: a loop range with items `[Scalar<i32>; R]`.
+/// Made by `TiledView::indices`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -292,8 +161,8 @@ impl<const R: usize> LoopRange for Indices<R> {
 macro_rules! tiles_of {
     ($name:ident) => {
         impl<T: Element, const R: usize> $name<T, R> {
-            /// The tiles of this shape, to be accessed by tile index: side by side unless
-            /// [`TiledView::step`] says otherwise.
+            /// Returns a view of the array as tiles of this shape: adjacent ones, or with the
+            /// steps of [`TiledView::step`].
             ///
             /// ```
             /// # use cutlet as ct;
@@ -309,15 +178,28 @@ macro_rules! tiles_of {
             /// ```
             #[must_use]
             pub fn tiled(self, shape: [usize; R]) -> TiledView<Self, R> {
-                let (order, latency, allow_tma) = (None, None, None);
-                let (padding, weak, step) = (Padding::Zero, Order::default(), shape);
-                let (loads, stores, checked) = (weak, weak, true);
-                TiledView { array: self, shape, step, order, padding, latency, allow_tma, loads, stores, checked }
+                let (loads, stores) = (AccessOptions::default(), AccessOptions::default());
+                TiledView { array: self, shape, step: shape, order: None, padding: Padding::Zero, loads, stores }
             }
         }
 
         impl<T: Element, const R: usize> TiledView<$name<T, R>, R> {
-            /// How many tiles begin inside of the array along an axis.
+            /// Records an access to a tile.
+            #[track_caller]
+            pub(crate) fn visit<O>(
+                self,
+                name: &'static str,
+                options: AccessOptions,
+                padding: Option<Padding>,
+                record_it: impl FnOnce(&mut Trace, &Visit<'_>) -> O,
+            ) -> O {
+                let (shape, step) = (extents(self.shape), extents(self.step));
+                let access = Access { order: self.order.map(Vec::from), options };
+                let visit = self.array.visit(caller_location(), name, &shape, &access, padding);
+                record(|t| record_it(t, &Visit { step: Some(&step), ..visit }))
+            }
+
+            /// Returns the number of tiles along an axis that begin inside of the array.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -335,12 +217,9 @@ macro_rules! tiles_of {
             #[track_caller]
             #[must_use]
             pub fn num_tiles(self, axis: usize) -> Scalar<i32> {
-                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
-                let visit = Visit {
-                    step: Some(&step),
-                    ..self.array.visit(caller_location(), "num_tiles", &shape, &options.access, Some(self.padding))
-                };
-                Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+                Scalar::from_raw(
+                    self.visit("num_tiles", self.loads, Some(self.padding), |t, visit| t.num_tiles(visit, axis)),
+                )
             }
 
             /// Returns the range of tile indices along an axis, for a loop: from 0 to below
@@ -366,7 +245,7 @@ macro_rules! tiles_of {
                 range(0, self.num_tiles(axis))
             }
 
-            /// All tile indices, for one loop: fewer than 2^31.
+            /// Returns the range of all tile indices, for one loop: fewer than 2^31.
             ///
             /// A launch with an array of more tiles, whose offsets need 64 bits, is an
             /// [`Error::Argument`](crate::Error::Argument) with this place.
@@ -397,12 +276,7 @@ macro_rules! tiles_of {
                 let Some((&first, others)) = counts.split_first() else {
                     return Indices { counts: std::array::from_fn(|_| crate::ops::scalar(1)), all: range(0, 1) };
                 };
-                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
-                let visit = Visit {
-                    step: Some(&step),
-                    ..self.array.visit(caller_location(), "indices", &shape, &options.access, Some(self.padding))
-                };
-                record(|t| t.limit_indices(&visit));
+                self.visit("indices", self.loads, Some(self.padding), |t, visit| t.limit_indices(visit));
                 let mut all = first;
                 for &count in others {
                     all *= count;
@@ -410,7 +284,7 @@ macro_rules! tiles_of {
                 Indices { counts: std::array::from_fn(|axis| counts[axis]), all: range(0, all) }
             }
 
-            /// The tile at an index; elements outside of the array read as padding.
+            /// Loads the tile at an index. Elements outside of the array read as padding.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -427,12 +301,9 @@ macro_rules! tiles_of {
             #[track_caller]
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>) -> Tile<T, R> {
-                let (shape, step, options) = (extents(self.shape), extents(self.step), self.load_options());
-                let visit = Visit {
-                    step: Some(&step),
-                    ..self.array.visit(caller_location(), "load", &shape, &options.access, Some(self.padding))
-                };
-                Tile::from_raw(record(|t| t.load(&visit, &index.components())))
+                Tile::from_raw(
+                    self.visit("load", self.loads, Some(self.padding), |t, visit| t.load(visit, &index.components())),
+                )
             }
         }
     };
@@ -442,28 +313,7 @@ tiles_of!(Array);
 tiles_of!(ArrayMut);
 
 impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
-    /// Stores release, as [`StoreOptions::release`]; loads stay as they are.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     data.tiled([4]).store(0, 7);
-    ///     flag.tiled([1]).release(ct::Scope::Device).store(0, 1);
-    /// }
-    ///
-    /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
-    /// ct::launch(publish, 1, (&mut data, &mut flag))?;
-    /// assert_eq!((data.to_vec()?, flag.to_vec()?), (vec![7; 4], vec![1]));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[must_use]
-    pub fn release(mut self, scope: Scope) -> Self {
-        self.stores = Order::new(MemOrder::Release, scope);
-        self
-    }
-
-    /// [`Self::store`] of a tile of another element type, which is cast as [`Tile::cast`] does.
+    /// Stores a tile of another element type, which is cast by [`Tile::cast`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -482,7 +332,8 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
         self.store(index, tile.cast::<T>());
     }
 
-    /// Writes a tile at an index; a scalar or a host value fills it. What lies outside of the array is not written.
+    /// Stores a tile at an index; a scalar or a host value fills it. Elements outside of the array
+    /// are not written.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -499,9 +350,6 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
         let tile = full(self.shape, tile);
-        let (shape, step, options) = (extents(self.shape), extents(self.step), self.store_options());
-        let visit =
-            Visit { step: Some(&step), ..self.array.visit(caller_location(), "store", &shape, &options.access, None) };
-        record(|t| t.store(&visit, &index.components(), tile.raw()));
+        self.visit("store", self.stores, None, |t, visit| t.store(visit, &index.components(), tile.raw()));
     }
 }

@@ -9,7 +9,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
 macro_rules! accesses {
     ($([$($generics:tt)*] $ty:ty, $rank:expr, $values:ty;)+) => {$(
         impl<T: ByteSized, $($generics)*> $ty {
-            /// What is there.
+            /// Loads the elements at the addresses.
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer).
@@ -36,7 +36,7 @@ macro_rules! accesses {
                 unsafe { self.load_with(GatherOptions::new()) }
             }
 
-            /// What is there, with mask, padding, order and hints as stated. (There are no bounds to be checked.)
+            /// Loads elements with options, as [`Self::load`]. No bounds are checked.
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer), where the mask is true.
@@ -62,7 +62,8 @@ macro_rules! accesses {
                 Handle::from_raw(load_from("load", Target::Pointers(self.raw()), options))
             }
 
-            /// Writes there. Of several values for one element one is written; which one is open.
+            /// Stores values at the addresses. Of several values for one element an unspecified one
+            /// is written.
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer).
@@ -86,7 +87,7 @@ macro_rules! accesses {
                 unsafe { self.store_with(value, ScatterOptions::new()) };
             }
 
-            /// Writes there, with mask, order and hints as stated. (There are no bounds to be checked.)
+            /// Stores values with options, as [`Self::store`]. No bounds are checked.
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer), where the mask is true.

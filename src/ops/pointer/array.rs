@@ -7,7 +7,7 @@ use crate::ir::{Attr, Opcode, Sign, Value};
 use crate::ops::support::tile_index::{Component, Number, TileIndex};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Ptr, Trace, ValueHandle, caller_location, record};
 
-/// An array to be made: who asks, and of what.
+/// The description of an array.
 struct Described<'a> {
     place: Place,
     name: &'static str,
@@ -18,7 +18,7 @@ struct Described<'a> {
 }
 
 impl Trace {
-    /// The array; `None` after a problem.
+    /// Emits the array. Returns `None` after a problem.
     fn described_array(&mut self, wanted: &Described<'_>) -> Option<ArrayHandle> {
         let Described { place, name, base, dtype, shape, strides } = *wanted;
         self.at(place);
@@ -73,8 +73,9 @@ impl Trace {
 macro_rules! arrays {
     ($($method:ident $array:ident, $more:literal;)+) => {$(
         impl<T: ByteSized> Ptr<T> {
-            /// The array of this shape whose element at index 0 along each axis is here, with strides in elements; of
-            /// numbers and scalars. A negative extent is 0. Bounds are checked as for any array.
+            /// Returns an array whose first element is at this address. Shape and strides (in
+            /// elements) are numbers and scalars. A negative extent is 0. Bounds are checked as for
+            /// any array.
             ///
             /// ```
             /// use cutlet as ct;
@@ -97,8 +98,8 @@ macro_rules! arrays {
             /// ```
             ///
             /// # Safety
-            /// The contract of [`pointer`](crate::pointer) holds for all elements of the array that are accessed; strides
-            /// are not negative.
+            /// The contract of [`pointer`](crate::pointer) holds for all elements of the array that
+            /// are accessed; strides are not negative.
             #[doc = $more]
             #[track_caller]
             #[must_use]

@@ -1,33 +1,37 @@
-//! Pointers in kernels: for what arrays cannot say.
+//! Pointers in kernels, for memory that is no array of a launch.
 //!
-//! Arrays check what is accessed, and launches order their memory. Where neither can be had (a table of addresses in
-//! memory, the memory of another library without known extents, a structure of several types in one buffer) there are
-//! pointers: [`Ptr<T>`], the address of one element, and [`PtrTile<T, N>`], a tile of addresses. A kernel gets them
-//! from [`Array::pointer`], from a launch that gives a [`RawPtr`](crate::RawPtr), or from addresses in memory
-//! ([`Ptr::from_addr`]); loads, stores and atomics are those of `gather`, `scatter` and the atomics of arrays, with
-//! the same options, but that nothing checks bounds.
+//! Arrays check the bounds of accesses, and launches order their memory. Pointers do neither. They
+//! are for a table of addresses in memory, memory of another library without known extents, or a
+//! structure of several types in one buffer.
+//!
+//! [`Ptr<T>`] is the address of one element, and [`PtrTile<T, N>`] a tile of addresses. Their
+//! sources are [`Array::pointer`], a [`RawPtr`](crate::RawPtr) of a launch, and addresses in memory
+//! ([`Ptr::from_addr`]). Loads, stores and atomics are those of `gather`, `scatter` and the atomics
+//! of arrays, with the same options, but without bounds checks.
 //!
 //! # Contract
-//! Everything here that is `unsafe` asks for the same. Whenever an element is accessed (through a pointer under the
-//! mask, where there is one; through an array that [`Ptr::array`] makes, where that is accessed):
+//! All `unsafe` functions here have one contract. It is for each element that is accessed through a
+//! pointer (under the mask, if there is one) or through an array of [`Ptr::array`]:
 //!
-//! * it lies in memory that this device reaches and that stays as long as the kernel runs (on the cpu device: memory of
-//!   this process that holds initialised bytes);
-//! * its address is a multiple of the size of `T`, and the memory may be written where it is written;
-//! * nobody else (another tile block, another kernel, the host) writes it in the meantime, nor reads it if this kernel
-//!   writes it, unless all do so by atomics or by ordered accesses;
-//! * a pointer that comes from an array by [`Array::pointer`], `offset` and `cast` leads to elements of this array. One
-//!   that comes from [`RawPtr`](crate::RawPtr) or `from_addr` may lead anywhere, also into an array.
+//! * The element is in memory that this device can access, and that exists while the kernel runs.
+//!   For the cpu device it is memory of this process, with initialised bytes.
+//! * Its address is a multiple of the size of `T`. The memory is writable, if the element is
+//!   written.
+//! * No other tile block, other kernel or the host writes it at the same time, or reads it if this
+//!   kernel writes it. Excepted are atomics and ordered accesses on all sides.
+//! * A pointer of an array, by [`Array::pointer`], `offset` and `cast`, points to elements of this
+//!   array. A pointer of [`RawPtr`](crate::RawPtr) or `from_addr` may point to any memory, also to
+//!   an array.
 //!
-//! The second half of the last item is a promise of this crate: about pointers of unknown origin nothing is taken for
-//! granted, neither that they lead elsewhere than others and than all arrays, nor any alignment but that of the
-//! element. The accesses of one tile block take place in the order of the program, whatever they go through.
+//! The compiler assumes nothing of pointers of unknown origin: they may alias all other pointers
+//! and arrays, and have no alignment but that of the element. The accesses of one tile block take
+//! place in program order, through pointers and arrays.
 //!
-//! The cpu back end reports what it sees of broken contracts: addresses that are no multiples of the element's size,
-//! null, and pointers of arrays that leave them.
+//! The cpu back end reports some violations: addresses that are no multiples of the size of the
+//! element, null, and pointers of arrays that point outside of them.
 //!
 //! # Example
-//! A linked list in one buffer, walked by each tile block:
+//! A linked list in one buffer, which each tile block traverses:
 //!
 //! ```
 //! use cutlet as ct;
@@ -66,12 +70,13 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Elem, Opcode, Type};
-use crate::tile::{Array, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
+use crate::tile::{Array, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
 pub use crate::tile::{Ptr, PtrTile};
 
-/// A number of elements to go from a [`Ptr`]: a number (i64) or `Scalar` of integers gives a [`Ptr`], a tile of integers a
-/// [`PtrTile`] of its rank, a range (`0..64`, of usize, or [`span`](crate::span)) one with one axis.
+/// An offset of a [`Ptr`] in elements. With a number (i64) or a `Scalar` of integers the result is
+/// a [`Ptr`], with a tile of integers a [`PtrTile`] of its rank, with a range (`0..64`, of usize,
+/// or [`span`](crate::span)) a [`PtrTile`] with one axis.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -93,7 +98,7 @@ pub use crate::tile::{Ptr, PtrTile};
     note = "a pointer is moved by an i64, a `Scalar` or `Tile` of integers, or a range of usize"
 )]
 pub trait Offsets {
-    /// The pointers that come of it.
+    /// The type of the moved pointers.
     type Pointers<T: ByteSized>: Handle;
     #[doc(hidden)]
     fn offsets(self) -> (Component, usize);
@@ -123,12 +128,13 @@ impl<I: Int, const N: usize> Offsets for Tile<I, N> {
 }
 
 impl Trace {
-    /// The type of pointers to such elements.
+    /// Returns the type of pointers to elements.
     fn pointer_type(pointee: DType, shape: Vec<i64>) -> Type {
         Type::Tile { elem: Elem::Ptr { pointee, attr: None }, shape }
     }
 
-    /// Pointers so many elements further; offsets and pointers are stretched together.
+    /// Emits pointers that are moved by a number of elements. Offsets and pointers are broadcast
+    /// together.
     fn offset(
         &mut self,
         place: Place,
@@ -168,7 +174,7 @@ impl Trace {
         Some(self.pointers(dtype, base, elements, &shape))
     }
 
-    /// One op between pointers and integers.
+    /// Emits a conversion between pointers and integers.
     fn converted_pointer(&mut self, place: Place, code: Opcode, from: ValueHandle, to: Elem) -> ValueHandle {
         self.at(place);
         let ty = Type::Tile { elem: to, shape: self.shape(from) };
@@ -189,8 +195,8 @@ const fn to<T: Element>() -> Elem {
 macro_rules! pointers {
     ($([$($generics:tt)*] $ty:ty, $addresses:ty, $with:ident [$($rank:tt)*];)+) => {$(
         impl<T: ByteSized, $($generics)*> $ty {
-            /// The same addresses as those of elements of another type. They have to be multiples of its size where they
-            /// are accessed.
+            /// Returns the same addresses for elements of another type. An address that is accessed
+            /// is a multiple of its size.
             ///
             /// ```
             /// use cutlet as ct;
@@ -215,7 +221,7 @@ macro_rules! pointers {
                 Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToPtr, self.raw(), to::<U>())))
             }
 
-            /// The addresses, in bytes.
+            /// Returns the addresses, in bytes.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -237,7 +243,8 @@ macro_rules! pointers {
                 Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToInt, self.raw(), number)))
             }
 
-            /// Pointers to these addresses, whatever is there. See [`pointer`](crate::pointer) for an example.
+            /// Returns pointers with these addresses. See [`pointer`](crate::pointer) for an
+            /// example.
             ///
             /// # Safety
             /// The contract of [`pointer`](crate::pointer) holds wherever they are accessed.
@@ -273,8 +280,8 @@ pointers! {
 }
 
 impl<T: ByteSized> Ptr<T> {
-    /// The pointer so many elements further (negative: before), or a tile of such pointers. Offsets are 64 bits wide
-    /// where their type is, or u32.
+    /// Returns the pointer moved by a number of elements, which may be negative, or a tile of such
+    /// pointers. Offsets of type u32 and of 64-bit types are computed in 64 bits.
     ///
     /// # Safety
     /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
@@ -301,8 +308,8 @@ impl<T: ByteSized> Ptr<T> {
 }
 
 impl<T: ByteSized, const N: usize> PtrTile<T, N> {
-    /// The pointers so many elements further (negative: before): by a tile, which is stretched together with the
-    /// pointers, a scalar, a number, or a range along axis 0.
+    /// Returns the pointers moved by numbers of elements, which may be negative: a tile, which is
+    /// broadcast together with the pointers, a scalar, a number, or a range along axis 0.
     ///
     /// # Safety
     /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
@@ -327,7 +334,7 @@ impl<T: ByteSized, const N: usize> PtrTile<T, N> {
         PtrTile::from_raw(record(|t| t.offset(place, T::DTYPE, self.raw(), &by, N)))
     }
 
-    /// The extents, in elements. Known while tracing: ordinary host numbers.
+    /// Returns the extents, in elements: host numbers, known during tracing.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -348,40 +355,36 @@ impl<T: ByteSized, const N: usize> PtrTile<T, N> {
     }
 }
 
-macro_rules! of_arrays {
-    ($($name:ident)+) => {$(
-        impl<T: ByteSized, const R: usize> $name<T, R> {
-            /// The address of the element whose indices are all 0, for [`pointer`](crate::pointer). The elements of an
-            /// array stand `stride(axis)` elements apart along an axis.
-            ///
-            /// ```
-            /// use cutlet as ct;
-            /// use cutlet::prelude::*;
-            ///
-            /// fn diagonal(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
-            ///     let step = x.stride(0) + x.stride(1);
-            ///     let n = ct::arange(4, 0i64, 1);
-            ///     // SAFETY: elements (n, n) of an array of 3 by 3 elements; the mask leaves out the rest.
-            ///     let found = unsafe { x.pointer().offset(n * step).load_with(ct::GatherOptions::new().mask(n.lt(3))) };
-            ///     y.store(0, found);
-            /// }
-            ///
-            /// let x = ct::Device::cpu().from_fn([3, 3], |[i, j]| (10 * i + j) as f32)?;
-            /// let mut y = ct::Device::cpu().zeros([4])?;
-            /// ct::launch(diagonal, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, [0.0, 11.0, 22.0, 0.0]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
-            #[track_caller]
-            #[must_use]
-            pub fn pointer(self) -> Ptr<T> {
-                let place = caller_location();
-                Ptr::from_raw(record(|t| match t.array_data(self.handle, place) {
-                    Some(data) => t.raw(data.base),
-                    None => t.poison(Type::ptr(T::DTYPE)),
-                }))
-            }
-        }
-    )+};
+impl<T: ByteSized, const R: usize> Array<T, R> {
+    /// Returns the address of the element whose indices are all 0: see
+    /// [`pointer`](crate::pointer). Along an axis, the elements of an array are
+    /// `stride(axis)` elements apart.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn diagonal(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
+    ///     let step = x.stride(0) + x.stride(1);
+    ///     let n = ct::arange(4, 0i64, 1);
+    ///     // SAFETY: elements (n, n) of an array of 3 by 3 elements; the mask leaves out the rest.
+    ///     let found = unsafe { x.pointer().offset(n * step).load_with(ct::GatherOptions::new().mask(n.lt(3))) };
+    ///     y.store(0, found);
+    /// }
+    ///
+    /// let x = ct::Device::cpu().from_fn([3, 3], |[i, j]| (10 * i + j) as f32)?;
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(diagonal, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [0.0, 11.0, 22.0, 0.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn pointer(&self) -> Ptr<T> {
+        let place = caller_location();
+        Ptr::from_raw(record(|t| match t.array_data(self.handle, place) {
+            Some(data) => t.raw(data.base),
+            None => t.poison(Type::ptr(T::DTYPE)),
+        }))
+    }
 }
-of_arrays!(Array ArrayMut);

@@ -1,5 +1,5 @@
-//! Elements of any type as 64-bit words, by their bits, and back: for code that is written once for all types, where
-//! [`Tile::bitcast`](crate::Tile::bitcast) wants to know them.
+//! Elements of any type as 64-bit words, by their bits, and back: for code that is written once for
+//! all types, where [`Tile::bitcast`](crate::Tile::bitcast) wants to know them.
 
 use super::operand::{elementwise, value};
 use crate::dtype::DType;
@@ -8,7 +8,8 @@ use crate::ir::Opcode;
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::tile::{Tile, caller_location};
 
-/// The type whose bits are read, and the unsigned integer of its width. (The bits of tf32 are those of an f32.)
+/// The type whose bits are read, and the unsigned integer of its width. (The bits of tf32 are those
+/// of an f32.)
 fn kinds(dtype: DType) -> (DType, Kind) {
     let read = if dtype == DType::TF32 { DType::F32 } else { dtype };
     let bits = match read.bits() {

@@ -1,4 +1,4 @@
-//! Rounding and flush-to-zero of float operations, and which operation takes what.
+//! Rounding and flush-to-zero of float operations, and the modes of each operation.
 
 use super::operand::{BroadcastOperand, beside, methods, uniform, value};
 use crate::dtype::DType;
@@ -6,7 +6,7 @@ use crate::element::{Element, Float};
 use crate::ir::{Attr, Flag, Opcode, Rounding};
 use crate::tile::{Place, Scalar, Tile, Trace, caller_location, is_part, record};
 
-/// How a float operation rounds, and what it does with subnormal numbers.
+/// The rounding of a float operation, and its treatment of subnormal numbers.
 ///
 /// A [`Rounding`] converts into it, so `a.add_with(b, Rounding::Zero)` works.
 ///
@@ -64,8 +64,9 @@ impl FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
-    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, and in [`with_mode`] of `log`, `log2`, `sin`, `cos` and random
-    /// numbers that are made of these, too (f32 only): [`Rounding::Approx`].
+    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, and in [`with_mode`] of `log`,
+    /// `log2`, `sin`, `cos` and random numbers that are made of these, too (f32 only):
+    /// [`Rounding::Approx`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -143,12 +144,12 @@ pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
     body()
 }
 
-/// Does the scope ask for the hardware's fast forms?
+/// Returns true if the scope has the mode of the hardware's fast forms.
 pub(crate) fn is_approx() -> bool {
     record(|t| matches!(t.float_mode, Some((Some(Rounding::Approx), _))))
 }
 
-/// The attributes of an op that states no mode, in the scope that it stands in.
+/// Returns the attributes of an op without a mode of its own, in its scope.
 pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<Attr> {
     if !dtype.is_float() || is_part() {
         return attrs;
@@ -172,7 +173,7 @@ pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<At
     attrs
 }
 
-/// Which roundings an operation takes: on every float type, and on f32 in addition.
+/// The roundings that an operation has: for every float type, and for f32 in addition.
 struct Roundings {
     all: &'static [Rounding],
     f32: &'static [Rounding],
@@ -278,8 +279,8 @@ methods! { [Float]
         uniform(caller_location(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
     }
 
-    /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
-    /// `Full` (at most 2 ulp).
+    /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors)
+    /// and `Full` (at most 2 ulp).
     ///
     /// ```
     /// # use cutlet as ct;

@@ -2,8 +2,10 @@
 //!
 //! An extent in i64 may hold more. [`Trace::limit_count`] makes certain of it, in this order:
 //!
-//! 1. The trace shows that the count fits: nothing is recorded. This is so for each array whose extents fit i32.
-//! 2. The count follows from the arguments of the launch: each launch checks it ([`crate::require`]).
+//! 1. The trace shows that the count fits: nothing is recorded. This is so for each array whose
+//!    extents fit i32.
+//! 2. The count follows from the arguments of the launch: each launch checks it
+//!    ([`crate::require`]).
 //! 3. The count belongs to a part of an array that is longer: the kernel asserts it.
 //! 4. Other counts, of arrays that are made from pointers: the cpu back end checks them.
 
@@ -31,7 +33,8 @@ pub(crate) struct Counted {
 const MOST_VALUES: u32 = 1000;
 
 impl Trace {
-    /// Makes certain that a count fits i32, in one of the first three ways of the head. Returns true if it is certain.
+    /// Makes certain that a count fits i32, in one of the first three ways of the head. Returns
+    /// true if it is certain.
     pub(crate) fn limit_count(&mut self, counted: &Counted) -> bool {
         let data = self.arrays[counted.array.index as usize].clone();
         let extent = data.extents[counted.axis];
@@ -50,8 +53,8 @@ impl Trace {
         self.limit(counted, &data, (extent, most), &format!("{what}: {way_out}"))
     }
 
-    /// Makes certain that the product of numbers of tiles fits i32, as [`Trace::limit_count`] does. `axes`: the axis of the
-    /// array and the step of each number.
+    /// Makes certain that the product of numbers of tiles fits i32, as [`Trace::limit_count`] does.
+    /// `axes`: the axis of the array and the step of each number.
     pub(crate) fn limit_product(&mut self, counted: &Counted, axes: &[(usize, i64)]) {
         let data = self.arrays[counted.array.index as usize].clone();
         let extents = || axes.iter().map(|&(axis, _)| data.extents[axis]);
@@ -79,7 +82,8 @@ impl Trace {
         self.limit(counted, &data, (product, i32::MAX.into()), message);
     }
 
-    /// Records that a value is at most a number: a condition of launches, or an assertion. Returns true if so.
+    /// Records that a value is at most a number: a condition of launches, or an assertion. Returns
+    /// true if so.
     fn limit(&mut self, counted: &Counted, data: &ArrayData, (value, most): (Value, i64), what: &str) -> bool {
         if self.limited.contains(&(value, most)) {
             return true;
@@ -115,12 +119,12 @@ impl Trace {
         true
     }
 
-    /// Is this a value of the entry's body that a launch can compute?
+    /// Returns true if a launch can compute a value, which is in the body of the entry.
     fn is_known_to_launch(&self, value: Value) -> bool {
         self.is_outermost(value) && found_late(self, value).is_none()
     }
 
-    /// Is this an extent of an array whose offsets need 64 bits?
+    /// Returns true if a value is an extent of an array whose offsets need 64 bits.
     fn is_wide(&self, value: Value) -> bool {
         self.short_extents.contains(&value) || self.long_extents.contains(&value)
     }

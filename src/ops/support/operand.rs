@@ -1,4 +1,4 @@
-//! What may stand beside a tile: another tile, a scalar, a host value; and how elementwise ops take them.
+//! Operands of elementwise ops: tiles, scalars and host values.
 
 use crate::dtype::DType;
 use crate::element::{Element, bf16, f16};
@@ -7,10 +7,10 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
 ///
-/// With a `Tile<T, R>` go: a `Tile<T, R>` (extents equal, or 1 and then stretched), a `Scalar<T>`, and a
-/// host value of type `T`. With a `Scalar<T>` go a `Scalar<T>` and a host value. Two conveniences beyond
-/// that: float literals go with f16 and bf16 (rounded once, from f64), and host `usize` values, as tile
-/// extents are, with i32. Nothing else is converted.
+/// With a `Tile<T, R>` go: a `Tile<T, R>` (extents equal, or 1 and then stretched), a `Scalar<T>`,
+/// and a host value of type `T`. With a `Scalar<T>` go a `Scalar<T>` and a host value. Two
+/// conveniences beyond that: float literals go with f16 and bf16 (rounded once, from f64), and host
+/// `usize` values, as tile extents are, with i32. Nothing else is converted.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -145,7 +145,7 @@ pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> Arg {
     Arg { source: x.source(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
-/// What stands beside an `X`, with the element type that a literal takes.
+/// The other operand of an `X`, with the element type of literals.
 pub(crate) fn beside<X: TileLike>(x: impl BroadcastOperand<X>) -> Arg {
     Arg { source: x.beside(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }

@@ -7,9 +7,10 @@ use crate::tile::{TileLike, caller_location};
 
 /// Element types that have a common one to compute in.
 ///
-/// Of two integers of one sign it is the wider one; beside a float it is the float, of two floats the wider one; beside
-/// bool the other. There is none for a signed and an unsigned integer, for f16 and bf16, and for types that are only
-/// stored or multiplied (`tf32`, 8- and 4-bit floats): there, `cast` says what is meant.
+/// Of two integers of one sign, and of two floats, it is the wider one. Of an integer and a float
+/// it is the float. Of bool and another type it is the other type. There is none for a signed and
+/// an unsigned integer, for f16 and bf16, and for types that are only stored or multiplied (`tf32`,
+/// 8- and 4-bit floats): there, `cast` says what is meant.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -63,8 +64,8 @@ promotions! {
     f64: ;
 }
 
-/// Both operands, tiles or scalars, in their common element type ([`Promote`]). An integer beside a float takes the type of the
-/// float, also a narrow one, which may round it.
+/// Returns both operands, tiles or scalars, in their common element type ([`Promote`]). An integer
+/// combined with a float takes the type of the float, also a narrow one, which may round it.
 ///
 /// ```
 /// use cutlet as ct;

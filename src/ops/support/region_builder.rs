@@ -1,4 +1,5 @@
-//! Regions as they are recorded: opened with their arguments, closed with their terminators, and put into an op.
+//! Regions as they are recorded: opened with their arguments, closed with their terminators, and
+//! put into an op.
 
 use crate::dtype::DType;
 use crate::element::Element;
@@ -11,8 +12,8 @@ const MOST_NESTED: usize = 200;
 /// And so often may deeper ones be asked for, before the kernel is stopped.
 const MOST_ASKED: u32 = 1000;
 
-/// The condition of a branch or loop: `Scalar<bool>`, a one-element `Tile<bool, N>`, or a host `bool`, which is
-/// decided while tracing.
+/// The condition of a branch or loop: `Scalar<bool>`, a one-element `Tile<bool, N>`, or a host
+/// `bool`, which is decided while tracing.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -73,8 +74,8 @@ impl Body {
         Region { what: self.what, place: self.place, scalar_only: false }
     }
 
-    /// Opens a block whose arguments are `prefix` and then one for each value of the state. Arguments of
-    /// poisoned values are poison. Gives the arguments.
+    /// Opens a block whose arguments are `prefix` and then one for each value of the state.
+    /// Arguments of poisoned values are poison. Gives the arguments.
     pub fn open(self, prefix: &[DType], state: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
             let mut types: Vec<TypeId> =
@@ -92,8 +93,8 @@ impl Body {
         })
     }
 
-    /// Ends the innermost open block with `code` and these values, which must have the types of `expected`.
-    /// `None` after a problem.
+    /// Ends the innermost open block with `code` and these values, which must have the types of
+    /// `expected`. `None` after a problem.
     pub fn close(self, code: Opcode, values: &[ValueHandle], expected: &[ValueHandle]) -> Option<BlockId> {
         record(|t| {
             t.at(self.place);
@@ -131,7 +132,8 @@ impl Body {
         })
     }
 
-    /// Records the op around finished blocks; results have the types of `state`. Poison after a problem.
+    /// Records the op around finished blocks; results have the types of `state`. Poison after a
+    /// problem.
     pub fn finish(
         self,
         code: Opcode,
@@ -163,7 +165,8 @@ impl Body {
 }
 
 impl Body {
-    /// Opens the body of a loop; gives its block and arguments. `None` if bodies are nested too deeply.
+    /// Opens the body of a loop; gives its block and arguments. `None` if bodies are nested too
+    /// deeply.
     pub fn open_loop(self, prefix: &[DType], state: &[ValueHandle]) -> Option<(BlockId, Vec<ValueHandle>)> {
         if self.is_too_deep() {
             return None;
@@ -185,8 +188,8 @@ impl Body {
         })
     }
 
-    /// Reports a loop whose condition cannot change: the body, in this block, gives the state back as it got it, nothing
-    /// is read of memory, and nothing else leaves the loop.
+    /// Reports a loop whose condition cannot change: the body, in this block, gives the state back
+    /// as it got it, nothing is read of memory, and nothing else leaves the loop.
     pub fn refuse_endless(self, block: BlockId, args: &[ValueHandle], next: &[ValueHandle]) {
         record(|t| {
             let same = args.len() == next.len() && args.iter().zip(next).all(|(a, b)| a.is_same(*b));
@@ -205,7 +208,7 @@ impl Body {
         });
     }
 
-    /// Are bodies nested so deeply that this one is not traced? Reports it.
+    /// Returns true, and reports it, if bodies are nested too deeply to trace this one.
     ///
     /// # Panics
     /// When the kernel goes on to nest them all the same.
@@ -241,7 +244,8 @@ impl Body {
         })
     }
 
-    /// `if condition { code values } else {}`, or the other way round. The values are to be of the form of `expected`.
+    /// `if condition { code values } else {}`, or the other way round. The values are to be of the
+    /// form of `expected`.
     pub fn exit_if(
         self,
         condition: Source,

@@ -1,4 +1,4 @@
-//! Tile indices: what counts tiles, and what counts elements.
+//! Tile indices: components that count tiles, and components that count elements.
 
 use crate::dtype::DType;
 use crate::element::{Element, Int};
@@ -22,7 +22,7 @@ enum Beyond {
     Wraps,
 }
 
-/// Which unit a component of a tile index counts.
+/// A component of a tile index, by its unit.
 #[derive(Clone, Copy, Debug)]
 pub enum Component {
     /// Tiles.
@@ -79,8 +79,8 @@ impl Number {
     }
 }
 
-/// One component of a tile index: an integer (i32, i64 or usize), a `Scalar` of any integer type, a one-element tile of
-/// integers, or [`at`] for one that counts elements.
+/// One component of a tile index: an integer (i32, i64 or usize), a `Scalar` of any integer type, a
+/// one-element tile of integers, or [`at`] for one that counts elements.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -158,10 +158,11 @@ pub struct At(Component);
 
 /// Counts elements instead of tiles, along one axis of a tile index.
 ///
-/// A number or scalar is the position of the tile's first element, which may lie anywhere, also before the array. A tile
-/// with one axis holds the position of each element, as many as the tile has along this axis; at most one component of
-/// an index is such a tile, and the other axes stay dense. As ever, what lies outside of the array reads as padding and
-/// is not written. Where the positions of a store meet one element twice, one of them wins.
+/// A number or scalar is the position of the tile's first element, which may lie anywhere, also
+/// before the array. A tile with one axis holds the position of each element of the tile along this
+/// axis; at most one component of an index is such a tile, and the other axes stay dense. As ever,
+/// what lies outside of the array reads as padding and is not written. Where the positions of a
+/// store meet one element twice, one of them wins.
 ///
 /// ```
 /// use cutlet as ct;
@@ -196,7 +197,8 @@ pub fn at(position: impl Position) -> At {
     At(position.position())
 }
 
-/// A position in elements: an integer (i32, i64 or usize), a `Scalar`, or a [`Tile`] with one axis, of integers.
+/// A position in elements: an integer (i32, i64 or usize), a `Scalar`, or a [`Tile`] with one axis,
+/// of integers.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -249,8 +251,8 @@ impl<I: Int> Position for Tile<I, 1> {
     }
 }
 
-/// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or for
-/// `R = 1` the component itself.
+/// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or
+/// for `R = 1` the component itself.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -322,7 +324,7 @@ macro_rules! tuple_index {
 each_tuple! { tuple_index }
 
 impl Component {
-    /// What it counts, as a number.
+    /// Returns the number of the component, in its unit.
     pub(crate) fn number(self) -> Number {
         match self {
             Component::Tiles(number) | Component::Elements(number) | Component::Sparse(number) => number,
@@ -337,8 +339,9 @@ impl Trace {
         Some(self.index_width(value, number, Beyond::Saturates))
     }
 
-    /// The first element of the tile of this number, as [`Trace::index_scalar`]. The product is computed in i64. It
-    /// saturates: a number whose product does not fit i64 is outside of each array.
+    /// The first element of the tile of this number, as [`Trace::index_scalar`]. The product is
+    /// computed in i64. It saturates: a number whose product does not fit i64 is outside of each
+    /// array.
     pub(crate) fn scaled_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
         if let Some(product) = number.known().and_then(|host| step.checked_mul(host)) {
             return self.index_scalar(place, Number::host(product));
@@ -348,8 +351,8 @@ impl Trace {
         Some(self.scaled(index, step))
     }
 
-    /// As [`Trace::scaled_index`] in i64, with the low 64 bits of number and product: for a sequence whose period is a
-    /// power of two.
+    /// As [`Trace::scaled_index`] in i64, with the low 64 bits of number and product: for a
+    /// sequence whose period is a power of two.
     pub(crate) fn periodic_index(&mut self, place: Place, number: Number, step: i64) -> Option<Value> {
         if let Some(product) = number.known().and_then(|host| step.checked_mul(host)) {
             let index = self.index_scalar(place, Number::host(product))?;
@@ -387,7 +390,7 @@ impl Trace {
         if sign == Sign::Signed { limited(self, Opcode::MaxI, index, -most) } else { index }
     }
 
-    /// So many positions from a start on, in its type.
+    /// Emits `count` positions from a start on, in its type.
     pub(crate) fn positions_from(&mut self, start: Value, count: i64) -> Value {
         let dtype = self.builder.module.dtype(start);
         let numbers = self.put(Opcode::Iota, &[], vec![], DType::I32, &[count]);
@@ -401,8 +404,8 @@ impl Trace {
         self.list(place, number, Beyond::Saturates)
     }
 
-    /// A list of positions in a sequence whose period is a power of two: as [`Trace::index_tile`], with the low 64 bits
-    /// of each.
+    /// A list of positions in a sequence whose period is a power of two: as [`Trace::index_tile`],
+    /// with the low 64 bits of each.
     pub(crate) fn periodic_list(&mut self, place: Place, number: Number) -> Option<Value> {
         self.list(place, number, Beyond::Wraps)
     }
@@ -415,9 +418,9 @@ impl Trace {
         Some(self.index_width(value, number, beyond))
     }
 
-    /// Integers of an index, extent, step or bound in the width of the IR: the same numbers as signed i32 or i64. All
-    /// conversions of the user's integers to indices are this one. The IR has no integers above i64::MAX:
-    /// `beyond` says what becomes of these.
+    /// Integers of an index, extent, step or bound in the width of the IR: the same numbers as
+    /// signed i32 or i64. All conversions of the user's integers to indices are this one. The IR
+    /// has no integers above i64::MAX: `beyond` says what becomes of these.
     fn index_width(&mut self, value: Value, number: Number, beyond: Beyond) -> Value {
         match (number.dtype.bits(), number.sign, beyond) {
             (32 | 64, Sign::Signed, _) | (64, Sign::Unsigned, Beyond::Wraps) => value,

@@ -4,8 +4,8 @@ use crate::element::{ByteSized, Element};
 use crate::ir::Literal;
 use crate::tile::{Handle, Scalar, Tile, ValueHandle};
 
-/// A tile, or a tuple or array of tiles of one shape: what [`reduce`](crate::reduce) and [`scan`](crate::scan)
-/// combine. The closure sees one element of each, in the same form.
+/// A tile, or a tuple or array of tiles of one shape: what [`reduce`](crate::reduce) and
+/// [`scan`](crate::scan) combine. The closure sees one element of each, in the same form.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -9,8 +9,8 @@ use std::ops::RangeBounds;
 use super::memory::Memory;
 use super::pack_host;
 use super::strided::Strided;
-use super::transfer::check_packed;
-use super::view::{DeviceView, DeviceViewMut};
+use super::transfer::{check_packed, download};
+use super::view::{DeviceView, DeviceViewMut, array_methods, copy_methods, example};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::runtime::device::device::Device;
@@ -180,18 +180,6 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         DeviceArray { memory, layout, element: PhantomData }
     }
 
-    /// Returns the device of the array.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// assert_eq!(ct::Device::cpu().full([3], 1.5f32)?.device(), ct::Device::cpu());
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    pub fn device(&self) -> Device {
-        self.memory.device()
-    }
-
     /// Returns a view of all elements, for reading.
     ///
     /// ```
@@ -219,168 +207,6 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         DeviceViewMut::new(&mut self.memory, self.layout)
     }
 
-    /// Returns the extents in elements.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.shape(), [2, 3]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    pub fn shape(&self) -> [usize; R] {
-        self.layout.shape
-    }
-
-    /// Returns the number of elements.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.len(), 6);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    pub fn len(&self) -> usize {
-        self.layout.len()
-    }
-
-    /// Returns true if the array has no elements.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// assert!(ct::Device::cpu().zeros::<f32, 2>([0, 3])?.is_empty());
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the address of the first element on its device. Work of other programs at this
-    /// address is not ordered with launches, unless it is on the same stream.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::Device::cpu().zeros::<f32, 1>([64])?;
-    /// assert_eq!(x.address() % 16, 0);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    pub fn address(&self) -> u64 {
-        self.memory.address()
-    }
-
-    /// Returns the elements in row-major order, after the work that writes them.
-    ///
-    /// # Errors
-    /// [`Error::Driver`] if this work failed, [`Error::Argument`] if the host has not enough
-    /// memory.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// assert_eq!(ct::Device::cpu().from_fn([2, 2], |[i, j]| (10 * i + j) as i32)?.to_vec()?, [0, 1, 10, 11]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn to_vec(&self) -> Result<Vec<T>> {
-        self.view().to_vec()
-    }
-
-    /// Overwrites all elements with host values in row-major order. The host values may be changed
-    /// after the return.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work failed.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let mut x = ct::Device::cpu().zeros([3])?;
-    /// x.copy_from(&[1, 2, 3])?;
-    /// assert!(x.copy_from(&[1, 2]).is_err());
-    /// assert_eq!(x.to_vec()?, [1, 2, 3]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn copy_from(&mut self, host: &[T]) -> Result<()> {
-        self.view_mut().copy_from(host)
-    }
-
-    /// Overwrites all elements with those of an array of the same shape, on any device.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for another shape, [`Error::Driver`] if earlier work failed.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2])?, ct::Device::cpu().zeros([2])?);
-    /// y.copy_from_array(&x.view())?;
-    /// assert_eq!(y.to_vec()?, [1, 2]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn copy_from_array(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
-        self.view_mut().copy_from_array(other)
-    }
-
-    /// Applies [`DeviceView::slice`] to the whole array.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
-    /// assert_eq!(x.slice(1, 1..)?.to_vec()?, [2, 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn slice(&self, axis: usize, range: impl RangeBounds<usize>) -> Result<DeviceView<'_, T, R>> {
-        self.view().slice(axis, range)
-    }
-
-    /// Applies [`DeviceView::step`] to the whole array.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4, 5], [5])?;
-    /// assert_eq!(x.step(0, 2)?.to_vec()?, [1, 3, 5]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn step(&self, axis: usize, step: usize) -> Result<DeviceView<'_, T, R>> {
-        self.view().step(axis, step)
-    }
-
-    /// Applies [`DeviceView::permute`] to the whole array.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 1, 2])?;
-    /// assert_eq!(x.permute([2, 0, 1])?.to_vec()?, [1, 3, 2, 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn permute(&self, order: [usize; R]) -> Result<DeviceView<'_, T, R>> {
-        self.view().permute(order)
-    }
-
-    /// Applies [`DeviceView::reshape`] to the whole array. Always possible for an array that a
-    /// [`Device`] made.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
-    /// assert_eq!(x.reshape([2, 2])?.slice(0, 1..)?.to_vec()?, [3, 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn reshape<const Q: usize>(&self, shape: [usize; Q]) -> Result<DeviceView<'_, T, Q>> {
-        self.view().reshape(shape)
-    }
-
     /// Changes the shape and keeps the elements in row-major order.
     ///
     /// # Errors
@@ -402,21 +228,8 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     }
 }
 
-impl<T: Element> DeviceArray<T, 2> {
-    /// Applies [`DeviceView::transpose`] to the whole array.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
-    /// assert_eq!(x.transpose()?.to_vec()?, [1, 3, 2, 4]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn transpose(&self) -> Result<DeviceView<'_, T, 2>> {
-        self.view().transpose()
-    }
-}
+array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(); "" }
+copy_methods! { DeviceArray[], self self.view_mut(); "" }
 
 impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -53,83 +53,67 @@ impl<T, const R: usize> Clone for DeviceView<'_, T, R> {
 
 impl<T, const R: usize> Copy for DeviceView<'_, T, R> {}
 
-/// Methods of both kinds of view; `$name` is rebuilt around the same memory.
-macro_rules! view_methods {
-    ($name:ident) => {
-        impl<'a, T: Element, const R: usize> $name<'a, T, R> {
-            /// Returns the device of the view.
+/// An example of a method of an array or view of four elements: the call and its result.
+macro_rules! example {
+    ($view:literal $call:literal $result:literal) => {
+        concat!(
+            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nlet device = ct::Device::cpu();\n",
+            "assert_eq!(device.array(&[1, 2, 3, 4], [2, 2])?",
+            $view,
+            $call,
+            ", ",
+            $result,
+            ");\n",
+            "# Ok::<(), ct::Error>(())\n```"
+        )
+    };
+}
+pub(super) use example;
+
+/// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts; `self`
+/// and its form as a receiver; the view that it is; its expression in the examples, from an array.
+macro_rules! array_methods {
+    ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr; $make:literal) => {
+        impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
+            /// Returns the device of the array.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// assert_eq!(ct::Device::cpu().full([3], 1.5f32)?.view().device(), ct::Device::cpu());
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".device()" "device")]
             pub fn device(&self) -> Device {
                 self.memory.device()
             }
 
-            pub(crate) fn layout(&self) -> Strided<R> {
-                self.layout
-            }
-
             /// Returns the extents in elements.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.slice(1, 1..)?.shape(), [2, 2]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".shape()" "[2, 2]")]
             pub fn shape(&self) -> [usize; R] {
                 self.layout.shape
             }
 
             /// Returns the strides in elements.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.transpose()?.strides(), [1, 3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".strides()" "[2, 1]")]
             pub fn strides(&self) -> [usize; R] {
                 self.layout.strides
             }
 
             /// Returns the number of elements.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// assert_eq!(ct::Device::cpu().zeros::<f32, 2>([2, 3])?.slice(1, 1..)?.len(), 4);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".len()" "4")]
             pub fn len(&self) -> usize {
                 self.layout.len()
             }
 
-            /// Returns true if the view has no elements.
+            /// Returns true if there are no elements.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// assert!(ct::Device::cpu().zeros::<f32, 1>([3])?.slice(0, 3..)?.is_empty());
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".is_empty()" "false")]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Returns the address of the first element on its device.
+            /// Returns the address of the first element on its device. Work of other programs at this
+            /// address is not ordered with launches, unless it is on the same stream.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().zeros::<f32, 1>([4])?;
-            /// assert_eq!(x.slice(0, 1..)?.address(), x.address() + 4);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".address() % 16" "0")]
             pub fn address(&self) -> u64 {
                 self.memory.address() + pack_host::byte_offset::<T>(self.layout.offset) as u64
             }
@@ -140,16 +124,10 @@ macro_rules! view_methods {
             /// [`Error::Driver`] if this work failed, [`Error::Argument`] if the host has not
             /// enough memory.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
-            /// assert_eq!(x.slice(1, ..1)?.to_vec()?, [1, 3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".to_vec()?" "[1, 2, 3, 4]")]
             #[track_caller]
             pub fn to_vec(&self) -> Result<Vec<T>> {
-                download(self.memory, &self.layout)
+                download(&self.memory, &self.layout)
             }
 
             /// Returns the part whose index along `axis` is in `range`.
@@ -158,17 +136,16 @@ macro_rules! view_methods {
             /// [`Error::Argument`] if the axis does not exist or the range is outside of its
             /// extent. For elements of four bits, also if the part begins in the middle of a byte.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
-            /// assert_eq!(x.view().slice(0, 1..)?.slice(0, ..2)?.to_vec()?, [2, 3]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".slice(1, 1..)?.to_vec()?" "[2, 4]")]
             #[track_caller]
-            pub fn slice(self, axis: usize, range: impl RangeBounds<usize>) -> Result<Self> {
-                let layout = self.layout.slice(axis, range)?;
-                self.with(layout)
+            pub fn slice(
+                $($borrow)? $this,
+                axis: usize,
+                range: impl RangeBounds<usize>,
+            ) -> Result<$part<$part_life, T, R>> {
+                let view = $view;
+                let layout = view.layout.slice(axis, range)?;
+                view.with(layout)
             }
 
             /// Returns every `step`-th element along `axis`, beginning with the first one.
@@ -177,80 +154,116 @@ macro_rules! view_methods {
             /// [`Error::Argument`] if the axis does not exist or `step` is 0. For elements of four
             /// bits, also along the axis of stride 1.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
-            /// assert_eq!(x.slice(0, 1..)?.step(0, 2)?.to_vec()?, [2, 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".step(1, 2)?.to_vec()?" "[1, 3]")]
             #[track_caller]
-            pub fn step(self, axis: usize, step: usize) -> Result<Self> {
-                let layout = self.layout.step(axis, step)?;
-                self.with(layout)
+            pub fn step($($borrow)? $this, axis: usize, step: usize) -> Result<$part<$part_life, T, R>> {
+                let view = $view;
+                let layout = view.layout.step(axis, step)?;
+                view.with(layout)
             }
 
-            /// Returns the view with its axes in another order: axis `d` of the result is axis
+            /// Returns a view with the axes in another order: axis `d` of the result is axis
             /// `order[d]`.
             ///
             /// # Errors
             /// [`Error::Argument`] if `order` is no permutation of the axes.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
-            /// assert_eq!(x.view().permute([1, 0])?.to_vec()?, [1, 3, 2, 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".permute([1, 0])?.to_vec()?" "[1, 3, 2, 4]")]
             #[track_caller]
-            pub fn permute(self, order: [usize; R]) -> Result<Self> {
-                let layout = self.layout.permute(order)?;
-                self.with(layout)
+            pub fn permute($($borrow)? $this, order: [usize; R]) -> Result<$part<$part_life, T, R>> {
+                let view = $view;
+                let layout = view.layout.permute(order)?;
+                view.with(layout)
             }
 
             /// Returns the elements in row-major order with another shape.
             ///
             /// # Errors
             /// [`Error::Argument`] if the shape has another number of elements, or if strides
-            /// cannot express it without a copy.
+            /// cannot express it without a copy. They can for an array that a [`Device`] made.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
-            /// assert_eq!(x.slice(0, 2..)?.reshape([2, 1])?.shape(), [2, 1]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".reshape([4])?.to_vec()?" "[1, 2, 3, 4]")]
             #[track_caller]
-            pub fn reshape<const Q: usize>(self, shape: [usize; Q]) -> Result<$name<'a, T, Q>> {
-                let layout = self.layout.reshape(shape)?;
-                self.with(layout)
-            }
-
-            #[track_caller]
-            fn with<const Q: usize>(self, layout: Strided<Q>) -> Result<$name<'a, T, Q>> {
-                check_packed::<T, Q>(&layout)?;
-                Ok($name::new(self.memory, layout))
+            pub fn reshape<const Q: usize>($($borrow)? $this, shape: [usize; Q]) -> Result<$part<$part_life, T, Q>> {
+                let view = $view;
+                let layout = view.layout.reshape(shape)?;
+                view.with(layout)
             }
         }
 
-        impl<T: Element> $name<'_, T, 2> {
-            /// Returns the view with its two axes exchanged.
+        impl<$($life)* T: Element> $name<$($life)* T, 2> {
+            /// Returns a view with the two axes exchanged.
             ///
             /// # Errors
             /// None at present.
             ///
-            /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
-            /// assert_eq!(x.view().transpose()?.transpose()?.to_vec()?, [1, 2, 3, 4]);
-            /// # Ok::<(), ct::Error>(())
-            /// ```
+            #[doc = example!($make ".transpose()?.to_vec()?" "[1, 3, 2, 4]")]
             #[track_caller]
-            pub fn transpose(self) -> Result<Self> {
-                self.permute([1, 0])
+            pub fn transpose($($borrow)? $this) -> Result<$part<$part_life, T, 2>> {
+                $this.permute([1, 0])
+            }
+        }
+    };
+}
+pub(super) use array_methods;
+
+array_methods! { DeviceView['a,], DeviceView<'a>; self [] self; ".view()" }
+array_methods! { DeviceViewMut['a,], DeviceViewMut<'a>; self [] self; ".view_mut()" }
+
+/// Methods of arrays and views that overwrite the elements: the type, `self`, and the view that it is.
+macro_rules! copy_methods {
+    ($name:ident[$($life:tt)*], $this:ident $view:expr; $make:literal) => {
+        impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
+            /// Overwrites all elements with host values in row-major order. The host values may be
+            /// changed after the return.
+            ///
+            /// # Errors
+            /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work
+            /// failed.
+            ///
+            #[doc = concat!(
+                "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nlet mut x = ct::Device::cpu().zeros([3])?;\nx", $make,
+                ".copy_from(&[1, 2, 3])?;\nassert!(x", $make,
+                ".copy_from(&[1, 2]).is_err());\nassert_eq!(x.to_vec()?, [1, 2, 3]);\n# Ok::<(), ct::Error>(())\n```"
+            )]
+            #[track_caller]
+            pub fn copy_from(&mut $this, host: &[T]) -> Result<()> {
+                $view.upload(host)
+            }
+
+            /// Overwrites all elements with those of an array of the same shape, on any device.
+            ///
+            /// # Errors
+            /// [`Error::Argument`] for another shape, [`Error::Driver`] if earlier work failed.
+            ///
+            #[doc = concat!(
+                "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\n",
+                "let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2])?, ct::Device::cpu().zeros([2])?);\ny", $make,
+                ".copy_from_array(&x.view())?;\nassert_eq!(y.to_vec()?, [1, 2]);\n# Ok::<(), ct::Error>(())\n```"
+            )]
+            #[track_caller]
+            pub fn copy_from_array(&mut $this, other: &DeviceView<'_, T, R>) -> Result<()> {
+                $view.copy(other)
+            }
+        }
+    };
+}
+pub(super) use copy_methods;
+
+copy_methods! { DeviceViewMut['a,], self self; ".view_mut()" }
+
+/// The construction and the text of both kinds of view.
+macro_rules! views {
+    ($($name:ident)+) => {$(
+        impl<'a, T: Element, const R: usize> $name<'a, T, R> {
+            pub(crate) fn layout(&self) -> Strided<R> {
+                self.layout
+            }
+
+            #[track_caller]
+            pub(super) fn with<const Q: usize>(self, layout: Strided<Q>) -> Result<$name<'a, T, Q>> {
+                check_packed::<T, Q>(&layout)?;
+                Ok($name::new(self.memory, layout))
             }
         }
 
@@ -260,11 +273,9 @@ macro_rules! view_methods {
                 write!(f, "{name}<{}>({shape:?}, strides {strides:?}, on {})", T::NAME, self.device())
             }
         }
-    };
+    )+};
 }
-
-view_methods!(DeviceView);
-view_methods!(DeviceViewMut);
+views!(DeviceView DeviceViewMut);
 
 impl<'a, T: Element, const R: usize> DeviceView<'a, T, R> {
     pub(crate) fn new(memory: &'a Memory, layout: Strided<R>) -> Self {
@@ -306,22 +317,8 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
         DeviceViewMut::new(self.memory, self.layout)
     }
 
-    /// Overwrites all elements with host values in row-major order. The host values may be changed
-    /// after the return.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work failed.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let mut x = ct::Device::cpu().zeros([2, 2])?;
-    /// x.view_mut().slice(1, 1..)?.copy_from(&[1, 2])?;
-    /// assert_eq!(x.to_vec()?, [0, 1, 0, 2]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
     #[track_caller]
-    pub fn copy_from(&mut self, host: &[T]) -> Result<()> {
+    pub(super) fn upload(&mut self, host: &[T]) -> Result<()> {
         if host.len() != self.len() {
             return Err(Error::argument(format!(
                 "{} values for an array of shape {:?}, which has {} elements",
@@ -333,21 +330,8 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
         upload(self.memory, &self.layout, host)
     }
 
-    /// Overwrites all elements with those of an array of the same shape, on any device.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for another shape, [`Error::Driver`] if earlier work failed.
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2, 1])?, ct::Device::cpu().zeros([2, 2])?);
-    /// y.view_mut().slice(1, ..1)?.copy_from_array(&x.view())?;
-    /// assert_eq!(y.to_vec()?, [1, 0, 2, 0]);
-    /// # Ok::<(), ct::Error>(())
-    /// ```
     #[track_caller]
-    pub fn copy_from_array(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
+    pub(super) fn copy(&mut self, other: &DeviceView<'_, T, R>) -> Result<()> {
         if self.shape() != other.shape() {
             return Err(Error::argument(format!(
                 "an array of shape {:?} cannot be copied into one of shape {:?}",
