@@ -61,8 +61,7 @@ impl Inference<'_> {
     fn goes_on(&self, value: Value) -> Option<OpId> {
         let module = self.module;
         let count = self.num_elements(value);
-        let users = self.halves.users.get(&value)?;
-        users.iter().copied().find(|&id| match module.op(id).code {
+        self.uses.users(value).iter().map(|&(id, _)| id).find(|&id| match module.op(id).code {
             Opcode::Extract => halved_bit(module, module.op(id)).is_some(),
             Opcode::Cat => joined_bit(module, module.op(id)).is_some(),
             Opcode::Reshape => true,

@@ -2,36 +2,18 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::{BlockId, Module, Op, OpId, Opcode, Value};
+use crate::ir::{Module, Op, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// What is known of such chains.
 #[derive(Default)]
 pub struct ButterflyChains {
-    /// The ops that each value goes into.
-    pub users: FxHashMap<Value, Vec<OpId>>,
     /// The layout of each tile that is taken apart.
     pub of: FxHashMap<Value, Layout>,
     /// All of these, and those of the halves, as flat tiles.
     pub known: FxHashSet<Layout>,
     /// Halves that are put together as registers.
     pub joined: FxHashSet<OpId>,
-}
-
-impl ButterflyChains {
-    /// Who uses what.
-    pub fn collect(module: &Module, body: BlockId) -> ButterflyChains {
-        let mut halves = ButterflyChains::default();
-        module.walk(body, &mut |id| {
-            for &operand in &module.op(id).operands {
-                let users = halves.users.entry(operand).or_default();
-                if users.last() != Some(&id) {
-                    users.push(id);
-                }
-            }
-        });
-        halves
-    }
 }
 
 /// The layout of the elements in a row.

@@ -5,7 +5,7 @@
 
 use super::{Inference, as_axes};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::IntRanges;
 
@@ -189,23 +189,23 @@ fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
 
 impl Inference<'_> {
     /// Finds the widest access for each (tile shape, memory order), then a layout for every load.
-    pub(super) fn collect_accesses(&mut self, body: BlockId) {
+    pub(super) fn collect_accesses(&mut self) {
         let module = self.module;
         let mut found = Vec::new();
-        module.walk(body, &mut |id| {
+        for &id in self.regions.ops() {
             let op = module.op(id);
             let (view, index) = match op.code {
                 Opcode::LoadView => (op.group(0)[0], op.group(1)),
                 Opcode::StoreView => (op.group(1)[0], op.group(2)),
                 Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
-                _ => return,
+                _ => continue,
             };
-            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
+            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { continue };
             let order = memory_order(module, &view);
             let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
             let least = view.least_vector();
             found.push((id, view.tile, order, vector, least));
-        });
+        }
         for (_, tile, order, vector, _) in &found {
             let widest = self.blocked.entry((tile.clone(), order.clone())).or_insert(1);
             *widest = (*widest).max(*vector);

@@ -8,17 +8,18 @@ impl<'m> Inference<'m> {
     /// Layouts of carried values: first what the body makes of them, then what they start with. A
     /// body whose layouts are all as they were is not walked again: otherwise nested loops would
     /// double the walks with each level.
-    fn carried(&mut self, block: BlockId, args: &[Value], inits: &[Value], terminator: Opcode) {
+    fn carried(&mut self, id: OpId, args: &[Value], inits: &[Value]) {
+        let block = self.module.op(id).regions[0];
         let before = self.changes;
         self.block(block);
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
-        self.for_each_exit(block, terminator, &mut |this, operands| {
+        for operands in self.exits(id, Opcode::Continue) {
             for (slot, &value) in next.iter_mut().zip(operands) {
-                if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
-                    *slot = this.natural(value);
+                if slot.is_none() && matches!(self.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
+                    *slot = self.natural(value);
                 }
             }
-        });
+        }
         for ((&arg, &init), found) in args.iter().zip(inits).zip(next) {
             if !matches!(self.module.ty(arg), Type::Tile { .. }) {
                 continue;
@@ -50,7 +51,7 @@ impl<'m> Inference<'m> {
         let args = &module.block(body).args;
         let counter = Layout::replicated(&[], self.num_warps);
         self.set(args[0], counter);
-        self.carried(body, &args[1..], op.group(3), Opcode::Continue);
+        self.carried(id, &args[1..], op.group(3));
         self.carry_open(body, &args[1..], op.group(3));
         for (&result, &arg) in op.results.iter().zip(&args[1..]) {
             if let Some(layout) = self.layouts[arg.index()].clone() {
@@ -64,31 +65,29 @@ impl<'m> Inference<'m> {
         let op = module.op(id);
         let body = op.regions[0];
         let args = &module.block(body).args;
-        self.carried(body, args, op.group(0), Opcode::Continue);
-        self.results_from_exits(id, &[body], Opcode::Break);
+        self.carried(id, args, op.group(0));
+        self.results_from_exits(id, Opcode::Break);
     }
 
     pub fn branches(&mut self, id: OpId) {
-        let regions = self.module.op(id).regions.clone();
-        for &region in &regions {
+        let module = self.module;
+        for &region in &module.op(id).regions {
             self.block(region);
         }
-        self.results_from_exits(id, &regions, Opcode::Yield);
+        self.results_from_exits(id, Opcode::Yield);
     }
 
     /// The results of a region op take the layout of the first value that leaves for them.
-    fn results_from_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
+    fn results_from_exits(&mut self, id: OpId, terminator: Opcode) {
         let module = self.module;
         let results = &module.op(id).results;
         let mut found: Vec<Option<Layout>> = vec![None; results.len()];
-        for &region in regions {
-            self.for_each_exit(region, terminator, &mut |this, operands| {
-                for (slot, &value) in found.iter_mut().zip(operands) {
-                    if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) {
-                        *slot = this.natural(value);
-                    }
+        for operands in self.exits(id, terminator) {
+            for (slot, &value) in found.iter_mut().zip(operands) {
+                if slot.is_none() && matches!(module.ty(value), Type::Tile { .. }) {
+                    *slot = self.natural(value);
                 }
-            });
+            }
         }
         for (&result, layout) in results.iter().zip(found) {
             if matches!(module.ty(result), Type::Tile { .. }) {
@@ -98,19 +97,9 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// Visits the operands of every `terminator` that leaves this region: those of the block itself
-    /// and of `if`s in it (a loop inside has exits of its own; an `if` takes `yield` for itself).
-    fn for_each_exit(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&Self, &'m [Value])) {
-        for &id in &self.module.block(block).ops {
-            let op = self.module.op(id);
-            if op.code == terminator {
-                visit(self, &op.operands);
-            }
-            if op.code == Opcode::If && terminator != Opcode::Yield {
-                for &region in &op.regions {
-                    self.for_each_exit(region, terminator, visit);
-                }
-            }
-        }
+    /// Returns the operands of each terminator of this kind that sets values of an op.
+    fn exits(&self, id: OpId, terminator: Opcode) -> impl Iterator<Item = &'m [Value]> {
+        let ops = self.regions.terminators(id).map(|exit| self.module.op(exit));
+        ops.filter(move |exit| exit.code == terminator).map(|exit| &*exit.operands)
     }
 }

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Inference, ValueOrigin};
-use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Elements that a thread loads itself; of more, the exchange through shared memory is left as it
@@ -50,9 +50,9 @@ impl Inference<'_> {
 
     /// The values that a loop carries, by what its body ends with: each with its place in the next
     /// iteration.
-    pub(super) fn carried_on(&self, body: BlockId) -> Vec<(Value, Value)> {
+    pub(super) fn carried_on(&self) -> Vec<(Value, Value)> {
         let mut pairs = Vec::new();
-        self.module.walk(body, &mut |id| {
+        for &id in self.regions.ops() {
             let op = self.module.op(id);
             if op.code == Opcode::For {
                 let block = self.module.block(op.regions[0]);
@@ -61,7 +61,7 @@ impl Inference<'_> {
                     pairs.extend(last.operands.iter().copied().zip(block.args[1..].iter().copied()));
                 }
             }
-        });
+        }
         pairs.retain(|&(value, arg)| value != arg && self.is_unanchored(arg));
         pairs
     }

@@ -59,7 +59,7 @@ pub use user_layout::chosen_warps;
 
 use super::mma::MmaPlan;
 use super::plan::extract_groups::ExtractGroups;
-use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Entry, Module, OpId, Opcode, RegionTree, Type, Uses, Value};
 use crate::layout::Layout;
 use crate::pass::IntRanges;
 use crate::target::Target;
@@ -77,6 +77,10 @@ pub enum ValueOrigin {
 
 /// Layouts of an entry, without the module that they belong to.
 pub struct Layouts {
+    /// Regions of its ops.
+    pub regions: Rc<RegionTree>,
+    /// Uses of its values.
+    pub uses: Rc<Uses>,
     /// Ranges and divisibility of its integers and addresses.
     pub facts: Rc<IntRanges>,
     /// Target that the code is for.
@@ -141,13 +145,16 @@ impl<'m> Inference<'m> {
     /// Infers the layouts of an entry.
     pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
         let facts = Rc::new(IntRanges::analyze(module, entry));
-        let mut inference = Inference::start(module, facts.clone(), target, num_warps);
+        let regions = Rc::new(RegionTree::new(module, entry.body));
+        let uses = Rc::new(Uses::new(module, entry.body));
+        let start = || Inference::start(module, (regions.clone(), uses.clone(), facts.clone()), target, num_warps);
+        let mut inference = start();
         inference.infer(entry.body);
-        let requested_layouts = inference.collect_requested_layouts(entry.body);
+        let requested_layouts = inference.collect_requested_layouts();
         if requested_layouts.is_empty() {
             return inference;
         }
-        let mut again = Inference { requested_layouts, ..Inference::start(module, facts, target, num_warps) };
+        let mut again = Inference { requested_layouts, ..start() };
         again.infer(entry.body);
         again
     }
@@ -157,8 +164,15 @@ impl<'m> Inference<'m> {
         self.result
     }
 
-    fn start(module: &'m Module, facts: Rc<IntRanges>, target: Target, num_warps: u32) -> Inference<'m> {
+    fn start(
+        module: &'m Module,
+        (regions, uses, facts): (Rc<RegionTree>, Rc<Uses>, Rc<IntRanges>),
+        target: Target,
+        num_warps: u32,
+    ) -> Inference<'m> {
         let layouts = Layouts {
+            regions,
+            uses,
             facts,
             target,
             num_warps: num_warps as usize,
@@ -192,26 +206,23 @@ impl<'m> Inference<'m> {
     }
 
     fn infer(&mut self, body: BlockId) {
-        self.halves = butterfly_chain::ButterflyChains::collect(self.module, body);
-        self.collect_pointer_runs(body);
+        self.collect_pointer_runs();
         self.extract_groups = ExtractGroups::of(self.module, body);
         self.beside = adjacent_operands::Beside::of(self.module, body);
-        self.collect_accesses(body);
-        self.place_chosen_loads(body);
+        self.collect_accesses();
+        self.place_chosen_loads();
         self.place_pointer_runs();
         self.block(body);
     }
 
     /// For each value whose layout is nobody's choice that of its first use, where there is one.
-    fn collect_requested_layouts(&self, body: BlockId) -> FxHashMap<Value, Layout> {
+    fn collect_requested_layouts(&self) -> FxHashMap<Value, Layout> {
         let mut requested_layouts = FxHashMap::default();
-        let mut ops = Vec::new();
-        self.module.walk(body, &mut |id| ops.push(id));
-        let carried = self.carried_on(body);
+        let carried = self.carried_on();
         // What the end of a loop's body is used in is known when the uses of what the loop carries
         // are.
         let rounds = if carried.is_empty() { 1 } else { 2 };
-        for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
+        for &id in std::iter::repeat_n(self.regions.ops(), rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
                 if self.is_unanchored(*value)
                     && let Some(layout) = self.used_in(id, position, &requested_layouts, &carried)

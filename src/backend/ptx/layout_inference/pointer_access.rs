@@ -11,7 +11,7 @@ use super::Inference;
 use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
 use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
 use crate::dtype::DType;
-use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Longest chains of ops that are left until they are asked for.
@@ -39,13 +39,12 @@ fn pointee(module: &Module, pointers: Value) -> Option<DType> {
 
 impl Inference<'_> {
     /// Finds the accesses whose addresses run, and what is computed for them alone.
-    pub(super) fn collect_pointer_runs(&mut self, body: BlockId) {
+    pub(super) fn collect_pointer_runs(&mut self) {
         let module = self.module;
         let facts = self.facts.clone();
         let mut runs = AxisInfoAnalysis::new(module, &facts);
-        let mut ops = Vec::new();
-        module.walk(body, &mut |id| ops.push(id));
-        for &id in &ops {
+        let regions = self.regions.clone();
+        for &id in regions.ops() {
             let op = module.op(id);
             if let Some(pointers) = pointers_of(op)
                 && let Some(run) = widest_run(module, &mut runs, pointers)
@@ -56,7 +55,7 @@ impl Inference<'_> {
                 self.pointer_contiguity.insert(id, run);
             }
         }
-        self.deferred = self.waiting_values(&ops);
+        self.deferred = self.waiting_values(regions.ops());
     }
 
     /// The coalesced layouts of those accesses, when the widest access of each form is known.
@@ -74,8 +73,6 @@ impl Inference<'_> {
     /// Elementwise values that only addresses and masks of such accesses are made of.
     fn waiting_values(&self, ops: &[OpId]) -> FxHashSet<Value> {
         let module = self.module;
-        let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
-        ops.iter().flat_map(|&id| &module.op(id).operands).for_each(|&value| *uses.entry(value).or_default() += 1);
         let mut asked: FxHashMap<Value, usize> = FxHashMap::default();
         let mut deferred = FxHashSet::default();
         for &id in ops.iter().rev() {
@@ -85,7 +82,7 @@ impl Inference<'_> {
                 addresses.for_each(|value| *asked.entry(value).or_default() += 1);
             } else if op.code.is_elementwise()
                 && let &[result] = op.results.as_slice()
-                && asked.get(&result).is_some_and(|&count| uses.get(&result) == Some(&count))
+                && asked.get(&result).is_some_and(|&count| self.uses.count(result) == count)
                 && self.num_elements(result) > 1
             {
                 deferred.insert(result);

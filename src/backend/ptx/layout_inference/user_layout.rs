@@ -4,7 +4,7 @@
 //! in it.
 
 use super::{Inference, ValueOrigin};
-use crate::ir::{BlockId, Module, Op, Opcode, Uses, Value};
+use crate::ir::{BlockId, Module, Op, Opcode, Value};
 use crate::layout::Layout;
 
 /// Threads of a warp, in bits of their number.
@@ -40,15 +40,10 @@ impl Inference<'_> {
     }
 
     /// Gives loads whose tiles go to one `with_layout` alone its layout.
-    pub(super) fn place_chosen_loads(&mut self, body: BlockId) {
+    pub(super) fn place_chosen_loads(&mut self) {
         let module = self.module;
-        let mut chosen = Vec::new();
-        module.walk(body, &mut |id| chosen.extend((module.op(id).code == Opcode::WithLayout).then_some(id)));
-        if chosen.is_empty() {
-            return;
-        }
-        let uses = Uses::new(module, body);
-        for id in chosen {
+        let (regions, uses) = (self.regions.clone(), self.uses.clone());
+        for &id in regions.ops().iter().filter(|&&id| module.op(id).code == Opcode::WithLayout) {
             let Some(mut layout) = self.chosen(module.op(id)) else { continue };
             let mut value = module.op(id).operands[0];
             while uses.count(value) == 1
