@@ -150,6 +150,11 @@ impl RegionTree {
         self.node(branch).is_some_and(|node| node.has_exit)
     }
 
+    /// Returns true if an iteration of a `for` may end before the last op of its body.
+    pub fn has_early_exit(&self, counted_loop: OpId) -> bool {
+        self.terminators(counted_loop).nth(1).is_some()
+    }
+
     /// Returns the op whose values a terminator sets: the loop of `continue` and `break`, and the
     /// parent of `yield`.
     pub fn target(&self, terminator: OpId) -> Option<OpId> {

@@ -116,7 +116,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
         }
         None => {
             lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
-            lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
+            lowering.info.select_privatized_atomics(&mut lowering.smem.memory);
             lowering.plan_schedule(entry.body, None);
             if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));

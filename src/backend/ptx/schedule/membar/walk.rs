@@ -304,29 +304,15 @@ impl MembarState<'_, '_> {
             self.flush_sunk_waits();
             return;
         }
-        let wanted = |code: Opcode| match op.code {
-            Opcode::Continue => code.is_loop(),
-            Opcode::Break => code == Opcode::Loop,
-            _ => code == Opcode::If,
+        let Some(owner) = self.info.regions.target(id) else { return };
+        let targets = match op.code {
+            Opcode::Continue => module.carried_args(owner),
+            _ => &module.op(owner).results[..],
         };
-        let mut block = self.info.op_blocks[id.index()];
-        while let Some(owner) = block.and_then(|block| module.block(block).parent) {
-            let outer = module.op(owner);
-            if !wanted(outer.code) {
-                block = self.info.op_blocks[owner.index()];
-                continue;
-            }
-            let targets = match (op.code, outer.code) {
-                (Opcode::Continue, Opcode::For) => &module.block(outer.regions[0]).args[1..],
-                (Opcode::Continue, _) => &module.block(outer.regions[0]).args[..],
-                _ => &outer.results[..],
-            };
-            self.assign(targets, &op.operands);
-            let beside = op.code == Opcode::Yield && self.info.is_pure(owner);
-            if !beside {
-                self.flush_sunk_waits();
-            }
-            return;
+        self.assign(targets, &op.operands);
+        let beside = op.code == Opcode::Yield && self.info.is_pure(owner);
+        if !beside {
+            self.flush_sunk_waits();
         }
     }
 }

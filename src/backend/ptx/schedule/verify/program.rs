@@ -43,7 +43,7 @@ impl KernelInfo<'_> {
         self.verify_mma_partition(body, schedule)?;
         self.verify_data_partition(body, schedule)?;
         self.verify_tma_stores(body, schedule)?;
-        self.verify_privatized(body, schedule)?;
+        self.verify_privatized(schedule)?;
         self.verify_mma_order(schedule)?;
         self.verify_try_waits(schedule)?;
         let mut events_of_partitions = Vec::new();
