@@ -3,7 +3,7 @@
 //! Ops are numbered in program order, an op before the ops of its regions. The nested ops of an op
 //! are thus a range of numbers, and all queries are lookups.
 
-use super::module::{BlockId, Module, OpId};
+use super::module::{BlockId, Module, OpId, Value};
 use super::op_table::{Effect, Opcode};
 
 /// Place of each op in the regions of an entry. Invariant: the module has not changed since
@@ -167,5 +167,11 @@ impl RegionTree {
         let first = self.terminators.partition_point(|&(number, _)| number < numbers.start);
         let inside = self.terminators[first..].iter().take_while(move |(number, _)| *number < numbers.end);
         inside.map(|&(_, id)| id).filter(move |&id| self.target(id) == Some(op))
+    }
+
+    /// Returns the operands of each of these terminators that has an opcode, in program order.
+    pub fn exits<'m>(&self, module: &'m Module, op: OpId, code: Opcode) -> impl Iterator<Item = &'m [Value]> {
+        let exits = self.terminators(op).map(|id| module.op(id)).filter(move |exit| exit.code == code);
+        exits.map(|exit| &*exit.operands)
     }
 }

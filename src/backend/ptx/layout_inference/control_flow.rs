@@ -13,7 +13,7 @@ impl<'m> Inference<'m> {
         let before = self.changes;
         self.block(block);
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
-        for operands in self.exits(id, Opcode::Continue) {
+        for operands in self.regions.exits(self.module, id, Opcode::Continue) {
             for (slot, &value) in next.iter_mut().zip(operands) {
                 if slot.is_none() && matches!(self.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
                     *slot = self.natural(value);
@@ -82,7 +82,7 @@ impl<'m> Inference<'m> {
         let module = self.module;
         let results = &module.op(id).results;
         let mut found: Vec<Option<Layout>> = vec![None; results.len()];
-        for operands in self.exits(id, terminator) {
+        for operands in self.regions.exits(module, id, terminator) {
             for (slot, &value) in found.iter_mut().zip(operands) {
                 if slot.is_none() && matches!(module.ty(value), Type::Tile { .. }) {
                     *slot = self.natural(value);
@@ -95,11 +95,5 @@ impl<'m> Inference<'m> {
                 self.set(result, layout);
             }
         }
-    }
-
-    /// Returns the operands of each terminator of this kind that sets values of an op.
-    fn exits(&self, id: OpId, terminator: Opcode) -> impl Iterator<Item = &'m [Value]> {
-        let ops = self.regions.terminators(id).map(|exit| self.module.op(exit));
-        ops.filter(move |exit| exit.code == terminator).map(|exit| &*exit.operands)
     }
 }

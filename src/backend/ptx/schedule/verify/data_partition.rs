@@ -121,8 +121,7 @@ impl KernelInfo<'_> {
 
     /// Returns operand `position` of each terminator of this kind that sets values of `owner`.
     fn terminator_operands(&self, owner: OpId, code: Opcode, position: usize) -> Vec<Value> {
-        let exits = self.regions.terminators(owner).map(|id| self.module.op(id));
-        exits.filter(|exit| exit.code == code).map(|exit| exit.operands[position]).collect()
+        self.regions.exits(self.module, owner, code).map(|operands| operands[position]).collect()
     }
 
     /// Does nothing else access what a store writes: no other op, and neither the store itself in

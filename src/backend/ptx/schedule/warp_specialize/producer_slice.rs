@@ -118,8 +118,8 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
 
     /// Adds operand `position` of each terminator of this kind that sets values of `owner`.
     fn add_terminator_operands(&mut self, owner: OpId, terminator: Opcode, position: usize) {
-        let exits = self.info.regions.terminators(owner).map(|id| self.info.module.op(id));
-        self.pending.extend(exits.filter(|exit| exit.code == terminator).map(|exit| exit.operands[position]));
+        let exits = self.info.regions.exits(self.info.module, owner, terminator);
+        self.pending.extend(exits.map(|operands| operands[position]));
     }
 
     /// Adds the control flow that leads to an op.
