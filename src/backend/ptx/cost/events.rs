@@ -165,7 +165,7 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let known = trip_counts(context.module, body, launched);
+        let known = trip_counts(context.module, (body, &context.regions), launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines

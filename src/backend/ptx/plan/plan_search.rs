@@ -253,7 +253,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
         return CandidateResult::Rejected(problem.message.clone());
     }
     let (context, schedule) = (lowering.context(), lowering.schedule());
-    let blocks = lowering.blocks(body);
+    let blocks = lowering.blocks();
     let mut efforts = context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
     // Where threads fetch operands or add sums themselves, records and model differ by more; of

@@ -126,9 +126,7 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
-        let mut multiplies = !no_producer;
-        module.walk(body, &mut |id| multiplies |= module.op(id).code.is_mma());
-        if multiplies {
+        if !no_producer || self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
             return None;
         }
         let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);

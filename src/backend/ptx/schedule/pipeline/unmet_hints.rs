@@ -5,17 +5,12 @@ use rustc_hash::FxHashMap;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
-use crate::ir::{BlockId, OpId, hint_key};
+use crate::ir::{OpId, hint_key};
 
 impl KernelInfo<'_> {
     /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
     /// that have no producer.
-    pub fn unmet_loop_hints(
-        &self,
-        body: BlockId,
-        schedule: &Schedule,
-        rejected_loads: &RejectedLoads,
-    ) -> Vec<(OpId, String)> {
+    pub fn unmet_loop_hints(&self, schedule: &Schedule, rejected_loads: &RejectedLoads) -> Vec<(OpId, String)> {
         let loops = self.regions.ops().iter().copied().filter(|&id| self.module.op(id).code.is_loop());
         let (producer_stages, copied) = (self.producer_stages(schedule), cp_async_stages(schedule));
         let mut unmet = Vec::new();
@@ -31,7 +26,7 @@ impl KernelInfo<'_> {
                 }
             }
             if !producer_stages.contains_key(&id)
-                && let Some(why) = self.producer_rejection(body, id, rejected_loads)
+                && let Some(why) = self.producer_rejection(id, rejected_loads)
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
@@ -60,13 +55,10 @@ impl KernelInfo<'_> {
 
     /// The reasons why no producer makes the loads of a loop; none for a loop without MMAs, or that
     /// has none by its own request.
-    fn producer_rejection(&self, body: BlockId, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
+    fn producer_rejection(&self, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
         let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
-        let mut mmas = Vec::new();
-        self.module.walk(body, &mut |op| {
-            let multiplies = self.module.op(op).code.is_mma();
-            mmas.extend((multiplies && is_here(op)).then_some(op));
-        });
+        let nested = self.regions.nested(id).iter().copied();
+        let mmas: Vec<OpId> = nested.filter(|&op| self.module.op(op).code.is_mma() && is_here(op)).collect();
         let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_wish = self.can_use_producer(Some(id)).is_err_and(Reason::is_wish);
         if !asked && (by_wish || mmas.is_empty()) {

@@ -64,9 +64,9 @@ impl KernelInfo<'_> {
         let mut with_regions = entry.iter().copied().filter(|&id| !module.op(id).regions.is_empty());
         let loop_op = with_regions.next().filter(|&id| module.op(id).code == Opcode::For)?;
         let waits = |id: OpId| module.op(id).code == Opcode::GdcWait;
-        let mut alone = with_regions.next().is_none()
-            && entry.iter().all(|&id| id == loop_op || waits(id) || !self.has_side_effect(id));
-        module.walk(body, &mut |id| alone &= module.op(id).code != Opcode::Alloca);
+        let alone = with_regions.next().is_none()
+            && entry.iter().all(|&id| id == loop_op || waits(id) || !self.has_side_effect(id))
+            && self.regions.ops().iter().all(|&id| module.op(id).code != Opcode::Alloca);
         let inside = module.op(loop_op).regions[0];
         let carries = module.block(inside).args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token));
         if !alone
