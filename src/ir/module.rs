@@ -435,6 +435,12 @@ impl Module {
         new
     }
 
+    /// Returns the arguments of a loop body that carry values: all except the counter of a `for`.
+    pub fn carried_args(&self, loop_op: OpId) -> &[Value] {
+        let op = self.op(loop_op);
+        &self.block(op.regions[0]).args[usize::from(op.code == Opcode::For)..]
+    }
+
     /// Calls `visit` for each op of a block and its nested blocks in program order. An op precedes
     /// the ops of its regions.
     pub fn walk(&self, block: BlockId, visit: &mut impl FnMut(OpId)) {

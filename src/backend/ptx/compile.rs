@@ -65,7 +65,7 @@ pub(crate) fn with_plan<T>(
         if !lowering.problems().is_empty() {
             return Err(lowering.problems().to_vec());
         }
-        let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(body));
+        let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks());
         Ok(look(&CostInput { context, body, schedule, blocks, launched }))
     });
     accepted.map(|accepted| accepted.result)

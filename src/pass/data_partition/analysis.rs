@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, RegionTree, Type, Uses, Value};
 
 /// Op that cannot be partitioned, and the reason.
 pub type Reason = (OpId, &'static str);
@@ -28,17 +28,12 @@ impl PartitionedRows {
         let mut analysis = RowAnalysis {
             module,
             rows: PartitionedRows { axes: FxHashMap::default(), count },
-            users: FxHashMap::default(),
-            owners: FxHashMap::default(),
+            uses: Uses::new(module, body),
+            regions: RegionTree::new(module, body),
             pending: Vec::new(),
         };
-        analysis.collect_users(body, &mut Vec::new());
-        let mut products = Vec::new();
-        module.walk(body, &mut |id| {
-            if module.op(id).code.is_mma() {
-                products.push(id);
-            }
-        });
+        let ops = analysis.regions.ops().iter().copied();
+        let products: Vec<OpId> = ops.filter(|&id| module.op(id).code.is_mma()).collect();
         for id in products {
             let shape = module.shape(module.op(id).results[0]);
             let axis = shape.len() - 2;
@@ -63,47 +58,13 @@ impl PartitionedRows {
 struct RowAnalysis<'m> {
     module: &'m Module,
     rows: PartitionedRows,
-    /// By value: the ops that have it as an operand or result, or own the region that has it as an
-    /// argument.
-    users: FxHashMap<Value, Vec<OpId>>,
-    /// By terminator: the loop or branch that it ends or continues.
-    owners: FxHashMap<OpId, OpId>,
+    uses: Uses,
+    regions: RegionTree,
     /// Worklist: ops with a value whose row axis has been found.
     pending: Vec<OpId>,
 }
 
 impl RowAnalysis<'_> {
-    /// Collects the ops of each value, and the owners of terminators. `around`: the loops and
-    /// branches that contain the block.
-    fn collect_users(&mut self, block: BlockId, around: &mut Vec<OpId>) {
-        let module = self.module;
-        for &id in &module.block(block).ops {
-            let op = module.op(id);
-            for &value in op.operands.iter().chain(&op.results) {
-                self.users.entry(value).or_default().push(id);
-            }
-            let is_owner = |&&owner: &&OpId| match (op.code, module.op(owner).code) {
-                (Opcode::Continue, code) => code.is_loop(),
-                (Opcode::Break, code) => code == Opcode::Loop,
-                (Opcode::Yield, code) => code == Opcode::If,
-                _ => false,
-            };
-            if let Some(&owner) = around.iter().rev().find(is_owner) {
-                self.owners.insert(id, owner);
-            }
-            if op.code.is_control_flow() {
-                around.push(id);
-                for &region in &op.regions {
-                    for &arg in &module.block(region).args {
-                        self.users.entry(arg).or_default().push(id);
-                    }
-                    self.collect_users(region, around);
-                }
-                around.pop();
-            }
-        }
-    }
-
     /// Sets the row axis of a value, as `id` requires.
     fn set_axis(&mut self, id: OpId, value: Value, axis: usize) -> Result<(), Reason> {
         match self.rows.axis(value) {
@@ -119,7 +80,12 @@ impl RowAnalysis<'_> {
             return Err((id, "has another number of rows"));
         }
         self.rows.axes.insert(value, axis);
-        self.pending.extend(&self.users[&value]);
+        // The op that defines the value, or owns the region that has it as an argument.
+        self.pending.extend(match self.module.def(value) {
+            Def::Result(maker, _) => Some(maker),
+            Def::Arg(block, _) => self.regions.parent(block),
+        });
+        self.pending.extend(self.uses.users(value).iter().map(|(user, _)| user));
         Ok(())
     }
 
@@ -196,8 +162,8 @@ impl RowAnalysis<'_> {
             code if code.is_mma() => self.product(id),
             Opcode::LoadView | Opcode::StoreView => self.access(id),
             code if code.is_control_flow() => self.region_op(id),
-            Opcode::Continue | Opcode::Break | Opcode::Yield if self.owners.contains_key(&id) => {
-                self.pending.push(self.owners[&id]);
+            Opcode::Continue | Opcode::Break | Opcode::Yield => {
+                self.pending.extend(self.regions.target(id));
                 Ok(())
             }
             code if code.is_elementwise() && !matches!(code, Opcode::Offset | Opcode::InlinePtx) => {
@@ -264,10 +230,7 @@ impl RowAnalysis<'_> {
             Opcode::Loop => op.group(0),
             _ => &[],
         };
-        let owned = |code: Opcode| -> Vec<&[Value]> {
-            let ends = self.owners.iter().filter(|&(&end, &owner)| owner == id && module.op(end).code == code);
-            ends.map(|(&end, _)| &module.op(end).operands[..]).collect()
-        };
+        let owned = |code: Opcode| self.regions.exits(module, id, code).collect::<Vec<&[Value]>>();
         let (continues, exits) = match op.code {
             Opcode::For => (owned(Opcode::Continue), owned(Opcode::Continue)),
             Opcode::Loop => (owned(Opcode::Continue), owned(Opcode::Break)),

@@ -6,10 +6,8 @@
 //! removal is sound. A loop without effects is assumed to terminate. Runs last, because other
 //! passes leave unused ops.
 
-use rustc_hash::FxHashMap;
-
 use crate::ir::op_table::Effect;
-use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, Value};
+use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, RegionTree, Value};
 
 /// Removes dead code of each entry.
 pub(crate) fn run(module: &mut Module) {
@@ -21,26 +19,14 @@ pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
         let liveness = Liveness::new(module, body, is_root);
-        let (ops, values) = (liveness.ops, liveness.values);
-        sweep(module, body, &ops, &values);
+        let Liveness { regions, ops, values, .. } = liveness;
+        sweep(module, body, &regions, (&ops, &values));
     }
-}
-
-/// Terminators by the op that receives their operands.
-#[derive(Default)]
-struct Terminators {
-    continues: Vec<OpId>,
-    breaks: Vec<OpId>,
-    yields: Vec<OpId>,
-    /// Terminators inside of this loop that continue or leave it. They decide control flow.
-    jumps: Vec<OpId>,
 }
 
 struct Liveness<'m> {
     module: &'m Module,
-    /// Block that contains an op.
-    parent_block: FxHashMap<OpId, BlockId>,
-    terminators: FxHashMap<OpId, Terminators>,
+    regions: RegionTree,
     ops: Vec<bool>,
     values: Vec<bool>,
     work: Vec<Work>,
@@ -53,15 +39,18 @@ enum Work {
 
 impl<'m> Liveness<'m> {
     fn new(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
+        let is_kept = |&id: &OpId| match module.op(id).code {
+            Opcode::Continue | Opcode::Break | Opcode::Yield => false,
+            code => code == Opcode::Return || is_root(module.op(id)),
+        };
         let mut liveness = Liveness {
             module,
-            parent_block: FxHashMap::default(),
-            terminators: FxHashMap::default(),
+            regions: RegionTree::new(module, body),
             ops: vec![false; module.num_ops()],
             values: vec![false; module.num_values()],
             work: Vec::new(),
         };
-        liveness.collect(body, is_root, &mut Vec::new());
+        liveness.work.extend(liveness.regions.ops().iter().copied().filter(is_kept).map(Work::Op));
         while let Some(work) = liveness.work.pop() {
             match work {
                 Work::Op(op) => liveness.op(op),
@@ -69,41 +58,6 @@ impl<'m> Liveness<'m> {
             }
         }
         liveness
-    }
-
-    /// Records the blocks of ops and the targets of terminators, and adds the roots to the
-    /// worklist.
-    fn collect(&mut self, block: BlockId, is_root: &dyn Fn(&Op) -> bool, stack: &mut Vec<OpId>) {
-        let module = self.module;
-        for &id in &module.block(block).ops {
-            self.parent_block.insert(id, block);
-            let op = module.op(id);
-            match op.code {
-                Opcode::Return => {
-                    self.work.push(Work::Op(id));
-                }
-                Opcode::Continue | Opcode::Break => {
-                    let is_loop = |op: &&OpId| module.op(**op).code.is_loop();
-                    if let Some(&target) = stack.iter().rev().find(is_loop) {
-                        let terminators = self.terminators.entry(target).or_default();
-                        let list =
-                            if op.code == Opcode::Break { &mut terminators.breaks } else { &mut terminators.continues };
-                        list.push(id);
-                        terminators.jumps.push(id);
-                    }
-                }
-                Opcode::Yield => {
-                    if let Some(&owner) = stack.last() {
-                        self.terminators.entry(owner).or_default().yields.push(id);
-                    }
-                }
-                _ if is_root(op) => self.work.push(Work::Op(id)),
-                _ => {}
-            }
-            stack.push(id);
-            op.regions.iter().for_each(|&region| self.collect(region, is_root, stack));
-            stack.pop();
-        }
     }
 
     fn mark_needed(&mut self, values: &[Value]) {
@@ -116,7 +70,7 @@ impl<'m> Liveness<'m> {
             return;
         }
         let module = self.module;
-        let owner = self.parent_block.get(&id).and_then(|&block| module.block(block).parent);
+        let owner = self.regions.block_of(id).and_then(|block| self.regions.parent(block));
         self.work.extend(owner.map(Work::Op));
         let op = module.op(id);
         match op.code {
@@ -127,26 +81,14 @@ impl<'m> Liveness<'m> {
             Opcode::Loop => {}
             Opcode::Reduce | Opcode::Scan => {
                 self.mark_needed(&op.operands);
-                for end in self.terminators(id).yields {
-                    self.mark_needed(&module.op(end).operands);
-                }
+                let exits = self.regions.exits(module, id, Opcode::Yield);
+                self.work.extend(exits.flatten().map(|&value| Work::Value(value)));
             }
             _ => self.mark_needed(&op.operands),
         }
-        for jump in self.terminators(id).jumps {
-            self.work.push(Work::Op(jump));
-        }
-    }
-
-    fn terminators(&self, id: OpId) -> Terminators {
-        match self.terminators.get(&id) {
-            Some(e) => Terminators {
-                continues: e.continues.clone(),
-                breaks: e.breaks.clone(),
-                yields: e.yields.clone(),
-                jumps: e.jumps.clone(),
-            },
-            None => Terminators::default(),
+        // Terminators that continue or leave a loop decide control flow.
+        if op.code.is_loop() {
+            self.work.extend(self.regions.terminators(id).map(Work::Op));
         }
     }
 
@@ -163,8 +105,8 @@ impl<'m> Liveness<'m> {
                     // The argument represents the carried value from the first iteration to the
                     // result.
                     Opcode::For => self.mark_needed(&[self.module.block(op.regions[0]).args[i + 1]]),
-                    Opcode::Loop => self.mark_operands(&self.terminators(id).breaks, i),
-                    Opcode::If => self.mark_operands(&self.terminators(id).yields, i),
+                    Opcode::Loop => self.mark_exits(id, Opcode::Break, i),
+                    Opcode::If => self.mark_exits(id, Opcode::Yield, i),
                     _ => {}
                 }
             }
@@ -179,16 +121,16 @@ impl<'m> Liveness<'m> {
                 };
                 if let Some((init, i)) = carried {
                     self.mark_needed(&[init[i]]);
-                    self.mark_operands(&self.terminators(id).continues, i);
+                    self.mark_exits(id, Opcode::Continue, i);
                 }
             }
         }
     }
 
-    fn mark_operands(&mut self, terminators: &[OpId], index: usize) {
-        for &end in terminators {
-            self.mark_needed(&[self.module.op(end).operands[index]]);
-        }
+    /// Marks operand `index` of the terminators of this kind that set values of an op.
+    fn mark_exits(&mut self, id: OpId, code: Opcode, index: usize) {
+        let exits = self.regions.exits(self.module, id, code);
+        self.work.extend(exits.map(|operands| Work::Value(operands[index])));
     }
 }
 
@@ -205,13 +147,13 @@ fn is_root(op: &Op) -> bool {
 }
 
 /// Removes dead ops of a block, and unused operands and results of live ops with regions.
-fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
+fn sweep(module: &mut Module, block: BlockId, regions: &RegionTree, (ops, values): (&[bool], &[bool])) {
     let live = |module: &Module, id: OpId| module.op(id).code.spec().effect == Effect::Terminator || ops[id.index()];
     let kept: Vec<OpId> = module.block(block).ops.iter().copied().filter(|&id| live(module, id)).collect();
     module.block_mut(block).ops = kept.clone();
     for id in kept {
         let op = module.op(id).clone();
-        op.regions.iter().for_each(|&region| sweep(module, region, ops, values));
+        op.regions.iter().for_each(|&region| sweep(module, region, regions, (ops, values)));
         let used = |list: &[Value]| list.iter().map(|v| values[v.index()]).collect::<Vec<bool>>();
         match op.code {
             Opcode::For => {
@@ -219,40 +161,32 @@ fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
                 module.retain_results(id, |i| keep[i]);
                 module.retain_last_group(id, |i| keep[i]);
                 module.retain_block_args(op.regions[0], |i| i == 0 || keep[i - 1]);
-                prune_terminators(module, op.regions[0], Opcode::Continue, &keep);
+                retain_operands(module, regions, (id, Opcode::Continue), &keep);
             }
             Opcode::Loop => {
                 let carried = used(&module.block(op.regions[0]).args);
                 module.retain_last_group(id, |i| carried[i]);
                 module.retain_block_args(op.regions[0], |i| carried[i]);
-                prune_terminators(module, op.regions[0], Opcode::Continue, &carried);
+                retain_operands(module, regions, (id, Opcode::Continue), &carried);
                 let keep = used(&op.results);
                 module.retain_results(id, |i| keep[i]);
-                prune_terminators(module, op.regions[0], Opcode::Break, &keep);
+                retain_operands(module, regions, (id, Opcode::Break), &keep);
             }
             Opcode::If => {
                 let keep = used(&op.results);
                 module.retain_results(id, |i| keep[i]);
-                for &region in &op.regions {
-                    let last = module.block(region).ops.last().copied();
-                    if let Some(end) = last.filter(|&end| module.op(end).code == Opcode::Yield) {
-                        module.retain_last_group(end, |i| keep[i]);
-                    }
-                }
+                retain_operands(module, regions, (id, Opcode::Yield), &keep);
             }
             _ => {}
         }
     }
 }
 
-/// Removes operands of the terminators of one kind that belong to the loop with this body.
-fn prune_terminators(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
-    for id in module.block(block).ops.clone() {
-        if module.op(id).code == code {
-            module.retain_last_group(id, |i| keep[i]);
-        } else if module.op(id).code == Opcode::If {
-            let regions = module.op(id).regions.clone();
-            regions.iter().for_each(|&region| prune_terminators(module, region, code, keep));
+/// Removes operands of the terminators of one kind that set values of an op.
+fn retain_operands(module: &mut Module, regions: &RegionTree, (id, code): (OpId, Opcode), keep: &[bool]) {
+    for end in regions.terminators(id) {
+        if module.op(end).code == code {
+            module.retain_last_group(end, |i| keep[i]);
         }
     }
 }

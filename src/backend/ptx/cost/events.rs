@@ -164,7 +164,7 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let known = trip_counts(context.module, body, launched);
+        let known = trip_counts(context.module, (body, &context.regions), launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines
@@ -590,14 +590,9 @@ impl EventBuilder<'_, '_> {
         cp_async: Option<CpAsyncTiming>,
         events: &mut Vec<Event>,
     ) {
-        let (mut has_mma, mut outer) = (false, false);
-        let module = self.op_costs.context.module;
-        for &region in &module.op(op).regions {
-            module.walk(region, &mut |id| {
-                has_mma |= module.op(id).code.is_mma();
-                outer |= module.op(id).code.is_loop();
-            });
-        }
+        let (module, regions) = (self.op_costs.context.module, &self.op_costs.context.regions);
+        let has_mma = regions.has_mma(op);
+        let outer = regions.nested(op).iter().any(|&id| module.op(id).code.is_loop());
         let known = self.known.get(&op).copied();
         let trip_count = known.unwrap_or(DEFAULT_TRIP_COUNTS[usize::from(outer)]);
         let pingpong = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());

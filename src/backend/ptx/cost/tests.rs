@@ -14,7 +14,7 @@ use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
-use crate::ir::{Module, OpId, Opcode, Value};
+use crate::ir::{Module, OpId, Opcode, RegionTree, Value};
 use crate::target::Target;
 
 /// Returns a machine model in which nothing takes time.
@@ -301,13 +301,14 @@ fn teams_hide_stores() {
 fn loops_go_round_as_often_as_a_launch_says() {
     let module = tiles_in_turn();
     let body = module.entries[0].body;
-    let mut loops = Vec::new();
-    module.walk(body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
+    let regions = RegionTree::new(&module, body);
+    let mut loops = regions.ops().to_vec();
+    loops.retain(|&id| module.op(id).code == Opcode::For);
     assert_eq!(loops.len(), 2);
-    assert!(trip_counts(&module, body, LaunchInfo::default()).is_empty());
+    assert!(trip_counts(&module, (body, &regions), LaunchInfo::default()).is_empty());
     // Tiles from the block's number along x to 64, 8 apart, with as many steps as the block's
     // number along z: 0, 4 and 8 of a sample.
-    let known = trip_counts(&module, body, LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
+    let known = trip_counts(&module, (body, &regions), LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);

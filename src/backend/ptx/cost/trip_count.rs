@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::backend::ParamWord;
-use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, RegionTree, Type, Value};
 
 /// Facts of a launch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,16 +32,24 @@ type IntRange = (i128, i128);
 
 /// Returns the trip counts of the loops of an entry that are known: over a sample of tile blocks
 /// the maximum of an outermost loop, and the mean of an inner one.
-pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> FxHashMap<OpId, f64> {
+pub fn trip_counts(
+    module: &Module,
+    (body, regions): (BlockId, &RegionTree),
+    launched: LaunchInfo<'_>,
+) -> FxHashMap<OpId, f64> {
+    let loops = regions.ops().iter().copied().filter(|&id| module.op(id).code == Opcode::For);
     let mut trip_count: FxHashMap<OpId, f64> = FxHashMap::default();
     let sample = launched.sample();
     let count = sample.len() as f64;
     for block in sample {
         let mut known = TripCountAnalysis::new(module, body, launched, block);
-        known.block(body, true);
-        for (id, (loops, outermost)) in known.trip_count {
+        for id in loops.clone() {
+            let Some([fewest, most]) = known.trips(module.op(id)) else { continue };
             let all = trip_count.entry(id).or_insert(0.0);
-            *all = if outermost { all.max(loops) } else { *all + loops / count };
+            *all = match regions.enclosing_loop(id) {
+                None => all.max(most),
+                Some(_) => *all + (fewest + most) / 2.0 / count,
+            };
         }
     }
     trip_count
@@ -68,8 +76,6 @@ struct TripCountAnalysis<'a> {
     /// The tile block.
     block: Option<[u32; 3]>,
     values: FxHashMap<Value, Option<IntRange>>,
-    /// Trip count of each loop; the flag is true for outermost loops.
-    trip_count: FxHashMap<OpId, (f64, bool)>,
 }
 
 impl<'a> TripCountAnalysis<'a> {
@@ -79,26 +85,10 @@ impl<'a> TripCountAnalysis<'a> {
         launched: LaunchInfo<'a>,
         block: Option<[u32; 3]>,
     ) -> TripCountAnalysis<'a> {
-        TripCountAnalysis { module, launched, body, block, values: Default::default(), trip_count: Default::default() }
+        TripCountAnalysis { module, launched, body, block, values: Default::default() }
     }
 
-    fn block(&mut self, block: BlockId, outermost: bool) {
-        let module = self.module;
-        for &id in &module.block(block).ops {
-            let op = module.op(id);
-            if op.code == Opcode::For {
-                if let Some([fewest, most]) = self.loops(op) {
-                    let loops = if outermost { most } else { (fewest + most) / 2.0 };
-                    self.trip_count.insert(id, (loops, outermost));
-                }
-                self.block(op.regions[0], false);
-            } else if op.code.is_control_flow() {
-                op.regions.iter().for_each(|&region| self.block(region, outermost && op.code == Opcode::If));
-            }
-        }
-    }
-
-    fn loops(&mut self, op: &Op) -> Option<[f64; 2]> {
+    fn trips(&mut self, op: &Op) -> Option<[f64; 2]> {
         let [from, to, step] = [0, 1, 2].map(|group| op.group(group)[0]).map(|value| self.range(value));
         let (from, to, step) = (from?, to?, step?);
         let count = |from: i128, to: i128, step: i128| ((to - from).max(0) as f64 / step.max(1) as f64).ceil();

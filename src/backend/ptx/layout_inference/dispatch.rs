@@ -5,11 +5,10 @@
 use std::rc::Rc;
 
 use super::analysis::adjacent_operands::AdjacentOperands;
-use super::analysis::butterfly_chain::ButterflyChains;
 use super::state::core::Inference;
 use crate::backend::ptx::optimizations::{Optimization, OptimizationSet};
 use crate::backend::ptx::plan::extract_groups::ExtractGroups;
-use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Entry, Module, OpId, Opcode, RegionTree, Type, Uses, Value};
 use crate::pass::IntRanges;
 use crate::target::Target;
 
@@ -23,28 +22,32 @@ impl<'m> Inference<'m> {
         optimizations: OptimizationSet,
     ) -> Inference<'m> {
         let facts = Rc::new(IntRanges::analyze(module, entry));
-        let empty = |facts| Inference::empty(module, facts, (target, num_warps), optimizations);
-        let mut inference = empty(Rc::clone(&facts));
+        let regions = Rc::new(RegionTree::new(module, entry.body));
+        let uses = Rc::new(Uses::new(module, entry.body));
+        let empty = || {
+            let analyses = (regions.clone(), uses.clone(), facts.clone());
+            Inference::empty(module, analyses, (target, num_warps), optimizations)
+        };
+        let mut inference = empty();
         inference.infer(entry.body);
-        let requested_layouts = inference.collect_requested_layouts(entry.body);
+        let requested_layouts = inference.collect_requested_layouts();
         if requested_layouts.is_empty() || !optimizations.contains(Optimization::RequestedLayouts) {
             return inference;
         }
-        let mut second = Inference { requested_layouts, ..empty(facts) };
+        let mut second = Inference { requested_layouts, ..empty() };
         second.infer(entry.body);
         second
     }
 
     /// Executes the phases before the requests once.
     fn infer(&mut self, body: BlockId) {
-        self.butterfly_chains = ButterflyChains::collect(self.module, body);
-        self.collect_contiguous_pointers(body);
+        self.collect_contiguous_pointers();
         self.extract_groups = ExtractGroups::new(self.module, body);
         if self.optimizations.contains(Optimization::AdjacentOperands) {
             self.adjacent_operands = AdjacentOperands::of(self.module, body);
         }
-        self.set_coalesced_layouts(body);
-        self.set_user_loads(body);
+        self.set_coalesced_layouts();
+        self.set_user_loads();
         self.set_pointer_layouts();
         self.block(body);
     }
@@ -71,16 +74,16 @@ impl<'m> Inference<'m> {
             Opcode::For => {
                 let args = &module.block(op.regions[0]).args;
                 self.enter_for(args[0]);
-                self.loop_body(op.regions[0], &args[1..], op.group(3));
+                self.loop_body(id, &args[1..], op.group(3));
                 self.leave_for(id);
             }
             Opcode::Loop => {
-                self.loop_body(op.regions[0], &module.block(op.regions[0]).args, op.group(0));
-                self.join_exits(id, &op.regions, Opcode::Break);
+                self.loop_body(id, &module.block(op.regions[0]).args, op.group(0));
+                self.join_exits(id, Opcode::Break);
             }
             Opcode::If => {
                 op.regions.iter().for_each(|&region| self.block(region));
-                self.join_exits(id, &op.regions, Opcode::Yield);
+                self.join_exits(id, Opcode::Yield);
             }
             Opcode::LoadView => {
                 // A view that the lowering does not support has no access layout.
@@ -106,10 +109,10 @@ impl<'m> Inference<'m> {
 
     /// Walks the body of a loop. A second walk follows if the first one changed a layout: without
     /// this condition, the number of walks would double with each level of nested loops.
-    fn loop_body(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
-        let before = self.changes;
+    fn loop_body(&mut self, id: OpId, args: &[Value], inits: &[Value]) {
+        let (body, before) = (self.module.op(id).regions[0], self.changes);
         self.block(body);
-        self.join_carried(body, args, inits);
+        self.join_carried(id, args, inits);
         if self.changes != before {
             self.block(body);
         }

@@ -6,20 +6,18 @@
 use rustc_hash::FxHashMap;
 
 use super::state::core::{Inference, ValueOrigin};
-use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 impl Inference<'_> {
     /// Returns the requested layouts that differ from the current layouts.
-    pub fn collect_requested_layouts(&self, body: BlockId) -> FxHashMap<Value, Layout> {
+    pub fn collect_requested_layouts(&self) -> FxHashMap<Value, Layout> {
         let mut requested_layouts = FxHashMap::default();
-        let mut ops = Vec::new();
-        self.module.walk(body, &mut |id| ops.push(id));
-        let carried = self.unanchored_carried(body);
+        let carried = self.unanchored_carried();
         // The requests of values that a loop carries are known after the walk of its body, and the
         // requests of its `continue` depend on them.
         let rounds = if carried.is_empty() { 1 } else { 2 };
-        for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
+        for &id in std::iter::repeat_n(self.regions.ops(), rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
                 if self.is_unanchored(*value)
                     && let Some(layout) = self.requested_by(id, position, &requested_layouts, &carried)
@@ -76,9 +74,9 @@ impl Inference<'_> {
     }
 
     /// Returns the operands of `continue`s, each with the unanchored carried value that it defines.
-    fn unanchored_carried(&self, body: BlockId) -> Vec<(Value, Value)> {
+    fn unanchored_carried(&self) -> Vec<(Value, Value)> {
         let mut pairs = Vec::new();
-        self.module.walk(body, &mut |id| {
+        for &id in self.regions.ops() {
             let op = self.module.op(id);
             if op.code == Opcode::For {
                 let block = self.module.block(op.regions[0]);
@@ -87,7 +85,7 @@ impl Inference<'_> {
                     pairs.extend(last.operands.iter().copied().zip(block.args[1..].iter().copied()));
                 }
             }
-        });
+        }
         pairs.retain(|&(value, arg)| value != arg && self.is_unanchored(arg));
         pairs
     }

@@ -222,7 +222,7 @@ impl Lowering<'_> {
             _ => [NCtaIdX, NCtaIdY, NCtaIdZ],
         };
         for (&result, special) in op.results.iter().zip(registers) {
-            if self.info.use_counts[result.index()] > 0 {
+            if self.info.uses.count(result) > 0 {
                 let mut value = self.b.special(special);
                 if special == CtaIdX && self.sync.peer.is_active {
                     value = self.b.xor(Ty::B32, value, 1u32);

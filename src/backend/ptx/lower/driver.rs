@@ -34,7 +34,7 @@ use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::backend::ptx::workarounds;
 use crate::error::Diagnostic;
-use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
+use crate::ir::{Elem, Entry, Module, Opcode, Type};
 use crate::layout::Layout;
 use crate::target::Target;
 
@@ -103,7 +103,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
     lowering.b.come_from(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
     lowering.reserve_allocas(entry.body);
-    lowering.info.select_tma_stores(entry.body);
+    lowering.info.select_tma_stores();
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
     // Without a number of blocks ptxas may save registers for too many of them.
@@ -117,7 +117,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
         }
         None => {
             lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
-            lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
+            lowering.info.select_privatized_atomics(&mut lowering.smem.memory);
             lowering.plan_schedule(entry.body, None);
             if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
@@ -128,7 +128,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
             }
         }
     }
-    let unmet = lowering.info.unmet_loop_hints(entry.body, &lowering.schedule, &planned.rejected_loads);
+    let unmet = lowering.info.unmet_loop_hints(&lowering.schedule, &planned.rejected_loads);
     lowering.report.remarks.unmet(lowering.module, unmet);
     lowering
 }
@@ -229,7 +229,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Returns the number of tile blocks per multiprocessor, as far as it is uniform without code.
-    pub fn blocks(&self, body: BlockId) -> u32 {
+    pub fn blocks(&self) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();
         }
@@ -244,7 +244,7 @@ impl<'m> Lowering<'m> {
         let fits = |registers| {
             inference.target.multiprocessor().fitting_blocks(warps, registers, self.smem.memory.used() + cp_async_bytes)
         };
-        let most = fits(self.info.min_registers(body)).max(1);
+        let most = fits(self.info.min_registers()).max(1);
         self.info.options.occupancy.map_or(most, |requested| requested.min(most))
     }
 
@@ -265,9 +265,7 @@ impl<'m> Lowering<'m> {
             kinds.push(ParamKind::Word { index: index as u32, bytes });
             self.values.define(arg, Tile { layout: layout.clone(), regs: Rc::from([value]) });
         }
-        let mut asserts = false;
-        self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
-        if asserts {
+        if self.info.regions.ops().iter().any(|&id| self.module.op(id).code == Opcode::Assert) {
             self.params.assert_note = Some(self.b.param(Param::Scalar(Ty::U64)));
             kinds.push(ParamKind::Failure);
         }

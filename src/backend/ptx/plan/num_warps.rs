@@ -25,7 +25,7 @@ use super::super::layout_inference::{chosen_warps, halved_bit};
 use super::super::{CompileOptions, Optimization};
 use super::extract_groups::ExtractGroups;
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, RegionTree, Type, Value};
 use crate::pass::{data_partition, is_commutative};
 
 const MAX_WARPS: u64 = MAX_WARPS_PER_CTA as u64;
@@ -197,18 +197,15 @@ struct Sizes {
 impl Sizes {
     fn new(module: &Module, body: BlockId) -> Sizes {
         let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
-        let mut repeated = FxHashSet::default();
-        module.walk(body, &mut |id| {
+        let regions = RegionTree::new(module, body);
+        for &id in regions.ops() {
             let op = module.op(id);
-            if op.code.is_loop() {
-                op.regions.iter().for_each(|&region| module.walk(region, &mut |inner| repeated.extend([inner])));
-            }
             sizes.add(module, op);
             let is_access = matches!(op.code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite);
-            if is_access && repeated.contains(&id) {
+            if is_access && regions.enclosing_loop(id).is_some() {
                 sizes.moved = None;
             }
-        });
+        }
         // An atomic counts as a store where it is the largest access. Others have the warps of the
         // tile that is loaded: those of a histogram were measured so.
         if let Some(value) = sizes.atomic.filter(|&value| extent(module, value).0 > sizes.most) {

@@ -17,7 +17,7 @@ use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
 use super::super::{CompileOptions, Optimization, PlanSearch, lower};
 use super::kernel_plan::Plan;
 use super::num_warps;
-use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, hint_key};
+use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, RegionTree, hint_key};
 use crate::target::Target;
 
 /// Minimum gain of a selected candidate. For recorded configurations that differ only in their
@@ -192,17 +192,8 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
 
 /// Returns true if a loop contains MMAs.
 fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
-    let mut loops: Vec<OpId> = Vec::new();
-    module.walk(entry.body, &mut |id| {
-        if module.op(id).code.is_loop() {
-            loops.push(id);
-        }
-    });
-    let mut found = false;
-    for region in loops.into_iter().flat_map(|id| &module.op(id).regions) {
-        module.walk(*region, &mut |id| found |= module.op(id).code.is_mma());
-    }
-    found
+    let regions = RegionTree::new(module, entry.body);
+    regions.ops().iter().any(|&id| module.op(id).code.is_mma() && regions.enclosing_loop(id).is_some())
 }
 
 /// Returns true if a hint determines how tiles are loaded.
@@ -263,7 +254,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
         return CandidateResult::Rejected(problem.message.clone());
     }
     let (context, schedule) = (lowering.context(), lowering.schedule());
-    let blocks = lowering.blocks(body);
+    let blocks = lowering.blocks();
     let mut efforts = context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
     // Where threads fetch operands or add sums themselves, records and model differ by more; of

@@ -40,7 +40,7 @@ impl KernelInfo<'_> {
         let schedule = Schedule {
             warp_spec,
             privatized: self.privatized,
-            mma_partitions: self.mma_partitions(body),
+            mma_partitions: self.mma_partitions(),
             ..Schedule::default()
         };
         let mut builder = ScheduleBuilder {

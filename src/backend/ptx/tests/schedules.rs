@@ -52,6 +52,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         let Ok(mut module) = Module::parse(&name, &text) else { continue };
         if module.entries.len() == 1 {
             pass::optimize(&mut module);
+            let module = pass::expand_scaled_mma(&module, false).unwrap_or(module);
             kernels.push((name, module, plain));
         }
     }

@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Elem, Entry, Flag, Loc, Module, Op, OpId, Opcode, Overflow,
-    Predicate, Sign, Substitution, Type, TypeId, Value,
+    Predicate, RegionTree, Sign, Substitution, Type, TypeId, Value,
 };
 use crate::pass::{self, IntRanges};
 
@@ -111,7 +111,8 @@ pub(super) fn build(
     if module.entries.len() != 1 || open.is_empty() && wrapping.is_empty() {
         return None;
     }
-    let mut plan = Plan { module, facts, open, wrapping, checks: Vec::new() };
+    let mut plan =
+        Plan { module, regions: RegionTree::new(module, entry.body), facts, open, wrapping, checks: Vec::new() };
     plan.block(entry.body, &mut Vec::new());
     let checks = plan.checks;
     let decided: Vec<&Check> = checks.iter().filter(|check| extract(module, entry, &[check]).is_some()).collect();
@@ -141,17 +142,11 @@ struct Check {
     conditions: Vec<Condition>,
 }
 
-/// A loop that encloses an access.
-#[derive(Clone)]
-struct EnclosingLoop {
-    id: OpId,
-    blocks: Vec<BlockId>,
-}
-
 /// Selects, for each open access and each loop that may wrap, the outermost place at which its
 /// condition can be evaluated.
 struct Plan<'m> {
     module: &'m Module,
+    regions: RegionTree,
     facts: &'m IntRanges,
     open: &'m Open,
     wrapping: &'m FxHashSet<OpId>,
@@ -161,7 +156,7 @@ struct Plan<'m> {
 impl Plan<'_> {
     /// `around` has the loops around this block, outermost first, inside of the innermost branch.
     /// An op that does not always run must only be checked if it runs.
-    fn block(&mut self, block: BlockId, around: &mut Vec<EnclosingLoop>) {
+    fn block(&mut self, block: BlockId, around: &mut Vec<OpId>) {
         for &id in &self.module.block(block).ops {
             if let Some(dims) = self.open.get(&id) {
                 self.access(id, dims, around);
@@ -172,9 +167,7 @@ impl Plan<'_> {
             let op = self.module.op(id);
             match op.code {
                 code if code.is_loop() => {
-                    let mut blocks = op.regions.clone();
-                    self.module.walk(op.regions[0], &mut |inner| blocks.extend(&self.module.op(inner).regions));
-                    around.push(EnclosingLoop { id, blocks });
+                    around.push(id);
                     self.block(op.regions[0], around);
                     around.pop();
                 }
@@ -183,10 +176,10 @@ impl Plan<'_> {
         }
     }
 
-    fn access(&mut self, access: OpId, dims: &[usize], around: &[EnclosingLoop]) {
-        let before = around.iter().find_map(|loop_around| {
+    fn access(&mut self, access: OpId, dims: &[usize], around: &[OpId]) {
+        let before = around.iter().find_map(|&loop_around| {
             let conditions = dims.iter().map(|&dim| self.before(loop_around, access, dim));
-            Some((loop_around.id, conditions.collect::<Option<Vec<Condition>>>()?))
+            Some((loop_around, conditions.collect::<Option<Vec<Condition>>>()?))
         });
         let (place, conditions) = before.unwrap_or_else(|| {
             let op = self.module.op(access);
@@ -197,17 +190,17 @@ impl Plan<'_> {
         self.checks.push(Check { subject: access, place, conditions });
     }
 
-    fn end(&mut self, id: OpId, around: &[EnclosingLoop]) {
+    fn end(&mut self, id: OpId, around: &[OpId]) {
         let op = self.module.op(id);
         let (end, step, sign) = (op.operands[1], op.operands[2], loops::sign(op));
-        let fixed = |outer: &&EnclosingLoop| self.is_invariant(outer, end) && self.is_invariant(outer, step);
-        let place = around.iter().find(fixed).map_or(id, |outer| outer.id);
+        let fixed = |&outer: &OpId| self.is_invariant(outer, end) && self.is_invariant(outer, step);
+        let place = around.iter().copied().find(fixed).unwrap_or(id);
         self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
     }
 
     /// Returns the condition before a loop for one dimension of an access in it, if there is one.
     /// The index is either invariant, or the counter, whose end is compared.
-    fn before(&self, around: &EnclosingLoop, access: OpId, dim: usize) -> Option<Condition> {
+    fn before(&self, around: OpId, access: OpId, dim: usize) -> Option<Condition> {
         let op = self.module.op(access);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
         if !self.is_invariant(around, view) {
@@ -216,7 +209,7 @@ impl Plan<'_> {
         if self.is_invariant(around, index) {
             return Some(Condition::Inside { view, dim, index });
         }
-        let looped = self.module.op(around.id);
+        let looped = self.module.op(around);
         let counts = looped.code == Opcode::For
             && !looped.flag(Flag::UnsignedCmp)
             && self.module.def(through_assumes(self.module, index)) == Def::Arg(looped.regions[0], 0)
@@ -224,10 +217,12 @@ impl Plan<'_> {
         counts.then(|| Condition::EndsInside { view, dim, end: looped.operands[1] })
     }
 
-    fn is_invariant(&self, around: &EnclosingLoop, value: Value) -> bool {
+    fn is_invariant(&self, around: OpId, value: Value) -> bool {
         match self.module.def(value) {
-            Def::Arg(block, _) => !around.blocks.contains(&block),
-            Def::Result(id, _) => !around.blocks.iter().any(|&block| self.module.block(block).ops.contains(&id)),
+            Def::Arg(block, _) => {
+                self.regions.parent(block).is_none_or(|op| op != around && !self.regions.contains(around, op))
+            }
+            Def::Result(id, _) => !self.regions.contains(around, id),
         }
     }
 }

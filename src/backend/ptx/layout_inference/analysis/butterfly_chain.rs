@@ -3,14 +3,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::{BlockId, Module, Op, OpId, Opcode, Value};
+use crate::ir::{Module, Op, OpId, Opcode, Uses, Value};
 use crate::layout::Layout;
 
 /// Butterfly chains of a kernel, and the layouts that the inference has selected for them.
 #[derive(Default)]
 pub struct ButterflyChains {
-    /// Users of each value.
-    pub users: FxHashMap<Value, Vec<OpId>>,
     /// Layout of each halved tile.
     pub layouts: FxHashMap<Value, Layout>,
     /// These layouts and those of the halves, each of the flat tile.
@@ -20,23 +18,9 @@ pub struct ButterflyChains {
 }
 
 impl ButterflyChains {
-    /// Returns the users of values; the inference adds the layouts.
-    pub fn collect(module: &Module, body: BlockId) -> ButterflyChains {
-        let mut chains = ButterflyChains::default();
-        module.walk(body, &mut |id| {
-            for &operand in &module.op(id).operands {
-                let users = chains.users.entry(operand).or_default();
-                if users.last() != Some(&id) {
-                    users.push(id);
-                }
-            }
-        });
-        chains
-    }
-
     /// Returns the bits along which the chain halves the tile from op `id` on, each once and at
     /// most `most` of them, and the number of steps.
-    pub fn next_bits(&self, module: &Module, id: OpId, most: usize) -> (Vec<u32>, usize) {
+    pub fn next_bits(module: &Module, uses: &Uses, id: OpId, most: usize) -> (Vec<u32>, usize) {
         let bits = num_elements(module, module.op(id).operands[0]).trailing_zeros();
         // For each bit of the current tile its bit in the first tile, and the bits of the halvings.
         let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect(), Vec::new());
@@ -63,16 +47,15 @@ impl ButterflyChains {
                 }
                 _ => {}
             }
-            next = self.next_op(module, op.results[0]);
+            next = Self::next_op(module, uses, op.results[0]);
         }
         (found, steps)
     }
 
     /// Returns the next op of the chain.
-    fn next_op(&self, module: &Module, value: Value) -> Option<OpId> {
+    fn next_op(module: &Module, uses: &Uses, value: Value) -> Option<OpId> {
         let count = num_elements(module, value);
-        let users = self.users.get(&value)?;
-        users.iter().copied().find(|&id| match module.op(id).code {
+        uses.users(value).iter().map(|&(id, _)| id).find(|&id| match module.op(id).code {
             Opcode::Extract => halved_bit(module, module.op(id)).is_some(),
             Opcode::Cat => joined_bit(module, module.op(id)).is_some(),
             Opcode::Reshape => true,

@@ -5,7 +5,7 @@
 //! chain of such steps therefore has layouts with as many of the next bits as possible in
 //! registers. Between two of these layouts, the tile is converted once.
 
-use super::super::analysis::butterfly_chain::{flat, halved_bit};
+use super::super::analysis::butterfly_chain::{ButterflyChains, flat, halved_bit};
 use super::super::layouts::blocks::{
     block_grid_layout, block_layout, doubled, doubled_in_registers, in_order, moves_single_bits,
 };
@@ -96,7 +96,7 @@ impl Inference<'_> {
         let layout = match natural {
             Some(layout) if layout.register_bases().contains(&(1 << bit)) => layout,
             natural => {
-                let (next, steps) = self.butterfly_chains.next_bits(module, id, self.register_bits(source));
+                let (next, steps) = ButterflyChains::next_bits(module, &self.uses, id, self.register_bits(source));
                 if natural.is_none() && steps < MIN_STEPS {
                     return None;
                 }

@@ -4,18 +4,18 @@ use super::super::state::core::Inference;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-impl<'m> Inference<'m> {
+impl Inference<'_> {
     /// Sets the layouts of the values that a loop carries: those at the end of its body, else those
     /// of the initial values.
-    pub fn join_carried(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
+    pub fn join_carried(&mut self, id: OpId, args: &[Value], inits: &[Value]) {
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
-        self.for_each_exit(body, Opcode::Continue, &mut |this, operands| {
+        for operands in self.regions.exits(self.module, id, Opcode::Continue) {
             for (slot, &value) in next.iter_mut().zip(operands) {
-                if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
-                    *slot = this.natural(value);
+                if slot.is_none() && matches!(self.module.ty(value), Type::Tile { .. }) && !args.contains(&value) {
+                    *slot = self.natural(value);
                 }
             }
-        });
+        }
         for ((&arg, &init), found) in args.iter().zip(inits).zip(next) {
             if !matches!(self.module.ty(arg), Type::Tile { .. }) {
                 continue;
@@ -55,39 +55,21 @@ impl<'m> Inference<'m> {
     }
 
     /// Sets the layouts of the results of a region op: those of the first exit that has one.
-    pub fn join_exits(&mut self, id: OpId, regions: &[BlockId], terminator: Opcode) {
+    pub fn join_exits(&mut self, id: OpId, terminator: Opcode) {
         let module = self.module;
         let results = &module.op(id).results;
         let mut found: Vec<Option<Layout>> = vec![None; results.len()];
-        for &region in regions {
-            self.for_each_exit(region, terminator, &mut |this, operands| {
-                for (slot, &value) in found.iter_mut().zip(operands) {
-                    if slot.is_none() && matches!(this.module.ty(value), Type::Tile { .. }) {
-                        *slot = this.natural(value);
-                    }
+        for operands in self.regions.exits(module, id, terminator) {
+            for (slot, &value) in found.iter_mut().zip(operands) {
+                if slot.is_none() && matches!(module.ty(value), Type::Tile { .. }) {
+                    *slot = self.natural(value);
                 }
-            });
+            }
         }
         for (&result, layout) in results.iter().zip(found) {
             if matches!(module.ty(result), Type::Tile { .. }) {
                 let layout = layout.unwrap_or_else(|| self.default_layout(result));
                 self.set(result, layout);
-            }
-        }
-    }
-
-    /// Calls `visit` with the operands of each `terminator` of this region: of the block and of the
-    /// `if`s in it. An inner loop has terminators of its own, as has an `if` for `yield`.
-    fn for_each_exit(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&Self, &'m [Value])) {
-        for &id in &self.module.block(block).ops {
-            let op = self.module.op(id);
-            if op.code == terminator {
-                visit(self, &op.operands);
-            }
-            if op.code == Opcode::If && terminator != Opcode::Yield {
-                for &region in &op.regions {
-                    self.for_each_exit(region, terminator, visit);
-                }
             }
         }
     }

@@ -12,7 +12,7 @@ use super::super::analysis::pointer_ops::{mask_of, pointee, pointers_of};
 use super::super::analysis::view_shape::{RUN_BYTES, VECTOR_BYTES};
 use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::ir::{BlockId, Module, OpId, Opcode, Type, Value};
+use crate::ir::{Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Maximum length of a chain of deferred ops.
@@ -20,16 +20,15 @@ const CHAIN: usize = 48;
 
 impl Inference<'_> {
     /// Finds the accesses with contiguous addresses, and the values that only they use.
-    pub fn collect_contiguous_pointers(&mut self, body: BlockId) {
+    pub fn collect_contiguous_pointers(&mut self) {
         if !self.optimizations.contains(Optimization::PointerContiguity) {
             return;
         }
         let module = self.module;
         let facts = self.facts.clone();
         let mut runs = AxisInfoAnalysis::new(module, &facts);
-        let mut ops = Vec::new();
-        module.walk(body, &mut |id| ops.push(id));
-        for &id in &ops {
+        let regions = self.regions.clone();
+        for &id in regions.ops() {
             let op = module.op(id);
             if let Some(pointers) = pointers_of(op)
                 && let Some(run) = max_contiguity(module, &mut runs, pointers)
@@ -40,7 +39,7 @@ impl Inference<'_> {
                 self.pointer_contiguity.insert(id, run);
             }
         }
-        self.deferred = self.deferred_values(&ops);
+        self.deferred = self.deferred_values(regions.ops());
     }
 
     /// Sets the coalesced layouts of these accesses. The widest access of each form is known then.
@@ -58,8 +57,6 @@ impl Inference<'_> {
     /// Returns the elementwise values that only addresses and masks of contiguous accesses use.
     fn deferred_values(&self, ops: &[OpId]) -> FxHashSet<Value> {
         let module = self.module;
-        let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
-        ops.iter().flat_map(|&id| &module.op(id).operands).for_each(|&value| *uses.entry(value).or_default() += 1);
         let mut asked: FxHashMap<Value, usize> = FxHashMap::default();
         let mut deferred = FxHashSet::default();
         for &id in ops.iter().rev() {
@@ -69,7 +66,7 @@ impl Inference<'_> {
                 addresses.for_each(|value| *asked.entry(value).or_default() += 1);
             } else if op.code.is_elementwise()
                 && let &[result] = op.results.as_slice()
-                && asked.get(&result).is_some_and(|&count| uses.get(&result) == Some(&count))
+                && asked.get(&result).is_some_and(|&count| self.uses.count(result) == count)
                 && self.num_elements(result) > 1
             {
                 deferred.insert(result);

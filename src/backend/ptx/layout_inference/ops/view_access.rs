@@ -11,7 +11,7 @@
 use super::super::analysis::view_shape::{RUN_BYTES, ViewShape, contiguous_axis, stored};
 use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::ir::{BlockId, Module, OpId, Opcode};
+use crate::ir::{Module, OpId, Opcode};
 use crate::layout::Layout;
 
 /// Maximum number of elements of a deferred load in a thread. With more, a conversion through
@@ -32,23 +32,23 @@ fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
 impl Inference<'_> {
     /// Finds the widest access for each tile shape and memory order, and sets the coalesced
     /// layouts.
-    pub fn set_coalesced_layouts(&mut self, body: BlockId) {
+    pub fn set_coalesced_layouts(&mut self) {
         let module = self.module;
         let mut found = Vec::new();
-        module.walk(body, &mut |id| {
+        for &id in self.regions.ops() {
             let op = module.op(id);
             let (view, index) = match op.code {
                 Opcode::LoadView => (op.group(0)[0], op.group(1)),
                 Opcode::StoreView => (op.group(1)[0], op.group(2)),
                 Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
-                _ => return,
+                _ => continue,
             };
-            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
+            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { continue };
             let order = memory_order(module, &view);
             let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
             let least = view.least_vector();
             found.push((id, view.tile, order, vector, least));
-        });
+        }
         for (_, tile, order, vector, _) in &found {
             let widest = self.blocked.entry((tile.clone(), order.clone())).or_insert(1);
             *widest = (*widest).max(*vector);

@@ -4,7 +4,7 @@
 //! in it.
 
 use super::super::state::core::{Inference, ValueOrigin};
-use crate::ir::{BlockId, Op, Opcode, Uses};
+use crate::ir::{Op, Opcode};
 
 impl Inference<'_> {
     /// Sets the layout of a `with_layout`. The op is a view if the tile has this layout already.
@@ -17,15 +17,10 @@ impl Inference<'_> {
     }
 
     /// Sets the layout of loads whose only use is a `with_layout`.
-    pub fn set_user_loads(&mut self, body: BlockId) {
+    pub fn set_user_loads(&mut self) {
         let module = self.module;
-        let mut chosen = Vec::new();
-        module.walk(body, &mut |id| chosen.extend((module.op(id).code == Opcode::WithLayout).then_some(id)));
-        if chosen.is_empty() {
-            return;
-        }
-        let uses = Uses::new(module, body);
-        for id in chosen {
+        let (regions, uses) = (self.regions.clone(), self.uses.clone());
+        for &id in regions.ops().iter().filter(|&&id| module.op(id).code == Opcode::WithLayout) {
             let Some(mut layout) = self.chosen(module.op(id)) else { continue };
             let mut value = module.op(id).operands[0];
             while uses.count(value) == 1

@@ -11,7 +11,7 @@ use super::super::analysis::permutation::{as_axes, inverse};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::optimizations::OptimizationSet;
 use crate::backend::ptx::plan::extract_groups::ExtractGroups;
-use crate::ir::{Module, OpId, Opcode, Type, Value};
+use crate::ir::{Module, OpId, Opcode, RegionTree, Type, Uses, Value};
 use crate::layout::Layout;
 use crate::pass::IntRanges;
 use crate::target::Target;
@@ -29,6 +29,10 @@ pub enum ValueOrigin {
 
 /// Layouts of an entry, without the module that they belong to.
 pub struct Layouts {
+    /// Regions of its ops.
+    pub regions: Rc<RegionTree>,
+    /// Uses of its values.
+    pub uses: Rc<Uses>,
     /// Ranges and divisibility of its integers and addresses.
     pub facts: Rc<IntRanges>,
     /// Target that the code is for.
@@ -98,11 +102,13 @@ impl<'m> Inference<'m> {
     /// Returns the state without layouts.
     pub fn empty(
         module: &'m Module,
-        facts: Rc<IntRanges>,
+        (regions, uses, facts): (Rc<RegionTree>, Rc<Uses>, Rc<IntRanges>),
         (target, num_warps): (Target, u32),
         optimizations: OptimizationSet,
     ) -> Inference<'m> {
         let layouts = Layouts {
+            regions,
+            uses,
             facts,
             target,
             num_warps: num_warps as usize,

@@ -58,7 +58,7 @@ impl Lowering<'_> {
         }
         let result = op.results[0];
         let one = self.module.shape(result).iter().product::<i64>() == 1;
-        let block = self.info.op_blocks[id.index()];
+        let block = self.info.regions.block_of(id);
         let beside = || {
             let ops = block.map(|block| &self.module.block(block).ops);
             ops.is_some_and(|ops| ops.iter().any(|&other| self.info.inference.runs_alone(other)))

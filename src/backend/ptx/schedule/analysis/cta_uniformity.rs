@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, RegionTree, Type, Value};
 
 /// The values that may differ between the blocks of a pair.
 pub struct CtaUniformity<'m> {
@@ -15,12 +15,12 @@ pub struct CtaUniformity<'m> {
 
 impl<'m> CtaUniformity<'m> {
     /// Finds them, provided that blocks go round the loops around a place equally often.
-    pub fn new(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
+    pub fn new(module: &'m Module, regions: &RegionTree) -> CtaUniformity<'m> {
         let mut uniformity = CtaUniformity { module, values: FxHashSet::default(), counters: FxHashMap::default() };
         let mut known = usize::MAX;
         while known != uniformity.values.len() {
             known = uniformity.values.len();
-            uniformity.block(body, &mut Vec::new());
+            regions.ops().iter().for_each(|&id| uniformity.op(id, regions));
         }
         uniformity
     }
@@ -30,22 +30,14 @@ impl<'m> CtaUniformity<'m> {
         values.iter().any(|value| self.values.contains(value) && !matches!(self.module.ty(*value), Type::Token))
     }
 
-    fn block(&mut self, block: BlockId, enclosing_ops: &mut Vec<OpId>) {
-        let module = self.module;
-        for &id in &module.block(block).ops {
-            let op = module.op(id);
-            match op.code {
-                Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
-                code if code.is_control_flow() => {
-                    self.enter(op);
-                    enclosing_ops.push(id);
-                    op.regions.iter().for_each(|&region| self.block(region, enclosing_ops));
-                    enclosing_ops.pop();
-                }
-                Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, enclosing_ops),
-                _ if self.any_differs(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
-                _ => {}
-            }
+    fn op(&mut self, id: OpId, regions: &RegionTree) {
+        let op = self.module.op(id);
+        match op.code {
+            Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
+            code if code.is_control_flow() => self.enter(op),
+            Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, regions.target(id)),
+            _ if self.any_differs(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
+            _ => {}
         }
     }
 
@@ -79,14 +71,9 @@ impl<'m> CtaUniformity<'m> {
     }
 
     /// What a terminator passes on.
-    fn leave(&mut self, op: &Op, enclosing_ops: &[OpId]) {
+    fn leave(&mut self, op: &Op, target: Option<OpId>) {
         let module = self.module;
-        let ends = |&&id: &&OpId| match op.code {
-            Opcode::Continue => module.op(id).code.is_loop(),
-            Opcode::Break => module.op(id).code == Opcode::Loop,
-            _ => module.op(id).code == Opcode::If,
-        };
-        let Some(owner) = enclosing_ops.iter().rfind(ends).map(|&id| module.op(id)) else { return };
+        let Some(owner) = target.map(|id| module.op(id)) else { return };
         let args = &module.block(owner.regions[0]).args;
         for (position, value) in op.operands.iter().enumerate() {
             if !self.values.contains(value) {

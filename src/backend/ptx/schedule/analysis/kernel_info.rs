@@ -1,5 +1,7 @@
 //! Facts about one kernel that all planning passes read: module, layouts, options, uses.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::memory_effects::{MemoryEffect, WrittenMemory};
@@ -10,7 +12,7 @@ use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::dtype::DType;
-use crate::ir::{BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
+use crate::ir::{Elem, Entry, MemOrder, Module, Op, OpId, Opcode, RegionTree, Rounding, Type, Uses, Value};
 use crate::pass::MmaGroups;
 
 /// A kernel as input of the passes of the schedule, with its analyses.
@@ -20,10 +22,10 @@ pub struct KernelInfo<'m> {
     pub inference: Inference<'m>,
     /// Requests. The occupancy is reduced if the requested one is not possible.
     pub options: CompileOptions,
-    /// Number of uses of each value.
-    pub use_counts: Vec<u32>,
-    /// The block that contains each op.
-    pub op_blocks: Vec<Option<BlockId>>,
+    /// Uses of the values of the entry.
+    pub uses: Rc<Uses>,
+    /// Regions of the entry.
+    pub regions: Rc<RegionTree>,
     /// Memory that the kernel writes.
     pub written_memory: WrittenMemory,
     /// TMA stores.
@@ -41,28 +43,6 @@ pub struct KernelInfo<'m> {
     pub data_partitions: u32,
 }
 
-fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
-    let mut counts = vec![0; module.num_values()];
-    module.walk(body, &mut |op| {
-        for operand in &module.op(op).operands {
-            counts[operand.index()] += 1;
-        }
-    });
-    counts
-}
-
-fn op_blocks(module: &Module, body: BlockId) -> Vec<Option<BlockId>> {
-    let mut blocks = vec![None; module.num_ops()];
-    let mut pending = vec![body];
-    while let Some(block) = pending.pop() {
-        for &op in &module.block(block).ops {
-            blocks[op.index()] = Some(block);
-            pending.extend(&module.op(op).regions);
-        }
-    }
-    blocks
-}
-
 impl<'m> KernelInfo<'m> {
     /// Returns the analyses of an entry whose layouts have been inferred.
     pub fn new(
@@ -75,10 +55,10 @@ impl<'m> KernelInfo<'m> {
         KernelInfo {
             module,
             mma_groups: MmaGroups::new(module, entry.body, &|id| is_grouped && inference.runs_alone(id)),
+            uses: inference.uses.clone(),
+            regions: inference.regions.clone(),
             inference,
             options: *options,
-            use_counts: use_counts(module, entry.body),
-            op_blocks: op_blocks(module, entry.body),
             written_memory: WrittenMemory::new(module, entry.body),
             tma_stores: FxHashMap::default(),
             privatized_atomics: FxHashSet::default(),
@@ -129,19 +109,12 @@ impl<'m> KernelInfo<'m> {
     pub fn is_result_used(&self, id: OpId) -> bool {
         let results = self.module.op(id).results.iter();
         let mut numbers = results.filter(|&&result| matches!(self.module.ty(result), Type::Tile { .. }));
-        numbers.any(|result| self.use_counts[result.index()] > 0)
+        numbers.any(|result| self.uses.count(*result) > 0)
     }
 
     /// Returns true if a loop contains the op.
     pub fn is_in_loop(&self, id: OpId) -> bool {
-        let mut block = self.op_blocks[id.index()];
-        while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
-            if self.module.op(owner).code.is_loop() {
-                return true;
-            }
-            block = self.op_blocks[owner.index()];
-        }
-        false
+        self.regions.enclosing_loop(id).is_some()
     }
 
     /// Returns the load of which a value is another view, possibly rounded to tf32.
@@ -161,10 +134,8 @@ impl<'m> KernelInfo<'m> {
 
     /// Returns true if the kernel prints. The call needs more registers than warp specialization
     /// leaves to a partition.
-    pub fn has_print(&self, body: BlockId) -> bool {
-        let mut found = false;
-        self.module.walk(body, &mut |id| found |= self.module.op(id).code == Opcode::Print);
-        found
+    pub fn has_print(&self) -> bool {
+        self.regions.ops().iter().any(|&id| self.module.op(id).code == Opcode::Print)
     }
 
     /// Returns the bytes of shared memory for stages, in addition to the reserved ones. With them,

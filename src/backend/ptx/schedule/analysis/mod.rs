@@ -4,11 +4,10 @@
 //!
 //! * `cta_uniformity` — which values are equal in both CTAs of a cluster
 //! * `deferred_values` — conditions, paddings and scalars computed at their use
-//! * `early_exit` — which loops and kernels can leave their body before its end
+//! * `early_exit` — which kernels can leave a body before its end
 //! * `hints` — hints that ops carry for the scheduler
 //! * `kernel_info` — module, layouts, options, uses
 //! * `memory_effects` — which elements of which array an op reads or writes
-//! * `region_tree` — the loop, branch and block that enclose each op
 //! * `register_budget` — warps and registers per partition, CTAs per SM
 //! * `smem_budget` — shared-memory budget left for pipeline stages
 //! * `step_uses` — the values a step reads and the accumulators it updates in place
@@ -21,7 +20,6 @@ pub mod early_exit;
 pub mod hints;
 pub mod kernel_info;
 pub mod memory_effects;
-pub mod region_tree;
 pub mod register_budget;
 pub mod smem_budget;
 pub mod step_uses;

@@ -4,7 +4,7 @@ use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{BlockId, Elem, Type};
+use crate::ir::{Elem, Type, Value};
 
 /// Registers of a producer thread once it has given up the others.
 pub const PRODUCER_REGISTERS: u32 = 24;
@@ -38,16 +38,13 @@ impl KernelInfo<'_> {
 
     /// About as many registers as a thread needs: for MMAs, or for its part of the largest tile and
     /// what is made of it.
-    pub fn min_registers(&self, body: BlockId) -> u32 {
-        let mut largest = 0;
-        self.module.walk(body, &mut |id| {
-            for &value in &self.module.op(id).results {
-                let counts = matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. });
-                if counts && self.inference.source(value) == ValueOrigin::Register {
-                    largest = largest.max(self.inference.words_of(value));
-                }
-            }
-        });
+    pub fn min_registers(&self) -> u32 {
+        let is_in_registers = |&value: &Value| {
+            matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. })
+                && self.inference.source(value) == ValueOrigin::Register
+        };
+        let results = self.regions.ops().iter().flat_map(|&id| &self.module.op(id).results).copied();
+        let largest = results.filter(is_in_registers).map(|value| self.inference.words_of(value)).max().unwrap_or(0);
         self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS_PER_THREAD)
     }
 

@@ -90,11 +90,7 @@ impl KernelInfo<'_> {
     }
 
     fn operands_with_regions(&self, id: OpId) -> Vec<Value> {
-        let mut values = self.module.op(id).operands.clone();
-        for &region in &self.module.op(id).regions {
-            self.module.walk(region, &mut |inner| values.extend(&self.module.op(inner).operands));
-        }
-        values
+        self.regions.with_nested(id).iter().flat_map(|&inner| &self.module.op(inner).operands).copied().collect()
     }
 
     fn read_by_strip_mine(&self, strip_mine: &StripMine) -> Vec<Value> {
@@ -134,25 +130,22 @@ impl KernelInfo<'_> {
 
     /// The op that a terminator continues or leaves, and the values that get its operands.
     pub fn terminator_targets(&self, id: OpId) -> Option<(OpId, &[Value])> {
-        let mut block = self.op_blocks[id.index()]?;
-        loop {
-            let owner = self.module.block(block).parent?;
-            let outer = self.module.op(owner);
-            match (self.module.op(id).code, outer.code) {
-                (Opcode::Continue, Opcode::For) => {
-                    return Some((owner, &self.module.block(outer.regions[0]).args[1..]));
-                }
-                (Opcode::Continue, Opcode::Loop) => return Some((owner, &self.module.block(outer.regions[0]).args)),
-                (Opcode::Break, Opcode::Loop) | (Opcode::Yield, Opcode::If) => return Some((owner, &outer.results)),
-                _ => block = self.op_blocks[owner.index()]?,
-            }
-        }
+        let owner = self.regions.target(id)?;
+        let targets = match self.module.op(id).code {
+            Opcode::Continue => self.module.carried_args(owner),
+            _ => &self.module.op(owner).results,
+        };
+        Some((owner, targets))
     }
 
     /// Is the value one that MMAs have added up in the registers of this one?
     pub fn is_accumulated_in_place(&self, start: Value, mut value: Value) -> bool {
         while value != start {
-            match self.module.defining_op(value).filter(|&id| self.is_mma(id) && self.accumulates_in_place(id)) {
+            match self
+                .module
+                .defining_op(value)
+                .filter(|&id| self.module.op(id).code.is_mma() && self.accumulates_in_place(id))
+            {
                 Some(id) => value = self.module.op(id).operands[2],
                 None => return false,
             }
@@ -160,42 +153,35 @@ impl KernelInfo<'_> {
         true
     }
 
-    fn is_mma(&self, id: OpId) -> bool {
-        self.module.op(id).code.is_mma()
-    }
-
     /// Does an MMA update its accumulator where it stands? A carried value of the loop around, or
     /// what another MMA or a loop gives, that nothing else uses; the registers of others may be
     /// shared.
     pub fn accumulates_in_place(&self, id: OpId) -> bool {
         let acc = self.module.op(id).operands[2];
-        let here = self.op_blocks[id.index()];
+        let here = self.regions.block_of(id);
         let Some(Ok(plan)) = self.inference.products.get(&id) else { return false };
-        if self.use_counts[acc.index()] != 1 || self.is_zero(acc) {
+        if self.uses.count(acc) != 1 || self.is_zero(acc) {
             return false;
         }
         let has_mma_layout = || self.inference.own_layout(acc).is_same(&plan.acc);
         match self.module.def(acc) {
             Def::Arg(block, _) => Some(block) == here && has_mma_layout(),
-            Def::Result(maker, _) if self.is_loop(maker) => self.op_blocks[maker.index()] == here && has_mma_layout(),
+            Def::Result(maker, _) if self.module.op(maker).code.is_loop() => {
+                self.regions.block_of(maker) == here && has_mma_layout()
+            }
             Def::Result(maker, _) => {
                 let made = self.inference.products.get(&maker).and_then(|made| made.as_ref().ok());
-                self.op_blocks[maker.index()] == here && made.is_some_and(|made| made.acc.is_same(&plan.acc))
+                self.regions.block_of(maker) == here && made.is_some_and(|made| made.acc.is_same(&plan.acc))
             }
         }
-    }
-
-    /// What loops give has registers of its own, which each iteration writes.
-    fn is_loop(&self, id: OpId) -> bool {
-        self.module.op(id).code.is_loop()
     }
 
     /// Does a branch that ends with this op give a value in registers that nothing else has: sums
     /// of an MMA, or what a loop in it gives?
     pub fn is_moved_to(&self, end: OpId, value: Value) -> bool {
         let Some(maker) = self.module.defining_op(value) else { return false };
-        let owns = self.is_loop(maker) || self.is_mma(maker);
-        owns && self.use_counts[value.index()] == 1 && self.op_blocks[maker.index()] == self.op_blocks[end.index()]
+        let owns = self.module.op(maker).code.is_loop() || self.module.op(maker).code.is_mma();
+        owns && self.uses.count(value) == 1 && self.regions.block_of(maker) == self.regions.block_of(end)
     }
 
     /// Values and what they are computed from where they are used: of views, of names, of what is

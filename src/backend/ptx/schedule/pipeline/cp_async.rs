@@ -57,7 +57,7 @@ impl KernelInfo<'_> {
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let body = module.op(id).regions[0];
-        if self.ends_early(body) || !self.is_enabled(Optimization::CpAsync) {
+        if self.regions.has_early_exit(id) || !self.is_enabled(Optimization::CpAsync) {
             return None;
         }
         let requested = self.requested_stages(Some(id));
@@ -127,9 +127,7 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
-        let mut multiplies = !no_producer;
-        module.walk(body, &mut |id| multiplies |= module.op(id).code.is_mma());
-        if multiplies {
+        if !no_producer || self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
             return None;
         }
         let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
@@ -238,7 +236,7 @@ impl KernelInfo<'_> {
         let module = self.module;
         let load = self.source_load(operand)?;
         let op = module.op(load);
-        let here = self.op_blocks[load.index()] == Some(body);
+        let here = self.regions.block_of(load) == Some(body);
         if !here || !self.has_single_use_chain(operand) {
             return None;
         }
@@ -265,7 +263,7 @@ impl KernelInfo<'_> {
     fn has_single_use_chain(&self, value: Value) -> bool {
         let mut value = value;
         loop {
-            if self.use_counts[value.index()] != 1 {
+            if self.uses.count(value) != 1 {
                 return false;
             }
             match self.module.defining_op(value) {
@@ -290,7 +288,7 @@ impl KernelInfo<'_> {
                 }
                 Def::Arg(..) => {}
                 Def::Result(op, _) => {
-                    if self.op_blocks[op.index()] != Some(body) || matches!(module.ty(value), Type::Token) {
+                    if self.regions.block_of(op) != Some(body) || matches!(module.ty(value), Type::Token) {
                         continue;
                     }
                     if !self.is_repeatable(op) {
@@ -303,7 +301,7 @@ impl KernelInfo<'_> {
         }
         // The view itself has to come from outside.
         let view = module.defining_op(module.op(load).group(0)[0])?;
-        (self.op_blocks[view.index()] != Some(body)).then_some(found)
+        (self.regions.block_of(view) != Some(body)).then_some(found)
     }
 
     /// Does this op give scalars, and the same ones whenever it is run?

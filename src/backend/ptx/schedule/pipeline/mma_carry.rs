@@ -24,7 +24,7 @@ impl KernelInfo<'_> {
         let ops = &module.block(body).ops;
         let Some(&exit) = ops.last() else { return Vec::new() };
         // Where a branch leaves an iteration early, its MMAs are complete.
-        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.has_continue(inner)) {
+        if self.regions.has_early_exit(id) {
             return Vec::new();
         }
         let mmas = steps.iter().filter_map(|step| match step {
@@ -54,34 +54,19 @@ impl KernelInfo<'_> {
         let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
         let position = module.block(body).args.iter().position(|&arg| arg == argument)?;
         let carried = module.op(exit).operands.iter().position(|&value| value == result)?;
-        let once = |value: Value| self.use_counts[value.index()] == 1;
+        let once = |value: Value| self.uses.count(value) == 1;
         (position == carried + 1 && once(argument) && once(result)).then_some(carried)
-    }
-
-    /// Does a branch contain a `continue` of the loop around it?
-    fn has_continue(&self, branch: OpId) -> bool {
-        self.module.op(branch).regions.iter().any(|&region| {
-            self.module.block(region).ops.iter().any(|&inner| match self.module.op(inner).code {
-                Opcode::Continue => true,
-                Opcode::If => self.has_continue(inner),
-                _ => false,
-            })
-        })
     }
 
     /// Are there two branches that only compute, so that MMAs may stay in flight beside them?
     pub fn is_pure(&self, id: OpId) -> bool {
-        let regions = &self.module.op(id).regions;
-        let mut pure = regions.len() == 2 && self.is_enabled(Optimization::MmaBesideBranch);
-        for &region in regions {
-            self.module.walk(region, &mut |inner| {
-                pure &= match self.module.op(inner).code {
-                    Opcode::Constant | Opcode::Iota | Opcode::Yield => true,
-                    code => code.is_alias() || code.is_elementwise(),
-                };
-            });
-        }
-        pure
+        let is_pure = |&inner: &OpId| match self.module.op(inner).code {
+            Opcode::Constant | Opcode::Iota | Opcode::Yield => true,
+            code => code.is_alias() || code.is_elementwise(),
+        };
+        self.is_enabled(Optimization::MmaBesideBranch)
+            && self.module.op(id).regions.len() == 2
+            && self.regions.nested(id).iter().all(is_pure)
     }
 
     /// May a step need a barrier of such a branch, because it asks for a tile that other warps

@@ -56,7 +56,7 @@ impl KernelInfo<'_> {
             .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
             .filter(|&other| pipeline(other) == pipeline(channel))
             .collect();
-        let whole = !self.ends_early(self.module.op(plan.op).regions[0]);
+        let whole = !self.regions.has_early_exit(plan.op);
         plan.pingpong.is_none() && whole && taken == [channel]
     }
 }

@@ -3,30 +3,16 @@
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
-use crate::ir::{BlockId, OpId, hint_key};
+use crate::ir::{OpId, hint_key};
 
 impl KernelInfo<'_> {
     /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
     /// that have no producer.
-    pub fn unmet_loop_hints(
-        &self,
-        body: BlockId,
-        schedule: &Schedule,
-        rejected_loads: &RejectedLoads,
-    ) -> Vec<(OpId, String)> {
-        let mut loops = Vec::new();
-        self.module.walk(body, &mut |id| {
-            let is_loop = self.module.op(id).code.is_loop();
-            loops.extend(is_loop.then_some(id));
-        });
-        if loops.is_empty() {
-            return Vec::new();
-        }
-        let region_tree = self.region_tree(body);
-        let (producer_stages, copied) = (self.producer_stages(schedule, &region_tree), cp_async_stages(schedule));
+    pub fn unmet_loop_hints(&self, schedule: &Schedule, rejected_loads: &RejectedLoads) -> Vec<(OpId, String)> {
+        let loops = self.regions.ops().iter().copied().filter(|&id| self.module.op(id).code.is_loop());
+        let (producer_stages, copied) = (self.producer_stages(schedule), cp_async_stages(schedule));
         let mut unmet = Vec::new();
         for id in loops {
             let stages = producer_stages.get(&id).or_else(|| copied.get(&id)).copied();
@@ -40,7 +26,7 @@ impl KernelInfo<'_> {
                 }
             }
             if !producer_stages.contains_key(&id)
-                && let Some(why) = self.producer_rejection(body, id, (&region_tree, rejected_loads))
+                && let Some(why) = self.producer_rejection(id, rejected_loads)
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
@@ -55,11 +41,11 @@ impl KernelInfo<'_> {
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn producer_stages(&self, schedule: &Schedule, region_tree: &RegionTree) -> FxHashMap<OpId, u32> {
+    fn producer_stages(&self, schedule: &Schedule) -> FxHashMap<OpId, u32> {
         let mut found = FxHashMap::default();
         let Some(warp_spec) = &schedule.warp_spec else { return found };
         for channel in &warp_spec.channels {
-            if let Some(loop_op) = self.enclosing_loop(channel.block, region_tree) {
+            if let Some(loop_op) = self.regions.loop_of_block(channel.block) {
                 let stages = warp_spec.pipelines[channel.pipeline].num_stages;
                 found.entry(loop_op).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
             }
@@ -69,19 +55,10 @@ impl KernelInfo<'_> {
 
     /// The reasons why no producer makes the loads of a loop; none for a loop without MMAs, or that
     /// has none by its own request.
-    fn producer_rejection(
-        &self,
-        body: BlockId,
-        id: OpId,
-        (region_tree, rejected_loads): (&RegionTree, &RejectedLoads),
-    ) -> Option<String> {
-        let is_here =
-            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, region_tree)) == Some(id);
-        let mut mmas = Vec::new();
-        self.module.walk(body, &mut |op| {
-            let multiplies = self.module.op(op).code.is_mma();
-            mmas.extend((multiplies && is_here(op)).then_some(op));
-        });
+    fn producer_rejection(&self, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
+        let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
+        let nested = self.regions.nested(id).iter().copied();
+        let mmas: Vec<OpId> = nested.filter(|&op| self.module.op(op).code.is_mma() && is_here(op)).collect();
         let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_wish = self.can_use_producer(Some(id)).is_err_and(Reason::is_wish);
         if !asked && (by_wish || mmas.is_empty()) {

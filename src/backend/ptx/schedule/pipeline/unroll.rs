@@ -19,13 +19,9 @@ impl KernelInfo<'_> {
     /// Returns true if a loop can be unrolled: its step is constant, and it has no allocations and
     /// no MMAs.
     pub fn can_unroll(&self, id: OpId, factor: u32) -> bool {
-        let (mut ops, mut plain) = (0, true);
-        self.module.walk(self.module.op(id).regions[0], &mut |inner| {
-            ops += 1;
-            let code = self.module.op(inner).code;
-            plain &= !code.is_mma() && code != Opcode::Alloca;
-        });
-        plain && factor > 1 && ops * factor as usize <= MAX_OPS && self.last_counter_offset(id, factor).is_some()
+        let ops = self.regions.nested(id);
+        let plain = !self.regions.has_mma(id) && ops.iter().all(|&inner| self.module.op(inner).code != Opcode::Alloca);
+        plain && factor > 1 && ops.len() * factor as usize <= MAX_OPS && self.last_counter_offset(id, factor).is_some()
     }
 
     /// The difference of the counters of the first and the last unrolled iteration, if it is

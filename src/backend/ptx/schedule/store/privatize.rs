@@ -16,7 +16,7 @@ use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
-use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
+use crate::ir::{AtomicMode, Attr, AttrKind, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
 
 /// Most copies of an element: one a lane.
 pub const MAX_REPLICAS: u32 = WARP_SIZE;
@@ -69,16 +69,15 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
 
 impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
-    pub fn select_privatized_atomics(&mut self, body: BlockId, smem: &mut SharedMemory) {
+    pub fn select_privatized_atomics(&mut self, smem: &mut SharedMemory) {
         if !self.is_enabled(Optimization::PrivatizedAtomics) {
             return;
         }
-        let Some((first, root, mode)) = self.find_privatizable(body) else { return };
+        let Some((first, root, mode)) = self.find_privatizable() else { return };
         let replicas = (REPLICAS_PER_WARP * self.inference.num_warps as u32).min(MAX_REPLICAS);
         let privatized = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas };
         let Some(buffer) = smem.reserve(privatized.bytes(), SWIZZLE_ROW_BYTES) else { return };
-        let mut ops = Vec::new();
-        self.module.walk(body, &mut |id| ops.push(id));
+        let mut ops = self.regions.ops().to_vec();
         ops.retain(|&id| self.is_privatizable(id, root, mode) && !self.inference.pointer_contiguity.contains_key(&id));
         for &id in &ops {
             let mask = mask_of(self.module.op(id));
@@ -91,10 +90,9 @@ impl KernelInfo<'_> {
     }
 
     /// The first array with such atomics, and what they do.
-    fn find_privatizable(&self, body: BlockId) -> Option<(OpId, Value, AtomicMode)> {
+    fn find_privatizable(&self) -> Option<(OpId, Value, AtomicMode)> {
         let module = self.module;
-        let mut ops = Vec::new();
-        module.walk(body, &mut |id| ops.push(id));
+        let ops = self.regions.ops();
         if ops.iter().any(|&id| module.op(id).code.is_mma()) {
             return None;
         }
@@ -105,16 +103,14 @@ impl KernelInfo<'_> {
             let worth = self.inference.num_elements(pointers) >= MIN_ELEMENTS
                 && !self.inference.pointer_contiguity.contains_key(&id)
                 && self.is_in_loop(id);
-            (worth && self.is_only_privatizable(body, root, mode)).then_some((id, root, mode))
+            (worth && self.is_only_privatizable(root, mode)).then_some((id, root, mode))
         })
     }
 
     /// Does a kernel do nothing to an array but atomics that a copy takes?
-    pub fn is_only_privatizable(&self, body: BlockId, root: Value, mode: AtomicMode) -> bool {
-        let mut alike = true;
-        self.module
-            .walk(body, &mut |id| alike &= self.does_not_access(id, root) || self.is_privatizable(id, root, mode));
-        alike
+    pub fn is_only_privatizable(&self, root: Value, mode: AtomicMode) -> bool {
+        let is_alike = |&id: &OpId| self.does_not_access(id, root) || self.is_privatizable(id, root, mode);
+        self.regions.ops().iter().all(is_alike)
     }
 
     /// Is this op without access to the array?
@@ -145,14 +141,14 @@ impl KernelInfo<'_> {
     /// done.
     fn rematerialize_inputs(&mut self, id: OpId) {
         let module = self.module;
-        let Some(block) = self.op_blocks[id.index()] else { return };
-        let mut uses: FxHashMap<Value, u32> = FxHashMap::default();
+        let Some(block) = self.regions.block_of(id) else { return };
+        let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         module.op(id).operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
         let before = module.block(block).ops.iter().rev().skip_while(|&&other| other != id).skip(1);
         for &other in before {
             let op = module.op(other);
             let [result] = *op.results else { continue };
-            let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
+            let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.uses.count(result));
             if is_ours && op.code.is_elementwise() && self.inference.source(result) == ValueOrigin::Register {
                 self.rematerialized.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);

@@ -50,13 +50,13 @@ fn is_tma_reduction(module: &Module, id: OpId) -> bool {
 
 impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
-    pub fn select_tma_stores(&mut self, body: BlockId) {
+    pub fn select_tma_stores(&mut self) {
         if !self.is_enabled(Optimization::TmaStore) {
             return;
         }
-        let mut stores: FxHashMap<OpId, TmaStorePlan> = FxHashMap::default();
-        self.module.walk(body, &mut |id| stores.extend(self.plan_tma_store(id).map(|store| (id, store))));
-        let others = self.arrays_accessed_by_threads(body, &|id| stores.contains_key(&id));
+        let planned = self.regions.ops().iter().filter_map(|&id| Some((id, self.plan_tma_store(id)?)));
+        let mut stores: FxHashMap<OpId, TmaStorePlan> = planned.collect();
+        let others = self.arrays_accessed_by_threads(&|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
         let layouts = stores.iter().map(|(&id, store)| (id, store.layout.clone()));
         self.inference.accesses.extend(layouts);
@@ -70,15 +70,11 @@ impl KernelInfo<'_> {
 
     /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that
     /// may be any.
-    pub fn arrays_accessed_by_threads(
-        &self,
-        body: BlockId,
-        is_tma_store: &dyn Fn(OpId) -> bool,
-    ) -> Option<FxHashSet<Value>> {
+    pub fn arrays_accessed_by_threads(&self, is_tma_store: &dyn Fn(OpId) -> bool) -> Option<FxHashSet<Value>> {
         let module = self.module;
         let mut others: FxHashSet<Value> = FxHashSet::default();
         let mut unknown = false;
-        module.walk(body, &mut |id| {
+        for &id in self.regions.ops() {
             let op = module.op(id);
             match op.code {
                 Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
@@ -89,7 +85,7 @@ impl KernelInfo<'_> {
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
             }
-        });
+        }
         (!unknown).then_some(others)
     }
 

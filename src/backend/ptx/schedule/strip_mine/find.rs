@@ -83,7 +83,7 @@ pub struct StripFinder {
     ops: Vec<OpInfo>,
     layouts: Vec<Layout>,
     /// How often ops of runs use a value, and the last of them.
-    uses: FxHashMap<Value, (u32, usize)>,
+    uses: FxHashMap<Value, (usize, usize)>,
     window: Window,
     /// No sequence starts before this op: it would have no store, or too few registers for two
     /// iterations.
@@ -139,7 +139,7 @@ struct LiveTiles {
     /// The last op on tiles from which a value comes that is computed where it is used.
     deferred_sources: FxHashMap<Value, usize>,
     /// How often ops of runs use a value, and the last of them.
-    uses: FxHashMap<Value, (u32, usize)>,
+    uses: FxHashMap<Value, (usize, usize)>,
 }
 
 impl KernelInfo<'_> {
@@ -159,8 +159,8 @@ impl KernelInfo<'_> {
     }
 
     /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
-    fn last_use(&self, value: Value, uses: &FxHashMap<Value, (u32, usize)>) -> usize {
-        match (self.use_counts[value.index()], uses.get(&value)) {
+    fn last_use(&self, value: Value, uses: &FxHashMap<Value, (usize, usize)>) -> usize {
+        match (self.uses.count(value), uses.get(&value)) {
             (0, _) => 0,
             (count, Some(&(inside, last))) if count == inside => last,
             _ => usize::MAX,
@@ -306,7 +306,7 @@ impl StripFinder {
         let end = (start..max_end).rev().find(|&position| self.is_in_strip(position, start))? + 1;
         self.min_start_with_live_out = max_end;
         let live_out = self.live_out(info, start..end);
-        let block = info.op_blocks[self.ops[start].id.index()]?;
+        let block = info.regions.block_of(self.ops[start].id)?;
         let inside = (start..end).filter(|&position| self.is_in_strip(position, start));
         let ops: Vec<OpId> = inside.clone().map(|position| self.ops[position].id).collect();
         let accesses = inside.filter_map(|position| self.ops[position].access_bits);

@@ -15,7 +15,7 @@ impl KernelInfo<'_> {
     /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: if
     /// whole tiles would leave too few registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
-        let mut uses: FxHashMap<Value, u32> = FxHashMap::default();
+        let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
         let mut names: FxHashMap<Value, Value> = FxHashMap::default();
         let mut reads = |id: OpId| {
@@ -82,18 +82,18 @@ impl KernelInfo<'_> {
 
     /// Does the tile of this name end with the ops that use values so often, and is it of their
     /// block?
-    fn is_last_used_in(&self, name: Value, block: BlockId, uses: &FxHashMap<Value, u32>) -> bool {
+    fn is_last_used_in(&self, name: Value, block: BlockId, uses: &FxHashMap<Value, usize>) -> bool {
         let mut value = name;
         let mut wanted = uses.get(&name).copied();
-        while wanted == Some(self.use_counts[value.index()]) && self.is_view_of_registers(value) {
+        while wanted == Some(self.uses.count(value)) && self.is_view_of_registers(value) {
             let Some(id) = self.module.defining_op(value) else { return false };
             (value, wanted) = (self.module.op(id).operands[0], Some(1));
         }
         let is_here = match self.module.def(value) {
             Def::Arg(owner, _) => owner == block,
-            Def::Result(maker, _) => self.op_blocks[maker.index()] == Some(block),
+            Def::Result(maker, _) => self.regions.block_of(maker) == Some(block),
         };
-        is_here && wanted == Some(self.use_counts[value.index()])
+        is_here && wanted == Some(self.uses.count(value))
     }
 
     /// Words of tiles from outside that are broadcast or permuted: they are complete before the

@@ -119,16 +119,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The operands at this position of all terminators of this kind in the regions of an op.
+    /// Returns operand `position` of each terminator of this kind that sets values of `owner`.
     fn terminator_operands(&self, owner: OpId, code: Opcode, position: usize) -> Vec<Value> {
-        let mut all = Vec::new();
-        for &region in &self.module.op(owner).regions {
-            self.module.walk(region, &mut |id| {
-                let op = self.module.op(id);
-                all.extend(op.operands.get(position).filter(|_| op.code == code));
-            });
-        }
-        all
+        self.regions.exits(self.module, owner, code).map(|operands| operands[position]).collect()
     }
 
     /// Does nothing else access what a store writes: no other op, and neither the store itself in

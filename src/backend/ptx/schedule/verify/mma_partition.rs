@@ -3,12 +3,11 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
-use crate::ir::BlockId;
 
 impl KernelInfo<'_> {
     /// Is each MMA that a step issues split as it is planned?
-    pub fn verify_mma_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let planned = self.mma_partitions(body);
+    pub fn verify_mma_partition(&self, schedule: &Schedule) -> VerifyResult {
+        let planned = self.mma_partitions();
         if schedule.mma_partitions != planned {
             return Err(format!("MMAs are split as {:?} instead of {planned:?}", schedule.mma_partitions));
         }

@@ -33,7 +33,7 @@ impl KernelInfo<'_> {
             return Ok(());
         };
         let block = module.block(op.regions[0]);
-        if *loop_op != plan.op || self.op_blocks[loop_op.index()] != Some(body) {
+        if *loop_op != plan.op || self.regions.block_of(*loop_op) != Some(body) {
             return fault(plan.op, "it is another loop");
         }
         if block.args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token)) {
@@ -52,7 +52,7 @@ impl KernelInfo<'_> {
             let inner_op = module.op(inner);
             let from_entry = |value| match module.def(value) {
                 Def::Arg(block, _) => block == body,
-                Def::Result(id, _) => self.op_blocks[id.index()] == Some(body),
+                Def::Result(id, _) => self.regions.block_of(id) == Some(body),
             };
             let even = inner_op.code == Opcode::For && (0..3).all(|group| from_entry(inner_op.group(group)[0]));
             if !even {

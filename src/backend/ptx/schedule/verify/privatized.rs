@@ -4,7 +4,7 @@ use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::store::privatize::MAX_REPLICAS;
-use crate::ir::{BlockId, OpId};
+use crate::ir::OpId;
 
 /// Bytes that are read from the copy at once.
 const WIDE_READ: u32 = 16;
@@ -12,7 +12,7 @@ const WIDE_READ: u32 = 16;
 impl KernelInfo<'_> {
     /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and
     /// is there a place for its copy?
-    pub fn verify_privatized(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
+    pub fn verify_privatized(&self, schedule: &Schedule) -> VerifyResult {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
             steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
         if let Some(id) = combined.iter().find(|&&id| !self.is_privatizable(id, privatized.array, privatized.mode)) {
             return Err(format!("op {} cannot be privatized", id.index()));
         }
-        if !self.is_only_privatizable(body, privatized.array, privatized.mode) {
+        if !self.is_only_privatizable(privatized.array, privatized.mode) {
             return Err("another op accesses a privatized array".to_owned());
         }
         let buffer = privatized.buffer;

@@ -38,12 +38,12 @@ impl KernelInfo<'_> {
             return Err(format!("the partitions are {role:?} instead of {wanted:?}"));
         }
         if let Some(warp_spec) = &schedule.warp_spec {
-            self.verify_stage_layout(body, warp_spec)?;
+            self.verify_stage_layout(warp_spec)?;
         }
-        self.verify_mma_partition(body, schedule)?;
+        self.verify_mma_partition(schedule)?;
         self.verify_data_partition(body, schedule)?;
-        self.verify_tma_stores(body, schedule)?;
-        self.verify_privatized(body, schedule)?;
+        self.verify_tma_stores(schedule)?;
+        self.verify_privatized(schedule)?;
         self.verify_order_barriers(schedule)?;
         self.verify_try_waits(schedule)?;
         let mut events_of_partitions = Vec::new();

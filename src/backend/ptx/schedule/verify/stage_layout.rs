@@ -8,7 +8,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
-use crate::ir::{BlockId, OpId};
+use crate::ir::OpId;
 
 /// Bytes from the first to the one behind the last.
 type Bytes = (i64, i64);
@@ -16,8 +16,8 @@ type Bytes = (i64, i64);
 impl KernelInfo<'_> {
     /// Do the boxes of each channel fill the bytes of a stage where MMAs read them, each once, and
     /// as many as are announced?
-    pub fn verify_stage_layout(&self, body: BlockId, warp_spec: &WarpSpecialization) -> VerifyResult {
-        let wanted = self.required_panels(body);
+    pub fn verify_stage_layout(&self, warp_spec: &WarpSpecialization) -> VerifyResult {
+        let wanted = self.required_panels();
         for (index, channel) in warp_spec.channels.iter().enumerate() {
             let fault = |what: String| Err(format!("channel {index}: {what}"));
             if warp_spec
@@ -63,19 +63,16 @@ impl KernelInfo<'_> {
     }
 
     /// How MMAs want the tiles of loads.
-    fn required_panels(&self, body: BlockId) -> FxHashMap<OpId, Panels> {
+    fn required_panels(&self) -> FxHashMap<OpId, Panels> {
         let mut wanted = FxHashMap::default();
-        self.module.walk(body, &mut |id| {
+        for &id in self.regions.ops() {
             let op = self.module.op(id);
-            let Some(Ok(plan)) = self.inference.products.get(&id) else { return };
-            if !op.code.is_mma() {
-                return;
-            }
+            let Some(Ok(plan)) = self.inference.products.get(&id).filter(|_| op.code.is_mma()) else { continue };
             for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
                 let panels = self.source_load(operand).zip(plan.panels);
                 wanted.extend(panels);
             }
-        });
+        }
         wanted
     }
 

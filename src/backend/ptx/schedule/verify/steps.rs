@@ -61,7 +61,7 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
         }
     }
     let leaves = |value: &&Value| {
-        let all = info.use_counts[value.index()];
+        let all = info.uses.count(**value);
         all > uses.get(*value).copied().unwrap_or(0) && !matches!(module.ty(**value), Type::Token)
     };
     let left: FxHashSet<Value> =
@@ -94,7 +94,7 @@ fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
 /// Verifies the multistage copies of a loop.
 pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
-    if info.ends_early(info.module.op(id).regions[0]) {
+    if info.regions.has_early_exit(id) {
         return fault(id, "has multistage copies, and an iteration may end early");
     }
     if plan.stages < 2 {
@@ -158,7 +158,7 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
     for (op, operands) in slice.chain(loads) {
         let inside = |value: &Value| match module.def(*value) {
             Def::Arg(block, _) => block == body,
-            Def::Result(maker, _) => info.op_blocks[maker.index()] == Some(body),
+            Def::Result(maker, _) => info.regions.block_of(maker) == Some(body),
         };
         let missing = operands
             .iter()
@@ -207,7 +207,7 @@ pub fn verify_mma_group(
         }
         if let Some(other) = made(&operands[2]) {
             let there = plan.issue[..at].iter().any(|before| ops[before.op] == other);
-            if !there || info.use_counts[operands[2].index()] != 1 || !info.has_same_accumulator_layout(&[other, id]) {
+            if !there || info.uses.count(operands[2]) != 1 || !info.has_same_accumulator_layout(&[other, id]) {
                 return fault(id, &format!("does not accumulate in place on op {}", other.index()));
             }
         }
@@ -247,7 +247,7 @@ pub fn verify_carried_mma(
         let end = module.op(sum[sum.len() - 1]).results[0];
         args.get(carried + 1) == Some(&start)
             && exit.is_some_and(|exit| exit.operands.get(carried) == Some(&end))
-            && [start, end].iter().all(|value| info.use_counts[value.index()] == 1)
+            && [start, end].iter().all(|&value| info.uses.count(value) == 1)
     };
     let is_async = plan.ops.iter().all(|&id| info.inference.runs_alone(id));
     let right =

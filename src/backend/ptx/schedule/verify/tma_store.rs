@@ -11,18 +11,18 @@ use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
-use crate::ir::{BlockId, OpId};
+use crate::ir::OpId;
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else
     /// access what it writes, or write where the boxes of warps stand?
-    pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
+    pub fn verify_tma_stores(&self, schedule: &Schedule) -> VerifyResult {
         let tma_stores: FxHashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
         if tma_stores.is_empty() {
             return Ok(());
         }
-        let others = self.arrays_accessed_by_threads(body, &|id| tma_stores.contains(&id));
+        let others = self.arrays_accessed_by_threads(&|id| tma_stores.contains(&id));
         let others = others.ok_or("TMA stores what threads may access")?;
         let mut places: Vec<Buffer> = Vec::new();
         for tma_store in schedule.tma_stores() {

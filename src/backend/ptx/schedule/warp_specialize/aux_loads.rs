@@ -16,10 +16,9 @@ use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN, WARP_SIZ
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{OpId, Opcode, Value};
 
 /// Most bytes of such a tile.
 const MAX_BYTES: usize = 1 << 10;
@@ -31,18 +30,16 @@ const MIN_REPLICATION: usize = 4;
 impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are
     /// done with.
-    pub fn add_aux_loads(&self, region_tree: &RegionTree, warp_spec: &mut WarpSpecialization, body: BlockId) {
+    pub fn add_aux_loads(&self, warp_spec: &mut WarpSpecialization) {
         if self.data_partitions > 1 || !self.is_enabled(Optimization::AuxLoads) {
             return;
         }
-        let mut loads = Vec::new();
-        self.module.walk(body, &mut |id| loads.push(id));
-        loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !warp_spec.operand_channel.contains_key(id));
-        for load in loads {
-            let Some(channel) = self.aux_channel_for(load, region_tree, warp_spec) else { continue };
-            let (Some((map, bytes)), Some(slice)) =
-                (self.aux_box(load), SliceBuilder::for_load(self, region_tree, load))
-            else {
+        for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
+            if warp_spec.operand_channel.contains_key(&load) {
+                continue;
+            }
+            let Some(channel) = self.aux_channel_for(load, warp_spec) else { continue };
+            let (Some((map, bytes)), Some(slice)) = (self.aux_box(load), SliceBuilder::for_load(self, load)) else {
                 continue;
             };
             warp_spec.producer_ops.extend(slice.ops);
@@ -62,9 +59,9 @@ impl KernelInfo<'_> {
     }
 
     /// The channel in whose stage a tile may be until it is read.
-    fn aux_channel_for(&self, load: OpId, region_tree: &RegionTree, warp_spec: &WarpSpecialization) -> Option<usize> {
-        let block = self.op_blocks[load.index()]?;
-        let enclosing_loop = self.enclosing_loop(block, region_tree);
+    fn aux_channel_for(&self, load: OpId, warp_spec: &WarpSpecialization) -> Option<usize> {
+        let block = self.regions.block_of(load)?;
+        let enclosing_loop = self.regions.loop_of_block(block);
         if enclosing_loop.is_none() || self.can_use_producer(enclosing_loop).is_err() || !self.allows_tma(load) {
             return None;
         }
@@ -123,13 +120,8 @@ impl KernelInfo<'_> {
         let names = self.load_and_views(ops, load);
         let values: FxHashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();
         let reads = |id: OpId| {
-            let mut found = self.module.op(id).operands.iter().any(|value| values.contains(value));
-            for &region in &self.module.op(id).regions {
-                self.module.walk(region, &mut |inner| {
-                    found |= self.module.op(inner).operands.iter().any(|value| values.contains(value));
-                });
-            }
-            found
+            let mut operands = self.regions.with_nested(id).iter().flat_map(|&inner| &self.module.op(inner).operands);
+            operands.any(|value| values.contains(value))
         };
         ops.iter().copied().find(|&id| !names.contains(&id) && reads(id))
     }

@@ -20,7 +20,7 @@ impl KernelInfo<'_> {
         loads: impl Iterator<Item = OpId>,
     ) -> Result<ClusterMulticast, &'static str> {
         let module = self.module;
-        let uniformity = CtaUniformity::new(module, body);
+        let uniformity = CtaUniformity::new(module, &self.regions);
         let mut multicast = ClusterMulticast {
             multicast_loads: FxHashMap::default(),
             peer_ops: FxHashSet::default(),
@@ -34,7 +34,7 @@ impl KernelInfo<'_> {
                 Opcode::For if uniformity.any_differs(op.group(0)) => {
                     multicast.outer_loops.push(id);
                     let mut bounds = (0..3).map(|group| op.group(group)[0]);
-                    self.op_blocks[id.index()] == Some(body)
+                    self.regions.block_of(id) == Some(body)
                         && uniformity.peer_computable(op.group(0)[0], &mut multicast.peer_ops)
                         && bounds.all(|bound| is_known_at_entry(module, body, bound, &mut multicast.bound_ops))
                 }

@@ -6,7 +6,6 @@
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
@@ -15,13 +14,13 @@ impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a
     /// pipeline for it: that of the loads which come last before it, since what comes next is
     /// loaded through the others.
-    pub fn staging_channel(&self, warp_spec: &WarpSpecialization, region_tree: &RegionTree) -> Option<Channel> {
+    pub fn staging_channel(&self, warp_spec: &WarpSpecialization) -> Option<Channel> {
         if !self.is_enabled(Optimization::EpilogueSmemReuse) {
             return None;
         }
         let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
-        let block = self.op_blocks[store.index()]?;
+        let block = self.regions.block_of(store)?;
         let alone = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
         // The producer comes to the block.
         if !alone || !warp_spec.channels.iter().any(|channel| channel.block == block) {
@@ -47,7 +46,7 @@ impl KernelInfo<'_> {
                 && StoreSplit::for_stage(&tile, stage_bytes, warps).is_some();
             let apart = |user: &Channel| match user.block == block {
                 true => position(user.last_use) < position(store),
-                false => self.can_share_pipeline(user, &staging, region_tree),
+                false => self.can_share_pipeline(user, &staging),
             };
             (fits && users.all(apart)).then_some(staging)
         };

@@ -65,9 +65,9 @@ impl KernelInfo<'_> {
         let mut with_regions = entry.iter().copied().filter(|&id| !module.op(id).regions.is_empty());
         let loop_op = with_regions.next().filter(|&id| module.op(id).code == Opcode::For)?;
         let waits = |id: OpId| module.op(id).code == Opcode::GdcWait;
-        let mut alone = with_regions.next().is_none()
-            && entry.iter().all(|&id| id == loop_op || waits(id) || !self.has_side_effect(id));
-        module.walk(body, &mut |id| alone &= module.op(id).code != Opcode::Alloca);
+        let alone = with_regions.next().is_none()
+            && entry.iter().all(|&id| id == loop_op || waits(id) || !self.has_side_effect(id))
+            && self.regions.ops().iter().all(|&id| module.op(id).code != Opcode::Alloca);
         let inside = module.op(loop_op).regions[0];
         let carries = module.block(inside).args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token));
         if !alone
@@ -82,7 +82,7 @@ impl KernelInfo<'_> {
             match module.block(channel.block).parent {
                 Some(owner) if owner == loop_op => stage_counts.fixed += 1,
                 Some(owner)
-                    if self.op_blocks[owner.index()] == Some(inside) && self.has_invariant_trip_count(body, owner) =>
+                    if self.regions.block_of(owner) == Some(inside) && self.has_invariant_trip_count(body, owner) =>
                 {
                     stage_counts.per_iteration_of.push(owner);
                 }
@@ -104,22 +104,15 @@ impl KernelInfo<'_> {
 
     /// Could others notice when something in this op is done?
     pub fn contains_side_effect(&self, id: OpId) -> bool {
-        let mut noticed = self.has_side_effect(id);
-        for &region in &self.module.op(id).regions {
-            self.module.walk(region, &mut |inner| noticed |= self.has_side_effect(inner));
-        }
-        noticed
+        self.regions.with_nested(id).iter().any(|&inner| self.has_side_effect(inner))
     }
 
     /// Returns true if the regions of an op have both side effects and uses of the producer's
     /// tiles. Ordered sections would be long then.
     fn mixes_loads_and_side_effects(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
-        let (mut stage_counts, mut regions) = (false, self.module.op(id).regions.clone());
-        while let Some(region) = regions.pop() {
-            stage_counts |= warp_spec.channels.iter().any(|channel| channel.block == region);
-            regions.extend(self.module.block(region).ops.iter().flat_map(|&inner| &self.module.op(inner).regions));
-        }
-        stage_counts && self.contains_side_effect(id)
+        let owns =
+            |block: BlockId| self.regions.parent(block).is_some_and(|op| self.regions.with_nested(id).contains(&op));
+        warp_spec.channels.iter().any(|channel| owns(channel.block)) && self.contains_side_effect(id)
     }
 
     /// Returns true if the trip count of a loop is invariant: its bounds come from outside of all
@@ -128,7 +121,7 @@ impl KernelInfo<'_> {
         let op = self.module.op(id);
         let from_entry = |value: Value| match self.module.def(value) {
             Def::Arg(block, _) => block == body,
-            Def::Result(id, _) => self.op_blocks[id.index()] == Some(body),
+            Def::Result(id, _) => self.regions.block_of(id) == Some(body),
         };
         op.code == Opcode::For && (0..3).all(|group| from_entry(op.group(group)[0]))
     }

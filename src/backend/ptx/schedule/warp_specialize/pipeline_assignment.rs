@@ -1,7 +1,6 @@
 //! Pipeline assignment: which channels share a pipeline.
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
 
@@ -9,17 +8,18 @@ impl KernelInfo<'_> {
     /// Gives each channel a pipeline. Two channels share one if neither holds a stage while the
     /// other one goes round; best are channels of the same array, such as a loop and what was
     /// peeled off it.
-    pub fn assign_pipelines(&self, warp_spec: &mut WarpSpecialization, region_tree: &RegionTree) {
+    pub fn assign_pipelines(&self, warp_spec: &mut WarpSpecialization) {
         let blocks: Vec<BlockId> = warp_spec.channels.iter().map(|channel| channel.block).collect();
-        let requested = |block: BlockId| self.loop_stages(self.enclosing_loop(block, region_tree));
+        let requested = |block: BlockId| self.loop_stages(self.regions.loop_of_block(block));
         // Loops with requests of their own have pipelines of their own.
         let agree = |a: BlockId, b: BlockId| requested(a).zip(requested(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
-            self.enclosing_loop(block, region_tree).is_some_and(|enclosing| {
+            self.regions.loop_of_block(block).is_some_and(|enclosing| {
                 let inside = |&other: &BlockId| {
-                    self.enclosing_loop(other, region_tree)
-                        .is_some_and(|l| l != enclosing && self.contains_op(enclosing, l))
+                    self.regions
+                        .loop_of_block(other)
+                        .is_some_and(|l| l != enclosing && self.regions.contains(enclosing, l))
                 };
                 !blocks.iter().any(inside)
             })
@@ -33,7 +33,7 @@ impl KernelInfo<'_> {
                         && agree(user.block, channel.block)
                         && (!alike || user.loads_same_boxes(channel))
                         && (alike || is_inner(user.block) == is_inner(channel.block))
-                        && self.can_share_pipeline(user, channel, region_tree)
+                        && self.can_share_pipeline(user, channel)
                 })
             };
             let found = users_by_pipeline.iter().position(|users| fits(true, users));
@@ -44,12 +44,13 @@ impl KernelInfo<'_> {
         }
         for (pipeline, users) in users_by_pipeline.iter().enumerate() {
             users.iter().for_each(|&user| warp_spec.channels[user].pipeline = pipeline);
-            let nested =
-                users.iter().any(|&a| users.iter().any(|&b| self.contains_block(blocks[a], blocks[b], region_tree)));
+            let nested = users
+                .iter()
+                .any(|&a| users.iter().any(|&b| self.regions.ancestor_of_block(blocks[a], blocks[b]).is_some()));
             let mut enclosing = users.iter().map(|&user| blocks[user]);
             let nesting = if nested || enclosing.clone().any(is_inner) {
                 LoopNesting::Innermost
-            } else if enclosing.any(|block| self.enclosing_loop(block, region_tree).is_some()) {
+            } else if enclosing.any(|block| self.regions.loop_of_block(block).is_some()) {
                 LoopNesting::Outer
             } else {
                 LoopNesting::NotInLoop
@@ -61,8 +62,9 @@ impl KernelInfo<'_> {
 
     /// Is one channel done with its stage before the other one takes any? (The MMA that used it may
     /// still run, unless they stand in blocks of which neither contains the other.)
-    pub fn can_share_pipeline(&self, a: &Channel, b: &Channel, region_tree: &RegionTree) -> bool {
-        let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, region_tree) {
+    pub fn can_share_pipeline(&self, a: &Channel, b: &Channel) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.regions.ancestor_of_block(outer.block, inner.block)
+        {
             Some(op) => {
                 let ops = &self.module.block(outer.block).ops;
                 let position = |id: OpId| ops.iter().position(|&other| other == id);

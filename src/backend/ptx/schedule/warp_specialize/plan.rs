@@ -22,7 +22,6 @@ use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
@@ -176,7 +175,6 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
         self.can_specialize(body).map_err(RejectedLoads::all)?;
-        let region_tree = self.region_tree(body);
         let mut warp_spec = WarpSpecialization {
             channels: Vec::new(),
             pipelines: Vec::new(),
@@ -189,13 +187,10 @@ impl KernelInfo<'_> {
             data_partitions: self.data_partitions,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut loads, mut operand_uses, mut rejected_loads) =
-            (Vec::new(), FxHashMap::default(), RejectedLoads::default());
-        self.module.walk(body, &mut |id| loads.push(id));
-        loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
-        for load in loads {
-            let Some(block) = self.op_blocks[load.index()] else { continue };
-            let producer_load = match self.producer_load(load, block, (&region_tree, multicast)) {
+        let (mut operand_uses, mut rejected_loads) = (FxHashMap::default(), RejectedLoads::default());
+        for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
+            let Some(block) = self.regions.block_of(load) else { continue };
+            let producer_load = match self.producer_load(load, block, multicast) {
                 Ok(producer_load) => producer_load,
                 Err(reason) => {
                     rejected_loads.loads.insert(load, reason);
@@ -211,7 +206,7 @@ impl KernelInfo<'_> {
             let key = (block, mmas.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
-                let (last, wait_at_acquire) = self.last_use_in_block(block, &mmas, &region_tree);
+                let (last, wait_at_acquire) = self.last_use_in_block(block, &mmas);
                 let (loads, stage_bytes, pipeline) = (Vec::new(), 0, 0);
                 warp_spec.channels.push(Channel {
                     block,
@@ -233,11 +228,11 @@ impl KernelInfo<'_> {
         for channel in &mut warp_spec.channels {
             self.assign_smem_offsets(channel, &operand_uses, multicast);
         }
-        self.add_aux_loads(&region_tree, &mut warp_spec, body);
-        if !warp_spec.channels.iter().any(|channel| self.enclosing_loop(channel.block, &region_tree).is_some()) {
+        self.add_aux_loads(&mut warp_spec);
+        if !warp_spec.channels.iter().any(|channel| self.regions.loop_of_block(channel.block).is_some()) {
             return Err(rejected_loads);
         }
-        match self.assign_stage_counts(body, &mut warp_spec, &region_tree, smem) {
+        match self.assign_stage_counts(body, &mut warp_spec, smem) {
             Ok(()) => Ok((warp_spec, rejected_loads)),
             Err(reason) => Err(RejectedLoads { all: Some(reason), ..rejected_loads }),
         }
@@ -252,7 +247,7 @@ impl KernelInfo<'_> {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
             () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::NoMaps),
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
-            () if self.has_print(body) => Err(Reason::Prints),
+            () if self.has_print() => Err(Reason::Prints),
             () if self.has_inner_exit(body) => Err(Reason::Exits),
             () => Ok(()),
         }
@@ -263,32 +258,35 @@ impl KernelInfo<'_> {
         &self,
         load: OpId,
         block: BlockId,
-        (region_tree, multicast): (&RegionTree, Option<&ClusterMulticast>),
+        multicast: Option<&ClusterMulticast>,
     ) -> Result<ProducerLoad, Reason> {
         if !self.allows_tma(load) {
             return Err(Reason::LoadHint);
         }
-        self.can_use_producer(self.enclosing_loop(block, region_tree))?;
-        let operand_use = self.operand_use(load, region_tree)?;
+        self.can_use_producer(self.regions.loop_of_block(block))?;
+        let operand_use = self.operand_use(load)?;
         let halved = multicast.is_some_and(|multicast| multicast.can_multicast(load));
         if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
         let (map, boxes) = self.tma_boxes(load, &operand_use, halved).ok_or(Reason::View)?;
-        let slice = SliceBuilder::for_load(self, region_tree, load).ok_or(Reason::Index)?;
+        let slice = SliceBuilder::for_load(self, load).ok_or(Reason::Index)?;
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
     /// The MMAs that a load feeds, if it feeds nothing else, as tiles that all have the same
     /// panels.
-    fn operand_use(&self, load: OpId, region_tree: &RegionTree) -> Result<OperandUse, Reason> {
+    fn operand_use(&self, load: OpId) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
         let mut operand_use: Option<OperandUse> = None;
         let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
         while let Some((value, axes, rounded)) = pending.pop() {
-            for &user in region_tree.users.get(&value).ok_or(Reason::Unused)? {
+            if self.uses.count(value) == 0 {
+                return Err(Reason::Unused);
+            }
+            for &(user, _) in self.uses.users(value) {
                 let op = module.op(user);
                 match op.code {
                     Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
@@ -470,16 +468,12 @@ impl KernelInfo<'_> {
     }
 
     /// The last op of a block that these MMAs stand in, and whether one is in a region of its own.
-    fn last_use_in_block(&self, block: BlockId, mmas: &[OpId], region_tree: &RegionTree) -> (OpId, bool) {
+    fn last_use_in_block(&self, block: BlockId, mmas: &[OpId]) -> (OpId, bool) {
         let mut wait_at_acquire = false;
         let mut users = FxHashSet::default();
         for &mma in mmas {
-            let mut op = mma;
-            while self.op_blocks[op.index()] != Some(block) {
-                wait_at_acquire = true;
-                let inner = self.op_blocks[op.index()].expect("a block of the entry");
-                op = region_tree.owners[&inner];
-            }
+            let op = self.regions.ancestor_in(block, mma).expect("an op of the block");
+            wait_at_acquire |= op != mma;
             users.insert(op);
         }
         let last = self.module.block(block).ops.iter().rfind(|op| users.contains(op));

@@ -3,9 +3,8 @@
 use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
+use crate::ir::{Def, OpId, Opcode, Type, Value};
 
 /// What a load needs in the slice.
 #[derive(Default)]
@@ -19,7 +18,6 @@ pub struct ProducerSlice {
 /// Finds the ops that scalars and control flow depend on.
 pub struct SliceBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    region_tree: &'a RegionTree,
     slice: ProducerSlice,
     seen: FxHashSet<Value>,
     /// Values whose makers have still to be looked at.
@@ -31,10 +29,9 @@ pub struct SliceBuilder<'a, 'm> {
 impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if
     /// one thread cannot compute that.
-    pub fn for_load(info: &'a KernelInfo<'m>, region_tree: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
+    pub fn for_load(info: &'a KernelInfo<'m>, load: OpId) -> Option<ProducerSlice> {
         let mut builder = SliceBuilder {
             info,
-            region_tree,
             slice: ProducerSlice::default(),
             seen: FxHashSet::default(),
             pending: Vec::new(),
@@ -61,7 +58,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         }
         match module.def(value) {
             Def::Arg(block, position) => {
-                if let Some(&owner) = self.region_tree.owners.get(&block) {
+                if let Some(owner) = self.info.regions.parent(block) {
                     self.add_argument(owner, value, position as usize);
                 }
             }
@@ -119,32 +116,16 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         }
     }
 
-    /// Operand `position` of every terminator that leaves the regions of `owner`.
+    /// Adds operand `position` of each terminator of this kind that sets values of `owner`.
     fn add_terminator_operands(&mut self, owner: OpId, terminator: Opcode, position: usize) {
-        let mut values = Vec::new();
-        for &region in &self.info.module.op(owner).regions {
-            self.exits(region, terminator, &mut |operands| values.push(operands[position]));
-        }
-        self.pending.extend(values);
-    }
-
-    fn exits(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&[Value])) {
-        let module = self.info.module;
-        for &id in &module.block(block).ops {
-            let op = module.op(id);
-            if op.code == terminator {
-                visit(&op.operands);
-            }
-            if op.code == Opcode::If && terminator != Opcode::Yield {
-                op.regions.iter().for_each(|&region| self.exits(region, terminator, visit));
-            }
-        }
+        let exits = self.info.regions.exits(self.info.module, owner, terminator);
+        self.pending.extend(exits.map(|operands| operands[position]));
     }
 
     /// Adds the control flow that leads to an op.
     fn add_enclosing_control(&mut self, id: OpId) {
-        let block = self.info.op_blocks[id.index()];
-        if let Some(&owner) = block.and_then(|block| self.region_tree.owners.get(&block)) {
+        let regions = &self.info.regions;
+        if let Some(owner) = regions.block_of(id).and_then(|block| regions.parent(block)) {
             self.add_control(owner);
         }
     }
@@ -165,30 +146,11 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         self.early_exits(id);
     }
 
-    /// The branches of a loop that leave it early.
+    /// Adds the branches of a loop that leave it, or an iteration of it.
     fn early_exits(&mut self, id: OpId) {
-        let module = self.info.module;
-        if !module.op(id).code.is_loop() {
-            return;
-        }
-        let mut leaving = Vec::new();
-        let mut pending = module.op(id).regions.clone();
-        while let Some(block) = pending.pop() {
-            for &inner in &module.block(block).ops {
-                let op = module.op(inner);
-                if op.code != Opcode::If {
-                    continue;
-                }
-                let mut exits = false;
-                for terminator in [Opcode::Continue, Opcode::Break] {
-                    op.regions.iter().for_each(|&region| self.exits(region, terminator, &mut |_| exits = true));
-                }
-                if exits {
-                    leaving.push(inner);
-                    pending.extend(&op.regions);
-                }
-            }
-        }
-        leaving.into_iter().for_each(|inner| self.add_control(inner));
+        let (module, regions) = (self.info.module, &self.info.regions);
+        let is_early = |inner: &&OpId| module.op(**inner).code == Opcode::If && regions.has_exit(**inner);
+        let branches = regions.nested(id).iter().filter(|&&inner| regions.enclosing_loop(inner) == Some(id));
+        branches.filter(is_early).for_each(|&inner| self.add_control(inner));
     }
 }

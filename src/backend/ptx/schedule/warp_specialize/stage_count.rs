@@ -1,7 +1,6 @@
 //! Stage counts: how many stages each pipeline gets.
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
@@ -45,7 +44,6 @@ impl KernelInfo<'_> {
         &self,
         body: BlockId,
         warp_spec: &mut WarpSpecialization,
-        region_tree: &RegionTree,
         smem: &SharedMemory,
     ) -> Result<(), Reason> {
         let is_producer_load = |load| warp_spec.operand_channel.contains_key(&load);
@@ -57,7 +55,7 @@ impl KernelInfo<'_> {
         };
         let capacities = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| capacity_beside_others(true, most));
         let without_boxes = capacity_beside_others(false, MIN_CONVERSION_BYTES);
-        self.assign_pipelines(warp_spec, region_tree);
+        self.assign_pipelines(warp_spec);
         for pipeline in &mut warp_spec.pipelines {
             pipeline.num_stages = if pipeline.nesting == LoopNesting::Innermost { 2 } else { 1 };
         }
@@ -65,7 +63,7 @@ impl KernelInfo<'_> {
             |capacity: Option<u32>| capacity.is_some_and(|capacity| used_bytes(&warp_spec.pipelines) <= capacity);
         let found = capacities.into_iter().find(|&capacity| fits(capacity));
         let staging = match found {
-            None if fits(without_boxes) => self.staging_channel(warp_spec, region_tree),
+            None if fits(without_boxes) => self.staging_channel(warp_spec),
             _ => None,
         };
         let capacity = match (found, staging) {
@@ -82,10 +80,8 @@ impl KernelInfo<'_> {
         let (needed, free) = (used_bytes(&warp_spec.pipelines), capacity.unwrap_or(0));
         let capacity = capacity.filter(|&capacity| needed <= capacity).ok_or(Reason::Room { needed, free })?;
         let pipelines = 0..warp_spec.pipelines.len();
-        let requested: Vec<Option<u32>> = pipelines
-            .clone()
-            .map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline, region_tree))
-            .collect();
+        let requested: Vec<Option<u32>> =
+            pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect();
         let wanted: Vec<u32> = pipelines
             .map(|pipeline| requested[pipeline].unwrap_or_else(|| self.default_pipeline_stages(warp_spec, pipeline)))
             .collect();
@@ -116,15 +112,10 @@ impl KernelInfo<'_> {
 
     /// Stages that the loops of a pipeline request: two at least, for loads without any are not
     /// loaded by the producer.
-    fn requested_pipeline_stages(
-        &self,
-        warp_spec: &WarpSpecialization,
-        pipeline: usize,
-        region_tree: &RegionTree,
-    ) -> Option<u32> {
+    fn requested_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> Option<u32> {
         let channels =
             warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline && channel.staging_for.is_none());
-        channels.filter_map(|channel| self.loop_stages(self.enclosing_loop(channel.block, region_tree))).max()
+        channels.filter_map(|channel| self.loop_stages(self.regions.loop_of_block(channel.block))).max()
     }
 
     /// Stages that a pipeline in an innermost loop should have.
