@@ -175,3 +175,30 @@ impl RegionTree {
         exits.map(|exit| &*exit.operands)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_branches_and_terminators_are_found() {
+        let text = "entry @k(%n: tile<i32>, %c: tile<i1>) {\n  for %i in (%n to %n, step %n) : tile<i32> {\n    \
+                    if %c {\n      continue\n    } else {\n    }\n    loop {\n      if %c {\n        break\n      } else \
+                    {\n      }\n      continue\n    }\n    continue\n  }\n  return\n}\n";
+        let module = Module::parse("k", text).unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
+        let body = module.entries[0].body;
+        let regions = RegionTree::new(&module, body);
+        let find = |code: Opcode| -> Vec<OpId> {
+            regions.ops().iter().copied().filter(|&id| module.op(id).code == code).collect()
+        };
+        let (outer, inner) = (find(Opcode::For)[0], find(Opcode::Loop)[0]);
+        let ([early, leave], continues) = (find(Opcode::If)[..].try_into().unwrap(), find(Opcode::Continue));
+        assert_eq!([outer, inner, early].map(|id| regions.enclosing_loop(id)), [None, Some(outer), Some(outer)]);
+        assert_eq!(regions.terminators(outer).collect::<Vec<_>>(), [continues[0], continues[2]]);
+        assert_eq!(regions.target(find(Opcode::Break)[0]), Some(inner));
+        assert!(regions.has_early_exit(outer) && regions.has_exit(early) && regions.has_exit(leave));
+        assert!(regions.contains(outer, leave) && regions.contains(inner, leave) && !regions.contains(early, leave));
+        assert_eq!(regions.ancestor_in(module.op(outer).regions[0], leave), Some(inner));
+        assert_eq!(regions.nested(early).first(), continues.first());
+    }
+}
