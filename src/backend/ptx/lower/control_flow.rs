@@ -282,7 +282,7 @@ impl Lowering<'_> {
         self.flush_sunk_waits();
         let before = self.b.num_lines();
         self.b.place(head);
-        self.bind_all(&args, &carried);
+        self.bind_all(args, &carried);
         let bound = results.clone();
         self.regions.push(RegionFrame::new_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
