@@ -10,6 +10,8 @@ from pathlib import Path
 ENDS = ('id="foreign-impls"', 'id="implementors"', 'id="blanket-implementations"')
 AUTOMATIC = 'id="synthetic-implementations"'
 IMPLEMENTED = 'id="trait-implementations"'
+# Methods of the type to which this one dereferences: they are on its own page.
+DEREFERENCED = 'id="deref-methods-'
 # Of another crate.
 FOREIGN = ("struct.f16", "struct.bf16")
 DECLARATION = re.compile(r'<pre class="rust item-decl"><code>(.*?)</code></pre>', re.DOTALL)
@@ -39,6 +41,7 @@ def lines(path, page):
         page = page.split(end)[0]
     page, _, automatic = page.partition(AUTOMATIC)
     page, _, implemented = page.partition(IMPLEMENTED)
+    page = page.split(DEREFERENCED)[0]
     name = path.stem
     yield f"{path.parent}: {name}"
     if name in FOREIGN:

@@ -67,7 +67,7 @@ macro_rules! methods {
 
 macro_rules! method {
     (
-        ([$($unsafe:tt)?] [$($generics:tt)*] [$($index:ident: $index_ty:ty)?] $values:ty, $rank:expr;
+        ([$($unsafe:tt)?] [$($generics:tt)*] [$($index:ident: $index_ty:ty)?] $values:ty, $rank:tt;
          $where:literal $notes:literal $safety:literal; $call:literal $first:literal $end:literal)
         { $bound:ident $op:ident($($expected:ident)?) $name:ident $with:ident $store:tt $operands:literal $after:literal
           $what:literal $details:literal }
@@ -76,9 +76,9 @@ macro_rules! method {
         ///
         #[doc = $details]
         #[doc = concat!($notes, " Acquires and releases for the device.")]
+        #[doc = $safety]
         ///
         #[doc = example!($call, stringify!($name), "(", $first, $operands, $end; $after)]
-        #[doc = $safety]
         #[track_caller]
         pub $($unsafe)? fn $name $($generics)* (
             self,
@@ -95,19 +95,19 @@ macro_rules! method {
 
         #[doc = concat!($what, " ", $where, " with mask, order and bounds check as stated. Otherwise as")]
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ").")]
+        #[doc = $safety]
         ///
         #[doc = example!(
             "let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device);\n    ",
             $call, stringify!($with), "(", $first, $operands, ", options", $end; $after
         )]
-        #[doc = $safety]
         #[track_caller]
         pub $($unsafe)? fn $with $($generics)* (
             self,
             $($index: $index_ty,)?
             $($expected: impl Operand<$values>,)?
             value: impl Operand<$values>,
-            options: AtomicOptions<{ $rank }>,
+            options: AtomicOptions<$rank>,
         ) -> $values
         where
             T: $bound,
@@ -131,7 +131,9 @@ operations! { methods! ([const R: usize] ArrayMut<T, R>, (
 
 operations! { methods! ([const R: usize] EntryMut<T, R>, (
     [] [] [] Scalar<T>, 0;
-    "of this element" "Outside of the array no element is accessed: the result is 0, and that of a compare-and-swap is the expected value." "";
+    "of this element"
+    "Outside of the array no element is accessed: the result is 0, and that of a compare-and-swap is the expected value."
+    "";
     "let old = x.entry(1)." "" ");\n    ct::assert!(old.eq(6));"
 )) }
 

@@ -7,7 +7,7 @@ use crate::ops::support::operand::Operand;
 use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
 
 macro_rules! accesses {
-    ($([$($generics:tt)*] $ty:ty, $rank:expr, $values:ty;)+) => {$(
+    ($([$($generics:tt)*] $ty:ty, $rank:tt, $values:ty;)+) => {$(
         impl<T: ByteSized, $($generics)*> $ty {
             /// Loads the elements at the addresses.
             ///
@@ -58,7 +58,7 @@ macro_rules! accesses {
             /// ```
             #[track_caller]
             #[must_use]
-            pub unsafe fn load_with(self, options: GatherOptions<T, { $rank }>) -> $values {
+            pub unsafe fn load_with(self, options: GatherOptions<T, $rank>) -> $values {
                 Handle::from_raw(load_from("load", Target::Pointers(self.raw()), options))
             }
 
@@ -107,7 +107,7 @@ macro_rules! accesses {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]
-            pub unsafe fn store_with(self, value: impl Operand<$values>, options: ScatterOptions<{ $rank }>) {
+            pub unsafe fn store_with(self, value: impl Operand<$values>, options: ScatterOptions<$rank>) {
                 store_to("store", T::DTYPE, Target::Pointers(self.raw()), value.source(), options);
             }
         }

@@ -53,25 +53,24 @@ impl<T, const R: usize> Clone for DeviceView<'_, T, R> {
 
 impl<T, const R: usize> Copy for DeviceView<'_, T, R> {}
 
-/// An example of a method of an array or view of four elements: the call and its result.
+/// An example of a method: the call and its result for an array or view of four elements, or all
+/// lines.
 macro_rules! example {
     ($view:literal $call:literal $result:literal) => {
-        concat!(
-            "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nlet device = ct::Device::cpu();\n",
-            "assert_eq!(device.array(&[1, 2, 3, 4], [2, 2])?",
-            $view,
-            $call,
-            ", ",
-            $result,
-            ");\n",
-            "# Ok::<(), ct::Error>(())\n```"
+        example!(
+            "let device = ct::Device::cpu();\nassert_eq!(device.array(&[1, 2, 3, 4], [2, 2])?",
+            $view, $call, ", ", $result, ");"
         )
+    };
+    ($($part:expr),+) => {
+        concat!("```\n# use cutlet as ct;\n# use cutlet::prelude::*;\n", $($part),+, "\n# Ok::<(), ct::Error>(())\n```")
     };
 }
 pub(super) use example;
 
-/// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts; `self`
-/// and its form as a receiver; the view that it is; its expression in the examples, from an array.
+/// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts;
+/// `self` and its form as a receiver; the view that it is; its expression in the examples, from an
+/// array.
 macro_rules! array_methods {
     ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr; $make:literal) => {
         impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
@@ -110,8 +109,8 @@ macro_rules! array_methods {
                 self.len() == 0
             }
 
-            /// Returns the address of the first element on its device. Work of other programs at this
-            /// address is not ordered with launches, unless it is on the same stream.
+            /// Returns the address of the first element on its device. Work of other programs at
+            /// this address is not ordered with launches, unless it is on the same stream.
             ///
             #[doc = example!($make ".address() % 16" "0")]
             pub fn address(&self) -> u64 {
@@ -210,7 +209,8 @@ pub(super) use array_methods;
 array_methods! { DeviceView['a,], DeviceView<'a>; self [] self; ".view()" }
 array_methods! { DeviceViewMut['a,], DeviceViewMut<'a>; self [] self; ".view_mut()" }
 
-/// Methods of arrays and views that overwrite the elements: the type, `self`, and the view that it is.
+/// Methods of arrays and views that overwrite the elements: the type, `self`, and the view that it
+/// is.
 macro_rules! copy_methods {
     ($name:ident[$($life:tt)*], $this:ident $view:expr; $make:literal) => {
         impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
@@ -221,10 +221,9 @@ macro_rules! copy_methods {
             /// [`Error::Argument`] for another number of values, [`Error::Driver`] if earlier work
             /// failed.
             ///
-            #[doc = concat!(
-                "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\nlet mut x = ct::Device::cpu().zeros([3])?;\nx", $make,
-                ".copy_from(&[1, 2, 3])?;\nassert!(x", $make,
-                ".copy_from(&[1, 2]).is_err());\nassert_eq!(x.to_vec()?, [1, 2, 3]);\n# Ok::<(), ct::Error>(())\n```"
+            #[doc = example!(
+                "let mut x = ct::Device::cpu().zeros([3])?;\nx", $make, ".copy_from(&[1, 2, 3])?;\nassert!(x", $make,
+                ".copy_from(&[1, 2]).is_err());\nassert_eq!(x.to_vec()?, [1, 2, 3]);"
             )]
             #[track_caller]
             pub fn copy_from(&mut $this, host: &[T]) -> Result<()> {
@@ -236,10 +235,9 @@ macro_rules! copy_methods {
             /// # Errors
             /// [`Error::Argument`] for another shape, [`Error::Driver`] if earlier work failed.
             ///
-            #[doc = concat!(
-                "```\n# use cutlet as ct;\n# use cutlet::prelude::*;\n",
+            #[doc = example!(
                 "let (x, mut y) = (ct::Device::cpu().array(&[1, 2], [2])?, ct::Device::cpu().zeros([2])?);\ny", $make,
-                ".copy_from_array(&x.view())?;\nassert_eq!(y.to_vec()?, [1, 2]);\n# Ok::<(), ct::Error>(())\n```"
+                ".copy_from_array(&x.view())?;\nassert_eq!(y.to_vec()?, [1, 2]);"
             )]
             #[track_caller]
             pub fn copy_from_array(&mut $this, other: &DeviceView<'_, T, R>) -> Result<()> {
