@@ -78,7 +78,7 @@ impl<'a> Kernel<'a> {
 
     /// The channel of a producer load.
     pub fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel.get(&load)).map(|&channel| channel as u32)
+        self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel(load))
     }
 
     /// What an op is to accesses that were begun before.

@@ -365,20 +365,7 @@ impl<'a> Partition<'a> {
     /// The load whose tile stands in a stage, if this value is one, perhaps under another name.
     pub fn staged_load(&self, value: Value) -> Option<OpId> {
         let load = self.kernel.info.source_load(value)?;
-        let in_pipeline = self.kernel.channel_of(load).is_some();
-        let cp_async = self.cp_async_loads.contains_key(&load) && !self.is_thread_private(load);
-        (in_pipeline || cp_async).then_some(load)
-    }
-
-    /// Has each thread copied its own elements of this load?
-    pub fn is_thread_private(&self, load: OpId) -> bool {
-        self.levels.iter().any(|level| match &level.kind {
-            LevelKind::For { plan, .. } => plan
-                .cp_async
-                .as_ref()
-                .is_some_and(|cp_async| cp_async.copies.iter().any(|copy| copy.thread_private && copy.load == load)),
-            _ => false,
-        })
+        self.kernel.schedule.load_path(load).is_smem_operand().then_some(load)
     }
 
     /// Is it an op that only names a tile in a stage?

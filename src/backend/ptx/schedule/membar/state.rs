@@ -69,8 +69,6 @@ pub struct MembarState<'a, 'm> {
     /// The layout that each value has of its own.
     pub own_layouts: Vec<Option<Cow<'a, Layout>>>,
     pub available: AvailableConversions,
-    /// Loads whose tiles stand in stages as operands, by multistage copies.
-    pub staged_loads: HashSet<OpId>,
     /// The stores that TMA does, and the array of each.
     pub tma_stores: HashMap<OpId, Value>,
     /// Those of them that the whole block makes, through shared memory that others use, too.
@@ -112,7 +110,6 @@ impl<'a, 'm> MembarState<'a, 'm> {
             global_hazards: GlobalHazards::default(),
             own_layouts: vec![None; info.module.num_values()],
             available: AvailableConversions::default(),
-            staged_loads: HashSet::new(),
             tma_stored_arrays: HashSet::new(),
             in_flight: Vec::new(),
             sunk_waits: VecDeque::new(),

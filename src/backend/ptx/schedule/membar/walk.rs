@@ -93,7 +93,7 @@ impl MembarState<'_, '_> {
                 self.op(id);
                 self.define_results(id);
             }
-            &Step::LocalLoad { op: id, .. } => self.define_results(id),
+            &Step::LocalLoad(id) => self.define_results(id),
             &Step::PrivatizedAtomic(id) => {
                 self.privatized_atomic(id);
                 self.define_results(id);
@@ -234,12 +234,11 @@ impl MembarState<'_, '_> {
         let before = self.enter_loop(body);
         self.define_all(args);
         let mark = self.available.len();
-        let block_cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head);
+        let barrier_at_head = plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| args[carried + 1]);
-        if let Some(cp_async) = block_cp_async {
+        if barrier_at_head {
             self.in_flight.clear();
             self.after_barrier();
-            self.staged_loads.extend(cp_async.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
         self.walk_region(plan.body);
         self.available.truncate(mark);
@@ -247,11 +246,8 @@ impl MembarState<'_, '_> {
         if let Some(epilogue) = plan.epilogue {
             self.walk_sequence(epilogue);
         }
-        if let Some(cp_async) = block_cp_async {
+        if barrier_at_head {
             self.in_flight.clear();
-            for copy in &cp_async.copies {
-                self.staged_loads.remove(&copy.load);
-            }
         }
         if let Some(stages_buffer) = stages_buffer {
             self.smem.release(stages_buffer);

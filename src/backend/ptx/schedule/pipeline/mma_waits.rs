@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, Step, WarpRole,
 };
 use crate::ir::{OpId, Value};
 
@@ -140,19 +140,14 @@ impl WaitInserter<'_, '_> {
         }
         match step {
             Step::Mma(plan) => self.consumer_wait_operands(plan),
-            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.consumer_wait_aux(load),
+            &Step::LocalLoad(load) => self.consumer_wait_aux(load),
             _ => {}
         }
     }
 
     /// The first use of a small tile that comes with others.
     fn consumer_wait_aux(&mut self, load: OpId) {
-        let channel = self
-            .schedule
-            .warp_spec
-            .as_ref()
-            .and_then(|warp_spec| warp_spec.aux_channel.get(&load))
-            .map(|&channel| channel as u32);
+        let channel = self.schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.aux_channel(load));
         if let Some(channel) = channel.filter(|&channel| self.full_channels.insert(channel)) {
             self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
         }
@@ -164,8 +159,7 @@ impl WaitInserter<'_, '_> {
             for &value in &self.info.module.op(id).operands[..2] {
                 let load = self.info.source_load(value);
                 let warp_spec = self.schedule.warp_spec.as_deref();
-                let channel =
-                    load.and_then(|load| warp_spec?.operand_channel.get(&load)).map(|&channel| channel as u32);
+                let channel = load.and_then(|load| warp_spec?.operand_channel(load));
                 if let Some(channel) = channel.filter(|&channel| self.full_channels.insert(channel)) {
                     self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
                 }
