@@ -79,7 +79,7 @@ impl<'a> Kernel<'a> {
 
     /// Returns the channel of a producer load.
     pub fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel.get(&load)).map(|&channel| channel as u32)
+        self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel(load))
     }
 
     /// Returns the ordering of an op against earlier accesses.

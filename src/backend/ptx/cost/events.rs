@@ -353,7 +353,7 @@ impl EventBuilder<'_, '_> {
             // Other sub-steps are part of the cost of their op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.exec(step, id, events),
-            &Step::LocalLoad { op: id, .. } => {
+            &Step::LocalLoad(id) => {
                 let tile = context.module.op(id).results[0];
                 let bytes =
                     crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.op_costs.groups;
@@ -500,7 +500,7 @@ impl EventBuilder<'_, '_> {
         let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
             let load = context.source_load(value);
-            load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)))
+            load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel(load).is_some()))
         };
         let (mut before, mut mma_usage, mut after, mut barriers) =
             (ResourceUse::default(), ResourceUse::default(), ResourceUse::default(), 0);

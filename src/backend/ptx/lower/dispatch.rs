@@ -9,7 +9,7 @@ use super::state::core::SCHEDULE_MISMATCH;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{ProxyFence, Ty};
-use crate::backend::ptx::schedule::{OrderPoint, SeqId, StageSource, Step};
+use crate::backend::ptx::schedule::{LoadPath, OrderPoint, SeqId, Step};
 use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
@@ -45,12 +45,8 @@ impl Lowering<'_> {
     fn op_of(&self, step: &Step) -> OpId {
         let warp_spec = || self.schedule.warp_spec.as_ref().expect("warp_spec");
         match step {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => id,
-            &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
-            Step::TmaStore(plan) => plan.op,
             Step::StripMine(strip) => strip.ops[0].0,
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
-            &Step::If { op, .. } => op,
             &Step::Produce(channel) => warp_spec().producer_anchor_or_store(channel).expect("an op"),
             &Step::Advance(channel) => warp_spec().consumer_anchor_or_store(channel).expect("an op"),
             Step::MmaWait(wait) => wait.mma,
@@ -64,9 +60,7 @@ impl Lowering<'_> {
                 OrderPoint::Exp(value) => self.module.defining_op(value).expect("an op"),
             },
             Step::ConsumerRelease(channels) => warp_spec().channels[channels[0] as usize].last_use,
-            Step::Sub(_) => unreachable!("parts of steps are no steps"),
-            Step::For(plan) => plan.op,
-            Step::Loop(plan) => plan.op,
+            step => step.op().expect("a step with an op"),
         }
     }
 
@@ -105,8 +99,10 @@ impl Lowering<'_> {
             _ => self.check_limits(id)?,
         }
         self.for_op(id, |lowering| match step {
-            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => lowering.load_thread_private(id),
-            Step::LocalLoad { from: StageSource::Channel, .. } => lowering.load_aux(id),
+            Step::LocalLoad(_) => match lowering.schedule.load_path(id) {
+                LoadPath::CpAsync { .. } => lowering.load_thread_private(id),
+                _ => lowering.load_aux(id),
+            },
             Step::TmaStore(plan) => match lowering.tma_store(plan)? {
                 true => Ok(()),
                 false => lowering.lower_op(plan.op),

@@ -2,13 +2,10 @@
 
 use std::rc::Rc;
 
-use rustc_hash::FxHashSet;
-
 use super::KernelInfo;
+use super::ir::load_path::LoadPath;
 use super::ir::pipelines::WarpSpecialization;
-use super::ir::program::{
-    For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, StripMine, WarpRole,
-};
+use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -21,10 +18,6 @@ struct ScheduleBuilder<'a, 'm> {
     /// What is reserved here. Multistage copies of the loops around have reserved their stages.
     smem: SharedMemory,
     role: WarpRole,
-    /// Loads of which the threads have their own elements in a stage, in the loops around.
-    thread_private_loads: FxHashSet<OpId>,
-    /// Loads whose tiles stand in stages as operands, in the loops around.
-    staged_loads: FxHashSet<OpId>,
     schedule: Schedule,
 }
 
@@ -43,14 +36,7 @@ impl KernelInfo<'_> {
             mma_partitions: self.mma_partitions(),
             ..Schedule::default()
         };
-        let mut builder = ScheduleBuilder {
-            info: self,
-            smem: smem.clone(),
-            role: WarpRole::All,
-            thread_private_loads: FxHashSet::default(),
-            staged_loads: FxHashSet::default(),
-            schedule,
-        };
+        let mut builder = ScheduleBuilder { info: self, smem: smem.clone(), role: WarpRole::All, schedule };
         for (role, warps) in partitions {
             builder.role = role;
             let body = builder.block(body);
@@ -194,36 +180,30 @@ impl ScheduleBuilder<'_, '_> {
     }
 
     fn load(&self, id: OpId) -> Step {
-        let channel = self.warp_spec().and_then(|warp_spec| {
-            warp_spec.operand_channel.get(&id).or_else(|| warp_spec.aux_channel.get(&id)).copied()
-        });
-        let Some((channel, warp_spec)) = channel.map(|channel| channel as u32).zip(self.warp_spec()) else {
-            return match () {
-                () if self.staged_loads.contains(&id) => Step::Deferred(id),
-                () if self.thread_private_loads.contains(&id) => {
-                    Step::LocalLoad { op: id, from: StageSource::ThreadPrivate }
-                }
-                () => Step::Exec(id),
-            };
+        let (channel, is_aux) = match self.schedule.load_path(id) {
+            LoadPath::Direct => return Step::Exec(id),
+            LoadPath::CpAsync { thread_private: true } => return Step::LocalLoad(id),
+            LoadPath::CpAsync { thread_private: false } => return Step::Deferred(id),
+            LoadPath::TmaOperand { channel } => (channel, false),
+            LoadPath::TmaAux { channel } => (channel, true),
         };
+        let warp_spec = self.warp_spec().expect("a producer");
         match self.role {
             WarpRole::Producer if warp_spec.producer_anchor(channel) == Some(id) => Step::Produce(channel),
             WarpRole::Consumer if warp_spec.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
-            WarpRole::Consumer if warp_spec.aux_channel.contains_key(&id) => {
-                Step::LocalLoad { op: id, from: StageSource::Channel }
-            }
+            WarpRole::Consumer if is_aux => Step::LocalLoad(id),
             WarpRole::Producer | WarpRole::Consumer | WarpRole::All => Step::Deferred(id),
         }
     }
 
     /// Is it the load of a small tile that comes with others?
     fn is_aux_load(&self, id: OpId) -> bool {
-        self.warp_spec().is_some_and(|warp_spec| warp_spec.aux_channel.contains_key(&id))
+        matches!(self.schedule.load_path(id), LoadPath::TmaAux { .. })
     }
 
     /// The last op that reads the stage in which a small tile comes.
     fn last_use_of_stage(&self, load: OpId) -> Option<OpId> {
-        self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[*warp_spec.aux_channel.get(&load)?].last_use))
+        self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[warp_spec.aux_channel(load)? as usize].last_use))
     }
 
     /// The ops of a block, with small tiles that come with others where they are used first: they
@@ -245,15 +225,12 @@ impl ScheduleBuilder<'_, '_> {
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be
     /// computed?
     fn is_in_smem(&self, value: Value) -> bool {
-        let is_producer_load =
-            |load: &OpId| self.warp_spec().is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));
-        self.info.source_load(value).is_some_and(|load| is_producer_load(&load) || self.staged_loads.contains(&load))
+        self.info.source_load(value).is_some_and(|load| self.schedule.load_path(load).is_smem_operand())
     }
 
     /// Does this load, or the conversion of one, leave its tile in a stage?
     fn is_in_stage(&self, id: OpId) -> bool {
-        self.thread_private_loads.contains(&id)
-            || self.is_aux_load(id)
+        self.schedule.load_path(id) != LoadPath::Direct
             || self.info.module.op(id).results.first().is_some_and(|&tile| self.is_in_smem(tile))
     }
 
@@ -310,16 +287,13 @@ impl ScheduleBuilder<'_, '_> {
         };
         let stages_buffer: Option<Buffer> =
             cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
-        let before = (self.thread_private_loads.clone(), self.staged_loads.clone());
-        for copy in cp_async.iter().flat_map(|cp_async| &cp_async.copies) {
-            if copy.thread_private { &mut self.thread_private_loads } else { &mut self.staged_loads }.insert(copy.load);
-        }
+        let copies = cp_async.iter().flat_map(|cp_async| &cp_async.copies);
+        self.schedule.cp_async_loads.extend(copies.map(|copy| (copy.load, copy.load_path())));
         let steps = self.block(body);
         let carried_mmas = match self.role {
             WarpRole::Consumer => info.carried_mmas_of(id, self.schedule.steps(steps)),
             WarpRole::All | WarpRole::Producer => Vec::new(),
         };
-        (self.thread_private_loads, self.staged_loads) = before;
         if let Some(stages_buffer) = stages_buffer {
             self.smem.release(stages_buffer);
         }

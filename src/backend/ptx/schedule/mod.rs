@@ -43,6 +43,7 @@ pub use analysis::step_uses::AccumulatorSource;
 pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 pub use ir::header::without_deferred;
+pub use ir::load_path::LoadPath;
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{
@@ -51,7 +52,7 @@ pub use ir::pipelines::{
 pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
 pub use ir::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind, OrderPoint, Schedule,
-    SeqId, StageSource, Step, StripMine, StripRole, WarpRole,
+    SeqId, Step, StripMine, StripRole, WarpRole,
 };
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};

@@ -4,7 +4,7 @@ use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;
 use super::sync::mma_waits::turned_products;
 use super::*;
-use crate::backend::ptx::schedule::{Schedule, StageSource, Step, WarpRole};
+use crate::backend::ptx::schedule::{LoadPath, Schedule, Step, WarpRole};
 
 /// Returns MMAs in both directions with a number for each of `columns` columns between them, with
 /// `branch` in a branch.
@@ -19,10 +19,15 @@ pub fn kernels() -> [(String, Module, CompileOptions); 2] {
 
 /// Returns schedules with auxiliary loads in other places, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let Some(warp_spec) = schedule.warp_spec.as_ref().filter(|warp_spec| !warp_spec.aux_channel.is_empty()) else {
+    let Some(warp_spec) = schedule
+        .warp_spec
+        .as_ref()
+        .filter(|warp_spec| warp_spec.load_paths.keys().any(|&load| warp_spec.aux_channel(load).is_some()))
+    else {
         return Vec::new();
     };
-    let (&load, &channel) = warp_spec.aux_channel.iter().next().expect("a rider");
+    let mut aux_loads = warp_spec.load_paths.keys().filter_map(|&load| Some((load, warp_spec.aux_channel(load)?)));
+    let (load, channel) = aux_loads.next().map(|(load, channel)| (load, channel as usize)).expect("a rider");
     let mut mutants = Vec::new();
     let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::WarpSpecialization)| {
         let mut changed = schedule.clone();
@@ -36,8 +41,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     with("a small tile stands in another one", &|warp_spec| warp_spec.channels[channel].loads[at].smem_offset = 0);
     with("a small tile is copied in part", &|warp_spec| warp_spec.channels[channel].loads[at].map.dims[0].boxed /= 2);
     with("a small tile is called an operand", &|warp_spec| {
-        warp_spec.aux_channel.clear();
-        warp_spec.operand_channel.insert(load, channel);
+        warp_spec.load_paths.insert(load, LoadPath::TmaOperand { channel: channel as u32 });
     });
     mutants
 }
@@ -48,7 +52,7 @@ fn read(module: Module, options: CompileOptions) -> usize {
     each_schedule_of(vec![("levels".to_owned(), module, options)], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();
         let steps = schedule.sequences.iter().flatten();
-        let count = steps.filter(|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. })).count();
+        let count = steps.filter(|step| matches!(step, Step::LocalLoad(_))).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
         found += count;
     });
@@ -79,7 +83,7 @@ fn auxiliary_loads_are_read_at_their_use() {
         let steps = schedule.steps(*inner.next().expect("a loop"));
         let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
         let product = place(&|step| matches!(step, Step::Mma(_)));
-        let get = place(&|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. }));
+        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
         assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
     });
     let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
@@ -99,7 +103,7 @@ fn auxiliary_loads_after_the_mmas_are_read_during_them() {
         let inner = *schedule.steps(partition.body).iter().flat_map(Step::sequences).next().expect("a loop");
         let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
         let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
-        let get = place(&|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. }));
+        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
         let mma_wait = place(&|step| matches!(step, Step::MmaWait(_)));
         assert!(product < get && get < mma_wait, "{name}");
         info.verify_schedule(body, schedule).unwrap();

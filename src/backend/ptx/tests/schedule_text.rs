@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::schedules::{each_schedule, step_mutants};
 use crate::backend::ptx::schedule::{
-    Buffer, CarriedMma, ConversionKind, CpAsyncPlan, For, KernelInfo, LayoutId, OrderPoint, Schedule, StageSource,
-    Step, StripRole, SubStep, TmaStore,
+    Buffer, CarriedMma, ConversionKind, CpAsyncPlan, For, KernelInfo, LayoutId, OrderPoint, Schedule, Step, StripRole,
+    SubStep, TmaStore,
 };
 use crate::ir::{OpId, Value};
 
@@ -90,11 +90,7 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         Step::Exec(id) => vec![Step::Exec(other(id)), Step::PrivatizedAtomic(id), Step::End(id)],
         Step::PrivatizedAtomic(id) => vec![Step::PrivatizedAtomic(other(id)), Step::Deferred(id)],
         Step::End(id) => vec![Step::End(other(id)), Step::Exec(id)],
-        Step::LocalLoad { op, from } => {
-            let kinds = [StageSource::ThreadPrivate, StageSource::Channel].into_iter().filter(|&kind| kind != from);
-            let kinds = kinds.map(|from| Step::LocalLoad { op, from });
-            kinds.chain([Step::LocalLoad { op: other(op), from }]).collect()
-        }
+        Step::LocalLoad(id) => vec![Step::LocalLoad(other(id)), Step::Exec(id)],
         Step::StripMine(plan) => {
             let id = other(plan.ops[0].0);
             let changed = each(

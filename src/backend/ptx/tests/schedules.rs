@@ -10,7 +10,8 @@ use super::*;
 use crate::backend::ptx::lower;
 use crate::backend::ptx::plan::kernel_plan::Plan;
 use crate::backend::ptx::schedule::{
-    CarriedMma, ConsumerWait, CpAsyncPlan, For, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
+    CarriedMma, ConsumerWait, CpAsyncPlan, For, KernelInfo, LoadPath, MmaGroup, MmaWait, Schedule, Step,
+    WarpSpecialization,
 };
 use crate::ir::{BlockId, OpId};
 use crate::pass;
@@ -257,7 +258,7 @@ fn instead(info: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Mma(plan) => products_instead(info, plan, &mut |what, plan| {
             others.push((what, Step::Mma(Box::new(plan))));
         }),
-        &Step::Exec(id) | &Step::LocalLoad { op: id, .. } | &Step::PrivatizedAtomic(id) => {
+        &Step::Exec(id) | &Step::LocalLoad(id) | &Step::PrivatizedAtomic(id) => {
             others.push(("nothing is done", Step::Deferred(id)))
         }
         Step::TmaStore(tma_store) => others.push(("nothing is done", Step::Deferred(tma_store.op))),
@@ -388,10 +389,13 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             }
             with("other bytes are announced", &|warp_spec| warp_spec.channels[at].loads[load].bytes += 16);
             with("a panel has other rows", &|warp_spec| warp_spec.channels[at].loads[load].panel_rows += 8);
-            with("a load is of another channel", &|warp_spec| {
-                let WarpSpecialization { operand_channel: members, aux_channel: aux_loads, .. } = warp_spec;
-                let load = &channel.loads[load].load;
-                *members.get_mut(load).or_else(|| aux_loads.get_mut(load)).expect("a load that is streamed") += 1;
+            with("a load is of another channel", &|warp_spec| match warp_spec
+                .load_paths
+                .get_mut(&channel.loads[load].load)
+                .expect("a TMA load")
+            {
+                LoadPath::TmaOperand { channel } | LoadPath::TmaAux { channel } => *channel += 1,
+                LoadPath::Direct | LoadPath::CpAsync { .. } => unreachable!(),
             });
             for place in 0..channel.loads[load].boxes.len() {
                 with("a box is left out", &|warp_spec| drop(warp_spec.channels[at].loads[load].boxes.remove(place)));
@@ -443,20 +447,7 @@ fn products_instead(info: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(
 
 /// Returns all ops of a step, also in its sequences.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
-    let mut ops = match step {
-        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => vec![id],
-        &Step::PrivatizedAtomic(id) | &Step::End(id) => vec![id],
-        Step::TmaStore(tma_store) => vec![tma_store.op],
-        Step::Mma(plan) => plan.ops.clone(),
-        &Step::If { op, .. } => vec![op],
-        Step::StripMine(strip_mine) => strip_mine.ops().collect(),
-        Step::For(step) => vec![step.op],
-        Step::Loop(step) => vec![step.op],
-        Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) | Step::ConsumerWait(_) | Step::MmaWait(_) => {
-            Vec::new()
-        }
-        Step::OrderWait { .. } | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
-    };
+    let mut ops = step.ops();
     for &body in step.sequences() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
     }
@@ -467,8 +458,8 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
 fn reads_stage_of(info: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
     let Some(warp_spec) = &schedule.warp_spec else { return false };
     let loads = info.module.op(id).operands.iter().filter_map(|&value| info.source_load(value));
-    let mut behind = loads.filter_map(|load| warp_spec.operand_channel.get(&load));
-    behind.any(|&channel| channels.contains(&(channel as u32)))
+    let mut behind = loads.filter_map(|load| warp_spec.operand_channel(load));
+    behind.any(|channel| channels.contains(&channel))
 }
 
 /// Returns true if a step depends on an earlier one.

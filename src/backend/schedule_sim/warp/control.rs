@@ -380,6 +380,9 @@ impl<'a> Partition<'a> {
         }
         let number = shared.begin_cp_async(CpAsyncCopies::new(plan.op, cp_async.clone(), forms));
         for (which, copy) in cp_async.copies.iter().enumerate() {
+            if self.kernel.schedule.load_path(copy.load) != copy.load_path() {
+                return Err(broken(format!("op {} is copied, and has another path", copy.load.index())));
+            }
             self.cp_async_loads.insert(copy.load, (number, which));
         }
         (0..cp_async.stages as u64 - 1)

@@ -146,7 +146,8 @@ impl<'a> Partition<'a> {
             )?;
             return Ok(Operand::At(Where::Pipeline(held.slot), source));
         }
-        let (number, copy) = self.cp_async_loads[&load];
+        let copies = self.cp_async_loads.get(&load).copied();
+        let (number, copy) = copies.ok_or_else(|| broken(format!("op {} has no multistage copy", load.index())))?;
         let copies = shared.copies(number)?;
         let (stage, tile) = copies.current.ok_or_else(|| broken("there are no multistage copies"))?;
         let start = copies.plan.copies[copy].smem_offset;

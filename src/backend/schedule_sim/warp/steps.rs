@@ -5,7 +5,7 @@ use super::warp_groups;
 use super::warp_state::{AcquiredStage, Partition, PendingStore, StepOutcome};
 use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{
-    OrderPoint, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
+    LoadPath, OrderPoint, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::backend::schedule_sim::error::{Fault, broken};
@@ -69,17 +69,7 @@ impl<'a> Partition<'a> {
 
     /// Returns the source location of a step.
     fn location_of(&self, step: &Step) -> Option<Loc> {
-        let id = match step {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
-            &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
-            Step::TmaStore(tma_store) => Some(tma_store.op),
-            &Step::If { op, .. } => Some(op),
-            Step::StripMine(strip_mine) => strip_mine.ops().next(),
-            Step::Mma(plan) => plan.last(),
-            Step::For(plan) => Some(plan.op),
-            Step::Loop(plan) => Some(plan.op),
-            _ => None,
-        };
+        let id = if let Step::Mma(plan) = step { plan.last() } else { step.ops().first().copied() };
         id.map(|id| self.kernel.module.op(id).loc)
     }
 
@@ -99,10 +89,10 @@ impl<'a> Partition<'a> {
                 }
             }
             Step::StripMine(strip_mine) => self.strip_mine(strip_mine)?,
-            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => {
-                self.local_load_thread_private(shared, id)?
-            }
-            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.local_load_stage(shared, id)?,
+            &Step::LocalLoad(id) => match self.kernel.schedule.load_path(id) {
+                LoadPath::CpAsync { .. } => self.local_load_thread_private(shared, id)?,
+                _ => self.local_load_stage(shared, id)?,
+            },
             Step::TmaStore(tma_store) => self.tma_store(tma_store.op)?,
             Step::Mma(plan) => self.mma_group(shared, plan)?,
             &Step::Produce(channel) => self.produce(shared, channel)?,
@@ -195,7 +185,7 @@ impl<'a> Partition<'a> {
     }
 
     fn local_load_thread_private(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
-        let copies = self.cp_async_loads.get(&id).copied().filter(|_| self.is_thread_private(id));
+        let copies = self.cp_async_loads.get(&id).copied();
         let (number, copy) = copies.ok_or_else(|| broken(format!("op {} has no multistage copy", id.index())))?;
         let tile = shared.copies(number)?.thread_private_tile(copy)?;
         self.frame.set(self.kernel.module.op(id).results[0], tile);

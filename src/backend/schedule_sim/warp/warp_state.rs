@@ -367,20 +367,7 @@ impl<'a> Partition<'a> {
     /// Returns the load whose tile is in a stage, if the value is this tile or a view of it.
     pub fn staged_load(&self, value: Value) -> Option<OpId> {
         let load = self.kernel.info.source_load(value)?;
-        let in_pipeline = self.kernel.channel_of(load).is_some();
-        let cp_async = self.cp_async_loads.contains_key(&load) && !self.is_thread_private(load);
-        (in_pipeline || cp_async).then_some(load)
-    }
-
-    /// Returns true if each thread has copied its own elements of a load.
-    pub fn is_thread_private(&self, load: OpId) -> bool {
-        self.levels.iter().any(|level| match &level.kind {
-            LevelKind::For { plan, .. } => plan
-                .cp_async
-                .as_ref()
-                .is_some_and(|cp_async| cp_async.copies.iter().any(|copy| copy.thread_private && copy.load == load)),
-            _ => false,
-        })
+        self.kernel.schedule.load_path(load).is_smem_operand().then_some(load)
     }
 
     /// Returns true if the op is a view of a tile in a stage.

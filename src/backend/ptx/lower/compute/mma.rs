@@ -7,7 +7,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
-use crate::backend::ptx::schedule::{AccumulatorSource, MmaGroup, MmaIssue};
+use crate::backend::ptx::schedule::{AccumulatorSource, LoadPath, MmaGroup, MmaIssue};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
@@ -139,7 +139,8 @@ impl Lowering<'_> {
         {
             self.wait_for_tile(load)?;
             let loaded = self.info.element_type(self.module.op(load).results[0]);
-            let as_it_is = loaded == self.info.element_type(value) || self.sync.is_pipeline_load(load);
+            let as_it_is = loaded == self.info.element_type(value)
+                || matches!(self.schedule.load_path(load), LoadPath::TmaOperand { .. });
             return Ok(match self.panel_rows_in_stage(load) {
                 Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => {
                     MmaOperand::SmemPanels(address, rows)

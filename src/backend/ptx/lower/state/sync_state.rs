@@ -42,11 +42,6 @@ impl SyncState {
         }
     }
 
-    /// Returns true if the producer loads the tile of this op.
-    pub fn is_pipeline_load(&self, id: OpId) -> bool {
-        self.pipelines.as_ref().is_some_and(|pipelines| pipelines.warp_spec.operand_channel.contains_key(&id))
-    }
-
     /// Returns true if the partition needs a carried value or a result of a region op.
     pub fn is_live_in_partition(&self, value: Value) -> bool {
         match &self.pipelines {
@@ -78,7 +73,7 @@ impl SyncState {
     /// Returns the channel of a load whose stage is not waited for yet.
     pub fn unwaited(&self, load: OpId) -> Option<usize> {
         let pipelines = self.pipelines.as_ref()?;
-        let channel = *pipelines.warp_spec.operand_channel.get(&load)?;
+        let channel = pipelines.warp_spec.operand_channel(load)? as usize;
         pipelines.acquired[channel]?.parity.map(|_| channel)
     }
 

@@ -1,5 +1,6 @@
 //! Multistage `cp.async` copies of a loop, as data.
 
+use super::load_path::LoadPath;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::ir::OpId;
 use crate::layout::{Access, Side};
@@ -31,6 +32,11 @@ pub struct CpAsyncAccess {
 }
 
 impl CpAsync {
+    /// The path of the load.
+    pub fn load_path(&self) -> LoadPath {
+        LoadPath::CpAsync { thread_private: self.thread_private }
+    }
+
     pub fn from_side(load: OpId, offset: usize, side: Side) -> CpAsync {
         let vector = side.accesses.first().map_or(0, |access| access.registers.len());
         let to_access =

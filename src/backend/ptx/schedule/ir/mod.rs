@@ -4,6 +4,7 @@
 //!
 //! * `cp_async` — multistage `cp.async` copies of a loop
 //! * `header` — kernel, warps, pipelines and the user's lines of loads, MMAs and stores
+//! * `load_path` — how the tile of each load reaches the ops that read it
 //! * `pipelines` — pipelines, channels and TMA loads of a warp-specialized kernel, as data
 //! * `print` — prints a schedule as text
 //! * `privatized_array` — a privatized array in shared memory, as data
@@ -15,6 +16,7 @@
 
 pub mod cp_async;
 pub mod header;
+pub mod load_path;
 pub mod pipelines;
 pub mod print;
 pub mod privatized_array;

@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::load_path::LoadPath;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -15,10 +16,8 @@ pub struct WarpSpecialization {
     pub channels: Vec<Channel>,
     /// The pipelines.
     pub pipelines: Vec<PipelineDesc>,
-    /// The channel of each TMA load of an MMA operand.
-    pub operand_channel: FxHashMap<OpId, usize>,
-    /// The channel of each auxiliary load.
-    pub aux_channel: FxHashMap<OpId, usize>,
+    /// The paths of the TMA loads.
+    pub load_paths: FxHashMap<OpId, LoadPath>,
     /// The ops that the producer executes.
     pub producer_ops: FxHashSet<OpId>,
     /// Loop-carried values and results of region ops that the producer needs.
@@ -43,26 +42,36 @@ impl WarpSpecialization {
         if self.pingpong.is_some() { PINGPONG_GROUPS } else { 1 }
     }
 
+    /// The channel of a TMA load of an MMA operand.
+    pub fn operand_channel(&self, load: OpId) -> Option<u32> {
+        if let Some(&LoadPath::TmaOperand { channel }) = self.load_paths.get(&load) { Some(channel) } else { None }
+    }
+
+    /// The channel of an auxiliary load.
+    pub fn aux_channel(&self, load: OpId) -> Option<u32> {
+        if let Some(&LoadPath::TmaAux { channel }) = self.load_paths.get(&load) { Some(channel) } else { None }
+    }
+
     /// The place of the tile of an MMA operand in its stage.
     pub fn operand_slot(&self, load: OpId) -> Option<StageSlot> {
-        self.slot_in_channel(*self.operand_channel.get(&load)?, load)
+        self.slot_in_channel(self.operand_channel(load)? as usize, load)
     }
 
     /// The place of the tile of an auxiliary load in its stage.
     #[cfg(any(test, feature = "_suite"))]
     pub fn aux_slot(&self, load: OpId) -> Option<StageSlot> {
-        self.slot_in_channel(*self.aux_channel.get(&load)?, load)
+        self.slot_in_channel(self.aux_channel(load)? as usize, load)
     }
 
     /// Returns true if the producer issues this load.
     pub fn is_producer_load(&self, load: OpId) -> bool {
-        self.operand_channel.contains_key(&load) || self.aux_channel.contains_key(&load)
+        self.load_paths.contains_key(&load)
     }
 
     /// The load at whose place the consumer advances to the stage: the first one of an MMA operand.
     pub fn consumer_anchor(&self, channel: u32) -> Option<OpId> {
         let loads = &self.channels.get(channel as usize)?.loads;
-        loads.iter().map(|load| load.load).find(|load| !self.aux_channel.contains_key(load))
+        loads.iter().map(|load| load.load).find(|&load| self.aux_channel(load).is_none())
     }
 
     /// The load at whose place the producer issues the loads of a channel: the last one.

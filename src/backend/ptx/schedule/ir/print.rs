@@ -6,11 +6,12 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::cp_async::{CpAsync, CpAsyncPlan};
+use super::load_path::LoadPath;
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
-    CarriedMma, ConsumerWait, For, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, StageSource,
-    Step, StripMine, StripRole, WarpRole,
+    CarriedMma, ConsumerWait, For, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, Step, StripMine,
+    StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
@@ -176,8 +177,10 @@ impl Printer<'_> {
         match step {
             &Step::Deferred(id) => self.op("defer", id),
             &Step::Exec(id) => self.op("exec", id),
-            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => self.op("local_load thread", id),
-            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.op("local_load stage", id),
+            &Step::LocalLoad(id) => match self.schedule.load_path(id) {
+                LoadPath::CpAsync { .. } => self.op("local_load thread", id),
+                _ => self.op("local_load stage", id),
+            },
             Step::TmaStore(tma_store) => self.tma_store(tma_store),
             &Step::PrivatizedAtomic(id) => self.op("privatized_atomic", id),
             &Step::End(id) => self.op("end", id),

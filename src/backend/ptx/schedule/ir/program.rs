@@ -4,12 +4,14 @@
 //! steps of a sequence are in program order. Loops and branches are steps with sequences of their
 //! own.
 
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
 
 use super::cp_async::CpAsyncPlan;
+use super::load_path::LoadPath;
 use super::pipelines::{PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::sub_step::{ConversionPlan, SubStep};
@@ -47,6 +49,8 @@ pub struct Schedule {
     pub privatized: Option<PrivatizedArray>,
     /// Pipelines, channels and TMA loads of a warp-specialized kernel.
     pub warp_spec: Option<Rc<WarpSpecialization>>,
+    /// The paths of the loads by `cp.async`.
+    pub cp_async_loads: FxHashMap<OpId, LoadPath>,
 }
 
 /// A range of warps that execute one program.
@@ -79,11 +83,9 @@ pub enum Step {
     Exec(OpId),
     /// A strip-mined sequence of ops: some registers of their tiles at a time.
     StripMine(Rc<StripMine>),
-    /// A load from a stage into registers.
-    LocalLoad {
-        op: OpId,
-        from: StageSource,
-    },
+    /// A load from a stage into registers: of the elements that the same thread has copied, or of an
+    /// auxiliary tile.
+    LocalLoad(OpId),
     /// A TMA store, if shared memory has space for its boxes; otherwise a store by the threads.
     TmaStore(Box<TmaStore>),
     /// An atomic on the privatized array.
@@ -122,15 +124,6 @@ pub enum Step {
     Sub(SubStep),
     /// The end of a region or of the kernel.
     End(OpId),
-}
-
-/// The stage of a [`Step::LocalLoad`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StageSource {
-    /// Elements that the same thread has copied there by `cp.async`.
-    ThreadPrivate,
-    /// The tile of an auxiliary load, in the stage of its channel.
-    Channel,
 }
 
 /// A section that consumer groups execute one after another: within an iteration in the order of
@@ -348,6 +341,12 @@ impl Schedule {
         &self.layouts[id.0 as usize]
     }
 
+    /// The path of a load.
+    pub fn load_path(&self, load: OpId) -> LoadPath {
+        let tma = self.warp_spec.as_ref().and_then(|warp_spec| warp_spec.load_paths.get(&load));
+        tma.or_else(|| self.cp_async_loads.get(&load)).copied().unwrap_or_default()
+    }
+
     /// The steps of a sequence.
     pub fn steps(&self, body: SeqId) -> &[Step] {
         &self.sequences[body.0 as usize]
@@ -417,7 +416,7 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad(id) => Some(id),
             &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
             Step::TmaStore(tma_store) => Some(tma_store.op),

@@ -176,9 +176,6 @@ impl MembarState<'_, '_> {
 
     /// Has the tile behind this value been fetched to shared memory?
     fn is_fetched(&self, value: Value) -> bool {
-        let warp_spec = self.schedule.warp_spec.as_deref();
-        let is_producer_load =
-            |load: &OpId| warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));
-        self.info.source_load(value).is_some_and(|load| is_producer_load(&load) || self.staged_loads.contains(&load))
+        self.info.source_load(value).is_some_and(|load| self.schedule.load_path(load).is_smem_operand())
     }
 }

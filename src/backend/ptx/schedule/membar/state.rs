@@ -41,8 +41,6 @@ pub struct MembarState<'a, 'm> {
     /// The layout that each value has of its own.
     pub own_layouts: Vec<Option<Layout>>,
     pub available: ConversionCache<()>,
-    /// Loads whose tiles stand in stages as operands, by multistage copies.
-    pub staged_loads: FxHashSet<OpId>,
     /// The stores that TMA does, and the array of each.
     pub tma_stores: FxHashMap<OpId, Value>,
     /// Those of them that the whole block makes, through shared memory that others use, too.
@@ -84,7 +82,6 @@ impl<'a, 'm> MembarState<'a, 'm> {
             global_hazards: GlobalHazards::default(),
             own_layouts: vec![None; info.module.num_values()],
             available: ConversionCache::default(),
-            staged_loads: FxHashSet::default(),
             tma_stored_arrays: FxHashSet::default(),
             in_flight: Vec::new(),
             sunk_waits: VecDeque::new(),

@@ -88,7 +88,7 @@ impl MembarState<'_, '_> {
                 self.fulfil(id, self.info.requirements(id));
                 self.define_results(id);
             }
-            &Step::LocalLoad { op: id, .. } => self.define_results(id),
+            &Step::LocalLoad(id) => self.define_results(id),
             &Step::PrivatizedAtomic(id) => {
                 self.fulfil(id, self.info.privatized_requirements(id));
                 self.define_results(id);
@@ -191,23 +191,19 @@ impl MembarState<'_, '_> {
         self.smem_write(stages_buffer);
         let before = self.enter_loop(body);
         self.define_all(args);
-        let block_cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head);
+        let barrier_at_head = plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| args[carried + 1]);
-        if let Some(cp_async) = block_cp_async {
+        if barrier_at_head {
             self.in_flight.clear();
             self.after_barrier();
-            self.staged_loads.extend(cp_async.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
         self.walk_region(plan.body);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| op.results[carried]);
         if let Some(epilogue) = plan.epilogue {
             self.walk_sequence(epilogue);
         }
-        if let Some(cp_async) = block_cp_async {
+        if barrier_at_head {
             self.in_flight.clear();
-            for copy in &cp_async.copies {
-                self.staged_loads.remove(&copy.load);
-            }
         }
         if let Some(stages_buffer) = stages_buffer {
             self.smem.release(stages_buffer);

@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
             async_mma |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.operand_copy(body, operand, plan) else { continue };
-                if warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(&load)) {
+                if warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel(load).is_some()) {
                     continue;
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };

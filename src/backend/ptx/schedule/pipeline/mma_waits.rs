@@ -15,9 +15,7 @@ use std::convert::Infallible;
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
-};
+use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
@@ -97,16 +95,16 @@ impl WaitInserter<'_, '_> {
     fn consumer_waits(&mut self, step: &Step, place: Place<'_>) {
         let info = self.info;
         let Some(warp_spec) = self.schedule.warp_spec.as_deref() else { return };
-        let (loads, channels, sunk): (Vec<OpId>, _, _) = match step {
+        let (channels, sunk): (Vec<u32>, _) = match step {
             Step::Mma(plan) => {
                 let operands = plan.ops.iter().flat_map(|&id| &info.module.op(id).operands[..2]);
                 let loads = operands.filter_map(|&value| info.source_load(value));
-                (loads.collect(), &warp_spec.operand_channel, true)
+                (loads.filter_map(|load| warp_spec.operand_channel(load)).collect(), true)
             }
-            &Step::LocalLoad { op: load, from: StageSource::Channel } => (vec![load], &warp_spec.aux_channel, false),
+            &Step::LocalLoad(load) => (warp_spec.aux_channel(load).into_iter().collect(), false),
             _ => return,
         };
-        for channel in loads.iter().filter_map(|load| channels.get(load)).map(|&channel| channel as u32) {
+        for channel in channels {
             if self.full_channels.insert(channel) {
                 self.consumer_wait(place, channel, sunk);
             }

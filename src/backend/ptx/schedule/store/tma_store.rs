@@ -161,7 +161,7 @@ impl KernelInfo<'_> {
         smem: &mut SharedMemory,
     ) {
         if let Some(warp_spec) = warp_spec {
-            let fetched = |load| warp_spec.operand_channel.contains_key(&load);
+            let fetched = |load| warp_spec.operand_channel(load).is_some();
             let others = self.other_smem_bytes(body, &fetched, false, CONVERSION_BYTES / self.consumer_groups());
             self.split_by_warp(self.consumer_groups() * others, warp_spec, smem);
         }

@@ -9,7 +9,7 @@ use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, OrderPoint, Partition, Schedule, SeqId, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
@@ -195,7 +195,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         for &id in &plan.ops {
             let operands = &self.info.module.op(id).operands[..2];
             let loads = operands.iter().filter_map(|&value| self.info.source_load(value));
-            reads.extend(loads.filter_map(|load| Some(*self.warp_spec()?.operand_channel.get(&load)? as u32)));
+            reads.extend(loads.filter_map(|load| self.warp_spec()?.operand_channel(load)));
         }
         for channel in &reads {
             if !self.acquired.get(channel).is_some_and(|stage| stage.is_full) {
@@ -225,14 +225,13 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     /// A `local_load` follows the wait for its channel. An MMA that releases the stage may be in
     /// flight.
     fn local_load(&self, load: OpId) -> VerifyResult {
-        let channel =
-            self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel.get(&load)).map(|&channel| channel as u32);
+        let Some(channel) = self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel(load)) else { return Ok(()) };
         let deferred = |channel: &u32| {
             self.in_flight.iter().any(|mma| !mma.from_previous_iteration && mma.releases.contains(channel))
         };
-        match channel.map(|channel| (self.acquired.get(&channel), channel)) {
-            Some((Some(stage), _)) if stage.is_full => Ok(()),
-            Some((None, channel)) if deferred(&channel) => Ok(()),
+        match self.acquired.get(&channel) {
+            Some(stage) if stage.is_full => Ok(()),
+            None if deferred(&channel) => Ok(()),
             _ => fault(load, "is read in a stage before the wait for its tiles"),
         }
     }
@@ -319,7 +318,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
             &Step::Advance(channel) => self.advance(channel, seq),
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.consumer_release(channel)),
             Step::Mma(plan) => self.mma_group(plan),
-            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.local_load(load),
+            &Step::LocalLoad(load) => self.local_load(load),
             Step::TmaStore(tma_store) => self.tma_store(tma_store),
             &Step::End(id) => self.terminator(id, parent),
             _ => Ok(()),

@@ -18,9 +18,10 @@ use super::steps;
 use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
+use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, StripRole, WarpRole,
+    MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
 };
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -39,6 +40,14 @@ impl KernelInfo<'_> {
         }
         if let Some(warp_spec) = &schedule.warp_spec {
             self.verify_stage_layout(warp_spec)?;
+        }
+        let copies = schedule.sequences.iter().flatten().filter_map(|step| match step {
+            Step::For(plan) => plan.cp_async.as_ref(),
+            _ => None,
+        });
+        let copies = copies.flat_map(|cp_async| &cp_async.copies).map(|copy| (copy.load, copy.load_path()));
+        if copies.collect::<FxHashMap<_, _>>() != schedule.cp_async_loads {
+            return Err("the loads by cp.async are not those of the loops".to_owned());
         }
         self.verify_mma_partition(schedule)?;
         self.verify_data_partition(body, schedule)?;
@@ -102,8 +111,6 @@ struct ProgramVerifier<'a, 'm> {
     acquired: FxHashMap<u32, SeqId>,
     /// Channels that were taken or filled.
     visited_channels: FxHashSet<u32>,
-    /// The loads whose tiles the threads have in stages, in the loops around; own elements or not.
-    cp_async_loads: FxHashMap<OpId, bool>,
     events: Vec<PipelineEvent>,
     cp_async_bytes: u32,
 }
@@ -117,7 +124,6 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             defined: FxHashSet::default(),
             acquired: FxHashMap::default(),
             visited_channels: FxHashSet::default(),
-            cp_async_loads: FxHashMap::default(),
             events: Vec::new(),
             cp_async_bytes: 0,
         }
@@ -125,15 +131,6 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     fn warp_spec(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
-    }
-
-    fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel.get(&load)).map(|&channel| channel as u32)
-    }
-
-    /// Is it the load of a small tile that comes with others?
-    fn is_aux_load(&self, load: OpId) -> bool {
-        self.warp_spec().is_some_and(|warp_spec| warp_spec.aux_channel.contains_key(&load))
     }
 
     fn all_channels_visited(&self) -> VerifyResult {
@@ -280,8 +277,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             self.operands_defined(id)?;
             self.defined.extend(&self.info.module.op(id).results);
         }
-        let cp_async = &self.cp_async_loads;
-        let fetched = |load: OpId| self.channel_of(load).is_some() || cp_async.get(&load) == Some(&false);
+        let fetched = |load: OpId| self.schedule.load_path(load).is_smem_operand();
         steps::verify_mma_group(self.info, self.warp_spec(), plan, (&fetched, self.cp_async_bytes))?;
         plan.releases.iter().try_for_each(|&channel| self.release(body, channel))
     }
@@ -291,10 +287,11 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let op = self.info.module.op(id);
         let fits = match step {
             Step::Deferred(_) => self.needs_no_code(id),
-            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => self.cp_async_loads.get(&id) == Some(&true),
-            Step::LocalLoad { from: StageSource::Channel, .. } => {
-                self.role == WarpRole::Consumer && self.is_aux_load(id)
-            }
+            Step::LocalLoad(_) => match self.schedule.load_path(id) {
+                LoadPath::CpAsync { thread_private } => thread_private,
+                LoadPath::TmaAux { .. } => self.role == WarpRole::Consumer,
+                LoadPath::Direct | LoadPath::TmaOperand { .. } => false,
+            },
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
             Step::Mma(_) => op.code.is_mma(),
@@ -305,9 +302,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             Step::Exec(_) => {
                 let other = op.code.is_mma() || op.code.is_control_flow();
                 let ends = op.code.spec().effect == Effect::Terminator;
-                let fetched =
-                    self.channel_of(id).is_some() || self.is_aux_load(id) || self.cp_async_loads.contains_key(&id);
-                !(other || ends || fetched)
+                !(other || ends) && self.schedule.load_path(id) == LoadPath::Direct
             }
             Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => true,
             Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
@@ -319,9 +314,12 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     /// Does nobody miss instructions for this op here?
     fn needs_no_code(&self, id: OpId) -> bool {
         let op = self.info.module.op(id);
-        let fetched = |load: OpId| self.channel_of(load).is_some() || self.cp_async_loads.get(&load) == Some(&false);
+        let fetched = |load: OpId| self.schedule.load_path(load).is_smem_operand();
         match op.code {
-            Opcode::LoadView => fetched(id) || self.role == WarpRole::Producer && self.is_aux_load(id),
+            Opcode::LoadView => match self.schedule.load_path(id) {
+                LoadPath::TmaAux { .. } => self.role == WarpRole::Producer,
+                path => path.is_smem_operand(),
+            },
             _ if self.info.rematerialized.contains(&id) => true,
             code => {
                 let behind = op.results.first().and_then(|&result| self.info.source_load(result));
@@ -342,12 +340,11 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         if regions.len() != bodies.len() {
             return Err(format!("op {} has {} regions", id.index(), regions.len()));
         }
-        let before = (self.cp_async_loads.clone(), self.cp_async_bytes);
+        let before = self.cp_async_bytes;
         if let Step::For(step) = step
             && let Some(cp_async) = &step.cp_async
         {
             self.cp_async_bytes += cp_async.bytes();
-            self.cp_async_loads.extend(cp_async.copies.iter().map(|copy| (copy.load, copy.thread_private)));
         }
         steps::verify_smem_capacity(self.info, self.warp_spec(), self.cp_async_bytes)?;
         self.events.push(PipelineEvent::Enter(id));
@@ -358,7 +355,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             self.sequence(region, body)?;
         }
         self.events.push(PipelineEvent::Leave);
-        (self.cp_async_loads, self.cp_async_bytes) = before;
+        self.cp_async_bytes = before;
         Ok(())
     }
 
@@ -409,7 +406,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     fn stage_acquired(&self, mma: OpId, value: Value) -> VerifyResult {
         let load = self.info.source_load(value);
-        match load.and_then(|load| self.channel_of(load)) {
+        match load.and_then(|load| self.warp_spec()?.operand_channel(load)) {
             Some(channel) if !self.acquired.contains_key(&channel) => {
                 Err(format!("op {} reads the stage of channel {channel}, which is not acquired", mma.index()))
             }

@@ -33,8 +33,8 @@ impl KernelInfo<'_> {
             };
             for load in &channel.loads {
                 let id = load.load.index();
-                if warp_spec.aux_channel.contains_key(&load.load) {
-                    match warp_spec.aux_channel.get(&load.load) == Some(&index) && self.is_valid_aux_box(load) {
+                if let Some(channel) = warp_spec.aux_channel(load.load) {
+                    match channel as usize == index && self.is_valid_aux_box(load) {
                         true => continue,
                         false => return fault(format!("op {id} is not where the threads read it")),
                     }
@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
                 if !comes || !is_placed_as(load, *panels, &filled) {
                     return fault(format!("op {id} is not where the MMA reads it"));
                 }
-                if warp_spec.operand_channel.get(&load.load) != Some(&index) {
+                if warp_spec.operand_channel(load.load) != Some(index as u32) {
                     return fault(format!("op {id} is of another channel"));
                 }
             }

@@ -8,7 +8,7 @@ use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    CarriedMma, For, MmaGroup, Schedule, StageSource, Step, StripMine, StripRole, WarpRole,
+    CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole, WarpRole,
 };
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::accumulator_chains;
@@ -116,15 +116,8 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for copy in &plan.copies {
         let (load, bytes) = (copy.load, bytes_of(info, copy));
-        let here = |step: &Step| {
-            *step
-                == if copy.thread_private {
-                    Step::LocalLoad { op: load, from: StageSource::ThreadPrivate }
-                } else {
-                    Step::Deferred(load)
-                }
-        };
-        if !steps.iter().any(here) || !info.is_invariant_load(load) {
+        let step = if copy.thread_private { Step::LocalLoad(load) } else { Step::Deferred(load) };
+        if !steps.contains(&step) || !info.is_invariant_load(load) {
             return fault(load, "is copied, and not read from its stage, or its array is written");
         }
         let all = info.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());

@@ -16,6 +16,7 @@ use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN, WARP_SIZ
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{OpId, Opcode, Value};
@@ -35,7 +36,7 @@ impl KernelInfo<'_> {
             return;
         }
         for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
-            if warp_spec.operand_channel.contains_key(&load) {
+            if warp_spec.is_producer_load(load) {
                 continue;
             }
             let Some(channel) = self.aux_channel_for(load, warp_spec) else { continue };
@@ -44,13 +45,14 @@ impl KernelInfo<'_> {
             };
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
-            warp_spec.aux_channel.insert(load, channel);
+            warp_spec.load_paths.insert(load, LoadPath::TmaAux { channel: channel as u32 });
             let rank = map.dims.len();
             let boxes = vec![TmaBox { coord: vec![0; rank], smem_offset: 0 }];
-            let this = &mut warp_spec.channels[channel];
+            let this = &warp_spec.channels[channel];
             let end_of = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(TMA_SMEM_ALIGN);
-            let aux_loads = this.loads.iter().filter(|other| warp_spec.aux_channel.contains_key(&other.load));
+            let aux_loads = this.loads.iter().filter(|other| warp_spec.aux_channel(other.load).is_some());
             let offset = aux_loads.map(end_of).max().unwrap_or(this.stage_bytes);
+            let this = &mut warp_spec.channels[channel];
             this.stage_bytes = (offset + bytes).next_multiple_of(SWIZZLE_ATOM_BYTES);
             this.loads.push(TmaLoad { load, smem_offset: offset, map, boxes, bytes, panel_rows: 1, partitions: 1 });
             let ops = &self.module.block(this.block).ops;

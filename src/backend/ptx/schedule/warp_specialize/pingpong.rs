@@ -52,7 +52,7 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::Constant => true,
                 code if code.is_mma() || code.spec().effect == Effect::Terminator => true,
-                _ => warp_spec.operand_channel.contains_key(&inner) || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
+                _ => warp_spec.operand_channel(inner).is_some() || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
             }
         })
     }

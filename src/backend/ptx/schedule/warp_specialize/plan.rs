@@ -22,6 +22,7 @@ use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
+use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
@@ -130,9 +131,11 @@ impl KernelInfo<'_> {
             return planned;
         }
         let clustered = match &planned {
-            Ok((warp_spec, _)) => {
-                self.plan_multicast(body, &warp_spec.producer_ops, warp_spec.operand_channel.keys().copied())
-            }
+            Ok((warp_spec, _)) => self.plan_multicast(
+                body,
+                &warp_spec.producer_ops,
+                warp_spec.load_paths.keys().copied().filter(|&load| warp_spec.operand_channel(load).is_some()),
+            ),
             Err(_) => Err("no load is streamed"),
         };
         let clustered =
@@ -178,8 +181,7 @@ impl KernelInfo<'_> {
         let mut warp_spec = WarpSpecialization {
             channels: Vec::new(),
             pipelines: Vec::new(),
-            operand_channel: FxHashMap::default(),
-            aux_channel: FxHashMap::default(),
+            load_paths: FxHashMap::default(),
             producer_ops: FxHashSet::default(),
             producer_live: FxHashSet::default(),
             multicast: None,
@@ -223,7 +225,7 @@ impl KernelInfo<'_> {
             let one = TmaLoad { load, smem_offset: 0, map, boxes, bytes, panel_rows: rows, partitions: 1 };
             warp_spec.channels[index].loads.push(self.for_all_partitions(one));
             operand_uses.insert(load, operand_use);
-            warp_spec.operand_channel.insert(load, index);
+            warp_spec.load_paths.insert(load, LoadPath::TmaOperand { channel: index as u32 });
         }
         for channel in &mut warp_spec.channels {
             self.assign_smem_offsets(channel, &operand_uses, multicast);

@@ -46,7 +46,7 @@ impl KernelInfo<'_> {
         warp_spec: &mut WarpSpecialization,
         smem: &SharedMemory,
     ) -> Result<(), Reason> {
-        let is_producer_load = |load| warp_spec.operand_channel.contains_key(&load);
+        let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
         let capacity_beside_others = |boxes: bool, most: u32| {
             let consumer_groups = self.consumer_groups();
             let rest = consumer_groups * self.other_smem_bytes(body, &is_producer_load, boxes, most / consumer_groups)
