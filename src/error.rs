@@ -40,8 +40,7 @@ impl fmt::Display for Location {
 /// One problem found in a kernel or its arguments.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn kernel(x: ArrayMut<f32, 1>) {
 ///     x.store(0, ct::zeros([15]));
 /// }
@@ -110,8 +109,7 @@ impl fmt::Display for Diagnostic {
 /// Error of a function of this crate.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let wrong = ct::Device::cpu().array(&[1, 2, 3], [2, 2]);
 /// assert!(matches!(wrong, Err(ct::Error::Argument(_))));
 /// # Ok::<(), ct::Error>(())

@@ -6,8 +6,7 @@ use std::str::FromStr;
 /// A GPU architecture: `sm_80`, `sm_90a`, …
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([64]);
 /// let fill = |x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64]));
 /// assert!(ct::inspect(fill, (x.mutable(),)).target(ct::Target::SM_80).ptx()?.contains(".target sm_80"));

@@ -271,8 +271,7 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
 /// absent argument has no cost.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn double(x: Array<f32, 1>, y: ArrayMut<f32, 1>, squares: Option<ArrayMut<f32, 1>>) {
 ///     let (i, x) = (ct::bid(0), x.load(ct::bid(0), [64]));
 ///     y.store(i, x + x);

@@ -138,8 +138,7 @@ impl<X: Hash + Eq + Clone + Send + Sync + 'static> ConstantValue for X {}
 /// different value. Use it for all values that determine the structure of the code.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn fill(x: ArrayMut<i32, 1>, tile: usize) {
 ///     x.store(ct::bid(0), ct::full([tile], 7)); // an ordinary number
 /// }

@@ -110,8 +110,7 @@ impl Launch<'_> {
     /// As [`launch`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([3])?;
     /// ct::Launch::new(3).launch(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
     /// assert_eq!(x.to_vec()?, [0, 1, 2]);
@@ -129,8 +128,7 @@ impl Launch<'_> {
     /// Executes the kernel and returns its new arrays; see [`launch_with_outputs`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let count = |y: ArrayMut<i32, 1>| y.store_scalar(ct::bid(0), ct::bid(0));
     /// let launch = ct::Launch::new(3).backend(ct::Backend::Cpu);
     /// let (y,) = launch.launch_with_outputs(count, (ct::NewArray::zeros([3]),))?;

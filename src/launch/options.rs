@@ -56,8 +56,7 @@ impl<'s> Launch<'s> {
     /// Returns a launch over a grid, with default options.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([6])?;
     /// ct::Launch::new([2, 3]).launch(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0) * 3 + ct::bid(1), 1), (&mut x,))?;
     /// assert_eq!(x.to_vec()?, [1; 6]);
@@ -71,8 +70,7 @@ impl<'s> Launch<'s> {
     /// Selects the stream that the launch is queued on.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros([1])?);
     /// ct::Launch::new(1).stream(&stream).launch(|x: ArrayMut<i32, 1>| x.store_scalar(0, 1), (&mut x,))?;
     /// stream.synchronize()?;
@@ -88,8 +86,7 @@ impl<'s> Launch<'s> {
     /// back end. Without arrays it is a choice.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| ct::println!("interpreted"), ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -101,8 +98,7 @@ impl<'s> Launch<'s> {
     /// Sets the hints of the code generator.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let hints = ct::Hints::new().num_warps(4);
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// ct::Launch::new(1).hints(hints).launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
@@ -249,8 +245,7 @@ impl<'s> Launch<'s> {
     /// must not write memory that the preceding kernel uses.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn double(x: ArrayMut<f32, 1>) {
     ///     ct::grid_dependency_control_wait();
     ///     x.store(0, x.load(0, [4]) * 2.0);

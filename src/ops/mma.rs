@@ -9,9 +9,8 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 /// Names a rank for the compiler's messages.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn product<const R: usize>(a: Tile<f32, R>, b: Tile<f32, R>) -> Tile<f32, R>
 /// where
 ///     ct::ops::Rank<R>: ct::ops::MatrixRank,
@@ -19,8 +18,7 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 ///     ct::matmul(a, b)
 /// }
 /// ct::assert!(product(ct::astile([[2.0, 1.0]]), ct::astile([[3.0], [4.0]])).eq(10.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct Rank<const R: usize>;
@@ -28,9 +26,8 @@ pub struct Rank<const R: usize>;
 /// Ranks that matrices come in: 2, or 3 with a leading batch axis.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn square<const R: usize>(a: Tile<f32, R>) -> Tile<f32, R>
 /// where
 ///     ct::ops::Rank<R>: ct::ops::MatrixRank,
@@ -38,8 +35,7 @@ pub struct Rank<const R: usize>;
 ///     ct::matmul(a, a)
 /// }
 /// ct::assert!(square(ct::astile([[[2.0]], [[3.0]]])).eq(ct::astile([[[4.0]], [[9.0]]])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "matrices are tiles with 2 axes, or 3 with a batch axis in front: `{Self}` is not a matrix",
@@ -196,13 +192,11 @@ where
 /// integers. (The result is not converted back to the type of the operands.)
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let (a, b) = (ct::astile([[1.0f32, 2.0], [3.0, 4.0]]), ct::astile([[0.0, 1.0], [1.0, 0.0]]));
 /// ct::assert!(ct::matmul(a, b).eq(ct::astile([[2.0, 1.0], [4.0, 3.0]])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]
@@ -272,13 +266,11 @@ where
 /// Shapes: x `[k]`, a `[k, n]`; the result is `[n]`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let (x, a) = (ct::astile([1.0f32, 10.0]), ct::astile([[1.0, 2.0], [3.0, 4.0]]));
 /// ct::assert!(ct::vecmat(x, a).eq(ct::astile([31.0, 42.0])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]

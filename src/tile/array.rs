@@ -8,8 +8,7 @@ use std::ops::Deref;
 /// The launch makes it from a shared reference to a device array. `Copy`: a handle.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
 ///     y.store(ct::bid(0), x.load(ct::bid(0), [4]));
 /// }
@@ -34,8 +33,7 @@ pub struct Array<T, const R: usize> {
 /// gathers, extents and strides are methods of [`Array`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn double(x: ArrayMut<f32, 1>) {
 ///     x.store(ct::bid(0), x.load(ct::bid(0), [4]) * 2.0);
 /// }

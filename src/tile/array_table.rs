@@ -11,8 +11,7 @@ use super::trace::ValueHandle;
 /// The launch makes it from an [`ArrayTable`](crate::ArrayTable). `Copy`: a handle.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn firsts(table: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     y.store_scalar(ct::bid(0), table.get(ct::bid(0)).load_scalar(0));
 /// }

@@ -15,13 +15,11 @@ use self::sealed::Handle;
 /// operation.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let x: Tile<f32, 2> = ct::full([2, 4], 1.5f32);
 /// ct::assert!((x * x + 0.75).sum(1).eq(12.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub struct Tile<T, const R: usize> {
     raw: ValueHandle,
@@ -34,13 +32,11 @@ pub struct Tile<T, const R: usize> {
 /// operand.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let (row, n): (Scalar<i32>, Scalar<i32>) = (ct::bid(0), ct::num_blocks(0));
 /// ct::assert!((row * 2 + n).eq(1));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub struct Scalar<T> {
     raw: ValueHandle,
@@ -64,15 +60,13 @@ impl<T> Copy for Scalar<T> {}
 /// [`Tile`] or [`Scalar`]: the operands of elementwise operations.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn halved<X: TileLike<Elem = f32> + std::ops::Mul<f32, Output = X>>(x: X) -> X {
 ///     x * 0.5
 /// }
 /// ct::assert!(halved(ct::astile([2.0f32, 4.0])).eq(ct::astile([1.0, 2.0])) & halved(ct::scalar(2.0f32)).eq(1.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait TileLike: Copy + sealed::Handle {
     /// Element type.
@@ -132,13 +126,11 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Outside of a kernel.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let [rows, columns] = ct::zeros::<f32, 2>([2, 4]).shape(); // ordinary numbers
     /// assert_eq!((rows, columns), (2, 4));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -153,12 +145,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Outside of a kernel.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// assert_eq!(ct::zeros::<f32, 2>([2, 4]).len(), 8);
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -169,12 +159,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Returns false: a tile has at least one element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// assert!(!ct::zeros::<f32, 1>([1]).is_empty());
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn is_empty(self) -> bool {

@@ -10,8 +10,7 @@ use super::trace::ValueHandle;
 /// The operations and their purpose are in [`pointer`](crate::pointer).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     let first: ct::Ptr<i32> = x.pointer();
 ///     // SAFETY: launched with two elements.
@@ -34,8 +33,7 @@ pub struct Ptr<T> {
 /// The operations and their purpose are in [`pointer`](crate::pointer).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn both(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     // SAFETY: launched with two elements.
 ///     let all: ct::PtrTile<i32, 1> = unsafe { x.pointer().offset(0..2) };

@@ -160,14 +160,12 @@ impl<X> Complex<X> {
     /// Applies a function to each part, for example a change of shape or element type of tiles.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let z = ct::math::Complex::new(ct::astile([[1.0f32, 2.0]]), ct::astile([[3.0, 4.0]]));
     /// let turned = z.map(|part| part.transpose().cast::<f64>());
     /// ct::assert!(turned.im.eq(ct::astile([[3.0], [4.0]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn map<Y>(self, f: impl Fn(X) -> Y) -> Complex<Y> {

@@ -28,15 +28,13 @@ mod sealed {
 /// them.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn doubled<T: Element>(x: Tile<T, 1>) -> Tile<T, 1> {
 ///     ct::cat([x, x], 0) // whatever the elements are
 /// }
 /// ct::assert!(doubled(ct::astile([true, false])).eq(ct::astile([true, false, true, false])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait Element:
     Sealed + Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static
@@ -66,15 +64,13 @@ pub trait Element:
 /// Types with arithmetic: the integers (not bool) and the [`Float`] types.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn twice<T: Number>(x: Tile<T, 1>) -> Tile<T, 1> {
 ///     x + x
 /// }
 /// ct::assert!(twice(ct::astile([1, 2])).eq(ct::astile([2, 4])) & twice(ct::astile([0.5f32, 1.0])).eq(ct::astile([1.0, 2.0])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there is no arithmetic on `{Self}`",
@@ -85,15 +81,13 @@ pub trait Number: Comparable {}
 /// Floats with arithmetic and mathematical functions: f16, bf16, f32, f64.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn norm<T: Float>(x: Tile<T, 1>) -> Tile<T, 1> {
 ///     (x * x).sum(0).sqrt()
 /// }
 /// ct::assert!(norm(ct::astile([3.0f64, 4.0])).eq(5.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this operation needs a float tile, and `{Self}` is not f16, bf16, f32 or f64",
@@ -104,15 +98,13 @@ pub trait Float: Signed + AnyFloat {}
 /// Integers, not bool.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn low_bit<T: Int>(x: Tile<T, 1>) -> Tile<T, 1> {
 ///     x & (x ^ (x - T::from_f64(1.0)))
 /// }
 /// ct::assert!(low_bit(ct::astile([12u8, 7])).eq(ct::astile([4, 1])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(message = "this operation needs an integer tile, and `{Self}` is not an integer")]
 pub trait Int: Number + Bits {}
@@ -120,15 +112,13 @@ pub trait Int: Number + Bits {}
 /// Types with a sign: signed integers and [`Float`] types.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn opposite<T: Signed>(x: Tile<T, 1>) -> Tile<T, 1> {
 ///     -x
 /// }
 /// ct::assert!(opposite(ct::astile([1i8, -2])).eq(ct::astile([-1, 2])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` has no negative values")]
 pub trait Signed: Number {}
@@ -136,15 +126,13 @@ pub trait Signed: Number {}
 /// Types with bitwise operations: the integers and bool.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn differ<T: Bits>(x: Tile<T, 1>, y: Tile<T, 1>) -> Tile<T, 1> {
 ///     x ^ y
 /// }
 /// ct::assert!(differ(ct::astile([true, false]), ct::astile([true, true])).eq(ct::astile([false, true])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "bitwise operations need integers or bool, not `{Self}`",
@@ -155,15 +143,13 @@ pub trait Bits: Comparable {}
 /// Types whose elements can be compared: [`Number`] types and bool.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn same<T: Comparable>(x: Tile<T, 1>, y: Tile<T, 1>) -> Scalar<bool> {
 ///     x.eq(y).all(0).item()
 /// }
 /// ct::assert!(same(ct::astile([1, 2]), ct::arange(2, 1, 1)));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` tiles cannot be compared",
@@ -174,15 +160,13 @@ pub trait Comparable: ByteSized {}
 /// All floating-point types, including those without arithmetic (tf32 and the 8- and 4-bit floats).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn rounded<T: AnyFloat>(x: Tile<f32, 1>) -> Tile<f32, 1> {
 ///     x.cast_with::<T>(Rounding::NearestEven).cast::<f32>()
 /// }
 /// ct::assert!(rounded::<f8e4m3fn>(ct::astile([1.01, 448.0])).eq(ct::astile([1.0, 448.0])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a floating-point type")]
 pub trait AnyFloat: Element {}
@@ -190,15 +174,13 @@ pub trait AnyFloat: Element {}
 /// Element types whose size is a number of whole bytes: all but the packed 4-bit float.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn first<T: ByteSized>(x: Tile<T, 1>) -> Scalar<T> {
 ///     x.get(0)
 /// }
 /// ct::assert!(first(ct::astile([7u16, 9])).eq(7));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(message = "a single `{Self}` cannot be handled: four-bit elements come in pairs")]
 pub trait ByteSized: Element {}
@@ -206,15 +188,13 @@ pub trait ByteSized: Element {}
 /// A left operand of `mma`, for a type of the right operand and of the accumulator.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn square<T: ct::element::MmaInput<T, f32>>(a: Tile<T, 2>) -> Tile<f32, 2> {
 ///     ct::mma(a, a, ct::zeros(a.shape()))
 /// }
 /// ct::assert!(square(ct::full([16, 16], f16::ONE)).eq(16.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there is no matrix multiply of `{Self}` with `{Rhs}` into `{Acc}`",
@@ -227,15 +207,13 @@ pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
 /// type.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn square<T: ct::element::MatmulInput<T>>(a: Tile<T, 2>) -> Tile<T::Acc, 2> {
 ///     ct::matmul(a, a)
 /// }
 /// ct::assert!(square(ct::full([16, 16], 2i8)).eq(64));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there is no matrix multiply of `{Self}` with `{Rhs}`",
@@ -249,13 +227,11 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
 /// An operand of `mma_scaled`, for a type of its scales.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// use cutlet::element::ScaledInput;
 /// assert_eq!(<f8e4m3fn as ScaledInput<f8e8m0fnu>>::BLOCKS, [32]);
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there is no scaled matrix multiply of `{Self}` with scales `{Scale}`",
@@ -284,15 +260,13 @@ impl ScaledInput<f8e4m3fn> for f4e2m1fn {
 /// Numeric conversion to `U`, for each pair of element types.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn halves<T: Element + ct::element::CastTo<f32>>(x: Tile<T, 1>) -> Tile<f32, 1> {
 ///     x.cast::<f32>() * 0.5
 /// }
 /// ct::assert!(halves(ct::astile([1u8, 3])).eq(ct::astile([0.5, 1.5])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait CastTo<U: Element>: Element {}
 impl<T: Element, U: Element> CastTo<U> for T {}
@@ -300,15 +274,13 @@ impl<T: Element, U: Element> CastTo<U> for T {}
 /// Reinterpretation of the bits as another type of the same width.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn bits<T: Element + ct::element::BitcastTo<u32>>(x: Tile<T, 1>) -> Tile<u32, 1> {
 ///     x.bitcast::<u32>()
 /// }
 /// ct::assert!(bits(ct::astile([1.0f32, -1.0])).eq(ct::astile([0x3f80_0000, 0xbf80_0000])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "the bits of `{Self}` cannot be read as `{U}`",

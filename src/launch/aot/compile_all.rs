@@ -17,8 +17,7 @@ use crate::runtime::{Device, limited};
 /// Kernels to compile before their launch; see [`compile_all`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn fill(x: ArrayMut<f32, 1>, tile: usize) {
 ///     x.store(ct::bid(0), ct::ones([tile]));
 /// }
@@ -104,8 +103,7 @@ impl Kernels {
     /// by this call; [`compile_all`] returns its errors.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::Device::cpu().zeros::<f32, 1>([100])?;
     /// let kernels = ct::aot::Kernels::on(ct::Device::cpu()).add(|x: Array<f32, 1>| ct::println!("{}", x.extent(0)), (&x,));
     /// assert_eq!(kernels.len(), 1);
@@ -124,8 +122,7 @@ impl Kernels {
     /// [`Kernels::add`] with the back end and the hints of a launch.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
     /// let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(8));
     /// let kernels =

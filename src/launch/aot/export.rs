@@ -24,8 +24,7 @@ use crate::target::Target;
 /// Form of the code of an exported kernel.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
 /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
 /// let exported = ct::export(fill, (x.mutable(),), ct::Target::SM_90A, ct::aot::Format::Ptx)?;

@@ -11,8 +11,7 @@ use crate::tile::{ArrayMut, Scalar, Tile};
 /// Distribution of the numbers of [`Device::random`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let x = ct::Device::cpu().random::<f32, 1>([1000], ct::random::Random::Uniform, 42)?.to_vec()?;
 /// assert!(x.iter().all(|x| (0.0..1.0).contains(x)));
 /// # Ok::<(), ct::Error>(())
@@ -65,8 +64,7 @@ type Params = (Scalar<i32>, Scalar<i32>, Scalar<f32>);
 /// integers, bool.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn noise<T: ct::random::RandomElement>(device: ct::Device) -> ct::Result<ct::DeviceArray<T, 1>> {
 ///     device.random([100], ct::random::Random::Uniform, 7)
 /// }

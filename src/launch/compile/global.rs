@@ -20,8 +20,7 @@ impl<T: Number, const N: usize> Global<T, N> {
     /// * [`Error::Execution`] if an assertion failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// static CALLS: ct::Global<i32, 1> = ct::Global::new([0]);
     ///
     /// let count = ct::compile(|x: Array<i32, 1>| { let _before = CALLS.array().entry(0).atomic_add(x.load_scalar(0)); }, (&ct::Device::cpu().full([1], 2)?,))?;
@@ -54,8 +53,7 @@ impl<T: Number, const N: usize> Global<T, N> {
     /// As [`Global::read`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// static FACTOR: ct::Global<i32, 1> = ct::Global::new([1]);
     ///
     /// let mut x = ct::Device::cpu().full([1], 2)?;

@@ -119,8 +119,7 @@ impl Launch<'_> {
 /// the median.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let mut x = ct::Device::cpu().full([4096], 1.0f32)?;
 /// let measured = ct::bench(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [4096]) * 0.5), 1, (&mut x,))?;
 /// println!("{measured}");
@@ -138,8 +137,7 @@ impl Measurement {
     /// Returns the times of the launches.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let measured = ct::bench(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;
     /// assert!(measured.times().min() <= measured.times().median());
@@ -152,8 +150,7 @@ impl Measurement {
     /// Returns the work of a launch: a lower bound of its memory traffic and operations.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let measured = ct::bench(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;
     /// assert_eq!(measured.work().written_bytes, 16.0);
@@ -167,8 +164,7 @@ impl Measurement {
     /// and once for writing.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let measured = ct::bench(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;
     /// assert!(measured.bytes_per_second() > 0.0);
@@ -182,8 +178,7 @@ impl Measurement {
     /// kernel without matrix products: elementwise operations per second.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let measured = ct::bench(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 2.0), 1, (&mut x,))?;
     /// assert!(measured.flops_per_second() > 0.0);
@@ -198,8 +193,7 @@ impl Measurement {
     /// the cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let measured = ct::bench(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;
     /// assert_eq!(measured.fraction_of_roofline(), None);

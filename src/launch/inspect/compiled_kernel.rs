@@ -26,8 +26,7 @@ use crate::runtime::Device;
 /// `Args` are the parameters of the kernel.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let mut x = ct::Device::cpu().zeros([4])?;
 /// let fill: ct::CompiledKernel<_> = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
 /// fill.launch(1, (&mut x,))?;
@@ -98,8 +97,7 @@ impl Launch<'_> {
     /// As [`crate::launch`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let hints = ct::Hints::new().num_warps(4);
     /// let fill = ct::Launch::new(1).hints(hints).compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
@@ -140,8 +138,7 @@ impl Launch<'_> {
     /// As [`CompiledKernel::launch`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros([4])?);
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// ct::Launch::new(1).stream(&stream).launch_compiled(&fill, (&mut x,))?;
@@ -238,8 +235,7 @@ impl<Args> CompiledKernel<Args> {
     /// as [`crate::launch`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([3])?;
     /// let count = ct::compile(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
     /// count.launch(2, (&mut x,))?;
@@ -254,8 +250,7 @@ impl<Args> CompiledKernel<Args> {
     /// Returns the device that the kernel was compiled for.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let kernel = ct::compile(|x: Array<i32, 1>| ct::println!("{}", x.extent(0)), (&ct::Device::cpu().zeros::<i32, 1>([3])?,))?;
     /// assert_eq!(kernel.device(), ct::Device::cpu());
     /// # Ok::<(), ct::Error>(())
@@ -289,8 +284,7 @@ impl<Args> CompiledKernel<Args> {
     /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.num_registers()?, 0);
@@ -307,8 +301,7 @@ impl<Args> CompiledKernel<Args> {
     /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.local_bytes()?, 0);
@@ -329,8 +322,7 @@ impl<Args> CompiledKernel<Args> {
     ///   kernel, without tensor maps or without clusters, which is compiled by this call.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert!(fill.raw((&mut x,))?.is_none()); // on a GPU: what `cuLaunchKernel` takes

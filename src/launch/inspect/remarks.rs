@@ -15,8 +15,7 @@ use crate::runtime::{Gpu, GpuKernel};
 /// the assembler. `Display` writes a report of several lines.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let mut x = ct::Device::cpu().zeros([4])?;
 /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
 /// println!("{}", fill.remarks());
@@ -152,8 +151,7 @@ impl Remarks {
     /// instructions.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert!(fill.remarks().notes().is_empty());
@@ -166,8 +164,7 @@ impl Remarks {
     /// Returns the number of threads of a tile block; 0 on the cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.remarks().threads(), 0);
@@ -180,8 +177,7 @@ impl Remarks {
     /// Returns the number of registers of one thread; 0 on the cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.remarks().registers(), 0);
@@ -195,8 +191,7 @@ impl Remarks {
     /// cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.remarks().local_bytes(), 0);
@@ -209,8 +204,7 @@ impl Remarks {
     /// Returns the dynamic shared memory of a tile block in bytes; 0 on the cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.remarks().shared_bytes(), 0);
@@ -224,8 +218,7 @@ impl Remarks {
     /// cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
     /// assert_eq!(fill.remarks().blocks_per_multiprocessor(), 0);

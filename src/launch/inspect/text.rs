@@ -52,8 +52,7 @@ where
 /// By default the target is [`Target::SM_90A`], and there are no hints.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
 /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
 /// let code: ct::Inspection = ct::inspect(double, (x.mutable(),));
@@ -94,8 +93,7 @@ impl Inspection {
     /// Sets the target.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
     /// assert!(ct::inspect(fill, (x.mutable(),)).target(ct::Target::SM_80).ptx()?.contains(".target sm_80"));
@@ -110,8 +108,7 @@ impl Inspection {
     /// Sets the hints.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
     /// let code = ct::inspect(fill, (x.mutable(),)).hints(ct::Hints::new().num_warps(4));
@@ -129,8 +126,7 @@ impl Inspection {
     /// [`passes`](Inspection::passes) and [`tile_ir`](Inspection::tile_ir) have no checks.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let fill = |x: ArrayMut<f32, 1>, n: Scalar<i32>| {
     ///     // SAFETY: the caller passes the number of a tile.
@@ -150,8 +146,7 @@ impl Inspection {
     /// Returns the Tile IR after the passes.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
     /// assert!(ct::inspect(fill, (x.mutable(),)).ir()?.contains("store_view_tko"));
@@ -202,8 +197,7 @@ impl Inspection {
     /// Returns the Tile IR of the tileir back end for the target, with memory tokens.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
     /// assert!(ct::inspect(fill, (x.mutable(),)).tile_ir()?.contains("store_view_tko"));
@@ -223,8 +217,7 @@ impl Inspection {
     /// Returns the layouts of tiles in registers of the ptx back end: the elements of each thread.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// assert!(ct::inspect(double, (x.mutable(),)).layouts()?.contains("lane"));
@@ -247,8 +240,7 @@ impl Inspection {
     /// them. The text is for readers and may change.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let text = ct::inspect(double, (x.mutable(),)).hints(ct::Hints::new().num_warps(8)).schedule()?;
@@ -268,8 +260,7 @@ impl Inspection {
     /// (`defer` steps).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let text = ct::inspect(double, (x.mutable(),)).target(ct::Target::SM_80).full_schedule()?;
@@ -294,8 +285,7 @@ impl Inspection {
     /// measured.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let hints = ct::Hints::new().num_warps(8).occupancy(2);
@@ -316,8 +306,7 @@ impl Inspection {
     /// Returns the PTX. With `CUTLET_REMARKS=1` the remarks are written to standard error.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let text = ct::inspect(double, (x.mutable(),)).ptx()?;

@@ -87,8 +87,7 @@ impl<S, C> Tuner<S, C> {
     /// a cache.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize, 2], |(), _| Ok(()))?;
     /// assert_eq!(tuned.successes().len(), 2);
@@ -118,8 +117,7 @@ impl<S, C> Tuner<S, C> {
     /// Sets the method of measurement of each configuration.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(7));
     /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [1usize], |(), _| Ok(()))?;
     /// assert_eq!(tuned.successes()[0].1.all().len(), 7);
@@ -133,8 +131,7 @@ impl<S, C> Tuner<S, C> {
     /// Restricts the search to configurations for which `keep` returns true.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).prune(|&tile: &usize| tile > 1);
     /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.best(), &2);
     /// # Ok::<(), ct::Error>(())
@@ -151,8 +148,7 @@ impl<S, C> Tuner<S, C> {
     /// search, and is not measured. It is not called between the executions of one part.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).restore(|x: &mut i32| Ok(*x = 0));
     /// let mut x = 5;
     /// tuner.run(ct::Device::cpu(), &mut x, [1, 2], |x, n| Ok(*x += n))?;
@@ -201,8 +197,7 @@ impl<S, C> Tuner<S, C> {
     /// the device, for example the extents of arrays.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).name("one or two");
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// # Ok::<(), ct::Error>(())
@@ -219,8 +214,7 @@ impl<S, C> Tuner<S, C> {
     /// of the result, such as the kernel and the extents of its arrays.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).cache_as("one or two");
     /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
@@ -239,8 +233,7 @@ impl<S, C> Tuner<S, C> {
     /// of this crate, kernels and configurations.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let path = std::env::temp_dir().join(format!("cutlet-record-{}.tune", std::process::id()));
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path);
     /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
@@ -258,8 +251,7 @@ impl<S, C> Tuner<S, C> {
     /// compiled in (`include_str!`).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let records = ct::tune::Records::default(); // or of `include_str!`
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).records(records);
     /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.notes()[0], "there is no record of `` for cpu (cpu)");
@@ -273,8 +265,7 @@ impl<S, C> Tuner<S, C> {
     /// Ignores results of earlier searches, measures again, and replaces these results.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let path = std::env::temp_dir().join(format!("cutlet-afresh-{}.tune", std::process::id()));
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path).ignore_cache();
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
@@ -300,8 +291,7 @@ impl<S, C> Tuner<S, C> {
     /// The first configuration is always executed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn double(x: ArrayMut<f32, 1>, tile: usize) {
     ///     x.store(ct::bid(0), x.load(ct::bid(0), [tile]) * 2.0);
     /// }
@@ -330,8 +320,7 @@ impl<S, C> Tuner<S, C> {
     /// tile blocks.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).max_trials(12);
     /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.successes().len(), 2); // without kernels nothing is estimated
     /// # Ok::<(), ct::Error>(())
@@ -394,8 +383,7 @@ impl<S: Scratch, C> Tuner<S, C> {
     /// ([`Bench::cold_sets`]).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn add(x: ArrayMut<i32, 1>, tile: usize) {
     ///     x.store(ct::bid(0), x.load(ct::bid(0), [tile]) + 1);
     /// }
@@ -420,8 +408,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// or the reason of the rejection.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).show_progress();
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// # Ok::<(), ct::Error>(())

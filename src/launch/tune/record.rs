@@ -77,8 +77,7 @@ impl Records {
     /// Reads a file. A missing file has no records.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert!(ct::tune::Records::read("/nowhere/scale.tune")?.all().is_empty());
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -98,8 +97,7 @@ impl Records {
     /// Parses the text of a file (`include_str!`). Errors contain the name `file`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let error = ct::tune::Records::parse("scale.tune", "winner 7").unwrap_err().to_string();
     /// assert!(error.starts_with("scale.tune:1:1: the first line is not"), "{error}");
     /// # Ok::<(), ct::Error>(())
@@ -119,8 +117,7 @@ impl Records {
     /// followed, and an existing file keeps its mode.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let path = std::env::temp_dir().join(format!("cutlet-write-{}.tune", std::process::id()));
     /// ct::tune::Records::default().write(&path)?;
     /// # std::fs::remove_file(path).unwrap();
@@ -136,8 +133,7 @@ impl Records {
     /// Returns all records, sorted by key.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert!(ct::tune::Records::default().all().is_empty());
     /// # Ok::<(), ct::Error>(())
     /// ```

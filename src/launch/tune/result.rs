@@ -105,8 +105,7 @@ impl<C> TuningResult<C> {
     /// (the default), it is preferred.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.best(), &64);
     /// # Ok::<(), ct::Error>(())
@@ -118,8 +117,7 @@ impl<C> TuningResult<C> {
     /// Returns the source of the best configuration: [`Origin::Measurement`], or an earlier search.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.origin(), ct::tune::Origin::Measurement);
     /// # Ok::<(), ct::Error>(())
@@ -132,8 +130,7 @@ impl<C> TuningResult<C> {
     /// result is that of an earlier search.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// let tuned = tuner.run(ct::Device::cpu(), &mut (), [64usize, 128], |(), _| Ok(()))?;
     /// assert!(tuned.successes()[0].1.median() <= tuned.successes()[1].1.median());
@@ -146,8 +143,7 @@ impl<C> TuningResult<C> {
     /// Returns the failed configurations and their errors.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn odd(x: ArrayMut<f32, 1>, tile: usize) {
     ///     x.store(0, ct::zeros([tile]));
     /// }
@@ -166,8 +162,7 @@ impl<C> TuningResult<C> {
     /// [`Tuner::kernels`](crate::Tuner::kernels).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// assert!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.left_out().is_empty());
     /// # Ok::<(), ct::Error>(())
@@ -179,8 +174,7 @@ impl<C> TuningResult<C> {
     /// Returns the reasons for which no earlier result was used.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// assert!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.notes().is_empty());
     /// # Ok::<(), ct::Error>(())
@@ -192,8 +186,7 @@ impl<C> TuningResult<C> {
     /// Returns true if the result is that of an earlier search.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.is_cached());
     /// # Ok::<(), ct::Error>(())

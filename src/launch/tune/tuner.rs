@@ -27,8 +27,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// * [`Error::Io`] if the record cannot be written.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut seen = Vec::new();
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// tuner.run(ct::Device::cpu(), &mut seen, [64usize, 128], |seen, &tile| Ok(seen.push(tile)))?;
@@ -113,8 +112,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// cached.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
     /// let mut rest = [4, 5].into_iter();
     /// let tuned = tuner.search(ct::Device::cpu(), &mut (), |_| rest.next(), |(), _| Ok(()))?;

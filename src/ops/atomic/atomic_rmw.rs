@@ -19,8 +19,7 @@ use crate::tile::{Place, Source, Tile, Trace, ValueHandle, caller_location, reco
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// /// The sum of all rows.
 /// fn sum<T: ct::ops::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 1>) {
 ///     let row = x.load((ct::bid(0), ct::bid(1)), [1, 4]);
@@ -43,8 +42,7 @@ pub trait AtomicAdd: Number {}
 /// Element types with atomic maximum and minimum: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn largest<T: ct::ops::AtomicMinMax>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
 ///     y.atomic_store_max(0, x.load(ct::bid(0), [4]).reduce_max(0));
 /// }
@@ -63,8 +61,7 @@ pub trait AtomicMinMax: Number {}
 /// Element types with atomic bit operations: i32, i64, u32, u64.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn seen<T: ct::ops::AtomicBits>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
 ///     y.atomic_store_or(0, x.load(ct::bid(0), [1]));
 /// }
@@ -83,8 +80,7 @@ pub trait AtomicBits: Int {}
 /// Element types that can be exchanged atomically: those of 32 and 64 bits.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// /// The first of all tile blocks wins.
 /// fn win<T: ct::ops::AtomicXchg>(winner: ArrayMut<T, 1>, free: Scalar<T>, won: ArrayMut<T, 1>, mine: Array<T, 1>) {
 ///     let i = ct::bid(0);
@@ -141,8 +137,7 @@ impl_for! {
 /// A ticket that releases and acquires:
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// // The last block to arrive sees the stores of all others.
 /// fn last(parts: ArrayMut<i32, 1>, tickets: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
 ///     let release = ct::AtomicOptions::new().release(ct::Scope::Device);
@@ -177,8 +172,7 @@ impl<const N: usize> AtomicOptions<N> {
     /// Acquires and releases for the device; no mask, checked.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn count(y: ArrayMut<i32, 1>) {
     ///     let _before = y.atomic_add_with(0, 1, ct::AtomicOptions::new());
     /// }

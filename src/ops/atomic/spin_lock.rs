@@ -37,8 +37,7 @@ impl<const R: usize> Lock<R> {
     /// Makes a lock of an element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn add(lock: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
     ///     ct::Lock::new(lock.entry(0)).with(|| sum.store(0, sum.load(0, [1]) + 1));
     /// }
@@ -58,8 +57,7 @@ impl<const R: usize> Lock<R> {
     /// A body that ends the kernel ([`return_if`](crate::return_if)) does not release the lock.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn numbered(lock: ArrayMut<i32, 1>, next: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     let mine = ct::Lock::new(lock.entry(0)).with(|| {
     ///         let mine = next.load_scalar(0);
@@ -87,8 +85,7 @@ impl<const R: usize> Lock<R> {
     /// happened.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn add(lock: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
     ///     let lock = ct::Lock::new(lock.entry(0));
     ///     lock.take();
@@ -112,8 +109,7 @@ impl<const R: usize> Lock<R> {
     /// Releases the lock: all accesses of this tile block happen before those of the next holder.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// // The host makes the lock in the locked state.
     /// fn open(lock: ArrayMut<i32, 1>) {
     ///     ct::Lock::new(lock.entry(0)).give_back();

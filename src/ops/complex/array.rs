@@ -41,8 +41,7 @@ pub struct ComplexArray<T, const R: usize> {
 /// same memory, which has the methods that load.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn conjugate(x: ct::math::ComplexArrayMut<f64, 1>) {
 ///     let i = ct::bid(0);
 ///     x.store(i, x.load(i, [2]).conj());
@@ -153,8 +152,7 @@ macro_rules! complex_array {
             /// element is a real part; its imaginary part reads as padding and is not written.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn square(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
             ///     let z = x.complex().load(0, [2]);
             ///     y.complex().store(0, z * z);
@@ -175,8 +173,7 @@ macro_rules! complex_array {
             /// The parts, as an array with a last axis of twice the extent.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn first(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
             ///     y.store(0, x.reals().load(0, [2]));
             /// }
@@ -203,8 +200,7 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     /// ([`ct::at`](crate::at)).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ct::math::ComplexArrayMut<f32, 2>) {
     ///     y.store((0, 0), x.load((0, ct::at(1)), [2, 2]));
     /// }
@@ -226,8 +222,7 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     /// axes, and hints.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn shortest(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
     ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
     ///     y.store(0, x.load_with(0, [4], options).abs().reduce_min(0));
@@ -251,8 +246,7 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     /// The extent of an axis in complex numbers.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ArrayMut<i32, 1>) {
     ///     y.store_scalar(0, x.extent(0) * 10 + x.extent(1));
     /// }
@@ -273,8 +267,7 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     /// be partial.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn kernel(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<i32, 1>) {
     ///     y.store_scalar(0, x.num_tiles(0, [4]));
     /// }
@@ -296,8 +289,7 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     /// written.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(y: ct::math::ComplexArrayMut<f32, 1>) {
     ///     let tile = ct::math::Complex::full([2], ct::math::c64::new(1.0, 2.0));
     ///     y.store(ct::bid(0), tile);
@@ -316,8 +308,7 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     /// Stores a tile with options, as [`Self::store`]: order of the axes, and hints.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(y: ct::math::ComplexArrayMut<f32, 1>) {
     ///     let tile = ct::math::Complex::full([2], ct::math::c64::new(1.0, 2.0));
     ///     y.store_with(ct::bid(0), tile, ct::StoreOptions::new().latency(2));

@@ -12,16 +12,14 @@ use crate::types::complex::Complex;
 /// `z.map(|part| part.cast::<f32>())`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn power<T: ct::math::FftElement>(z: ct::math::Complex<Tile<T, 1>>) -> Tile<T, 1> {
 ///     ct::math::fft(z, 0).norm_sqr()
 /// }
 /// let z = ct::math::Complex::full([4], ct::math::c64::new(1.0, 0.0));
 /// ct::assert!(power(z).eq(ct::astile([16.0, 0.0, 0.0, 0.0])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there is no Fourier transform of `{Self}` parts",
@@ -70,14 +68,12 @@ pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -
 /// Inverse of [`fft`]: the sum of `x[k] exp(2πi n k / N)`, divided by `N`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let z = ct::math::Complex::new(ct::astile([1.0f64, 2.0, 3.0, 5.0]), ct::astile([0.0, -1.0, 0.5, 2.0]));
 /// let back = ct::math::ifft(ct::math::fft(z, 0), 0);
 /// ct::assert!((back - z).abs().lt(1e-14));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]

@@ -58,13 +58,11 @@ impl<T: Float> Complex<Scalar<T>> {
     /// Scales both parts by a real number.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let z = ct::math::Complex::new(ct::scalar(1.0f32), ct::scalar(-2.0)).scale(0.5);
     /// ct::assert!(z.re.eq(0.5) & z.im.eq(-1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -77,13 +75,11 @@ impl<T: Element, const R: usize> Complex<Tile<T, R>> {
     /// A tile with one number in every element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let z = ct::math::Complex::full([4], ct::math::c64::new(1.0, -2.0));
     /// ct::assert!(z.re.eq(1.0) & z.im.eq(-2.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -96,13 +92,11 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
     /// Scales both parts by a real number, a scalar, or the elements of a tile.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let z = ct::math::Complex::full([2], ct::math::c64::new(1.0, -2.0)).scale(0.5);
     /// ct::assert!(z.re.eq(0.5) & z.im.eq(-1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -113,13 +107,11 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
     /// The sum along axes, as [`Tile::sum`]. The reduced axes remain, with extent 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let z = ct::math::Complex::full([2, 4], ct::math::c64::new(1.0, -2.0)).sum([0, 1]);
     /// ct::assert!(z.re.eq(8.0) & z.im.eq(-16.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -130,13 +122,11 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
     /// Returns true for each element if both parts are equal to those of `other`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let z = ct::math::Complex::new(ct::astile([1.0f32, 2.0]), ct::astile([0.0, 3.0]));
     /// ct::assert!(z.equals(z.conj()).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -154,14 +144,12 @@ where
     /// element type of the operands, which loses digits.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let i = ct::math::Complex::full([2, 2], ct::math::c64::new(0.0, 1.0));
     /// let z = i.mma(i, ct::math::Complex::full([2, 2], ct::math::c64::new(5.0, 1.0)));
     /// ct::assert!(z.re.eq(3.0) & z.im.eq(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -179,13 +167,11 @@ where
     /// The matrix product with `b`, as [`matmul`](crate::matmul) of real tiles.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let i = ct::math::Complex::full([2, 2], ct::math::c64::new(0.0, 1.0));
     /// ct::assert!(i.matmul(i).re.eq(-2.0) & i.matmul(i).im.eq(0.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

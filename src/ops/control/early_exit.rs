@@ -20,8 +20,7 @@ use crate::tile::{Place, caller_location, in_region, record};
 /// body, but not in the body of another loop.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn first_multiple(y: ArrayMut<i32, 1>, n: Scalar<i32>) {
 ///     let found = ct::fold_with_control(ct::range(1, 100), ct::scalar(0), |_, k, control: ct::LoopControl<Scalar<i32>>| {
 ///         control.break_if((k % n).eq(0), k);
@@ -63,8 +62,7 @@ impl<S: LoopState> LoopControl<S> {
     /// Ends the loop with this state if the condition holds.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn below(y: ArrayMut<i32, 1>) {
     ///     let power = ct::loop_with_control(ct::scalar(1), |n, control| {
     ///         control.break_if((n * 3).gt(1000), n);
@@ -87,8 +85,7 @@ impl<S: LoopState> LoopControl<S> {
     /// Ends the iteration with this state if the condition holds.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn odd_sum(y: ArrayMut<i32, 1>) {
     ///     let sum = ct::fold_with_control(..10, ct::scalar(0), |sum, k, control| {
     ///         control.continue_if((k % 2).eq(0), sum);

@@ -24,8 +24,7 @@ fn grid_value(place: Place, name: &str, code: Opcode, axis: usize) -> Scalar<i32
 /// Returns the index of this tile block along a grid axis (0, 1 or 2), counted from 0.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn columns(y: ArrayMut<i32, 1>) {
 ///     y.store_scalar(ct::bid(0), ct::bid(0) * 10);
 /// }
@@ -45,8 +44,7 @@ pub fn bid(axis: usize) -> Scalar<i32> {
 /// does not name.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn count(y: ArrayMut<i32, 1>) {
 ///     y.store_scalar(ct::bid(0), ct::num_blocks(0) + ct::num_blocks(1));
 /// }

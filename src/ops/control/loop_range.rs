@@ -9,8 +9,7 @@ use crate::tile::{Handle, Scalar, ValueHandle, caller_location, record};
 /// Element types of loop counters.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn sum<C: ct::ops::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
 ///     let sum = ct::fold(..n, ct::zeros::<C, 1>([1]).item(), |sum, k| sum + k);
 ///     y.store_scalar(0, sum);
@@ -34,13 +33,11 @@ impl Count for u64 {}
 /// Host integers that combine with a `Scalar` of any type of loop counters.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let sum = ct::fold(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(3 + 4));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait HostCount: Copy {
     #[doc(hidden)]
@@ -50,13 +47,11 @@ pub trait HostCount: Copy {
 /// Host integers that are also an end of a range without a `Scalar`, counted in i32.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let sum = ct::fold(ct::range(1, 4usize), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(6));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait HostIndex: HostCount {}
 impl HostIndex for i32 {}
@@ -77,13 +72,11 @@ host_counts!(i32 i64 u32 usize);
 /// number, or two host numbers (counted in i32).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let sum = ct::fold(ct::range(ct::bid(0), 4), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(6));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a loop cannot count from `{Self}` to `{B}`",
@@ -125,13 +118,11 @@ impl<H: HostIndex> Ends<H> for H {
 /// The step of a range that counts in `C`: a host number, also a negative one, or a `Scalar<C>`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let sum = ct::fold(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(3 + 6 + 9));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the step of a range that counts in `{C}`",
@@ -202,15 +193,13 @@ impl Bounds {
 /// directions and hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn sum(range: impl ct::ops::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
 ///     ct::fold(range, ct::scalar(0), |sum, k| sum + k)
 /// }
 /// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a loop range",
@@ -229,13 +218,11 @@ pub trait LoopRange {
 /// A range with a step, a direction, and hints; see [`range`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let down: ct::StepRange = ct::range(0, 4).rev();
 /// ct::assert!(ct::fold(down, ct::scalar(0), |digits, k| digits * 10 + k).eq(3210));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange<C = i32> {
@@ -338,12 +325,10 @@ impl<C: Count> StepRange<C> {
     /// ignore the hint.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::fold(ct::range(0, 4).num_stages(3), ct::scalar(0), |sum, k| sum + k).eq(6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn num_stages(mut self, stages: u32) -> StepRange<C> {

@@ -10,16 +10,14 @@ use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile, ValueHandle};
 /// Arrays in memory are not state: a body simply uses them.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn thrice<S: ct::ops::LoopState>(start: S, step: impl Fn(S) -> S) -> S {
 ///     ct::fold(..3, start, |state, _| step(state))
 /// }
 /// let (n, x) = thrice((ct::scalar(0), ct::ones::<f32, 1>([4])), |(n, x)| (n + 1, x * 2.0));
 /// ct::assert!(n.eq(3) & x.eq(8.0).all(0).item());
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a loop or the result of a branch",
@@ -39,16 +37,14 @@ pub trait LoopState: Sized {
 /// A queue of recorded values.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// // `ct::impl_loop_state!` uses it; kernels do not.
 /// struct Pair { a: Scalar<i32>, b: Scalar<i32> }
 /// ct::impl_loop_state!(Pair { a, b });
 /// let pair = ct::fold(..3, Pair { a: ct::scalar(0), b: ct::scalar(1) }, |Pair { a, b }, _| Pair { a: b, b: a + b });
 /// ct::assert!(pair.a.eq(2));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[derive(Debug, Default)]
 pub struct Values(std::collections::VecDeque<ValueHandle>);

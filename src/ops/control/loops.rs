@@ -149,8 +149,7 @@ pub fn if_else<S: LoopState>(condition: impl Condition, then: impl Fn() -> S, ot
 /// Runs `then` if the condition holds: [`if_else`] without a state.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn odd(y: ArrayMut<i32, 1>) {
 ///     let block = ct::bid(0);
 ///     ct::if_then((block % 2).eq(1), || y.store_scalar(block, block));

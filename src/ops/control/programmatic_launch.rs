@@ -55,8 +55,7 @@ pub fn grid_dependency_control_wait() {
 /// and later.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn first(y: ArrayMut<f32, 1>) {
 ///     ct::grid_dependency_control_launch_dependents(); // the next kernel may begin, and waits for this one's end
 ///     y.store(ct::bid(0), ct::full([4], 2.0));

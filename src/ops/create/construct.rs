@@ -66,12 +66,10 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
 /// A tile of zeros (`false` for bool).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// ct::assert!(ct::zeros::<f32, 2>([2, 4]).eq(0.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]
@@ -82,12 +80,10 @@ pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// A tile of ones (`true` for bool).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// ct::assert!(ct::ones::<i32, 1>([4]).sum(0).eq(4));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]
@@ -98,12 +94,10 @@ pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// A host value as a [`Scalar`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// ct::assert!((ct::scalar(3) + ct::bid(0)).eq(3));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]

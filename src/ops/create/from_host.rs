@@ -10,12 +10,10 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 /// The elements of a tile with `R` axes: nested arrays, up to four levels deep.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// ct::assert!(ct::astile([[1, 2], [3, 4]]).sum(..).eq(10));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the elements of a tile with {R} axes",

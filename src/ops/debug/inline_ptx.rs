@@ -9,13 +9,11 @@ use crate::tile::{Place, Source, TileLike, ValueHandle, caller_location, record}
 /// Operands of [`ptx_elementwise`]: a tuple of one to three tiles or scalars.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn is_operands(_: impl ct::ops::PtxOperands) {}
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # on_cpu(|| {
 /// is_operands((ct::zeros::<f32, 1>([4]), ct::scalar(1i32)));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the operands of `ptx_elementwise`",

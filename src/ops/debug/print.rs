@@ -60,13 +60,11 @@ pub fn print(message: Arguments<'_>) {
 /// must be true.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// ct::assert!(ct::bid(0).eq(0)); // a scalar
 /// ct::assert!(ct::arange(4, 0, 1).lt(4), "every element");
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asserted",

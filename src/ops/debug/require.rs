@@ -119,8 +119,7 @@ pub(crate) fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str
 /// Rust's `assert!` checks conditions that are known during tracing.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn halves(x: ArrayMut<f32, 1>) {
 ///     ct::require!((x.extent(0) % 4).eq(0), "{} elements", x.extent(0));
 ///     x.store(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);

@@ -34,12 +34,10 @@ methods! { [Int]
     /// concatenation with `self` as the upper half. `n` counts modulo the width.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1u8, 0x80]).funnel_shl(0xf0, 3).eq(ct::astile([0b1111, 0b111])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -57,12 +55,10 @@ methods! { [Int]
     /// concatenation with `self` as the upper half. `n` counts modulo the width.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1u8, 0x80]).funnel_shr(0xf0, 3).eq(ct::astile([0b0011_1110, 0b0001_1110])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -92,12 +92,10 @@ counts! {
     /// The number of zero bits above the highest set bit; the width if the element is 0.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0u16, 1]).leading_zeros().eq(ct::astile([16, 15])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     leading_zeros = |c: &mut Calc<'_>, x| {
         let below = smeared(c, x);
@@ -106,12 +104,10 @@ counts! {
     /// The number of zero bits below the lowest set bit; the width if the element is 0.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0u16, 8]).trailing_zeros().eq(ct::astile([16, 3])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     trailing_zeros = |c: &mut Calc<'_>, x| {
         let one = c.bits(1);
@@ -158,12 +154,10 @@ methods! { [Int]
     /// `self - other`, saturating at the ends of the range.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([-100i8, 100]).saturating_sub(100).eq(ct::astile([-128, 0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -184,12 +178,10 @@ methods! { [Int]
     /// Rotates the bits to the left by `n` places. `n` counts modulo the width.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0x81u8, 0x40]).rotate_left(1).eq(ct::astile([0x03, 0x80])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -200,12 +192,10 @@ methods! { [Int]
     /// Rotates the bits to the right by `n` places. `n` counts modulo the width.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0x81u8, 0x40]).rotate_right(1).eq(ct::astile([0xc0, 0x20])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -55,13 +55,11 @@ macro_rules! comparisons {
 /// its message.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let n = ct::num_blocks(0); // `if n == 1` is an error: the number is known when the kernel runs
 /// ct::assert!(n.eq(1).select(ct::scalar(5), 6).eq(5));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
@@ -92,67 +90,55 @@ comparisons! {
     /// Returns true for each element with `self == rhs`, and false if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).eq(ct::astile([1.0, f32::NAN])).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     eq = Eq Ordered;
     /// Returns true for each element with `self != rhs`, and if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ne(ct::astile([1.0, f32::NAN])).eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ne = Ne Unordered;
     /// Returns true for each element with `self < rhs`, and false if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2]).lt(2).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     lt = Lt Ordered;
     /// Returns true for each element with `self <= rhs`, and false if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2, 3]).le(2).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     le = Le Ordered;
     /// Returns true for each element with `self > rhs`, and false if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([3, 2]).gt(2).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     gt = Gt Ordered;
     /// Returns true for each element with `self >= rhs`, and false if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2, 1]).ge(2).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ge = Ge Ordered;
 }
@@ -176,23 +162,19 @@ unordered_comparisons! {
     /// Returns true for each element with `self == rhs`, and if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).eq_unordered(2.0).eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     eq_unordered = Eq Unordered;
     /// Returns true for each element with `self != rhs`, and false if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ne_ordered(2.0).eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ne_ordered = Ne Ordered;
     /// Returns true for each element with `self < rhs`, and if either element is NaN.
@@ -216,34 +198,28 @@ unordered_comparisons! {
     /// Returns true for each element with `self <= rhs`, and if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([3.0f32, f32::NAN]).le_unordered(2.0).eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     le_unordered = Le Unordered;
     /// Returns true for each element with `self > rhs`, and if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).gt_unordered(2.0).eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     gt_unordered = Gt Unordered;
     /// Returns true for each element with `self >= rhs`, and if either element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ge_unordered(2.0).eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ge_unordered = Ge Unordered;
 }
@@ -251,15 +227,13 @@ unordered_comparisons! {
 /// Operands of [`max`](Tile::max) and [`min`](Tile::min): every [`Operand`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn at_least<T: Number, const R: usize>(x: Tile<T, R>, y: impl ct::ops::Comparand<Tile<T, R>>) -> Tile<T, R> {
 ///     x.max(y)
 /// }
 /// ct::assert!(at_least(ct::astile([1, 5]), 3).eq(ct::astile([3, 5])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
@@ -296,12 +270,10 @@ methods! { [Number]
     /// element along an axis.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max(2.0).eq(2.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -317,12 +289,10 @@ methods! { [Number]
     /// element along an axis.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([3.0f32, f32::NAN]).min(2.0).eq(2.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -338,17 +308,15 @@ methods! { [Number]
     /// greater than `high`, the result is `high`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([-5, 0, 5, 9]).clamp(-1, 5).eq(ct::astile([-1, 0, 5, 5])));
     /// let x = ct::astile([-5.0, f32::NAN, 0.5, 9.0]);
     /// ct::assert!(x.clamp(0.0, 1.0).eq(ct::astile([0.0, 0.0, 0.5, 1.0])));
     /// ct::assert!(x.clamp(f32::NAN, 1.0).eq(ct::astile([-5.0, 1.0, 0.5, 1.0])));
     /// ct::assert!(x.clamp(0.0, f32::NAN).eq(ct::astile([0.0, 0.0, 0.5, 9.0])));
     /// ct::assert!(x.clamp(2.0, 1.0).eq(1.0) & ct::scalar(f32::NAN).clamp(f32::NAN, f32::NAN).isnan());
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -399,12 +367,10 @@ impl<const R: usize> Tile<bool, R> {
     /// [`select`] with this tile as the condition.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([true, false]).select(ct::astile([1, 2]), 7).eq(ct::astile([1, 7])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -422,14 +388,12 @@ impl Scalar<bool> {
     /// a tile and a scalar, in a tile. Host values are accepted with both.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let first = ct::bid(0).eq(0);
     /// ct::assert!(first.select(ct::scalar(3), 4).eq(3));
     /// ct::assert!(first.select(ct::astile([1, 2]), 4).eq(ct::astile([1, 2])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -447,15 +411,13 @@ impl Scalar<bool> {
 /// result. Both values are operands of a scalar, or a tile and one of its operands.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn first<B, O: ct::tile::TileLike<Elem = i32>>(a: impl ct::ops::Choice<B, O>, b: B) -> O {
 ///     ct::bid(0).eq(0).select(a, b)
 /// }
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # on_cpu(|| {
 /// ct::assert!(first(7, ct::astile([1, 2])).eq(7) & first(ct::scalar(7), 8).eq(7));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a scalar condition does not select between `{Self}` and `{B}`",

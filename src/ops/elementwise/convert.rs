@@ -109,13 +109,11 @@ methods! { [Element]
     /// * To bool is `value != 0`; from bool is 0 or 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2.75f32, -1e30, f32::NAN, 3.0]).cast::<i32>().eq(ct::astile([2, i32::MIN, 0, 3])));
     /// ct::assert!(ct::astile([300i32, -1]).cast::<u8>().eq(ct::astile([44, 255])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -139,13 +137,11 @@ methods! { [Element]
     /// of 8 and 4 bits accept only `NearestEven`; `f8e8m0fnu` accepts `Zero` and `PosInf`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let (near, down) = (ct::scalar(0.9999f32), ct::scalar(0.9999f32).cast_with::<f16>(Rounding::Zero));
     /// ct::assert!(near.cast::<f16>().eq(1.0) & down.lt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -169,12 +165,10 @@ methods! { [Element]
     /// Reinterprets the bits as another element type of the same width.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, -0.0]).bitcast::<u32>().eq(ct::astile([0x3f80_0000, 0x8000_0000])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

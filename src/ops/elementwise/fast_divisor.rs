@@ -14,8 +14,7 @@ use crate::tile::{Handle, Scalar, Tile, caller_location, with_location};
 /// Element types that a [`Divisor`] divides: integers of 32 bits.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn digits<T: ct::math::Divides>(y: ArrayMut<T, 1>, n: Scalar<T>) {
 ///     let (tens, ones) = ct::math::Divisor::<T>::new(T::from_f64(10.0)).div_rem(n.to_tile::<1>());
 ///     y.store(0, ct::cat([tens, ones], 0));
@@ -70,13 +69,11 @@ impl<T: Divides> Divisor<T> {
     /// Prepares the division by a scalar of the kernel or a host number.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let six = ct::math::Divisor::new(ct::num_blocks(0) + 5);
     /// ct::assert!((ct::astile([17, -17]) / six).eq(ct::astile([2, -2])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -102,12 +99,10 @@ impl<T: Divides> Divisor<T> {
     /// The divisor.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::math::Divisor::new(6i32).get().eq(6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn get(self) -> Scalar<T> {
@@ -117,13 +112,11 @@ impl<T: Divides> Divisor<T> {
     /// Quotient and remainder: `(x / self, x % self)`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let (quotient, rest) = ct::math::Divisor::new(6u32).div_rem(ct::astile([17, 6]));
     /// ct::assert!(quotient.eq(ct::astile([2, 1])) & rest.eq(ct::astile([5, 0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -32,156 +32,128 @@ unary_functions! {
     /// e to the power of each element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::astile([0.0f32, f32::NEG_INFINITY]);
     /// ct::assert!(x.exp().eq(ct::astile([1.0, 0.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     exp = Exp Full;
     /// 2 to the power of each element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([3.0f32, -1.0]).exp2().eq(ct::astile([8.0, 0.5])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     exp2 = Exp2;
     /// Natural logarithm.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, 0.0]).log().eq(ct::astile([0.0, f32::NEG_INFINITY])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     log = Log;
     /// Logarithm to base 2.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([8.0f32, 0.5]).log2().eq(ct::astile([3.0, -1.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     log2 = Log2;
     /// Square root, rounded to nearest even.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2.25f32, 16.0]).sqrt().eq(ct::astile([1.5, 4.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     sqrt = Sqrt NearestEven;
     /// `1 / sqrt(self)`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([4.0f32, 0.0625]).rsqrt() - ct::astile([0.5, 4.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     rsqrt = Rsqrt;
     /// Sine of an angle in radians.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.5707964]).sin() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     sin = Sin;
     /// Cosine of an angle in radians.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.5707964]).cos() - ct::astile([1.0, 0.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     cos = Cos;
     /// Tangent of an angle in radians.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 0.7853982]).tan() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     tan = Tan;
     /// Hyperbolic sine.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).sinh() - ct::astile([0.0, 1.1752012])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     sinh = Sinh;
     /// Hyperbolic cosine.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).cosh() - ct::astile([1.0, 1.5430806])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     cosh = Cosh;
     /// Hyperbolic tangent.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0.0f32, 100.0]).tanh().eq(ct::astile([0.0, 1.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     tanh = Tanh Full;
     /// The largest whole number that is at most the element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.5f32, -1.5]).floor().eq(ct::astile([1.0, -2.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     floor = Floor;
     /// The smallest whole number that is at least the element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.5f32, -1.5]).ceil().eq(ct::astile([2.0, -1.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ceil = Ceil;
 }
@@ -190,12 +162,10 @@ methods! { [Float]
     /// `self` to the power of `exponent`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([2.0f32, 9.0]).pow(ct::astile([10.0, 0.5])) - ct::astile([1024.0, 3.0])).abs().lt(1e-3));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -206,13 +176,11 @@ methods! { [Float]
     /// Angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let (y, x) = (ct::astile([1.0f32, 0.0]), ct::astile([0.0, -1.0]));
     /// ct::assert!((y.atan2(x) - ct::astile([1.5707964, 3.1415927])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -223,12 +191,10 @@ methods! { [Float]
     /// Returns true for each element that is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([f32::NAN, 1.0]).isnan().eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -265,71 +231,59 @@ approximations! {
     /// e to the power of each element, by the fast path of the hardware: 2^(x · log2 e).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).exp_approx() - ct::astile([1.0, 2.7182817])).abs().lt(1e-5));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     exp_approx = Exp;
     /// Hyperbolic tangent by the fast instruction of the hardware.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).tanh_approx() - ct::astile([0.0, 0.7615942])).abs().lt(1e-3));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     tanh_approx = Tanh;
     /// Natural logarithm by the fast instruction of the hardware. The absolute error is 2^-21, or
     /// the relative error if the magnitude of the result exceeds 1. Subnormal numbers count as 0.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([1.0f32, 2.0]).log_approx() - ct::astile([0.0, 0.6931472])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     log_approx = Log;
     /// Logarithm to base 2 by the fast instruction of the hardware. The absolute error is 2^-21, or
     /// the relative error if the magnitude of the result exceeds 1. Subnormal numbers count as 0.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([1.0f32, 8.0]).log2_approx() - ct::astile([0.0, 3.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     log2_approx = Log2;
     /// Sine by the fast instruction of the hardware. The error is 2^-20 for arguments from -2π to
     /// 2π, and larger outside.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).sin_approx() - ct::astile([0.0, 0.841471])).abs().lt(2e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     sin_approx = Sin;
     /// Cosine by the fast instruction of the hardware. The error is 2^-20 for arguments from -2π to
     /// 2π, and larger outside.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).cos_approx() - ct::astile([1.0, 0.5403023])).abs().lt(2e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     cos_approx = Cos;
 }
@@ -339,13 +293,11 @@ methods! { [Number]
     /// wraps), and unsigned integers are unchanged.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([-1.5f32, 2.0]).abs().eq(ct::astile([1.5, 2.0])));
     /// ct::assert!(ct::astile([-7i32, i32::MIN]).abs().eq(ct::astile([7, i32::MIN])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -12,8 +12,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, TileLike, Trace, ValueHandle, cal
 /// 32.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn bytes<T: ct::packed::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>) {
 ///     y.store(0, x.load(0, [2]).pack_to_bytes());
 /// }

@@ -88,12 +88,10 @@ methods! { [Float]
     /// The nearest whole number. Halves round to the even one, as by [`f32::round_ties_even`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2.5f32, 3.5]).round_ties_even().eq(ct::astile([2.0, 4.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -114,12 +112,10 @@ methods! { [Float]
     /// The whole number toward zero.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2.5f32, -2.5]).trunc().eq(ct::astile([2.0, -2.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -130,12 +126,10 @@ methods! { [Float]
     /// The fraction `self - self.trunc()`, exact. The fraction of an infinity is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2.5f32, -2.25]).fract().eq(ct::astile([0.5, -0.25])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -149,12 +143,10 @@ methods! { [Float]
     /// The magnitude of `self` with the sign of `sign`, also for zeros and NaNs.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2.5f32, -1.0]).copysign(ct::astile([-0.0, 3.0])).eq(ct::astile([-2.5, 1.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -189,12 +181,10 @@ methods! { [Float]
     /// Returns true for each element that is an infinity.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([f32::NEG_INFINITY, f32::NAN]).isinf().eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -205,12 +195,10 @@ methods! { [Float]
     /// Returns true for each element that is neither NaN nor an infinity.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).isfinite().eq(ct::astile([true, false])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -234,13 +222,11 @@ methods! { [Signed]
     /// NaN for NaN. For integers it is 1, 0 or -1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([-2.5f32, 0.0]).signum().eq(ct::astile([-1.0, 1.0])));
     /// ct::assert!(ct::astile([-7i32, 0]).signum().eq(ct::astile([-1, 0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -264,12 +250,10 @@ methods! { [Number]
     /// `self * self`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([-3i32, 4]).square().eq(ct::astile([9, 16])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -47,13 +47,11 @@ methods! { [Int]
     /// [`Self::unchecked_add`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// // SAFETY: 5 and 7 are not less than 5.
     /// ct::assert!(unsafe { ct::astile([5u8, 7]).unchecked_sub(5) }.eq(ct::astile([0, 2])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ///
     /// # Safety
@@ -69,13 +67,11 @@ methods! { [Int]
     /// [`Self::unchecked_add`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// // SAFETY: products of such numbers are far below 2^31.
     /// ct::assert!(unsafe { ct::astile([5, -7]).unchecked_mul(3) }.eq(ct::astile([15, -21])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ///
     /// # Safety
@@ -91,13 +87,11 @@ methods! { [Int]
     /// the type; see [`Self::unchecked_add`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// // SAFETY: 3 and -4 times 8 are far below 2^31.
     /// ct::assert!(unsafe { ct::astile([3, -4]).unchecked_shl(3) }.eq(ct::astile([24, -32])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     ///
     /// # Safety

@@ -16,8 +16,7 @@ methods! { [Int]
     /// [`Checks::overflow`](crate::Checks::overflow).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// ct::assert!(ct::astile([250u8, 5]).wrapping_add(10).eq(ct::astile([4, 15])));
     /// # }, ())?;
@@ -33,8 +32,7 @@ methods! { [Int]
     /// [`Checks::overflow`](crate::Checks::overflow).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// ct::assert!(ct::astile([0u32, 5]).wrapping_sub(1).eq(ct::astile([u32::MAX, 4])));
     /// # }, ())?;
@@ -50,8 +48,7 @@ methods! { [Int]
     /// [`Checks::overflow`](crate::Checks::overflow).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// let hash = ct::arange::<u32>(4, 0, 1).wrapping_mul(0x9e37_79b9);
     /// ct::assert!(hash.eq(ct::astile([0, 0x9e37_79b9, 0x3c6e_f372, 0xdaa6_6d2b])));
@@ -68,8 +65,7 @@ methods! { [Int]
     /// [`Checks::casts`](crate::Checks::casts).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// ct::assert!(ct::astile([300i32, -1]).wrapping_cast::<u8>().eq(ct::astile([44, 255])));
     /// # }, ())?;

@@ -56,8 +56,7 @@ pub struct LoadOptions {
 /// Options of a store of a tile: the order of axes, memory order, and hints.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn column(y: ArrayMut<i32, 2>) {
 ///     let options = ct::StoreOptions::new().order([1, 0]).allow_tma(false);
 ///     y.store_with((ct::bid(0), 0), ct::full([1, 4], ct::bid(0)), options); // down a column
@@ -80,8 +79,7 @@ pub struct StoreOptions {
 /// the hint.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
 ///     // Each element is touched once.
 ///     let x = x.load_with(ct::bid(0), [256], ct::LoadOptions::new().cache(ct::Cache::EvictFirst));
@@ -344,8 +342,7 @@ impl LoadOptions {
     /// Zero padding, axes in order, weak, checked.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn head(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     ///     y.store(0, x.load_with(0, [4], ct::LoadOptions::new()));
     /// }
@@ -364,8 +361,7 @@ impl LoadOptions {
     /// that have the value.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn smallest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
     ///     y.store(0, x.load_with(0, [4], options).reduce_min(0));
@@ -387,8 +383,7 @@ impl StoreOptions {
     /// Axes in order, weak, checked.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(y: ArrayMut<f32, 1>) {
     ///     y.store_with(0, ct::ones([4]), ct::StoreOptions::new());
     /// }
@@ -411,8 +406,7 @@ macro_rules! axis_order {
             /// along axis `order[d]` of the array.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn transposed(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
             ///     y.store((0, 0), x.load_with((0, 0), [2, 2], ct::LoadOptions::new().order([1, 0])));
             /// }

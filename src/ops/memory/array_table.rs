@@ -82,8 +82,7 @@ macro_rules! tables {
             #[doc = concat!("Tables are made by [`", $host, "`](crate::", $host, ").")]
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn extents(table: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(ct::bid(0), table.get(ct::bid(0)).extent(0));
             /// }
@@ -107,8 +106,7 @@ macro_rules! tables {
             /// Returns the number of arrays.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn count(table: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(0, table.len());
             /// }

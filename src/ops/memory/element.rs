@@ -11,8 +11,7 @@ use crate::tile::{Array, ArrayMut, Handle, Scalar};
 /// One element of an array, by its element index.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn pick(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
 ///     let entry: ct::ops::Entry<f32, 2> = x.entry((1, ct::bid(0)));
 ///     y.entry(ct::bid(0)).store(entry.load());
@@ -33,8 +32,7 @@ pub struct Entry<T, const R: usize> {
 /// to an [`Entry`], which has the methods that load.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn double(x: ArrayMut<f32, 1>) {
 ///     let entry: ct::ops::EntryMut<f32, 1> = x.entry(ct::bid(0));
 ///     entry.store(entry.load() * 2.0);
@@ -99,8 +97,7 @@ impl<T: ByteSized, const R: usize> Entry<T, R> {
     /// Loads the element; zero outside of the array.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn last(x: ArrayMut<i32, 1>) {
     ///     let n = x.extent(0);
     ///     x.entry(0).store(x.entry(n - 1).load() + x.entry(n).load()); // the second one is 0
@@ -120,8 +117,7 @@ impl<T: ByteSized, const R: usize> Entry<T, R> {
     /// Loads the element with options, as [`Self::load`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn outside(x: ArrayMut<i32, 1>) {
     ///     x.entry(0).store(x.entry(7).load_with(ct::GatherOptions::new().padding(-1)));
     /// }
@@ -146,8 +142,7 @@ impl<T: ByteSized, const R: usize> EntryMut<T, R> {
     /// Stores the element. Outside of the array nothing is written.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(x: ArrayMut<i32, 2>) {
     ///     x.entry((ct::bid(0), ct::bid(1))).store(ct::bid(0) * 10 + ct::bid(1));
     /// }
@@ -165,8 +160,7 @@ impl<T: ByteSized, const R: usize> EntryMut<T, R> {
     /// Stores the element with options, as [`Self::store`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn ready(flag: ArrayMut<i32, 1>) {
     ///     flag.entry(0).store_with(1, ct::ScatterOptions::new().release(ct::Scope::Device));
     /// }

@@ -63,8 +63,7 @@ impl Component {
 /// scalar, a number, or a range. A range in place `d` of the index is along axis `d` of the result.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>, places: impl ct::ops::AxisIndex<1>) {
 ///     y.store(0, x.gather([places]));
 /// }
@@ -109,8 +108,7 @@ numbers!(i32 i64 usize);
 /// Positions from a start that may be known only when the kernel runs; see [`span`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn part(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     let columns: ct::ops::Span = ct::span(ct::bid(0) + 1, 2);
 ///     y.store(0, x.gather(columns));
@@ -181,8 +179,7 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 /// the value. One element of several axes is an [`Entry`](crate::ops::Entry).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn pick<const N: usize>(x: Array<i32, 2>, at: impl ct::ops::GatherIndex<2, N>) -> Tile<i32, N> {
 ///     x.gather(at)
 /// }

@@ -77,8 +77,7 @@ impl<T: ByteSized, const N: usize> GatherOptions<T, N> {
     /// No mask, zero padding, weak, checked.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     y.store(0, x.gather_with(ct::astile([2, 0, 9, -1]), ct::GatherOptions::new()));
     /// }
@@ -97,8 +96,7 @@ impl<T: ByteSized, const N: usize> GatherOptions<T, N> {
     /// scalar or a number.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     y.store(0, x.gather_with(ct::astile([2, 0, 9, -1]), ct::GatherOptions::new().padding(-1)));
     /// }
@@ -124,8 +122,7 @@ impl<const N: usize> ScatterOptions<N> {
     /// No mask, weak, checked.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn put(y: ArrayMut<i32, 1>) {
     ///     y.scatter_with(ct::astile([2, 0]), ct::astile([7, 5]), ct::ScatterOptions::new());
     /// }
@@ -276,8 +273,7 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
     /// Gathers elements with options, as [`Self::gather`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// // The diagonal, where it is positive.
     /// fn diagonal(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
     ///     let i = ct::arange(2, 0, 1);
@@ -330,8 +326,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     /// Scatters a value with options, as [`ArrayMut::scatter`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn diagonal(y: ArrayMut<i32, 2>) {
     ///     let i = ct::arange(2, 0, 1);
     ///     y.scatter_with((i, i), i + 1, ct::ScatterOptions::new().mask(i.gt(0)));

@@ -71,8 +71,7 @@ impl<T, const N: usize> Global<T, N> {
     /// With these values at first. Where it is written names it in the code.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// static SEEN: ct::Global<i32, 2> = ct::Global::new([10, 20]);
     ///
     /// fn kernel(y: ArrayMut<i32, 1>) {
@@ -117,8 +116,7 @@ impl<T: Number, const N: usize> Global<T, N> {
     /// Outside of a kernel.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// static CALLS: ct::Global<i32, 1> = ct::Global::new([0]);
     ///
     /// fn kernel(y: ArrayMut<i32, 1>) {

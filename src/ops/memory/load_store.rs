@@ -133,8 +133,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// part of a row.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn second(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
     ///     y.store((0, 0), x.load((0, 1), [2, 2])); // columns 2 and 3, of which there is one
     /// }
@@ -153,8 +152,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// Loads a tile with options, as [`Self::load`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     ///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
     ///     y.store(0, x.load_with(0, [4], options).reduce_max(0));
@@ -187,8 +185,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// Loads the element at an element index; zero outside of the array.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn scale(x: ArrayMut<f32, 1>, factor: Array<f32, 1>) {
     ///     x.store(0, x.load(0, [4]) * factor.load_scalar(0));
     /// }
@@ -215,8 +212,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// it.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn mean(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     ///     y.store(0, x.load(0, [8]).sum(0) / x.extent(0).cast::<f32>());
     /// }
@@ -238,8 +234,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// Returns the extent of an axis in elements, for arrays with 2^31 elements or more along it.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn extents(x: Array<f32, 2>, y: ArrayMut<i64, 1>) {
     ///     y.store_scalar(0, x.extent64(0) * x.extent64(1));
     /// }
@@ -261,8 +256,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// Returns the extents of all axes in elements, each as [`Self::extent`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn extents(x: Array<f32, 2>, y: ArrayMut<i32, 1>) {
     ///     let [rows, columns] = x.shape();
     ///     y.store_scalar(0, rows);
@@ -287,8 +281,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// as that of [`Self::extent`]: such an array needs larger tiles.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     let sums = ct::fold(..x.num_tiles(0, [4]), ct::zeros([4]), |sums, i| sums + x.load(i, [4]));
     ///     y.store(0, sums.sum(0));
@@ -323,8 +316,7 @@ impl<T: Element, const R: usize> Array<T, R> {
 /// Value of a store into an array of `T` with `R` axes: a [`Tile<T, R>`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn put<T: Element, V: ct::ops::StoreValue<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
 ///     y.store(0, tile);
 /// }
@@ -376,8 +368,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(y: ArrayMut<i32, 1>) {
     ///     y.store(ct::bid(0), ct::full([4], ct::bid(0)));
     /// }
@@ -395,8 +386,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Stores a tile of another element type, which is cast by [`Tile::cast`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn halves(x: Array<f32, 1>, y: ArrayMut<f16, 1>) {
     ///     y.store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
     /// }
@@ -414,8 +404,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Stores a tile with options, as [`ArrayMut::store`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn columns(y: ArrayMut<i32, 2>) {
     ///     y.store_with((0, 0), ct::astile([[1, 2], [3, 4]]), ct::StoreOptions::new().order([1, 0]));
     /// }
@@ -438,8 +427,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Stores one element at an element index. Outside of the array nothing is written.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn squares(y: ArrayMut<i32, 1>) {
     ///     y.store_scalar(ct::bid(0), ct::bid(0) * ct::bid(0));
     /// }
@@ -460,8 +448,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Returns the same array, read-only.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn total(x: Array<i32, 1>) -> Scalar<i32> {
     ///     x.load(0, [4]).sum(0).item()
     /// }

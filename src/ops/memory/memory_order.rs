@@ -5,8 +5,7 @@ use crate::ir::{Attr, MemOrder, MemScope};
 /// For whom the order of an access holds.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn count(y: ArrayMut<i32, 1>) {
 ///     // The host and other devices may count along.
 ///     let _before = y.entry(0).atomic_add_with(1, ct::AtomicOptions::new().relaxed(ct::Scope::System));

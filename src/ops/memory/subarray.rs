@@ -15,8 +15,7 @@ use crate::tile::{
 /// `ct::range(a, b)` for a number and a scalar.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, part: impl ct::ops::ElementRange) {
 ///     y.store(0, x.slice(0, part).load(0, [4]));
 /// }
@@ -334,8 +333,7 @@ macro_rules! array_parts {
             /// a scalar is at least 1.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn even(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store(0, x.step(0, 2).load(0, [4]));
             /// }
@@ -357,8 +355,7 @@ macro_rules! array_parts {
             /// axis `order[d]` of this array. Nothing is copied.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn turned(x: Array<i32, 3>, y: ArrayMut<i32, 3>) {
             ///     y.store((0, 0, 0), x.permute([1, 2, 0]).load((0, 0, 0), [1, 2, 2]));
             /// }
@@ -378,8 +375,7 @@ macro_rules! array_parts {
             /// Returns the same memory with two axes exchanged.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
             ///     y.store((0, 0), x.swap_axes(0, 1).load((0, 0), [2, 2]));
             /// }
@@ -440,8 +436,7 @@ macro_rules! array_parts {
             /// Returns the same memory with the two axes exchanged.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
             ///     y.store((0, 0), x.transpose().load((0, 0), [2, 2]));
             /// }
@@ -468,8 +463,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// next.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn strides(x: Array<i32, 2>, y: ArrayMut<i64, 1>) {
     ///     y.store_scalar(0, x.stride(0));
     ///     y.store_scalar(1, x.transpose().stride(0));
@@ -511,8 +505,7 @@ macro_rules! index_axis {
 index_axis! {
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn column(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
     ///     y.store(0, x.index_axis(1, ct::bid(0) + 1).load(0, [2]));
     /// }
@@ -525,8 +518,7 @@ index_axis! {
     Array 2 1; Array 3 2; Array 4 3; Array 5 4; Array 6 5; Array 7 6; Array 8 7;
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill_row(y: ArrayMut<i32, 2>) {
     ///     y.index_axis(0, 1).store(0, ct::full([2], 7));
     /// }

@@ -47,8 +47,7 @@ impl<A, const R: usize> TiledView<A, R> {
     /// index by [`at`](crate::at) do not count steps.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn windows(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     y.store(0, x.tiled([2]).step([1]).load(1)); // begins at element 1
     /// }
@@ -68,8 +67,7 @@ impl<A, const R: usize> TiledView<A, R> {
     /// axis `order[d]` of the array.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
     ///     y.store((0, 0), x.tiled([2, 2]).order([1, 0]).load((0, 0)));
     /// }
@@ -89,8 +87,7 @@ impl<A, const R: usize> TiledView<A, R> {
     /// for floats that have the value.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     ///     y.store(0, x.tiled([4]).padding(Padding::NegInf).load(0).reduce_max(0));
     /// }
@@ -119,8 +116,7 @@ options! { [T: Element, const R: usize] TiledView<ArrayMut<T, R>, R>,
 /// Made by `TiledView::indices`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
 ///     let tiles = x.tiled([1, 2]);
 ///     let indices: ct::ops::Indices<2> = tiles.indices();
@@ -165,8 +161,7 @@ macro_rules! tiles_of {
             /// steps of [`TiledView::step`].
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.tiled([2]).store(0, x.tiled([2]).load(1));
             /// }
@@ -202,8 +197,7 @@ macro_rules! tiles_of {
             /// Returns the number of tiles along an axis that begin inside of the array.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn count(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(0, x.tiled([4]).num_tiles(0));
             ///     y.store_scalar(1, x.tiled([4]).step([2]).num_tiles(0));
@@ -226,8 +220,7 @@ macro_rules! tiles_of {
             /// [`Self::num_tiles`].
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     let tiles = x.tiled([4]);
             ///     let sums = ct::fold(tiles.tile_range(0), ct::zeros([4]), |sums, i| sums + tiles.load(i));
@@ -287,8 +280,7 @@ macro_rules! tiles_of {
             /// Loads the tile at an index. Elements outside of the array read as padding.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store(0, x.tiled([4]).load(0));
             /// }
@@ -316,8 +308,7 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     /// Stores a tile of another element type, which is cast by [`Tile::cast`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn halves(x: Array<f32, 1>, y: ArrayMut<f16, 1>) {
     ///     y.tiled([4]).store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
     /// }
@@ -336,8 +327,7 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     /// are not written.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(y: ArrayMut<i32, 1>) {
     ///     y.tiled([4]).store(ct::bid(0), ct::bid(0)); // a scalar fills the tile
     /// }

@@ -19,8 +19,7 @@ use crate::types::packed_formats::Narrow;
 /// [`PackedDeviceArray`](crate::packed::PackedDeviceArray). It is a handle that is `Copy`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn sum(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
 ///     y.store(0, x.load(0, [8]).cast::<i32>().sum(0));
 /// }
@@ -44,8 +43,7 @@ pub struct PackedArray<F, const R: usize> {
 /// that load.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn count(y: ct::packed::PackedArrayMut<ct::packed::u4, 1>) {
 ///     y.store(ct::bid(0), ct::arange(8, 0, 1).cast_narrow::<ct::packed::u4>());
 /// }
@@ -134,8 +132,7 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     /// Loads a tile and casts it: [`Self::load`], then [`cast`](NarrowTile::cast).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn halves(x: ct::packed::PackedArray<ct::packed::i4, 1>, y: ArrayMut<f32, 1>) {
     ///     y.store(0, x.load_as::<f32>(0, [8]) * 0.5);
     /// }
@@ -155,8 +152,7 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     /// The extent of an axis in elements.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn extents(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
     ///     y.store_scalar(0, x.extent(0));
     ///     y.store_scalar(1, x.extent(1));
@@ -176,8 +172,7 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     /// The extents of all axes in elements.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn size(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
     ///     let [rows, columns] = x.shape();
     ///     y.store_scalar(0, rows * columns);
@@ -198,8 +193,7 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     /// be partial.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn count(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
     ///     y.store_scalar(0, x.num_tiles(0, [8]));
     /// }
@@ -253,8 +247,7 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// The same array, read only.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn first(x: ct::packed::PackedArray<ct::packed::u4, 1>) -> Scalar<i32> {
     ///     x.load_as::<i32>(0, [8]).get(0)
     /// }

@@ -16,13 +16,11 @@ use crate::types::packed_formats::{Narrow, NarrowFormat};
 /// [`Tile::cast_narrow`]. It has no arithmetic; [`cast`](NarrowTile::cast) converts it.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let x: ct::packed::NarrowTile<ct::packed::i4, 1> = ct::astile([-100, -3, 7, 100]).cast_narrow::<ct::packed::i4>();
 /// ct::assert!(x.cast::<i32>().eq(ct::astile([-8, -3, 7, 7])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct NarrowTile<F, const R: usize> {
@@ -102,12 +100,10 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// Outside of a kernel.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// assert_eq!(ct::zeros::<i32, 2>([2, 8]).cast_narrow::<ct::packed::i4>().shape(), [2, 8]);
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -151,13 +147,11 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// Converts to the nearest values of another narrow type, as [`Tile::cast_narrow`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::astile([-8, -1, 3, 7]).cast_narrow::<ct::packed::i4>();
     /// ct::assert!(x.cast_narrow::<ct::packed::u2>().cast::<i32>().eq(ct::astile([0, 0, 3, 3])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -171,12 +165,10 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// The codes: the bits of each element in the low bits of a byte.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([-1, 5]).cast_narrow::<ct::packed::i4>().codes().eq(ct::astile([15u8, 5])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

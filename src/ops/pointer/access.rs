@@ -15,8 +15,7 @@ macro_rules! accesses {
             /// The contract of [`pointer`](crate::pointer).
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn ends(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     let first = x.pointer();
             ///     // SAFETY: launched with four elements.
@@ -42,8 +41,7 @@ macro_rules! accesses {
             /// The contract of [`pointer`](crate::pointer), where the mask is true.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn head(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     let i = ct::arange(4, 0, 1);
             ///     let options = ct::GatherOptions::new().mask(i.lt(x.extent(0))).padding(-1);
@@ -69,8 +67,7 @@ macro_rules! accesses {
             /// The contract of [`pointer`](crate::pointer).
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn fill(y: ArrayMut<i32, 1>) {
             ///     // SAFETY: launched with four elements.
             ///     unsafe { y.pointer().offset(0..4).store(7) };
@@ -93,8 +90,7 @@ macro_rules! accesses {
             /// The contract of [`pointer`](crate::pointer), where the mask is true.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn fill(y: ArrayMut<i32, 1>) {
             ///     let i = ct::arange(4, 0, 1);
             ///     // SAFETY: the mask keeps inside of the array.

@@ -79,8 +79,7 @@ pub use crate::tile::{Ptr, PtrTile};
 /// or [`span`](crate::span)) a [`PtrTile`] with one axis.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn ends(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     let first = x.pointer();
 ///     // SAFETY: launched with four elements.
@@ -224,8 +223,7 @@ macro_rules! pointers {
             /// Returns the addresses, in bytes.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn aligned(x: Array<i32, 1>, y: ArrayMut<i64, 1>) {
             ///     y.store_scalar(0, x.pointer().addr() % 4);
             /// }
@@ -250,8 +248,7 @@ macro_rules! pointers {
             /// The contract of [`pointer`](crate::pointer) holds wherever they are accessed.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     let address = x.pointer().addr() + 4;
             ///     // SAFETY: launched with four elements.
@@ -287,8 +284,7 @@ impl<T: ByteSized> Ptr<T> {
     /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn reversed(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     // SAFETY: launched with four elements.
     ///     y.store(0, unsafe { x.pointer().offset(3).offset(ct::arange(4, 0, -1)).load() });
@@ -315,8 +311,7 @@ impl<T: ByteSized, const N: usize> PtrTile<T, N> {
     /// The contract of [`pointer`](crate::pointer) holds wherever the result is accessed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn later(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     // SAFETY: launched with four elements.
     ///     y.store(0, unsafe { x.pointer().offset(0..2).offset(2).load() });
@@ -337,8 +332,7 @@ impl<T: ByteSized, const N: usize> PtrTile<T, N> {
     /// Returns the extents, in elements: host numbers, known during tracing.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn kernel(x: Array<i32, 1>) {
     ///     // SAFETY: nothing is accessed.
     ///     assert_eq!(unsafe { x.pointer().offset(0..4) }.shape(), [4]);

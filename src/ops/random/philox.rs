@@ -49,8 +49,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, caller_location, record, w
 /// end. A further offset or seed provides more numbers than one period.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
 /// let (numbers, period) = (ct::random::Philox::new(42, 7), 1i64 << 34);
 /// ct::assert!(numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period), [8])));
@@ -105,15 +104,13 @@ mod sealed {
 /// Float types of random numbers: f16, bf16, f32, f64.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn noise<T: ct::random::RandomFloat>() -> Tile<T, 1> {
 ///     ct::random::Philox::new(1, 0).uniform::<T, 1>(0, [8])
 /// }
 /// ct::assert!(noise::<f16>().lt(1.0) & noise::<f64>().lt(1.0));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait RandomFloat: Float + sealed::Sealed {
     /// Number of random numbers from one counter.
@@ -189,13 +186,11 @@ impl Philox {
     /// numbers. A kernel that draws repeatedly, for example in a loop, increments the offset.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let numbers = ct::random::Philox::new(42, 0);
     /// ct::assert!(numbers.bits(0, [8]).eq(ct::random::Philox::new(42, 0).bits(0, [8])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -230,13 +225,11 @@ impl Philox {
     /// Uniform numbers in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::random::Philox::new(42, 0).uniform::<f32, 1>(0, [64]);
     /// ct::assert!(x.ge(0.0) & x.lt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -251,13 +244,11 @@ impl Philox {
     /// than 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::random::Philox::new(42, 0).normal::<f32, 1>(0, [1024]);
     /// ct::assert!((x.sum(0) / 1024.0).abs().lt(0.1));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -269,13 +260,11 @@ impl Philox {
     /// 0 to 36.7.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::random::Philox::new(42, 0).exponential::<f32, 1>(0, [1024]);
     /// ct::assert!((x.sum(0) / 1024.0 - 1.0).abs().lt(0.1));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -291,13 +280,11 @@ impl Philox {
     /// of two integers differ by at most their number times 2^-32.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let dice = ct::random::Philox::new(42, 0).range(0, [64], 1..7);
     /// ct::assert!(dice.ge(1) & dice.le(6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -317,13 +304,11 @@ impl Philox {
     /// `true` with this probability, from 0 to 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let rare = ct::random::Philox::new(42, 0).bernoulli(0, [1024], 0.125);
     /// ct::assert!((rare.count(0) - 128).abs().lt(50));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

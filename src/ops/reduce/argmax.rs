@@ -73,12 +73,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// The index of the smallest element along axes, with the rules of [`argmax`](Tile::argmax).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[3, 1, 1, 4], [0, 5, -1, 9]]).argmin(1).eq(ct::astile([[1], [2]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -90,13 +88,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// [`reduce_max`](Tile::reduce_max).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let (index, value) = ct::astile([3.0f32, 8.0, 8.0, 1.0]).argmax_with_value(0);
     /// ct::assert!(index.eq(1) & value.eq(8.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -110,13 +106,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// [`reduce_min`](Tile::reduce_min).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let (index, value) = ct::astile([3.0f32, 8.0, 1.0, 1.0]).argmin_with_value(0);
     /// ct::assert!(index.eq(2) & value.eq(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -157,12 +151,10 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// The index of the smallest element along axes, or of the first NaN if there is one.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([3.0f32, f32::NAN]).argmin_nan(0).eq(1));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

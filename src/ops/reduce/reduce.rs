@@ -19,14 +19,12 @@ use crate::tile::{Handle, Region, Scalar, Tile, ValueHandle, caller_location};
 /// The axes of a reduction: one (`1`), several (`[0, 2]`) or all (`..`).
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let x = ct::astile([[[1, 2], [3, 4]]]);
 /// ct::assert!(x.sum(2).eq(ct::astile([[[3], [7]]])));
 /// ct::assert!(x.sum([0, 1]).eq(ct::astile([[[4, 6]]])) & x.sum(..).eq(10));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait Axes {
     #[doc(hidden)]
@@ -108,12 +106,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// The product along axes, accumulated in `T`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[1, 2], [3, 4]]).prod(1).eq(ct::astile([[2], [12]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -129,12 +125,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// or NaN. `a.max(b)` is the larger of the elements of two tiles.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[1.0f32, f32::NAN], [3.0, 4.0]]).reduce_max(1).eq(ct::astile([[1.0], [4.0]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -150,12 +144,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// or NaN. `a.min(b)` is the smaller of the elements of two tiles.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[1, 2], [3, 4]]).reduce_min(0).eq(ct::astile([[1, 2]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -172,12 +164,10 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// The largest element along axes, or NaN if any element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).reduce_max_nan(0).isnan());
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -189,12 +179,10 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// The smallest element along axes, or NaN if any element is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).reduce_min_nan(0).isnan());
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -208,12 +196,10 @@ impl<const R: usize> Tile<bool, R> {
     /// Returns true if any element along the axes is true.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[true, false], [false, false]]).any(1).eq(ct::astile([[true], [false]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -224,12 +210,10 @@ impl<const R: usize> Tile<bool, R> {
     /// Returns true if all elements along the axes are true.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[true, false], [true, true]]).all(1).eq(ct::astile([[false], [true]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -265,12 +249,10 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// [`sum`](Tile::sum) with the rounding and flushing of `mode` in its additions.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, 1e-9]).sum_with(0, Rounding::PosInf).gt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -309,12 +291,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// [`cast`](Tile::cast).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([200u8, 200]).prod_as::<i32>(0).eq(40_000));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -327,12 +307,10 @@ impl<T: Int, const R: usize> Tile<T, R> {
     /// The exclusive or of all elements along axes.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0b1100u8, 0b1010]).reduce_xor(0).eq(0b0110));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -343,12 +321,10 @@ impl<T: Int, const R: usize> Tile<T, R> {
     /// The bitwise and of all elements along axes.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0b1100u8, 0b1010]).reduce_and(0).eq(0b1000));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -44,12 +44,10 @@ impl ScanOptions {
     /// Inclusive scan from the first element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, ct::ScanOptions::new()).eq(ct::astile([1, 3, 6, 10])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn new() -> ScanOptions {
@@ -59,13 +57,11 @@ impl ScanOptions {
     /// Scans from the last element: each element is combined with all following ones.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().reverse();
     /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, options).eq(ct::astile([10, 9, 7, 4])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn reverse(self) -> ScanOptions {
@@ -75,13 +71,11 @@ impl ScanOptions {
     /// Excludes the element itself: the first result is the identity.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().exclusive();
     /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, options).eq(ct::astile([0, 1, 3, 6])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn exclusive(self) -> ScanOptions {
@@ -162,14 +156,12 @@ pub fn scan<X: TileSet>(
 /// * `combine` must be associative and need not be commutative. `identity` must be neutral for it.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let (x, back) = (ct::astile([1, 2, 3, 4]), ct::ScanOptions::new().reverse());
 /// let largest = ct::scan_with(x, 0, i32::MIN, |a, b| a.max(b), back);
 /// ct::assert!(largest.eq(4));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[track_caller]
 #[must_use]
@@ -216,14 +208,12 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// [`scan`](Tile::scan) with options: reversed, or without the element itself.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().exclusive();
     /// let before = ct::astile([false, true, false, false]).scan_with(0, false, |a, b| a | b, options);
     /// ct::assert!(before.eq(ct::astile([false, false, true, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -283,13 +273,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// [`cumsum`](Tile::cumsum) with options. In an exclusive scan the first result is 0.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().exclusive();
     /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(4, 0, 1)));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -301,12 +289,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// Cumulative product along an axis, in the element type itself; integers wrap.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2, 3, 4]).cumprod(0).eq(ct::astile([1, 2, 6, 24])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -317,13 +303,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// [`cumprod`](Tile::cumprod) with options. In an exclusive scan the first result is 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().exclusive();
     /// ct::assert!(ct::astile([1, 2, 3, 4]).cumprod_with(0, options).eq(ct::astile([1, 1, 2, 6])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -336,12 +320,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// result is NaN or -∞.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 3, 2, 4]).cummax(0).eq(ct::astile([1, 3, 3, 4])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -353,13 +335,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// value of the type (-∞ for floats).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().reverse();
     /// ct::assert!(ct::astile([1, 3, 2, 1]).cummax_with(0, options).eq(ct::astile([3, 3, 2, 1])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -372,12 +352,10 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// result is NaN or +∞.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([3, 1, 2, 0]).cummin(0).eq(ct::astile([3, 1, 1, 0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -389,13 +367,11 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// value of the type (+∞ for floats).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().reverse();
     /// ct::assert!(ct::astile([3, 1, 2, 4]).cummin_with(0, options).eq(ct::astile([1, 1, 2, 4])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -12,15 +12,13 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 /// Element types that can be sorted: all types with arithmetic.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn median<T: ct::ops::Sorted>(x: Tile<T, 1>) -> Scalar<T> {
 ///     x.sort(0).get(x.len() / 2)
 /// }
 /// ct::assert!(median(ct::astile([7, 1, 9, 3])).eq(7));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 pub trait Sorted: Number {
     /// Integers in the order of the elements.
@@ -223,12 +221,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// Sorts the elements in the reverse order of [`sort`](Tile::sort).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2, 3, 1, 4]).sort_descending(0).eq(ct::astile([4, 3, 2, 1])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -243,12 +239,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// in their order.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort(0).eq(ct::astile([2, 0, 3, 1])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -263,12 +257,10 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// remain in their order.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort_descending(0).eq(ct::astile([1, 0, 3, 2])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

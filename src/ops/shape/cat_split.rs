@@ -277,8 +277,7 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
 /// Tiles that can be stacked along a new axis: those with 1 to 5 axes.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn twice<X: ct::ops::Stack + Copy>(x: X) -> X::Stacked {
 ///     ct::stack([x, x], 0)
 /// }
@@ -339,13 +338,11 @@ macro_rules! stacks {
             /// [`stack`](crate::stack). `N` is the extent of the axis.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// # use cutlet::doctest::*;
+            /// # on_cpu(|| {
             /// let [even, odd] = ct::astile([[1, 2], [3, 4]]).unstack(1);
             /// ct::assert!(even.eq(ct::astile([1, 3])) & odd.eq(ct::astile([2, 4])));
-            /// # }, ())?;
-            /// # Ok::<(), ct::Error>(())
+            /// # });
             /// ```
             #[track_caller]
             #[must_use]
@@ -383,13 +380,11 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// `let [a, b] = x.split(1);`
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let [low, high] = ct::astile([1, 2, 3, 4]).split(0);
     /// ct::assert!((low + high).eq(ct::astile([4, 6])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -507,12 +502,10 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// Returns the tile with one element replaced. The index is that of [`get`](Tile::get).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2, 3, 4]).set(ct::bid(0) + 1, 9).eq(ct::astile([1, 9, 3, 4])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

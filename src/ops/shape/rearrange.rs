@@ -207,12 +207,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Repeats each element `times` times in place along an axis.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2]).repeat_interleave(0, 2).eq(ct::astile([1, 1, 2, 2])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -87,12 +87,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// elements.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([2, 2]).eq(ct::astile([[1, 2], [3, 4]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -104,12 +102,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Broadcasts axes of extent 1 to the extents of `shape`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[1], [2]]).broadcast_to([2, 2]).eq(ct::astile([[1, 1], [2, 2]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -121,13 +117,11 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Permutes the axes: axis `d` of the result is axis `order[d]` of `self`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::astile([[[1, 2]], [[3, 4]]]);
     /// ct::assert!(x.permute([1, 2, 0]).eq(ct::astile([[[1, 3], [2, 4]]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -139,12 +133,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// Exchanges two axes.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([[1, 2]]).swap_axes(0, 1).eq(ct::astile([[1], [2]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -164,12 +156,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// equivalent.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2]).sum(0).item().eq(3));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -203,12 +193,10 @@ impl<T: Element> Scalar<T> {
     /// A tile with this value in every element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::bid(0).broadcast_to([2, 4]).eq(0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -220,12 +208,10 @@ impl<T: Element> Scalar<T> {
     /// A tile of one element, with extent 1 along all axes.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(7).to_tile::<2>().eq(ct::astile([[7]])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -251,12 +237,10 @@ macro_rules! rank_changes {
             /// Removes an axis of extent 1.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// # use cutlet::doctest::*;
+            /// # on_cpu(|| {
             /// ct::assert!(ct::astile([[1, 2]]).squeeze(0).eq(ct::astile([1, 2])));
-            /// # }, ())?;
-            /// # Ok::<(), ct::Error>(())
+            /// # });
             /// ```
             #[track_caller]
             #[must_use]
@@ -279,13 +263,11 @@ macro_rules! rank_changes {
             /// Inserts an axis of extent 1 at position `axis`.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// # use cutlet::doctest::*;
+            /// # on_cpu(|| {
             /// let (rows, columns) = (ct::astile([10, 20]).unsqueeze(1), ct::astile([1, 2]).unsqueeze(0));
             /// ct::assert!((rows + columns).eq(ct::astile([[11, 12], [21, 22]])));
-            /// # }, ())?;
-            /// # Ok::<(), ct::Error>(())
+            /// # });
             /// ```
             #[track_caller]
             #[must_use]
@@ -316,12 +298,10 @@ macro_rules! matrix_transpose {
             /// Exchanges the last two axes: transposes each matrix.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
-            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// # use cutlet::doctest::*;
+            /// # on_cpu(|| {
             /// ct::assert!(ct::astile([[1, 2], [3, 4]]).transpose().eq(ct::astile([[1, 3], [2, 4]])));
-            /// # }, ())?;
-            /// # Ok::<(), ct::Error>(())
+            /// # });
             /// ```
             #[track_caller]
             #[must_use]

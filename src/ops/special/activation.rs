@@ -44,23 +44,19 @@ functions! {
     /// 1 / (1 + exp(-x)).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0.0f32, 100.0]).sigmoid().eq(ct::astile([0.5, 1.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     sigmoid = sigmoid;
     /// x / (1 + exp(-x)), the product of `self` and [`sigmoid`](Tile::sigmoid), also called swish.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).silu() - ct::astile([0.0, 0.7310586])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     silu = |c: &mut Calc<'_>, x| {
         let sigmoid = sigmoid(c, x);
@@ -70,12 +66,10 @@ functions! {
     /// relative to the 1 that is added to the error function.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).gelu() - ct::astile([0.0, 0.8413447])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     gelu = |c: &mut Calc<'_>, x| {
         let root = c.number(std::f64::consts::FRAC_1_SQRT_2);
@@ -86,12 +80,10 @@ functions! {
     /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, an approximation of [`gelu`](Tile::gelu).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).gelu_tanh() - ct::astile([0.0, 0.841192])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     gelu_tanh = |c: &mut Calc<'_>, x| {
         let (cube, factor) = (c.number(0.044_715), c.number(0.797_884_560_802_865_4));
@@ -105,12 +97,10 @@ functions! {
     /// log(1 + exp(x)).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 100.0]).softplus() - ct::astile([0.6931472, 100.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     softplus = |c: &mut Calc<'_>, x| {
         let zero = c.number(0.0);
@@ -184,13 +174,11 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// The logarithm of [`softmax`](Tile::softmax), without its underflow of small numbers.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::astile([[1000.0f32, 1000.0], [0.0, -1000.0]]);
     /// ct::assert!((x.log_softmax(1) - ct::astile([[-0.6931472, -0.6931472], [0.0, -1000.0]])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

@@ -46,12 +46,10 @@ functions! {
     /// The inverse of the hyperbolic cosine, which is not negative; NaN below 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([1.0f32, 1.5430806]).acosh() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     acosh = |c: &mut Calc<'_>, x| {
         let (one, two) = (c.number(1.0), c.number(2.0));
@@ -69,12 +67,10 @@ functions! {
     /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 0.7615942]).atanh() - ct::astile([0.0, 1.0])).abs().lt(1e-5));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     atanh = |c: &mut Calc<'_>, x| {
         let (a, one, half) = (c.abs(x), c.number(1.0), c.number(0.5));

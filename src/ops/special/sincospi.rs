@@ -39,12 +39,10 @@ functions! {
     /// The cosine of π times each element, exact at whole and half numbers.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([0.5f32, 1.0]).cospi().eq(ct::astile([0.0, -1.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     cospi = |c: &mut Calc<'_>, x| {
         let magnitude = c.abs(x);

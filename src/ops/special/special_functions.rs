@@ -23,23 +23,19 @@ functions! {
     /// 10 to the power of each element.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([2.0f32, -1.0]).exp10() - ct::astile([100.0, 0.1])).abs().lt(1e-4));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     exp10 = exp10;
     /// Logarithm to base 10.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([100.0f32, 0.1]).log10() - ct::astile([2.0, -1.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     log10 = |c: &mut Calc<'_>, x| {
         let (log, factor) = (c.log(x), c.number(std::f64::consts::LOG10_E));
@@ -66,34 +62,28 @@ functions! {
     /// `(self + 1.0).log()`, accurate also if `self` is small.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1e-10f32, 0.0]).log1p().eq(ct::astile([1e-10, 0.0])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     log1p = log1p;
     /// Cube root, also of negative numbers.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([27.0f32, -8.0]).cbrt() - ct::astile([3.0, -2.0])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     cbrt = cbrt;
     /// The angle whose sine is the element, between -π/2 and π/2; NaN outside of -1 to 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).asin() - ct::astile([0.0, 1.5707964])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     asin = |c: &mut Calc<'_>, x| {
         let other = other_side(c, x);
@@ -102,12 +92,10 @@ functions! {
     /// The angle whose cosine is the element, between 0 and π; NaN outside of -1 to 1.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([1.0f32, 0.0]).acos() - ct::astile([0.0, 1.5707964])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     acos = |c: &mut Calc<'_>, x| {
         let other = other_side(c, x);
@@ -116,12 +104,10 @@ functions! {
     /// The angle whose tangent is the element, between -π/2 and π/2.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).atan() - ct::astile([0.0, 0.7853982])).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     atan = |c: &mut Calc<'_>, x| {
         let one = c.number(1.0);
@@ -152,23 +138,19 @@ functions! {
     /// `1.0 - self.erf()`, accurate also if the result is small.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([0.0f32, 5.0]).erfc() / ct::astile([1.0, 1.53746e-12]) - 1.0).abs().lt(1e-5));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     erfc = |c: &mut Calc<'_>, x| errors(c, x)[1];
     /// `1.0 / self`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([4.0f32, 0.0]).recip().eq(ct::astile([0.25, f32::INFINITY])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     recip = |c: &mut Calc<'_>, x| {
         let one = c.number(1.0);
@@ -180,12 +162,10 @@ methods! { [Float]
     /// √(`self`² + `other`²), also if the squares exceed the range of the type.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!((ct::astile([3.0f32, 3e30]).hypot(ct::astile([4.0, 4e30])) / ct::astile([5.0, 5e30]) - 1.0).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

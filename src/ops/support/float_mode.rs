@@ -18,13 +18,11 @@ use crate::tile::{Place, Scalar, Tile, Trace, caller_location, is_part, record};
 /// | `rsqrt_with`, `exp2_with`, `max_with`, `min_with` | none | f32 |
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let mode = ct::FloatMode::new().rounding(Rounding::Zero).flush_to_zero();
 /// ct::assert!(ct::astile([1e-39f32, 1.0]).add_with(ct::astile([0.0, 1e-9]), mode).eq(ct::astile([0.0, 1.0])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FloatMode {
@@ -36,12 +34,10 @@ impl FloatMode {
     /// Nearest even, subnormal numbers kept.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, ct::FloatMode::new()).eq(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn new() -> FloatMode {
@@ -51,13 +47,11 @@ impl FloatMode {
     /// Rounds this way.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let up = ct::FloatMode::new().rounding(Rounding::PosInf);
     /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, up).gt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn rounding(self, rounding: Rounding) -> FloatMode {
@@ -69,13 +63,11 @@ impl FloatMode {
     /// [`Rounding::Approx`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let fast = ct::scalar(1.0f32).div_with(3.0, ct::FloatMode::new().approx());
     /// ct::assert!((fast - 1.0 / 3.0).abs().lt(1e-6));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     pub fn approx(self) -> FloatMode {
         self.rounding(Rounding::Approx)
@@ -84,12 +76,10 @@ impl FloatMode {
     /// Subnormal operands and results become zero of the same sign (f32 only).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1e-39f32).mul_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[must_use]
     pub fn flush_to_zero(self) -> FloatMode {
@@ -230,12 +220,10 @@ methods! { [Float]
     /// `self + rhs`, rounded as stated.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, Rounding::PosInf).gt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -247,12 +235,10 @@ methods! { [Float]
     /// `self - rhs`, rounded as stated.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1.0f32).sub_with(1e-9, Rounding::Zero).lt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -264,13 +250,11 @@ methods! { [Float]
     /// `self * rhs`, rounded as stated.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let (down, up) = (ct::scalar(0.1f32).mul_with(0.1, Rounding::NegInf), ct::scalar(0.1f32).mul_with(0.1, Rounding::PosInf));
     /// ct::assert!(down.lt(up));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -283,12 +267,10 @@ methods! { [Float]
     /// and `Full` (at most 2 ulp).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, -1.0]).div_with(3.0, Rounding::Zero).abs().lt(0.33333334));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -300,13 +282,11 @@ methods! { [Float]
     /// `self * factor + addend` with one rounding, to nearest even.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// let x = ct::scalar(1.0f32 + 1.0 / 4096.0);
     /// ct::assert!((x * x - 1.0).ne(x.fma(x, -1.0))); // the product is not rounded
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -318,12 +298,10 @@ methods! { [Float]
     /// `self * factor + addend` with one rounding, as stated.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1.0f32).fma_with(1.0, 1e-9, Rounding::PosInf).gt(1.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -340,12 +318,10 @@ methods! { [Float]
     /// Square root, rounded as stated; on f32 also `Approx`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(2.0f32).sqrt_with(Rounding::NegInf).lt(ct::scalar(2.0f32).sqrt_with(Rounding::PosInf)));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -357,12 +333,10 @@ methods! { [Float]
     /// `1 / sqrt(self)`; the mode may flush to zero (f32).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1e-39f32).rsqrt_with(ct::FloatMode::new().flush_to_zero()).eq(f32::INFINITY));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -374,12 +348,10 @@ methods! { [Float]
     /// 2 to the power of `self`; the mode may flush to zero (f32).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(-130.0f32).exp2_with(ct::FloatMode::new().flush_to_zero()).eq(0.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -391,12 +363,10 @@ methods! { [Float]
     /// The larger operand, ignoring a NaN; the mode may flush to zero (f32).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1e-39f32).max_with(-1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -408,12 +378,10 @@ methods! { [Float]
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::scalar(1e-39f32).min_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -425,12 +393,10 @@ methods! { [Float]
     /// The larger operand; NaN if either is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max_nan(2.0).isnan().eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]
@@ -442,12 +408,10 @@ methods! { [Float]
     /// The smaller operand; NaN if either is NaN.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1.0f32, f32::NAN]).min_nan(2.0).isnan().eq(ct::astile([false, true])));
-    /// # }, ())?;
-    /// # Ok::<(), ct::Error>(())
+    /// # });
     /// ```
     #[track_caller]
     #[must_use]

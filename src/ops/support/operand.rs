@@ -13,8 +13,7 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
 /// `usize` values, as tile extents are, with i32. Nothing else is converted.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn shifted<const R: usize>(x: Tile<f32, R>, by: impl Operand<Tile<f32, R>>) -> Tile<f32, R> {
 ///     x + by
 /// }

@@ -13,16 +13,14 @@ use crate::tile::{TileLike, caller_location};
 /// 8- and 4-bit floats): there, `cast` says what is meant.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// fn mean<T: Float + ct::math::Promote<U, Output = T>, U: Element>(x: Tile<T, 1>, y: Tile<U, 1>) -> Tile<T, 1> {
 ///     let (x, y) = ct::math::promote(x, y);
 ///     (x + y) * T::from_f64(0.5)
 /// }
 /// ct::assert!(mean(ct::astile([1.0f32, 2.0]), ct::astile([2i8, 2])).eq(ct::astile([1.5, 2.0])));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there is no common type of `{Self}` and `{Other}` that holds what both of them mean",

@@ -16,8 +16,7 @@ const MOST_ASKED: u32 = 1000;
 /// `bool`, which is decided while tracing.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn steps(y: ArrayMut<i32, 1>, verbose: bool) {
 ///     ct::if_then(verbose, || ct::println!("decided while tracing"));
 ///     ct::if_then(ct::bid(0).eq(1), || y.store_scalar(0, 1));

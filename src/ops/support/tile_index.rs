@@ -83,8 +83,7 @@ impl Number {
 /// one-element tile of integers, or [`at`] for one that counts elements.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, from: impl ct::ops::IntoIndex) {
 ///     y.store(0, x.load([from], [2]));
 /// }
@@ -141,8 +140,7 @@ impl IntoIndex for At {
 /// A component of a tile index that counts elements; made by [`at`].
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn shifted(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     let from: ct::ops::At = ct::at(1);
 ///     y.store(0, x.load(from, [2]));
@@ -201,8 +199,7 @@ pub fn at(position: impl Position) -> At {
 /// of integers.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn from(x: Array<i32, 1>, y: ArrayMut<i32, 1>, position: impl ct::ops::Position) {
 ///     y.store(0, x.load(ct::at(position), [2]));
 /// }
@@ -255,8 +252,7 @@ impl<I: Int> Position for Tile<I, 1> {
 /// for `R = 1` the component itself.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn copy(x: Array<i32, 2>, y: ArrayMut<i32, 2>, from: impl ct::ops::TileIndex<2>) {
 ///     y.store((0, 0), x.load(from, [1, 2]));
 /// }

@@ -8,14 +8,12 @@ use crate::tile::{Handle, Scalar, Tile, ValueHandle};
 /// [`scan`](crate::scan) combine. The closure sees one element of each, in the same form.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
 /// let (x, i) = (ct::astile([3, 9, 1, 4]), ct::arange(4, 0, 1));
 /// let (sum, last) = ct::reduce((x, i), 0, (0, 0), |(sum, last), (x, i)| (sum + x, last.max(i)));
 /// ct::assert!(sum.eq(17) & last.eq(3));
-/// # }, ())?;
-/// # Ok::<(), ct::Error>(())
+/// # });
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reduced or scanned",

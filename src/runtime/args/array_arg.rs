@@ -206,8 +206,7 @@ pub struct ArraySpec<T, const R: usize> {
 /// An [`ArraySpec`] of an array that the kernel may write.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([1024]);
 /// let text = ct::inspect(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),)).ir()?;
 /// assert!(text.contains("store_view_tko"));
@@ -220,8 +219,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// Describes a row-major array of this shape, whose address is a multiple of 16.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 2>::new([1000, 64]);
     /// let text = ct::inspect(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [1, 64]).sum(..)), (x,)).target(ct::Target::SM_80).ptx()?;
     /// assert!(text.contains(".target sm_80"));
@@ -242,8 +240,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// [`Error::Argument`] if a stride is 0, or exceeds i64.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let column_major = ct::ArraySpec::<f32, 2>::new([1000, 64]).strides([1, 1000])?;
     /// assert!(ct::inspect(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [4, 4])), (column_major,)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
@@ -261,8 +258,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// Sets the alignment of the address to the element size.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let anywhere = ct::ArraySpec::<f32, 1>::new([1000]).unaligned();
     /// assert!(ct::inspect(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), (anywhere,)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
@@ -275,8 +271,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// Returns the description of an array that the kernel may write.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1024]);
     /// assert!(ct::inspect(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())

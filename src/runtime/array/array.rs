@@ -79,8 +79,7 @@ impl Device {
     /// As [`Device::array`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert_eq!(ct::Device::cpu().zeros::<i32, 2>([2, 2])?.to_vec()?, [0; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -97,8 +96,7 @@ impl Device {
     /// As [`Device::array`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert_eq!(ct::Device::cpu().full([3], 1.5f32)?.to_vec()?, [1.5; 3]);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -183,8 +181,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// Returns a view of all elements, for reading.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
     /// assert_eq!(x.view().slice(0, 1..3)?.to_vec()?, [2, 3]);
     /// # Ok::<(), ct::Error>(())
@@ -196,8 +193,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// Returns a view of all elements, for reading and writing.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// x.view_mut().slice(0, 1..3)?.copy_from(&[5, 6])?;
     /// assert_eq!(x.to_vec()?, [0, 5, 6, 0]);
@@ -214,8 +210,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// foreign memory cannot express it.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?.into_shape([2, 2])?;
     /// assert_eq!(x.shape(), [2, 2]);
     /// # Ok::<(), ct::Error>(())

@@ -118,8 +118,7 @@ impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
     /// the device has not enough memory or earlier work on it failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (a, b) = (ct::Device::cpu().full([4], 1)?, ct::Device::cpu().full([7], 2)?);
     /// assert_eq!(ct::ArrayTable::new(&[&a, &b, &a])?.len(), 3);
     /// # Ok::<(), ct::Error>(())
@@ -137,8 +136,7 @@ impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
     /// As [`ArrayTable::new`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (mut a, mut b) = (ct::Device::cpu().full([1], 1)?, ct::Device::cpu().full([1], 2)?);
     /// let table = ct::ArrayTable::new_mut([&mut a, &mut b])?;
     /// ct::launch(|table: ct::ArraysMut<i32, 1>| table.get(1).store_scalar(0, 7), 1, (table,))?;
@@ -161,8 +159,7 @@ macro_rules! table_methods {
             /// Returns the number of arrays.
             ///
             /// ```
-            /// # use cutlet as ct;
-            /// # use cutlet::prelude::*;
+            /// # use cutlet::doctest::*;
             /// let a = ct::Device::cpu().full([4], 1)?;
             /// assert_eq!(ct::ArrayTable::new(&[&a, &a])?.len(), 2);
             /// # Ok::<(), ct::Error>(())

@@ -47,8 +47,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
     /// Describes an array of this shape, of zeros (`false` for bool).
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// # let device = ct::Device::cpu();
     /// let x = device.full([40], 3)?;
     /// let copy = |x: Array<i32, 1>, y: ArrayMut<i32, 1>| y.store(ct::bid(0), x.load(ct::bid(0), [16]));
@@ -64,8 +63,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
     /// Describes an array of this shape, of one value.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let first = |y: ArrayMut<f32, 1>| y.store_scalar(0, 1.0);
     /// let (y,) = ct::Launch::new(1).backend(ct::Backend::Cpu).launch_with_outputs(first, (ct::NewArray::full([3], 0.5),))?;
     /// assert_eq!(y.to_vec()?, [1.0, 0.5, 0.5]);

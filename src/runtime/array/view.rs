@@ -289,8 +289,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     /// Returns the same view for reading.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().array(&[1, 2], [2])?;
     /// assert_eq!(x.view_mut().as_view().to_vec()?, [1, 2]);
     /// # Ok::<(), ct::Error>(())
@@ -302,8 +301,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     /// Returns the same view for a shorter time, for a method that consumes it.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([2])?;
     /// let mut all = x.view_mut();
     /// all.reborrow().slice(0, ..1)?.copy_from(&[1])?;

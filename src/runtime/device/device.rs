@@ -29,8 +29,7 @@ enum Kind {
 /// The back end that runs a kernel.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// assert_eq!(ct::Device::cpu().backend(), ct::Backend::Cpu);
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -103,8 +102,7 @@ impl Device {
     /// [`Error::Driver`] in a child that was forked from a process which uses GPUs.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let device = ct::Device::first()?;
     /// println!("{} with {} multiprocessors", device.name(), device.num_multiprocessors());
     /// # Ok::<(), ct::Error>(())
@@ -134,8 +132,7 @@ impl Device {
     /// Returns the host. It interprets kernels, and a launch returns after its work is complete.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let x = ct::Device::cpu().array(&[1, 2, 3], [3])?;
     /// assert_eq!(x.to_vec()?, [1, 2, 3]);
     /// # Ok::<(), ct::Error>(())
@@ -151,8 +148,7 @@ impl Device {
     /// opened.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let devices = (0..ct::Device::num_gpus()).map(ct::Device::gpu).collect::<ct::Result<Vec<_>>>()?;
     /// assert!(ct::Device::gpu(devices.len()).is_err());
     /// # Ok::<(), ct::Error>(())
@@ -164,8 +160,7 @@ impl Device {
     /// Returns the number of GPUs; 0 without a driver.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// println!("{} GPUs", ct::Device::num_gpus());
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -187,8 +182,7 @@ impl Device {
     /// Returns the target of code for this device; `None` for the cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert_eq!(ct::Device::cpu().target(), None);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -200,8 +194,7 @@ impl Device {
     /// also if launches use Tile IR.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert_eq!(ct::Device::cpu().backend(), ct::Backend::Cpu);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -215,8 +208,7 @@ impl Device {
     /// Returns the marketing name of a GPU, or `cpu` for the host.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert!(!ct::Device::cpu().name().is_empty());
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -227,8 +219,7 @@ impl Device {
     /// Returns the number of multiprocessors of a GPU, or of worker threads of the cpu device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// // As many blocks as run at a time, each of which goes through many tiles.
     /// let blocks = ct::Device::cpu().num_multiprocessors().max(1);
     /// assert!(blocks >= 1);
@@ -248,8 +239,7 @@ impl Device {
     /// failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let device = ct::Device::cpu();
     /// let x = device.full([4], 1.0f32)?;
     /// ct::launch(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), 1, (&x,))?;

@@ -33,8 +33,7 @@ impl Device {
     /// Returns the stream of launches and copies that name no other one.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// ct::Device::cpu().default_stream().synchronize()?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -51,8 +50,7 @@ impl Device {
     /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (device, mut x) = (ct::Device::cpu(), ct::Device::cpu().full([4], 1.0f32)?);
     /// let stream = device.stream()?;
     /// ct::Launch::new(1).stream(&stream).launch(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 2.0), (&mut x,))?;
@@ -71,8 +69,7 @@ impl Stream {
     /// Returns the device of this stream.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert_eq!(ct::Device::cpu().stream()?.device(), ct::Device::cpu());
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -90,8 +87,7 @@ impl Stream {
     /// if an assertion failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// ct::Device::cpu().stream()?.synchronize()?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -108,8 +104,7 @@ impl Stream {
     /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let event = ct::Device::cpu().stream()?.record()?;
     /// event.synchronize()?;
     /// # Ok::<(), ct::Error>(())
@@ -131,8 +126,7 @@ impl Stream {
     /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (first, second) = (ct::Device::cpu().stream()?, ct::Device::cpu().stream()?);
     /// second.wait(&first.record()?)?; // what is queued on the second one from now on comes after it
     /// # Ok::<(), ct::Error>(())
@@ -165,8 +159,7 @@ impl Stream {
     /// of this object.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let stream = ct::Device::cpu().stream()?;
     /// println!("{:?}", stream.raw()); // a `CUstream` for calls of the driver
     /// # Ok::<(), ct::Error>(())
@@ -217,8 +210,7 @@ impl Event {
     /// [`Error::Driver`] if work before it failed, [`Error::Execution`] if an assertion failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// ct::Device::cpu().stream()?.record()?.synchronize()?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -239,8 +231,7 @@ impl Event {
     /// [`Error::Argument`] for events of two devices, [`Error::Driver`] if work before them failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let stream = ct::Device::cpu().stream()?;
     /// let start = stream.record()?;
     /// let end = stream.record()?;

@@ -183,8 +183,7 @@ impl Stream {
     /// As [`Stream::completion`].
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let stream = ct::Device::cpu().default_stream();
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// ct::launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;

@@ -9,8 +9,7 @@ use crate::error::{Error, Result};
 /// Several streams of one device, returned in turn: for work that may run at the same time.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let device = ct::Device::cpu();
 /// let pool = ct::StreamPool::new(device, 4)?;
 /// let mut parts = (0..8).map(|_| device.zeros([64])).collect::<ct::Result<Vec<_>>>()?;

@@ -137,8 +137,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// * [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// let count = |x: ArrayMut<i32, 1>| x.store(0, x.load(0, [4]) + 1);
     /// let mut graph = ct::Graph::capture(&mut x, |x| (0..10).try_for_each(|_| ct::launch(count, 1, (&mut **x,))))?;
@@ -161,8 +160,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// As [`Graph::capture`]. After an error, the next replay records again.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<i32, 1>, value: Scalar<i32>| x.store(0, value.broadcast_to([4]));
     /// let x = ct::Device::cpu().zeros([4])?;
     /// let mut graph = ct::Graph::capture((x, 1), |(x, value)| ct::launch(fill, 1, (&mut *x, *value)))?;
@@ -218,8 +216,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// As a launch of each kernel of the graph; as [`Graph::capture`] after a change of the state.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let double = |x: ArrayMut<i32, 1>| x.store(0, x.load(0, [4]) * 2);
     /// let mut graph = ct::Graph::capture(ct::Device::cpu().full([4], 1)?, |x| ct::launch(double, 1, (x,)))?;
     /// (0..5).try_for_each(|_| graph.replay())?;
@@ -237,8 +234,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// As [`Graph::replay`]; [`Error::Argument`] for a stream of another device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let (stream, x) = (ct::Device::cpu().stream()?, ct::Device::cpu().full([4], 1)?);
     /// let double = |x: ArrayMut<i32, 1>| x.store(0, x.load(0, [4]) * 2);
     /// let mut graph = ct::Graph::capture(x, |x| ct::launch(double, 1, (x,)))?;
@@ -289,8 +285,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// Returns the state for reading. Reads of its arrays wait for the queued replays.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let one = |x: ArrayMut<i32, 1>| x.store(0, ct::ones([4]));
     /// let graph = ct::Graph::capture(ct::Device::cpu().zeros([4])?, |x| ct::launch(one, 1, (x,)))?;
     /// assert_eq!(graph.state().to_vec()?, [0; 4]);
@@ -304,8 +299,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// Returns the state for changes of elements, numbers or arrays. The next replay records again.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let double = |x: ArrayMut<i32, 1>| x.store(0, x.load(0, [4]) * 2);
     /// let mut graph = ct::Graph::capture(ct::Device::cpu().zeros([4])?, |x| ct::launch(double, 1, (x,)))?;
     /// graph.state_mut().copy_from(&[1, 2, 3, 4])?;
@@ -322,8 +316,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
     /// Drops the graph and returns its state.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let one = |x: ArrayMut<i32, 1>| x.store(0, ct::ones([4]));
     /// let mut graph = ct::Graph::capture(ct::Device::cpu().zeros([4])?, |x| ct::launch(one, 1, (x,)))?;
     /// graph.replay()?;

@@ -44,8 +44,7 @@ impl Bench {
     /// each.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert_eq!(times.all().len(), 20);
     /// # Ok::<(), ct::Error>(())
@@ -59,8 +58,7 @@ impl Bench {
     /// clocks of the device.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut runs = 0;
     /// ct::Bench::new().warm_up(2).runs(1).run(&ct::Device::cpu().default_stream(), || Ok(runs += 1))?;
     /// assert_eq!(runs, 3);
@@ -74,8 +72,7 @@ impl Bench {
     /// Sets the number of measured runs.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().runs(5).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert_eq!(times.all().len(), 5);
     /// # Ok::<(), ct::Error>(())
@@ -90,8 +87,7 @@ impl Bench {
     /// between two launches.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut runs = 0;
     /// ct::Bench::new().warm_up(0).runs(2).repeats(10).run(&ct::Device::cpu().default_stream(), || Ok(runs += 1))?;
     /// assert_eq!(runs, 20);
@@ -111,8 +107,7 @@ impl Bench {
     /// [`Error::Execution`] if the work failed; errors of `work`.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let mut x = ct::Device::cpu().full([4], 1.0f32)?;
     /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || {
     ///     ct::launch(|x: ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 0.5), 1, (&mut x,))
@@ -134,8 +129,7 @@ impl Bench {
     /// As [`Bench::run`]; [`Error::Argument`] if there is no set.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let device = ct::Device::cpu();
     /// let count = ct::Bench::cold_sets(device, 4000);
     /// let mut sets = (0..count).map(|_| device.full([1000], 1.0f32)).collect::<ct::Result<Vec<_>>>()?;
@@ -246,8 +240,7 @@ const MAX_SETS: usize = 16;
 /// The result of a [`Bench`]: at least one time. Its `Display` shows median, minimum and maximum.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
 /// println!("{times}: {:?} on average", times.mean());
 /// # Ok::<(), ct::Error>(())
@@ -268,8 +261,7 @@ impl Times {
     /// middle.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert!(times.median() <= times.max());
     /// # Ok::<(), ct::Error>(())
@@ -282,8 +274,7 @@ impl Times {
     /// Returns the time of the fastest run.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert!(times.min() <= times.median());
     /// # Ok::<(), ct::Error>(())
@@ -295,8 +286,7 @@ impl Times {
     /// Returns the time of the slowest run.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert!(times.max() >= times.mean());
     /// # Ok::<(), ct::Error>(())
@@ -308,8 +298,7 @@ impl Times {
     /// Returns the mean of all runs.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert!(times.mean() >= times.min());
     /// # Ok::<(), ct::Error>(())
@@ -321,8 +310,7 @@ impl Times {
     /// Returns the times of all runs in ascending order.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let times = ct::Bench::new().runs(3).run(&ct::Device::cpu().default_stream(), || Ok(()))?;
     /// assert_eq!(times.all().len(), 3);
     /// # Ok::<(), ct::Error>(())

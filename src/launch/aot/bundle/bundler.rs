@@ -32,8 +32,7 @@ const FIRST_TILE_IR: u32 = 100;
 /// executes the code for an older target without `a`.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn fill(x: ArrayMut<f32, 1>, tile: usize) {
 ///     x.store(ct::bid(0), ct::ones([tile]));
 /// }
@@ -70,8 +69,7 @@ impl Bundler {
     /// Returns a bundler for these targets. Without targets, kernels are for the cpu device only.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert!(ct::aot::Bundler::new([ct::Target::SM_80]).finish()?.kernels().is_empty());
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -91,8 +89,7 @@ impl Bundler {
     /// code remains in the bundle, for other drivers.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let mut bundler = ct::aot::Bundler::new([ct::Target::SM_80]).with_machine_code();
@@ -110,8 +107,7 @@ impl Bundler {
     /// Adds a kernel for arguments of this form, under the name of its function.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn fill(x: ArrayMut<f32, 1>) {
     ///     x.store(ct::bid(0), ct::ones([64]));
     /// }
@@ -140,8 +136,7 @@ impl Bundler {
     /// [`Bundler::add`] under another name.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
@@ -165,8 +160,7 @@ impl Bundler {
     /// [`Bundler::add_as`] with the hints of a launch.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(8));
@@ -209,8 +203,7 @@ impl Bundler {
     /// Generates the code.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;

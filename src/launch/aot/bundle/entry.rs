@@ -25,8 +25,7 @@ use crate::target::Target;
 /// Kernel of a [`Bundle`](crate::aot::Bundle), for one form of its arguments.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
 /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
 /// let kernel = &bundle.kernels()[0];
@@ -51,8 +50,7 @@ impl BundledKernel {
     /// Returns the name of the kernel, which selects it in a launch.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
@@ -66,8 +64,7 @@ impl BundledKernel {
     /// Returns the forms of the arguments. Lists of arguments are flattened.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
@@ -82,8 +79,7 @@ impl BundledKernel {
     /// Returns the hints of the code.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
@@ -97,8 +93,7 @@ impl BundledKernel {
     /// Returns the targets of the code. The cpu device is always supported.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
@@ -112,8 +107,7 @@ impl BundledKernel {
     /// the target, or it is Tile IR.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;

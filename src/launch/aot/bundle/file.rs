@@ -26,8 +26,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// source of the kernel.
 ///
 /// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
+/// # use cutlet::doctest::*;
 /// fn scale(x: Array<f32, 1>, y: ArrayMut<f32, 1>, factor: Scalar<f32>, tile: usize) {
 ///     y.store(ct::bid(0), x.load(ct::bid(0), [tile]) * factor);
 /// }
@@ -75,8 +74,7 @@ impl Bundle {
     /// Reads a bundle.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bytes = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.to_bytes();
@@ -103,8 +101,7 @@ impl Bundle {
     /// Returns the bundle as bytes. Equal kernels result in equal bytes.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// assert!(ct::aot::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB3"));
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -122,8 +119,7 @@ impl Bundle {
     /// folders are created.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let path = std::env::temp_dir().join("empty.bundle");
     /// ct::aot::Bundler::new([]).finish()?.write(&path)?;
     /// # std::fs::remove_file(path).unwrap();
@@ -139,8 +135,7 @@ impl Bundle {
     /// Returns the kernels, in the order in which they were added.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;

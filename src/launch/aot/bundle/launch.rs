@@ -17,8 +17,7 @@ impl Bundle {
     /// arguments.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// fn count(x: ArrayMut<i32, 1>) {
     ///     x.store_scalar(ct::bid(0), ct::bid(0));
     /// }
@@ -44,8 +43,7 @@ impl Launch<'_> {
     /// it waits for the preceding launch.
     ///
     /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
+    /// # use cutlet::doctest::*;
     /// let fill = |x: ArrayMut<i32, 1>| x.store(0, ct::ones([4]));
     /// let bundle = ct::aot::Bundler::new([]).add_as("fill", fill, (ct::ArraySpec::new([4]).mutable(),))?.finish()?;
     /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros::<i32, 1>([4])?);
