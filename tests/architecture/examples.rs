@@ -103,7 +103,8 @@ impl Scan {
     /// Is there a code block that runs, itself, from a macro, or at the rows of the macro around?
     fn has_example(&self) -> bool {
         let mut blocks = self.before.iter().filter_map(|line| line.strip_prefix("/// ```"));
-        let runs = self.host || self.has("launch(") || self.has("assert") || self.has("compile(");
+        let runs =
+            self.host || self.has("launch(") || self.has("on_cpu(") || self.has("assert") || self.has("compile(");
         let block = blocks.next();
         // What needs a GPU is only compiled.
         let shown = block == Some("") || (self.host && block == Some("no_run"));

@@ -51,10 +51,10 @@ registry! {
     RematerializeLoads, "rematerialize_loads", "plan/kernel_plan", "Repeated loads of tiles that fill the registers.";
     ThreadLocalReduction, "thread_local_reduction", "plan/overlap_mmas", "Partial sums of each thread across iterations.";
     PipelineDependentMma, "pipeline_dependent_mma", "plan/overlap_mmas", "Dependent MMAs in the next iteration.";
-    PointerContiguity, "pointer_contiguity", "layout_inference/pointer_access", "Vector accesses through pointer tiles.";
-    DeferredLoad, "deferred_load", "layout_inference/deferred_load", "Loads of small tiles in the layout of their use.";
-    AdjacentOperands, "adjacent_operands", "layout_inference/mod", "Common panels of right operands that are adjacent.";
-    RequestedLayouts, "requested_layouts", "layout_inference/mod", "Layouts of unanchored values by their first use.";
+    PointerContiguity, "pointer_contiguity", "layout_inference/ops/pointer_access", "Vector accesses through pointer tiles.";
+    DeferredLoad, "deferred_load", "layout_inference/ops/view_access", "Loads of small tiles in the layout of their use.";
+    AdjacentOperands, "adjacent_operands", "layout_inference/dispatch", "Common panels of right operands that are adjacent.";
+    RequestedLayouts, "requested_layouts", "layout_inference/dispatch", "Layouts of unanchored values by their first use.";
     WarpSpecialization, "warp_specialization", "schedule/warp_specialize/plan", "A producer with TMA loads.";
     FusedBoxes, "fused_boxes", "schedule/warp_specialize/plan", "One TMA load for adjacent tiles.";
     AuxLoads, "aux_loads", "schedule/warp_specialize/aux_loads", "Small tiles in the stages of MMA operands.";

@@ -1,5 +1,7 @@
 //! Schedules: kernels, and mutations that the verifier rejects.
 
+mod text;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::schedules::{each_schedule, step_mutants};
+use super::{each_schedule, step_mutants};
 use crate::backend::ptx::schedule::{
-    Buffer, CarriedMma, ConversionKind, CpAsyncPlan, For, KernelInfo, LayoutId, OrderPoint, Schedule, Step, StripRole,
-    SubStep, TmaStore,
+    Buffer, CarriedMma, ConversionKind, CpAsyncPlan, For, KernelInfo, LayoutId, OrderPoint, Schedule, Step, StripMine,
+    StripRole, SubStep, TmaStore,
 };
 use crate::ir::{OpId, Value};
 
@@ -93,52 +93,11 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         Step::LocalLoad(id) => vec![Step::LocalLoad(other(id)), Step::Exec(id)],
         Step::StripMine(plan) => {
             let id = other(plan.ops[0].0);
-            let changed = each(
-                &*plan,
-                &[
-                    &|plan| plan.layout.0 += 1,
-                    &|plan| plan.registers_per_iteration += 1,
-                    &|plan| plan.ops[0].0 = id,
-                    &|plan| {
-                        let role = &mut plan.ops[0].1;
-                        *role = if *role == StripRole::Body { StripRole::View } else { StripRole::Body };
-                    },
-                    &|plan| plan.ops[0].1 = StripRole::Preheader,
-                    &|plan| plan.live_out.push(Value(0)),
-                ],
-            );
-            changed.into_iter().map(|plan| Step::StripMine(Rc::new(plan))).collect()
+            with_other_strip_fields(&plan, id).into_iter().map(|plan| Step::StripMine(Rc::new(plan))).collect()
         }
         Step::TmaStore(plan) => {
             let id = other(plan.op);
-            let changed = each(
-                &plan,
-                &[
-                    &|plan| plan.op = id,
-                    &|plan| plan.layout.0 += 1,
-                    &|plan| plan.tile.shared.shape[0] += 1,
-                    &|plan| plan.tile.shared.element_bytes += 1,
-                    &|plan| plan.tile.boxes[0] += 1,
-                    &|plan| plan.tile.split_bits += 1,
-                    &|plan| plan.tile.order[0] += 1,
-                ],
-            );
-            let staging = plan.staging.iter().flat_map(|staging| {
-                let changed = each(
-                    staging,
-                    &[
-                        &|staging| staging.buffer.offset += 1,
-                        &|staging| staging.buffer.bytes += 1,
-                        &|staging| staging.channel = Some(staging.channel.map_or(0, |channel| channel + 1)),
-                        &|staging| staging.split.count += 1,
-                        &|staging| staging.split.bytes += 1,
-                        &|staging| staging.split.in_flight += 1,
-                    ],
-                );
-                let staging = changed.into_iter().map(Some).chain([None]);
-                staging.map(|staging| Box::new(TmaStore { staging, ..(*plan).clone() })).collect::<Vec<_>>()
-            });
-            changed.into_iter().chain(staging).map(Step::TmaStore).collect()
+            with_other_store_fields(&plan, id).into_iter().map(Step::TmaStore).collect()
         }
         Step::Mma(plan) => {
             let id = other(plan.ops[0]);
@@ -207,6 +166,54 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         }
         Step::Sub(part) => with_other_part_fields(part, other(OpId(u32::MAX))).into_iter().map(Step::Sub).collect(),
     }
+}
+
+fn with_other_strip_fields(plan: &StripMine, id: OpId) -> Vec<StripMine> {
+    each(
+        plan,
+        &[
+            &|plan| plan.layout.0 += 1,
+            &|plan| plan.registers_per_iteration += 1,
+            &|plan| plan.ops[0].0 = id,
+            &|plan| {
+                let role = &mut plan.ops[0].1;
+                *role = if *role == StripRole::Body { StripRole::View } else { StripRole::Body };
+            },
+            &|plan| plan.ops[0].1 = StripRole::Preheader,
+            &|plan| plan.live_out.push(Value(0)),
+        ],
+    )
+}
+
+fn with_other_store_fields(plan: &TmaStore, id: OpId) -> Vec<Box<TmaStore>> {
+    let changed = each(
+        plan,
+        &[
+            &|plan| plan.op = id,
+            &|plan| plan.layout.0 += 1,
+            &|plan| plan.tile.shared.shape[0] += 1,
+            &|plan| plan.tile.shared.element_bytes += 1,
+            &|plan| plan.tile.boxes[0] += 1,
+            &|plan| plan.tile.split_bits += 1,
+            &|plan| plan.tile.order[0] += 1,
+        ],
+    );
+    let staging = plan.staging.iter().flat_map(|staging| {
+        let changed = each(
+            staging,
+            &[
+                &|staging| staging.buffer.offset += 1,
+                &|staging| staging.buffer.bytes += 1,
+                &|staging| staging.channel = Some(staging.channel.map_or(0, |channel| channel + 1)),
+                &|staging| staging.split.count += 1,
+                &|staging| staging.split.bytes += 1,
+                &|staging| staging.split.in_flight += 1,
+            ],
+        );
+        let staging = changed.into_iter().map(Some).chain([None]);
+        staging.map(|staging| Box::new(TmaStore { staging, ..plan.clone() })).collect::<Vec<_>>()
+    });
+    changed.into_iter().map(Box::new).chain(staging).collect()
 }
 
 fn other_points(point: OrderPoint, ops: &[OpId]) -> Vec<OrderPoint> {
