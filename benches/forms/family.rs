@@ -45,6 +45,9 @@ impl Call {
     }
 }
 
+/// A launch of a form.
+type Way<'a, S> = &'a dyn Fn(&mut S) -> ct::Result<()>;
+
 type Run<S> = Box<dyn Fn(&mut Call, &mut S) -> ct::Result<()>>;
 
 /// A form of a family, with its arrays `S`.
@@ -150,7 +153,7 @@ impl<S> AnyFamily for Family<S> {
             .iter()
             .map(|case| move |state: &mut S| (case.run)(&mut Call { device, action: Action::Launch }, state))
             .collect();
-        let ways: Vec<&dyn Fn(&mut S) -> ct::Result<()>> = ways.iter().map(|way| way as _).collect();
+        let ways: Vec<Way<'_, S>> = ways.iter().map(|way| way as _).collect();
         let compared = Bench::new().runs(wish.runs).compare(&device.default_stream(), &mut state, &ways)?;
         let time = |times: &cutlet::bench::Times| times.median().as_secs_f64() * 1e6;
         let times = cases.iter().zip(compared.times()).map(|(case, times)| (case.name, time(times)));

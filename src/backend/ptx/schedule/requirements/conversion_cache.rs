@@ -1,6 +1,6 @@
 //! Values in other layouts than their own, in the order of their computation.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::Value;
 use crate::layout::Layout;
@@ -10,12 +10,12 @@ use crate::layout::Layout;
 pub struct ConversionCache<T> {
     all: Vec<(Value, Layout, T)>,
     /// Positions of a value.
-    of: HashMap<Value, Vec<usize>>,
+    of: FxHashMap<Value, Vec<usize>>,
 }
 
 impl<T> Default for ConversionCache<T> {
     fn default() -> ConversionCache<T> {
-        ConversionCache { all: Vec::new(), of: HashMap::new() }
+        ConversionCache { all: Vec::new(), of: FxHashMap::default() }
     }
 }
 

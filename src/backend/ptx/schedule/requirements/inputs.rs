@@ -1,6 +1,6 @@
 //! The operands of a value that is computed at its use, in the layout of the use.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -34,7 +34,8 @@ impl KernelInfo<'_> {
         if !at_use(value) {
             return Vec::new();
         }
-        let (mut planned, mut layouts): (Vec<(Value, Layout)>, HashMap<Value, Vec<Layout>>) = Default::default();
+        let mut planned: Vec<(Value, Layout)> = Vec::new();
+        let mut layouts: FxHashMap<Value, Vec<Layout>> = FxHashMap::default();
         let mut pending = vec![(value, wanted.clone())];
         while let Some((value, wanted)) = pending.pop() {
             let id = self.module.defining_op(value).filter(|_| at_use(value));

@@ -14,10 +14,10 @@ impl KernelInfo<'_> {
         let op = self.module.op(id);
         let mut all = OpRequirements::new(self, id);
         match (op.code, self.inference.accesses.get(&id)) {
-            (code, _) if code.is_elementwise() => {
-                if self.inference.source(op.results[0]) != ValueOrigin::Rematerialized {
-                    all.operands(&op.operands, &self.result_layout(op.results[0]));
-                }
+            (code, _)
+                if code.is_elementwise() && self.inference.source(op.results[0]) != ValueOrigin::Rematerialized =>
+            {
+                all.operands(&op.operands, &self.result_layout(op.results[0]));
             }
             (Opcode::WithLayout, _) => {
                 let in_registers = self.inference.source(op.results[0]) == ValueOrigin::Register;

@@ -97,7 +97,7 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         }
         Step::TmaStore(plan) => {
             let id = other(plan.op);
-            with_other_store_fields(&plan, id).into_iter().map(Step::TmaStore).collect()
+            with_other_store_fields(&plan, id).into_iter().map(|plan| Step::TmaStore(Box::new(plan))).collect()
         }
         Step::Mma(plan) => {
             let id = other(plan.ops[0]);
@@ -185,7 +185,7 @@ fn with_other_strip_fields(plan: &StripMine, id: OpId) -> Vec<StripMine> {
     )
 }
 
-fn with_other_store_fields(plan: &TmaStore, id: OpId) -> Vec<Box<TmaStore>> {
+fn with_other_store_fields(plan: &TmaStore, id: OpId) -> Vec<TmaStore> {
     let changed = each(
         plan,
         &[
@@ -211,9 +211,9 @@ fn with_other_store_fields(plan: &TmaStore, id: OpId) -> Vec<Box<TmaStore>> {
             ],
         );
         let staging = changed.into_iter().map(Some).chain([None]);
-        staging.map(|staging| Box::new(TmaStore { staging, ..plan.clone() })).collect::<Vec<_>>()
+        staging.map(|staging| TmaStore { staging, ..plan.clone() }).collect::<Vec<_>>()
     });
-    changed.into_iter().map(Box::new).chain(staging).collect()
+    changed.into_iter().chain(staging).collect()
 }
 
 fn other_points(point: OrderPoint, ops: &[OpId]) -> Vec<OrderPoint> {
