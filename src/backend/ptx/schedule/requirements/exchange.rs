@@ -8,7 +8,7 @@ use crate::backend::ptx::layout_inference::{
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
-    /// Adds a reduction of the elements that are left.
+    /// Adds the exchanges of a reduction of the remaining bases.
     pub fn reduction_steps(&mut self, layout: &Layout, mut left: LayoutBases) {
         let info = self.info;
         let op = info.module.op(self.id);
