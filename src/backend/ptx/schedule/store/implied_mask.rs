@@ -1,8 +1,8 @@
 //! Implied masks: one comparison that covers all elements of a thread.
 //!
 //! A mask that compares with a scalar is often true for all elements except near the end of an
-//! array. If the largest element of a thread is known without a look at all of them, one comparison
-//! implies the mask of the thread.
+//! array. If the largest element of a thread follows from the layout or the range of the value, one
+//! comparison implies the mask of the thread.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;

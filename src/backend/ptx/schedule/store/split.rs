@@ -5,8 +5,8 @@ use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 
-/// Bytes of shared memory that a store may always use, beyond the usage of the kernel. Two tile
-/// blocks per multiprocessor remain possible.
+/// Bytes of shared memory available to a store even if the kernel uses less elsewhere. With this
+/// number, two tile blocks still fit on a multiprocessor.
 const MIN_CAPACITY: u32 = 32 << 10;
 
 /// Limits of a split: a store of this number of parts, or with parts of at most this number of

@@ -169,8 +169,8 @@ impl KernelInfo<'_> {
     }
 
     /// Plans TMA stores by warp, for arrays with one store op only. Each element is then always
-    /// stored by the same warp, whose own waits order its stores. Stores that use a pipeline stage
-    /// have no such condition. `others`: bytes of shared memory for other uses.
+    /// stored by the same warp, whose own waits order its stores. A stage is a staging buffer only
+    /// in kernels with one TMA store. `others`: bytes of shared memory for other uses.
     fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
         ids.sort_unstable();

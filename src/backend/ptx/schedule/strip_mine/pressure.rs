@@ -12,8 +12,8 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Returns true if strip mining of these ops, with these live-out tiles, is profitable. It is
-    /// if whole tiles would leave too few registers, and strip iterations need fewer.
+    /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: whole
+    /// tiles would leave too few registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
         let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
@@ -58,7 +58,7 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the tile in registers that a value is a view of, or the value itself. `None` for
-    /// values that are computed at their use.
+    /// values of one element, and for values that are computed at their use.
     fn register_tile(&self, name: Value) -> Option<Value> {
         let value = self.through_views(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;

@@ -25,8 +25,9 @@ struct IssuedMma {
     results: Vec<Value>,
     /// The group was issued in the previous iteration.
     from_previous_iteration: bool,
-    /// Channels whose stages the group reads. `releases` has the channels that it releases.
+    /// Channels whose stages the group reads.
     reads: Vec<u32>,
+    /// Channels whose stages are released when the group is complete.
     releases: Vec<u32>,
 }
 

@@ -131,8 +131,8 @@ impl KernelInfo<'_> {
         self.regions.exits(self.module, owner, code).map(|operands| operands[position]).collect()
     }
 
-    /// Returns true if no other op accesses the array of a store, and the store writes other tiles
-    /// in each data partition.
+    /// Returns true if no other op accesses the array of a store, and no two data partitions store
+    /// the same tile, in equal or different iterations.
     fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);

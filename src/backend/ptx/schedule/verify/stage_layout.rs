@@ -174,8 +174,8 @@ fn box_bytes(load: &TmaLoad) -> i64 {
     count * i64::from(load.map.element.bytes())
 }
 
-/// Returns true if the boxes fill all panels of a tile, and the tile begins at a multiple of the
-/// swizzle atom.
+/// Returns true if the boxes have the span of the panels and fill all of them, and the tile begins
+/// at a multiple of the swizzle atom.
 fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.smem_offset);
