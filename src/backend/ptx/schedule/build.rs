@@ -12,18 +12,19 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// What is known while the steps of a partition are made.
+/// State of the construction of the steps.
 struct ScheduleBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    /// What is reserved here. Multistage copies of the loops around have reserved their stages.
+    /// Shared memory with the reservations at this place, including the stages of multistage copies
+    /// of enclosing loops.
     smem: SharedMemory,
     role: WarpRole,
     schedule: Schedule,
 }
 
 impl KernelInfo<'_> {
-    /// The schedule of a kernel with this body. `warp_spec`: the loads of the producer, if it has
-    /// any; `smem`: with all that is reserved for the whole kernel.
+    /// Returns the schedule of a kernel with this body. `warp_spec`: the loads of the producer, if
+    /// it has any. `smem`: shared memory with all reservations for the whole kernel.
     pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
         let partitions = match warp_spec {
@@ -69,17 +70,17 @@ impl ScheduleBuilder<'_, '_> {
         id
     }
 
-    /// The steps of ops that only lead to loads, or make them.
+    /// Returns the producer's steps: its loads, and the ops of its slice.
     fn producer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
         let ops: Vec<OpId> = ops.iter().copied().filter(|&id| self.is_producer_op(id)).collect();
         ops.into_iter().map(|id| self.step(id)).collect()
     }
 
-    /// Does the producer do this op?
+    /// Returns true if the producer executes this op.
     fn is_producer_op(&self, id: OpId) -> bool {
         let code = self.info.module.op(id).code;
-        // Loads of both partitions come after a wait for the kernel before, which stands in the
-        // entry (see `analysis/early_exit`).
+        // The loads of both partitions follow the wait for the preceding kernel, which is in the
+        // entry block (`analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
             || self.warp_spec().is_some_and(|warp_spec| {
@@ -160,13 +161,13 @@ impl ScheduleBuilder<'_, '_> {
         Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging }))
     }
 
-    /// The channels that are done with their stages after this op.
+    /// Returns the channels whose stages are released after this op.
     fn released_by(&self, id: OpId) -> Vec<u32> {
         self.warp_spec().map_or(Vec::new(), |warp_spec| warp_spec.released_by(id))
     }
 
-    /// The MMAs that belong together with the last one of them, which this may be; of the others
-    /// nothing is done where they stand. They release what they used themselves.
+    /// Returns the steps of the MMA groups that end with this op, each with the stages that it
+    /// releases. Other MMAs of a group have no step at their place.
     fn mma_groups(&self, id: OpId) -> Vec<Step> {
         if self.info.mma_groups.last_of(id) != id {
             return Vec::new();
@@ -196,18 +197,18 @@ impl ScheduleBuilder<'_, '_> {
         }
     }
 
-    /// Is it the load of a small tile that comes with others?
+    /// Returns true if this is an auxiliary load.
     fn is_aux_load(&self, id: OpId) -> bool {
         matches!(self.schedule.load_path(id), LoadPath::TmaAux { .. })
     }
 
-    /// The last op that reads the stage in which a small tile comes.
+    /// Returns the last op that reads the stage of an auxiliary load.
     fn last_use_of_stage(&self, load: OpId) -> Option<OpId> {
         self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[warp_spec.aux_channel(load)? as usize].last_use))
     }
 
-    /// The ops of a block, with small tiles that come with others where they are used first: they
-    /// stand in registers no longer than they have to.
+    /// Returns the ops of a block, with auxiliary loads sunk to their first uses. The tiles then
+    /// occupy registers for the shortest time.
     fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
         for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
@@ -215,26 +216,28 @@ impl ScheduleBuilder<'_, '_> {
             let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
             let position = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
-            // Behind the last MMA that reads its stage, if it is used later: that runs meanwhile.
+            // If the first use is later, the load follows the last MMA that reads the stage, and
+            // overlaps it.
             let at = self.last_use_of_stage(load).map_or(position(user), |last| position(user).min(position(last) + 1));
             sorted.splice(at..at, names);
         }
         sorted
     }
 
-    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be
-    /// computed?
+    /// Returns true if the tile of this value is in shared memory for an MMA, so that the value
+    /// needs no instructions.
     fn is_in_smem(&self, value: Value) -> bool {
         self.info.source_load(value).is_some_and(|load| self.schedule.load_path(load).is_smem_operand())
     }
 
-    /// Does this load, or the conversion of one, leave its tile in a stage?
+    /// Returns true if the tile of this load, or of a conversion of a load, is in a stage.
     fn is_in_stage(&self, id: OpId) -> bool {
         self.schedule.load_path(id) != LoadPath::Direct
             || self.info.module.op(id).results.first().is_some_and(|&tile| self.is_in_smem(tile))
     }
 
-    /// What a loop with this body uses from outside in other layouts.
+    /// Returns the conversions that a loop with this body hoists: values from outside, in the
+    /// layouts of their uses.
     fn hoisted_conversions(&mut self, body: BlockId) -> Vec<(Value, LayoutId)> {
         if self.role == WarpRole::Producer {
             return Vec::new();
@@ -271,7 +274,7 @@ impl ScheduleBuilder<'_, '_> {
         self.schedule.sequences[body.0 as usize] = ordered_steps;
     }
 
-    /// Does a step take stages or wait for them, itself or in its bodies?
+    /// Returns true if a step, or a step of its sequences, advances a pipeline or is an MMA group.
     fn uses_pipelines(&self, step: &Step) -> bool {
         let inside = step.sequences().iter().flat_map(|&body| self.schedule.steps(body));
         matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_pipelines(inner))

@@ -4,7 +4,7 @@ use super::KernelInfo;
 use crate::ir::BlockId;
 
 impl KernelInfo<'_> {
-    /// The layouts of the kernel, for people: one line a value, in program order.
+    /// Returns a readable text of the layouts of the kernel: one line a value, in program order.
     pub fn layout_text(&self, body: BlockId) -> String {
         use std::fmt::Write;
         let mut text = String::new();

@@ -4,10 +4,10 @@
 //! steps. A step names an op of the module and its method of execution (`ir/program`). `lower`
 //! emits the instructions of each step.
 //!
-//! Folders, each of which needs those above it alone (test `schedule_folders_are_layered`):
+//! Folders, each of which uses only those above it (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
 //! * `analysis` — facts about a kernel;
-//! * `requirements` — what the lowering of an op asks of its step, for `membar` and `lower`;
+//! * `requirements` — operands, exchanges and barriers that the lowering of an op needs;
 //! * `strip_mine` — sequences of elementwise ops that are computed some registers at a time;
 //! * `store` — TMA stores, privatized atomics;
 //! * `warp_specialize` — loads of a producer, pipelines, ping-pong, data partitioning;
@@ -17,8 +17,8 @@
 //!
 //! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
-//! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and
-//! no builder.
+//! The folder uses `ir`, `layout`, the facts of `pass`, layouts and plans of the back end. It does
+//! not use instructions or the builder of PTX.
 
 mod analysis;
 mod build;

@@ -25,7 +25,7 @@ impl<T> ConversionCache<T> {
         self.all.len()
     }
 
-    /// Forgets all but the first `len` entries.
+    /// Removes all entries after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         for (value, ..) in self.all.drain(len.min(self.all.len())..) {
             self.of.get_mut(&value).and_then(Vec::pop);

@@ -8,7 +8,7 @@ use crate::backend::ptx::layout_inference::{
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
-    /// Adds a reduction of the elements that are left.
+    /// Adds the exchanges of a reduction of the remaining bases.
     pub fn reduction_steps(&mut self, layout: &Layout, mut left: LayoutBases) {
         let info = self.info;
         let op = info.module.op(self.id);
@@ -24,6 +24,7 @@ impl OpRequirements<'_, '_> {
         }
     }
 
+    /// Adds the operands and the exchange of a scan.
     pub fn scan(&mut self, layout: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
@@ -42,6 +43,7 @@ impl OpRequirements<'_, '_> {
         self.list.push(Requirement::Exchange(bytes.collect()));
     }
 
+    /// Adds the operand of an `extract`, and the redistribution of a block that some warps hold.
     pub fn extract(&mut self, layout: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
@@ -56,6 +58,7 @@ impl OpRequirements<'_, '_> {
         }
     }
 
+    /// Adds the operands of an `insert`.
     pub fn insert(&mut self, layout: &Layout) {
         let op = self.info.module.op(self.id);
         let (source, destination) = (op.group(0)[0], op.group(1)[0]);
@@ -63,6 +66,7 @@ impl OpRequirements<'_, '_> {
         self.operand(destination, layout);
     }
 
+    /// Adds the operands of a gather, and the buffer if lanes do not exchange the elements.
     pub fn gather(&mut self, held: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
@@ -78,6 +82,7 @@ impl OpRequirements<'_, '_> {
         }
     }
 
+    /// Adds the operand and the buffer of a histogram.
     pub fn histogram(&mut self, held: &Layout) {
         let op = self.info.module.op(self.id);
         let Some(layout) = self.info.inference.layout(op.results[0]) else { return };

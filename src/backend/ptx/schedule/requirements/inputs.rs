@@ -8,8 +8,8 @@ use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Returns the operands of an elementwise op or a view, each in the layout in which it gives
-    /// the result in layout `wanted`.
+    /// Returns the operands of an elementwise op or a view, each in the layout from which the
+    /// result in layout `wanted` is computed.
     pub fn inputs_in_layout(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
         let op = self.module.op(id);
         let layout = match op.code {
@@ -21,9 +21,9 @@ impl KernelInfo<'_> {
         op.operands.iter().map(|&operand| (operand, layout.clone())).collect()
     }
 
-    /// Returns the views and rematerialized values that a value in layout `wanted` is computed of,
-    /// inputs first, without those that are available. Iterative: chains may be longer than the
-    /// stack.
+    /// Returns the views and rematerialized values from which a value in layout `wanted` is
+    /// computed, inputs first, without available values. The traversal is iterative, since a chain
+    /// may be longer than the stack.
     pub fn missing_inputs(
         &self,
         value: Value,

@@ -1,4 +1,4 @@
-//! Accesses through views and pointers: operands, memory order, results of one thread for all.
+//! Accesses through views and pointers: operands, memory order, results that one thread broadcasts.
 
 use super::requirement::{OpRequirements, Requirement, smem_element_bytes};
 use crate::backend::ptx::layout_inference::{ViewShape, mask_of, pointee, replica_bits, stored};
@@ -8,7 +8,8 @@ use crate::ir::{MemOrder, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
-    /// Adds what all vectors of an access through a view share: listed positions, and the access.
+    /// Adds the common requirements of the vectors of a view access: listed positions, and the
+    /// access.
     pub fn begin_view(&mut self, layout: &Layout) {
         let op = self.info.module.op(self.id);
         let (view, indices) = (op.operand_group("view")[0], op.operand_group("index"));
@@ -36,8 +37,8 @@ impl OpRequirements<'_, '_> {
         }
     }
 
-    /// Adds an access with its memory order. `broadcast_dtype`: the type of the values that one of
-    /// several threads with the same element reads and passes to the others.
+    /// Adds an access with its memory order. `broadcast_dtype`: the type of the values, if one of
+    /// several threads with the same element reads it and passes it to the other threads.
     fn ordered_access(&mut self, layout: &Layout, broadcast_dtype: Option<DType>) {
         let order = self.info.module.op(self.id).mem_order();
         if order.releases() {
@@ -91,7 +92,7 @@ impl OpRequirements<'_, '_> {
 }
 
 impl KernelInfo<'_> {
-    /// Returns the requirements of an atomic on the copy of its array.
+    /// Returns the requirements of a privatized atomic.
     pub fn privatized_requirements(&self, id: OpId) -> Vec<Requirement> {
         let mut requirements = OpRequirements::new(self, id);
         if let Some(layout) = self.inference.accesses.get(&id) {

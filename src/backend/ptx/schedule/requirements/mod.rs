@@ -1,8 +1,8 @@
-//! Requirements: what the lowering of an op asks of its step, in the order of the requests.
+//! Requirements: operands, exchanges and barriers that the lowering of an op needs, in order.
 //!
-//! Each fact stands once. `membar` fulfils the requirements of a step: it chooses conversions,
-//! places buffers and inserts barriers. `lower` takes the operands of the op from the same list.
-//! Scalars are the same in all threads, and no sub-step brings them.
+//! This list is the single source of these facts. `membar` fulfils the requirements of a step: it
+//! chooses conversions, allocates buffers and inserts barriers. `lower` reads the operands of the
+//! op from the same list. Scalars are equal in all threads and need no sub-step.
 //!
 //! * `requirement` — the kinds of requirements, and the list of an op
 //! * `inputs` — the operands of a value that is computed at its use

@@ -9,18 +9,19 @@ use crate::ir::{Attr, AttrKind, OpId, Value};
 /// Elements of a tile that is printed together with other values.
 const SMALL_TILE: usize = 128;
 
-/// A text of a message, and the value behind it.
+/// A text of a message, and the value after it.
 pub struct PrintPiece<'a> {
     pub text: &'a str,
     /// The value with its C conversion.
     pub arg: Option<(Value, &'a str, PrintArg)>,
 }
 
-/// The way of a printed value.
+/// The method of printing a value.
 #[derive(Clone, Copy)]
 pub enum PrintArg {
     Scalar,
-    /// A tile at this offset of a buffer. `is_first`: the buffer before is full.
+    /// A tile at this offset of a buffer. `is_first`: the previous buffer is full, and this tile
+    /// begins a new one.
     SmallTile {
         offset: usize,
         is_first: bool,
@@ -116,7 +117,8 @@ impl OpRequirements<'_, '_> {
     }
 }
 
-/// A C format as texts (`%%` stays), each with the conversion behind it; the last one has none.
+/// Splits a C format into texts (`%%` is kept), each with the conversion after it. The last text
+/// has no conversion.
 fn format_pieces(format: &str) -> Vec<(&str, &str)> {
     let mut pieces = Vec::new();
     let (mut start, mut from) = (0, 0);

@@ -1,9 +1,12 @@
 //! Reduction steps: the order in which registers, lanes and warps are combined.
 //!
-//! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the
-//! bits of the coordinate from low to high, so that neighbouring runs are combined, left before
-//! right. Where lanes meet before the registers are all combined, two lanes share the registers:
-//! each combines half of them, and the lane bit tells from then on what the register bit told.
+//! A commutative combiner uses the cheapest order: registers, lanes, warps. Any other combiner uses
+//! the order of the coordinate bits from low to high, so that adjacent runs are combined, left
+//! before right.
+//!
+//! If a lane bit precedes a register bit in this order, two lanes share the registers. Each lane
+//! combines half of them, and the lane bit then has the meaning of the register bit
+//! ([`ReductionStep::LaneSplit`]).
 
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -12,19 +15,19 @@ use crate::ir::{BlockId, OpId, Opcode};
 use crate::layout::Layout;
 use crate::pass;
 
-/// One part of a reduction.
+/// One step of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReductionStep {
-    /// So many lane bits by one instruction.
+    /// This number of lane bits, by one `redux.sync` instruction.
     WarpRedux(usize),
-    /// The register bit with this bit of the coordinate.
+    /// The register bit with this coordinate bit.
     Registers(u32),
-    /// Two lanes that differ in this bit, each half of the registers that the register bit with
-    /// this bit of the coordinate tells apart.
+    /// Two lanes that differ in this lane bit. Each lane combines half of the registers, by the
+    /// register bit with this coordinate bit.
     LaneSplit(usize, u32),
-    /// Two lanes that differ in this bit.
+    /// Two lanes that differ in this lane bit.
     LaneShuffle(usize),
-    /// The warps that differ in these bits, through shared memory.
+    /// The warps that differ in these warp bits, through shared memory.
     CrossWarp(Vec<usize>),
 }
 
@@ -36,7 +39,7 @@ enum Bit {
     Warp(usize),
 }
 
-/// The bases of hardware bits that still tell elements apart (0 once they do not).
+/// The bases of hardware bits that still distinguish elements (0 if they do not).
 #[derive(Clone, Debug)]
 pub struct LayoutBases {
     pub register: Vec<u32>,
@@ -45,13 +48,13 @@ pub struct LayoutBases {
 }
 
 impl LayoutBases {
-    /// All of a layout.
+    /// Returns all bases of a layout.
     pub fn of(layout: &Layout) -> LayoutBases {
         let [register, lane, warp] = [layout.register_bases(), layout.lane_bases(), layout.warp_bases()];
         LayoutBases { register: register.to_vec(), lane: lane.to_vec(), warp: warp.to_vec() }
     }
 
-    /// Those of a thread off an axis.
+    /// Removes the register bases along an axis, which a thread has combined.
     pub fn keep_off(&mut self, axis: AxisBits) {
         self.register.retain(|&basis| axis.coordinate(basis) == 0);
     }
@@ -63,7 +66,7 @@ impl LayoutBases {
         registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
     }
 
-    /// What is left when a part of a reduction is done.
+    /// Removes the bases that a reduction step combines.
     pub fn reduce(&mut self, reduction_step: &ReductionStep, axis: AxisBits) {
         let mut register_of = |coordinate: u32| {
             let found = self.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
@@ -80,12 +83,12 @@ impl LayoutBases {
 }
 
 impl KernelInfo<'_> {
-    /// Does a reduction combine its elements in order?
+    /// Returns true if a reduction combines its elements in order.
     pub fn is_ordered_reduction(&self, id: OpId) -> bool {
         !pass::is_commutative(self.module, self.module.op(id).regions[0])
     }
 
-    /// The parts of a reduction of what is left.
+    /// Returns the steps of a reduction of the remaining bases.
     pub fn reduction_steps(&self, id: OpId, mut left: LayoutBases, axis: AxisBits) -> Vec<ReductionStep> {
         let body = self.module.op(id).regions[0];
         let mut bits = left.along(axis);
@@ -131,9 +134,9 @@ impl KernelInfo<'_> {
         reduction_steps
     }
 
-    /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32
-    /// bits is reduced by one op, and what the other bits tell apart are replicas that count for
-    /// nothing.
+    /// Returns true if one instruction combines this number of lane bits. It requires one 32-bit
+    /// operand and a combiner of one op. The other lane bits must be replicas that do not change
+    /// the result.
     pub fn is_warp_redux(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &LayoutBases)) -> bool {
         let [op, _] = self.module.block(body).ops[..] else { return false };
         let counts = match self.module.op(op).code {

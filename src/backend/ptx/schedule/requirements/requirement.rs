@@ -6,14 +6,14 @@ use crate::dtype::DType;
 use crate::ir::{OpId, Type, Value};
 use crate::layout::Layout;
 
-/// Most copies of the counts of a histogram.
+/// Maximum number of copies of the counts of a histogram.
 const MAX_HISTOGRAM_COPIES: usize = 8;
 
-/// Words between the ends of one copy of counts and the next: equal numbers of both are in
-/// different banks.
+/// Words between the end of one copy of the counts and the next copy. Equal bins of adjacent copies
+/// are thus in different banks.
 pub const COPY_PADDING_WORDS: usize = 4;
 
-/// A part of what an op needs in a step.
+/// One requirement of an op on its step.
 #[derive(Clone, Debug)]
 pub enum Requirement {
     /// The registers of a value in a layout.
@@ -32,7 +32,7 @@ pub enum Requirement {
     Redistribute { value: Value, held: Layout, wanted: Layout },
 }
 
-/// Data that goes through shared memory in as many rounds as free memory requires.
+/// Data that is exchanged through shared memory in the number of rounds that free memory requires.
 #[derive(Clone, Copy, Debug)]
 pub enum ScratchRounds {
     /// A part of the elements in each round.

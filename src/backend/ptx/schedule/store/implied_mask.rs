@@ -1,8 +1,8 @@
 //! Implied masks: one comparison that covers all elements of a thread.
 //!
-//! A mask of comparisons with numbers that are the same for the whole block often holds for every
-//! element but near the end of an array. Where the largest element of a thread is known without
-//! looking at all of them, one comparison decides for all.
+//! A mask that compares with a scalar is often true for all elements except near the end of an
+//! array. If the largest element of a thread follows from the layout or the range of the value, one
+//! comparison implies the mask of the thread.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -11,19 +11,21 @@ use crate::ir::{Attr, AttrKind, CmpPred, Opcode, Sign, Value};
 
 /// A comparison that can be decided for all elements of a thread at once.
 pub enum Comparison {
-    /// With the largest number that the value ever has.
+    /// Comparison of a value with a scalar. The value is at most `largest`.
     Range { largest: i64, bound: Value, signed: bool },
-    /// Of numbers that count up from element to element.
+    /// Comparison of ascending elements, a scalar plus the number of the element, with a scalar.
     Ascending { value: Value, bound: Value },
 }
 
 impl KernelInfo<'_> {
-    /// Is there a predicate, cheaper than the mask, that implies it for all elements of a thread?
+    /// Returns true if a predicate that is cheaper than the mask implies it for all elements of a
+    /// thread.
     pub fn can_imply(&self, mask: Value) -> bool {
         self.comparisons(mask).is_some()
     }
 
-    /// The comparisons of which a mask is the conjunction, if all of them can be decided at once.
+    /// Returns the comparisons whose conjunction is a mask. `None` if one of them cannot be decided
+    /// for all elements of a thread at once.
     pub fn comparisons(&self, mask: Value) -> Option<Vec<Comparison>> {
         if !self.is_enabled(Optimization::ImpliedMask) {
             return None;
@@ -54,7 +56,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The scalar that a value repeats.
+    /// Returns the scalar of which a value is a broadcast.
     fn uniform(&self, mut value: Value) -> Option<Value> {
         while !self.module.shape(value).is_empty() {
             let op = self.module.op(self.module.defining_op(value)?);
@@ -66,7 +68,7 @@ impl KernelInfo<'_> {
         Some(value)
     }
 
-    /// Is this vector a scalar plus the number of each element?
+    /// Returns true if a vector is a scalar plus the number of each element.
     fn is_iota_plus_scalar(&self, value: Value) -> bool {
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);

@@ -2,9 +2,9 @@
 //!
 //! Candidates are relaxed integer atomics in loops, with unused results, at scattered elements of
 //! an array that the kernel does not access otherwise. Atomics on the first elements of the array
-//! update a privatized array (`ir/privatized_array`), all others the array itself. The extent of
-//! the array and the meaning of its elements need not be known. The gain is large if many atomics
-//! access few elements.
+//! update a privatized array (`ir/privatized_array`), and all other atomics update the array
+//! itself. The extent of the array and the meaning of its elements need not be known. The gain is
+//! large if many atomics access few elements.
 
 use rustc_hash::FxHashMap;
 
@@ -18,17 +18,18 @@ use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
 
-/// Most copies of an element: one a lane.
+/// Maximum number of copies of an element: one a lane.
 pub const MAX_REPLICAS: u32 = WARP_SIZE;
 
-/// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many,
-/// large or small.
+/// Number of copies of an element per warp of the tile block. The total of all blocks on a
+/// multiprocessor is thus independent of their size.
 const REPLICAS_PER_WARP: u32 = 4;
 
-/// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
+/// Minimum number of elements of a tile of atomics. For fewer elements, initialization and final
+/// addition of the copies cost more than they save.
 const MIN_ELEMENTS: usize = 512;
 
-/// The mode of an integer atomic that leaves an element alone when its value is zero.
+/// Returns the mode of an integer atomic for which zero is the neutral value.
 fn privatizable_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
     let op = module.op(id);
     match (op.code, op.attr(AttrKind::AtomicMode)) {
@@ -42,13 +43,14 @@ fn privatizable_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
     }
 }
 
-/// In no order, for the tile block or the device?
+/// Returns true if an atomic is relaxed, with the scope of the block or the device.
 fn is_relaxed_on_device(op: &Op) -> bool {
     let relaxed = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Relaxed));
     relaxed && op.attr(AttrKind::MemScope) != Some(&Attr::MemScope(MemScope::System))
 }
 
-/// Array and offsets of pointers that are one address and an offset of 32 bits for each element.
+/// Returns the array and the 32-bit offsets of pointers that are one address plus an offset per
+/// element.
 pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Value)> {
     let op = module.op(module.defining_op(pointers)?);
     if op.code != Opcode::Offset || module.dtype(op.operands[1]) != DType::I32 {
@@ -62,13 +64,15 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
             _ => return None,
         }
     }
-    // A pointer that a loop carries is another one in each iteration, and gone at the end.
+    // The base is a kernel parameter. A pointer that a loop carries differs between iterations, and
+    // is unavailable at the end of the kernel.
     let Def::Arg(block, _) = module.def(base) else { return None };
     module.block(block).parent.is_none().then_some((base, op.operands[1]))
 }
 
 impl KernelInfo<'_> {
-    /// Finds such atomics, and a place for their copy, if the kernel has some.
+    /// Selects the privatized atomics of the kernel, if any, and reserves shared memory for the
+    /// copies.
     pub fn select_privatized_atomics(&mut self, smem: &mut SharedMemory) {
         if !self.is_enabled(Optimization::PrivatizedAtomics) {
             return;
@@ -89,7 +93,7 @@ impl KernelInfo<'_> {
         self.privatized = Some(PrivatizedArray { buffer, ..privatized });
     }
 
-    /// The first array with such atomics, and what they do.
+    /// Returns the first privatizable atomic, its array and its mode.
     fn find_privatizable(&self) -> Option<(OpId, Value, AtomicMode)> {
         let module = self.module;
         let ops = self.regions.ops();
@@ -107,13 +111,14 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Does a kernel do nothing to an array but atomics that a copy takes?
+    /// Returns true if all accesses of the kernel to an array are privatizable atomics of this
+    /// mode.
     pub fn is_only_privatizable(&self, root: Value, mode: AtomicMode) -> bool {
         let is_alike = |&id: &OpId| self.does_not_access(id, root) || self.is_privatizable(id, root, mode);
         self.regions.ops().iter().all(is_alike)
     }
 
-    /// Is this op without access to the array?
+    /// Returns true if an op does not access the array.
     fn does_not_access(&self, id: OpId, root: Value) -> bool {
         let op = self.module.op(id);
         match op.code.spec().effect {
@@ -128,7 +133,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Is this one of the atomics that the copy takes?
+    /// Returns true if an op is a privatizable atomic of this mode on the array.
     pub fn is_privatizable(&self, id: OpId, root: Value, mode: AtomicMode) -> bool {
         let op = self.module.op(id);
         privatizable_mode(self.module, id) == Some(mode)
@@ -137,8 +142,8 @@ impl KernelInfo<'_> {
             && !self.is_result_used(id)
     }
 
-    /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is
-    /// done.
+    /// Marks elementwise ops as rematerialized if they are in the block of this op and it alone
+    /// uses their results, directly or through other such ops.
     fn rematerialize_inputs(&mut self, id: OpId) {
         let module = self.module;
         let Some(block) = self.regions.block_of(id) else { return };

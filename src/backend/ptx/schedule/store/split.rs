@@ -5,38 +5,42 @@ use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 
-/// Shared memory that a store may take beyond what the kernel has already: little enough that two
-/// tile blocks stay on a multiprocessor.
+/// Bytes of shared memory available to a store even if the kernel uses less elsewhere. With this
+/// number, two tile blocks still fit on a multiprocessor.
 const MIN_CAPACITY: u32 = 32 << 10;
 
-/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not
-/// cut.
+/// Limits of a split: a store of this number of parts, or with parts of at most this number of
+/// bytes, is split further only for lack of shared memory.
 const MAX_PARTS: u32 = 4;
 const SMALL_PART_BYTES: u32 = 16 << 10;
 
 impl StoreSplit {
-    /// Those of a tile that the whole block writes: a few, so that the first is on its way while
-    /// the next is written; where they do not all fit, at least two at a time.
+    /// Returns the split of a tile that the whole block stores. With several parts, TMA transfers
+    /// the first one while threads write the next one. If they do not all fit, at least two are in
+    /// flight unless memory suffices for one only.
     pub fn for_block(tile: &TmaBoxLayout, smem: &SharedMemory) -> Option<StoreSplit> {
         let fitting = |capacity: u32| split_to_fit(tile, capacity.saturating_sub(SWIZZLE_ATOM_BYTES), SMALL_PART_BYTES);
         fitting(smem.reusable().max(MIN_CAPACITY + SWIZZLE_ATOM_BYTES).min(smem.free()))
             .or_else(|| fitting(smem.free()))
     }
 
-    /// Those of a warp's boxes in so many bytes, where there are so many warps.
+    /// Returns the split of the boxes of one warp into parts that fit `capacity` bytes. `warps`:
+    /// number of warps that store the tile.
     pub fn for_warp(tile: &TmaBoxLayout, capacity: u32, warps: u32) -> Option<StoreSplit> {
         let split = split_to_fit(tile, capacity, SMALL_PART_BYTES / warps)?;
-        // Places of warps are powers of two apart.
+        // The distance between the staging buffers of warps is a power of two.
         Some(StoreSplit { in_flight: 1 << split.in_flight.ilog2(), ..split })
     }
 
-    /// The same where the boxes of all of them stand in a stage of so many bytes.
+    /// Returns the split of the boxes of one warp if the staging buffers of all warps share a
+    /// pipeline stage of `bytes` bytes.
     pub fn for_stage(tile: &TmaBoxLayout, bytes: u32, warps: u32) -> Option<StoreSplit> {
         StoreSplit::for_warp(tile, bytes / warps / SWIZZLE_ATOM_BYTES * SWIZZLE_ATOM_BYTES, warps)
     }
 }
 
-/// Splits a tile of boxes to `room` bytes.
+/// Splits a tile of boxes into parts that fit `capacity` bytes. `small`: bytes of a part that needs
+/// no further split.
 fn split_to_fit(tile: &TmaBoxLayout, capacity: u32, small: u32) -> Option<StoreSplit> {
     let whole = tile.bytes();
     (0..=tile.split_bits).find_map(|bits| {

@@ -4,11 +4,11 @@
 //! would need a conversion through shared memory anyway.
 //!
 //! With a producer, each warp has its own boxes and staging buffer, so no warp waits for another
-//! one: a warp with a finished tile continues while others multiply.
+//! one. A warp with a finished tile continues while other warps multiply.
 //!
-//! Writes of TMA are not ordered with those of threads. So all stores of the kernel to an array use
-//! TMA or none, and none if the kernel reads the array. Between two stores to one array, the first
-//! one is waited for. Atomic additions use TMA reductions and need no order.
+//! Writes of TMA are not ordered with writes of threads. Therefore all stores of the kernel to an
+//! array use TMA or none, and none if the kernel reads the array. Between two stores to one array,
+//! the first one is waited for. Atomic additions use TMA reductions and need no order.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -29,14 +29,15 @@ use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};
 use crate::layout::Conversion;
 
-/// Bytes of a row that the lanes of a warp touch together; from here on they store as fast
-/// themselves.
+/// Bytes of a row that the lanes of a warp access together. From this number on, direct stores of
+/// threads are as fast as TMA.
 const MIN_DIRECT_ROW_BYTES: usize = 64;
 
-/// Bytes of a thread below which a tile is not worth a copy.
+/// Minimum bytes of a tile per thread for a TMA store.
 const MIN_BYTES_PER_THREAD: usize = 16;
 
-/// Is this an addition as the engine makes it: of these types, relaxed, for the device?
+/// Returns true if an op is an addition that TMA can execute: of a supported type, relaxed, and
+/// with the scope of the block or the device.
 fn is_tma_reduction(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     let mode = match op.attr(AttrKind::AtomicMode) {
@@ -49,7 +50,7 @@ fn is_tma_reduction(module: &Module, id: OpId) -> bool {
 }
 
 impl KernelInfo<'_> {
-    /// Decides which stores of the kernel the engine does, all of them by the whole block.
+    /// Selects the stores of the kernel that use TMA, all with boxes of the whole block.
     pub fn select_tma_stores(&mut self) {
         if !self.is_enabled(Optimization::TmaStore) {
             return;
@@ -63,13 +64,13 @@ impl KernelInfo<'_> {
         self.tma_stores = stores;
     }
 
-    /// The array that a store by the engine is to.
+    /// Returns the array of a store through a view.
     pub fn stored_array(&self, id: OpId) -> Value {
         self.module.base(self.module.op(id).operand_group("view")[0])
     }
 
-    /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that
-    /// may be any.
+    /// Returns the arrays that a kernel accesses by other ops than TMA stores. `None` if these may
+    /// be any arrays.
     pub fn arrays_accessed_by_threads(&self, is_tma_store: &dyn Fn(OpId) -> bool) -> Option<FxHashSet<Value>> {
         let module = self.module;
         let mut others: FxHashSet<Value> = FxHashSet::default();
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
         (!unknown).then_some(others)
     }
 
-    /// May the engine do this op, as far as it says itself?
+    /// Returns true if the attributes of an op permit a TMA store.
     pub fn can_use_tma_store(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let may_be = match op.code {
@@ -100,7 +101,7 @@ impl KernelInfo<'_> {
         may_be && self.allows_tma(id)
     }
 
-    /// Are all that the engine does to the array of this op additions? They may come in any order.
+    /// Returns true if all TMA stores to the array of this op are additions, which need no order.
     pub fn has_only_reductions(&self, id: OpId, tma_stores: impl IntoIterator<Item = OpId>) -> bool {
         let root = self.stored_array(id);
         let adds =
@@ -108,7 +109,7 @@ impl KernelInfo<'_> {
         tma_stores.into_iter().all(adds)
     }
 
-    /// The plan of a store, if the engine is the better way for it.
+    /// Returns the plan of a store, if TMA is faster than direct stores.
     fn plan_tma_store(&self, id: OpId) -> Option<TmaStorePlan> {
         if !self.can_use_tma_store(id) {
             return None;
@@ -127,7 +128,7 @@ impl KernelInfo<'_> {
         let run = self.inference.run_length(&shape, &layout) * size as usize;
         let moves = matches!(Conversion::plan(&layout, coalesced, 8 * size, 0)?, Conversion::Shared(_));
         if !moves && (!layout.is_same(coalesced) || run >= MIN_DIRECT_ROW_BYTES) {
-            // Nothing has to move between threads, or not much.
+            // Few or no elements move between threads, so direct stores are as good.
             return None;
         }
         let tile = TmaBoxLayout::new(&layout, &self.box_axes(view)?, size as usize)?;
@@ -139,21 +140,21 @@ impl KernelInfo<'_> {
         Some(TmaStorePlan { layout, tile, staging: None })
     }
 
-    /// The map of a store by boxes of this tile, if it may have one.
+    /// Returns the tensor map of a store with these boxes, if TMA supports it.
     pub fn store_map(&self, id: OpId, tile: &TmaBoxLayout) -> Option<TensorMap> {
         let op = self.module.op(id);
         let at = (op.operand_group("view")[0], op.operand_group("index"));
         self.tma_store_map(at, &tile.boxes, tile.swizzle, op.code == Opcode::AtomicRedView)
     }
 
-    /// The dimensions of a view's tiles in the order of a box.
+    /// Returns the axes of the tiles of a view in the order of a box.
     pub fn box_axes(&self, view: Value) -> Option<Vec<usize>> {
         let shape = ViewShape::of(self.module, view)?;
         Some(box_order(shape.tile.len(), contiguous_axis(self.module, &shape)?).collect())
     }
 
-    /// Allocates staging buffers per warp, with warp specialization. `smem`: with all that is
-    /// reserved for the whole kernel.
+    /// Allocates staging buffers per warp, with warp specialization. `smem`: shared memory with all
+    /// reservations for the whole kernel.
     pub fn allocate_staging_buffers(
         &mut self,
         body: BlockId,
@@ -167,9 +168,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp
-    /// stores it alone has stored before, if it was stored. `others`: bytes of shared memory that
-    /// are wanted for something else.
+    /// Plans TMA stores by warp, for arrays with one store op only. Each element is then always
+    /// stored by the same warp, whose own waits order its stores. A stage is a staging buffer only
+    /// in kernels with one TMA store. `others`: bytes of shared memory for other uses.
     fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
         ids.sort_unstable();
@@ -182,7 +183,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// A store by boxes of each warp, whose place it reserves.
+    /// Returns a store with boxes of each warp, and reserves its staging buffer.
     fn plan_warp_store(&self, id: OpId, others: u32, smem: &mut SharedMemory) -> Option<TmaStorePlan> {
         if !self.is_enabled(Optimization::WarpStaging) {
             return None;
@@ -196,7 +197,7 @@ impl KernelInfo<'_> {
         Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer, channel: None, split }) })
     }
 
-    /// A store by boxes of each warp whose staging buffer is a pipeline stage
+    /// Returns a store with boxes of each warp whose staging buffer is a pipeline stage
     /// (`warp_specialize/epilogue_smem_reuse`).
     fn plan_stage_store(&self, id: OpId, warp_spec: &WarpSpecialization) -> Option<TmaStorePlan> {
         let channel = warp_spec.staging_channel_of(id)?;
@@ -207,7 +208,7 @@ impl KernelInfo<'_> {
         Some(TmaStorePlan { layout: self.tma_stores[&id].layout.clone(), tile, staging })
     }
 
-    /// How the tile of a store stands in boxes of each warp.
+    /// Returns the boxes of each warp for the tile of a store.
     pub fn warp_box_tile(&self, id: OpId) -> Option<TmaBoxLayout> {
         let TmaStorePlan { layout, tile, .. } = &self.tma_stores[&id];
         let axes = self.box_axes(self.module.op(id).operand_group("view")[0])?;

@@ -1,4 +1,4 @@
-//! Strip-mining eligibility: the role an op can have in a strip-mined loop.
+//! Strip-mining eligibility: the role that an op can have in a strip-mined sequence.
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps;
@@ -8,21 +8,22 @@ use crate::ir::{OpId, Opcode};
 use crate::layout::Layout;
 use crate::pass;
 
-/// What an op is to a strip.
+/// The role that an op can have in a strip-mined sequence.
 pub enum StripEligibility {
-    /// Works on tiles of this layout.
+    /// The op computes on tiles of this layout.
     Elementwise(Layout),
-    /// Gives a tile another shape: the same elements in the same registers.
+    /// The op changes the shape of a tile: the same elements in the same registers.
     View,
-    /// Has no instructions, or computes scalars: executed before the first strip iteration.
+    /// The op has no instructions, or computes scalars. It is executed before the first strip
+    /// iteration.
     Scalar,
-    /// Ends the run.
+    /// The op ends the sequence.
     Barrier,
 }
 
 impl KernelInfo<'_> {
-    /// The role that an op can have in a strip-mined sequence. `fetched`: returns true for ops
-    /// whose tiles are in stages.
+    /// Returns the role that an op can have in a strip-mined sequence. `fetched`: returns true for
+    /// ops whose tiles are in stages.
     pub fn strip_eligibility(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> StripEligibility {
         let op = self.module.op(id);
         match op.code {
@@ -58,8 +59,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Would the operands of this reduction fill the registers, and may their elements come in any
-    /// order?
+    /// Returns true if the operands of a reduction would fill the registers, and its combiner is
+    /// commutative.
     fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let Some(layout) = self.inference.accesses.get(&id) else { return false };

@@ -2,10 +2,14 @@
 //!
 //! A sequence starts with an op on a tile. All tiles in it have the same registers, and no two of
 //! its accesses may race. Most sequences end with a store or a reduction, and have no live-out
-//! tiles. If whole tiles would fill the registers (`pressure`), a sequence ends before the next op
-//! that cannot be strip-mined, and its results are live-out: for example the work on an MMA whose
-//! result a TMA store writes. [`StripFinder`] reads the ops once, in order, and then finds the
-//! longest sequence from each op on, in time proportional to the length of the block.
+//! tiles.
+//!
+//! If whole tiles would fill the registers (`pressure`), a sequence ends before the next op that
+//! cannot be strip-mined, and its results are live-out. An example is the work on an MMA result
+//! that a TMA store writes.
+//!
+//! [`StripFinder`] reads the ops once, in order. Then it finds the longest sequence from each op
+//! on, in time proportional to the length of the block.
 
 use std::ops::Range;
 
@@ -27,25 +31,26 @@ const STRIP_BYTES: usize = 32;
 /// Bits of the widest element.
 const MAX_ELEMENT_BITS: usize = 64;
 
-/// Registers of a strip iteration, if this is the narrowest array.
+/// Returns the registers of a strip iteration, if the narrowest array has elements of this number
+/// of bits.
 const fn registers_per_iteration(bits: usize) -> usize {
     8 * STRIP_BYTES / bits
 }
 
-/// Bits of the narrowest element that counts where a tile is given: below are truth values, which
-/// no two share a register.
+/// Minimum number of bits per element of a live-out tile. Narrower elements are truth values, which
+/// do not share a register.
 const MIN_ELEMENT_BITS: usize = 8;
 
-/// What an op is to a run.
+/// Role of an op in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum OpKind {
-    /// Works on tiles whose registers are those of this layout.
+    /// The op computes on tiles with the registers of this layout (index into `layouts`).
     Elementwise(usize),
-    /// Gives another name to what the op at this position has made.
+    /// The op is a view of the result of the op at this position.
     View(usize),
-    /// Is executed before the first strip iteration.
+    /// The op is executed before the first strip iteration.
     Preheader,
-    /// Ends the run.
+    /// The op ends the sequence.
     Barrier,
 }
 
@@ -53,70 +58,71 @@ enum OpKind {
 struct OpInfo {
     id: OpId,
     kind: OpKind,
-    /// The last op that may not be in a run with this one.
+    /// Position of the last earlier op that cannot be in a sequence with this one.
     conflicts_until: Option<usize>,
-    /// Where its results are used last; `usize::MAX`: also elsewhere than in runs.
+    /// Position of the last use of its results; `usize::MAX`: also used by other ops than those of
+    /// sequences.
     last_use: usize,
-    /// The last strip-mined op whose result it reads in the preheader.
+    /// Position of the last op on tiles whose result this op reads in the preheader.
     last_strip_input: Option<usize>,
-    /// Bits of an element in the array that it accesses.
+    /// Bits of an element of the array that the op accesses.
     access_bits: Option<usize>,
-    /// It stores or reduces: a run may end here.
+    /// The op stores or reduces: a sequence can end here.
     can_end: bool,
     /// A sequence ends here at the latest: the result is complete after the last strip iteration.
     must_end: bool,
 }
 
-/// Runs that end at the same place.
+/// Sequences with a common end.
 #[derive(Default)]
 struct Window {
     start: usize,
     end: usize,
-    /// Runs from later ops than this one may end later.
+    /// Sequences that start after this op can end later.
     valid_until: usize,
-    /// For every op from `start`: a run that holds it ends here at the latest.
+    /// The latest end of a sequence that includes the op, for each op from `start`.
     max_ends: Vec<usize>,
 }
 
-/// The ops of a block, as runs need to know them.
+/// The ops of a block, with the facts for the search of sequences.
 pub struct StripFinder {
     ops: Vec<OpInfo>,
     layouts: Vec<Layout>,
-    /// How often ops of runs use a value, and the last of them.
+    /// Number of uses of a value by ops on tiles, and the position of the last one.
     uses: FxHashMap<Value, (usize, usize)>,
     window: Window,
     /// No sequence starts before this op: it would have no store, or too few registers for two
     /// iterations.
     min_start: usize,
-    /// And none that gives tiles starts before this one.
+    /// No sequence with live-out tiles starts before this op.
     min_start_with_live_out: usize,
 }
 
-/// A run of ops that can be done strip by strip.
+/// A sequence of ops that can be strip-mined.
 pub struct StripCandidate<'a> {
     /// The layout of its tiles.
     pub layout: &'a Layout,
     /// Registers of one strip iteration.
     pub registers_per_iteration: usize,
-    /// The ops of the run in order.
+    /// The ops of the sequence in order.
     pub ops: Vec<(OpId, StripRole)>,
-    /// Tiles that it makes for what comes later.
+    /// Tiles of the sequence that later steps read.
     pub live_out: Vec<Value>,
 }
 
-/// Do the registers of both layouts hold the same elements, whatever the shape?
+/// Returns true if the registers of both layouts hold the same elements, independent of the shape.
 fn has_same_registers(a: &Layout, b: &Layout) -> bool {
     a.num_elements() == b.num_elements() && a.reshape(b.shape()).is_same(b)
 }
 
-/// Accesses so far, by kind: those of one kind meet the same others.
+/// Accesses so far, by memory effect. Accesses of one effect have the same conflicts.
 #[derive(Default)]
 struct EffectIndex {
     last_by_effect: Vec<(MemoryEffect, usize)>,
 }
 
 impl EffectIndex {
-    /// The last access that this one may meet, and from now on this one.
+    /// Adds an access, and returns the position of the last earlier one that may race with it.
     fn insert(&mut self, effect: MemoryEffect, position: usize) -> Option<usize> {
         let conflict =
             self.last_by_effect.iter().filter(|(earlier, _)| earlier.may_race(&effect)).map(|(_, last)| *last).max();
@@ -128,23 +134,23 @@ impl EffectIndex {
     }
 }
 
-/// What is gathered while the ops go by.
+/// State of the collection of facts, op by op.
 #[derive(Default)]
 struct LiveTiles {
     ops: Vec<OpInfo>,
     layouts: Vec<Layout>,
     effects: EffectIndex,
-    /// The op on tiles that made a value, also under another name.
+    /// Position of the op on tiles that computed a value or the tile of which it is a view.
     makers: FxHashMap<Value, usize>,
-    /// The last op on tiles from which a value comes that is computed where it is used.
+    /// Position of the last op on tiles from which a deferred value is computed.
     deferred_sources: FxHashMap<Value, usize>,
-    /// How often ops of runs use a value, and the last of them.
+    /// Number of uses of a value by ops on tiles, and the position of the last one.
     uses: FxHashMap<Value, (usize, usize)>,
 }
 
 impl KernelInfo<'_> {
-    /// The strip finder of the ops of a block. `fetched`: returns true for ops whose tiles are in
-    /// stages.
+    /// Returns the strip finder of the ops of a block. `fetched`: returns true for ops whose tiles
+    /// are in stages.
     pub fn strip_finder(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = LiveTiles::default();
         for (position, &id) in ops.iter().enumerate() {
@@ -158,7 +164,8 @@ impl KernelInfo<'_> {
         StripFinder { ops: infos, layouts, uses, window: Window::default(), min_start: 0, min_start_with_live_out: 0 }
     }
 
-    /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
+    /// Returns the position of the last use of a value; `usize::MAX` if also other ops than those
+    /// of sequences use it.
     fn last_use(&self, value: Value, uses: &FxHashMap<Value, (usize, usize)>) -> usize {
         match (self.uses.count(value), uses.get(&value)) {
             (0, _) => 0,
@@ -167,7 +174,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// What an op makes strip by strip, where it stands in a run.
+    /// Returns the results that an op in a sequence computes by strip iteration. A reduction has
+    /// none.
     fn strip_results(&self, id: OpId) -> &[Value] {
         let op = self.module.op(id);
         if op.code == Opcode::Reduce { &[] } else { &op.results }
@@ -232,7 +240,7 @@ impl KernelInfo<'_> {
         found.ops.push(info);
     }
 
-    /// Results that are computed where they are used come from what their operands come from.
+    /// Adds the deferred results of an op, with the last source of its operands.
     fn add_deferred_sources(&self, id: OpId, found: &mut LiveTiles) {
         let op = self.module.op(id);
         let tiles = op.results.iter().filter(|&&v| matches!(self.module.ty(v), Type::Tile { .. }));
@@ -247,7 +255,7 @@ impl KernelInfo<'_> {
 }
 
 impl StripFinder {
-    /// The strip that starts with the op at this position, if there is one.
+    /// Returns the sequence that starts with the op at this position, if there is one.
     pub fn at(&mut self, info: &KernelInfo<'_>, start: usize) -> Option<StripCandidate<'_>> {
         if !info.is_enabled(Optimization::StripMine) {
             return None;
@@ -272,8 +280,8 @@ impl StripFinder {
         })
     }
 
-    /// Registers of a strip iteration, and the end, of the sequence from `start` that ends with a
-    /// store or a reduction and has no live-out tiles.
+    /// Returns the registers of a strip iteration, and the end, of the sequence from `start` that
+    /// ends with a store or a reduction and has no live-out tiles.
     fn find_closed(&mut self, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         let registers = self.layouts[class].num_registers();
@@ -287,7 +295,8 @@ impl StripFinder {
         };
         let strip_registers = registers_per_iteration(narrowest);
         if registers < 2 * strip_registers {
-            // As long as the narrowest array is touched, the pieces stay as large.
+            // Each later start up to the last access to the narrowest array has the same strip
+            // iteration.
             let narrow = |info: &OpInfo| info.access_bits == Some(narrowest);
             let last = (start..end).rev().find(|&position| narrow(&self.ops[position]));
             self.min_start = last.unwrap_or(start) + 1;
@@ -296,7 +305,8 @@ impl StripFinder {
         Some((strip_registers, end))
     }
 
-    /// The same of a run that gives tiles, where whole ones would fill the registers.
+    /// Returns the same for a sequence with live-out tiles, if whole tiles would fill the
+    /// registers.
     fn find_with_live_out(&mut self, info: &KernelInfo<'_>, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         if start < self.min_start_with_live_out {
@@ -318,7 +328,8 @@ impl StripFinder {
         is_profitable.then_some((registers_per_iteration(narrowest), end))
     }
 
-    /// Tiles that a run makes and that are used later, or elsewhere, also under another name.
+    /// Returns the tiles of a sequence that later ops or other regions use, directly or through
+    /// views.
     fn live_out(&self, info: &KernelInfo<'_>, strip: Range<usize>) -> Vec<Value> {
         let mut live_out: Vec<Value> = Vec::new();
         for position in strip.clone().filter(|&position| self.is_in_strip(position, strip.start)) {
@@ -335,7 +346,7 @@ impl StripFinder {
         live_out
     }
 
-    /// Where a run from `start` that gives tiles ends at the latest.
+    /// Returns the latest end of a sequence from `start` that has live-out tiles.
     fn max_end_with_live_out(&self, start: usize) -> usize {
         let kind = self.ops[start].kind;
         for (position, info) in self.ops.iter().enumerate().skip(start) {
@@ -351,7 +362,7 @@ impl StripFinder {
         self.ops.len()
     }
 
-    /// Does the op work on tiles of a run from `start`?
+    /// Returns true if the op computes on tiles of a sequence from `start`.
     fn is_in_strip(&self, position: usize, start: usize) -> bool {
         match self.ops[position].kind {
             OpKind::Elementwise(_) => true,
@@ -360,7 +371,7 @@ impl StripFinder {
         }
     }
 
-    /// Where a run from `start` ends at the latest, so that nothing that it makes is used after it.
+    /// Returns the latest end of a sequence from `start` that has no live-out tiles.
     fn max_end(&mut self, start: usize) -> usize {
         let Window { start: first, end, valid_until: until, .. } = self.window;
         if !(first..end).contains(&start) || start > until {
@@ -399,8 +410,8 @@ impl StripFinder {
         Window { start, end, valid_until: until, max_ends: limits }
     }
 
-    /// The longest run from `start` that ends with a store or a reduction before `limit`: where it
-    /// ends, and the bits of the narrowest elements that it accesses.
+    /// Returns the longest sequence from `start` that ends with a store or a reduction before
+    /// `limit`: its end, and the bits of the narrowest elements that it accesses.
     fn longest_end(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
         let (mut last_use, mut narrowest, mut found) = (0, MAX_ELEMENT_BITS, None);
         for position in (start..limit).filter(|&position| self.is_in_strip(position, start)) {

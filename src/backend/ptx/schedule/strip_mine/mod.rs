@@ -2,7 +2,7 @@
 //!
 //! Input: facts of `analysis`. Output: `StripMine` steps of `ir/program`.
 //!
-//! * `eligibility` — the role an op can have in a strip-mined loop
+//! * `eligibility` — the role that an op can have in a strip-mined sequence
 //! * `find` — finds sequences of ops to strip-mine
 //! * `pressure` — register pressure of a sequence, whole-tile and strip-mined
 

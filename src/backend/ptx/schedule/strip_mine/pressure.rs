@@ -1,7 +1,7 @@
 //! Register pressure of a sequence, whole-tile and strip-mined.
 //!
-//! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one
-//! that it makes, register by register.
+//! Units are 32-bit registers of a thread. The result of an op reuses the registers of a tile that
+//! the op reads last, register by register.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,8 +12,8 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: if
-    /// whole tiles would leave too few registers, and strip iterations need fewer.
+    /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: whole
+    /// tiles would leave too few registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
         let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
@@ -57,15 +57,15 @@ impl KernelInfo<'_> {
         most > after.max(before + broadcast_words) && num_warps::fills_registers(most, self.inference.num_warps as u32)
     }
 
-    /// The tile of registers that a value is, perhaps under another name; none of what is computed
-    /// where it is used.
+    /// Returns the tile in registers that a value is a view of, or the value itself. `None` for
+    /// values of one element, and for values that are computed at their use.
     fn register_tile(&self, name: Value) -> Option<Value> {
         let value = self.through_views(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
         (is_tile && self.inference.source(value) == ValueOrigin::Register).then_some(value)
     }
 
-    /// The value that this is another name of.
+    /// Returns the value of which this value is a view of registers, or the value itself.
     pub fn through_views(&self, mut value: Value) -> Value {
         while let Some(id) = self.module.defining_op(value).filter(|_| self.is_view_of_registers(value)) {
             value = self.module.op(id).operands[0];
@@ -73,15 +73,15 @@ impl KernelInfo<'_> {
         value
     }
 
-    /// Is it the same elements in the same registers as another value?
+    /// Returns true if a value has the same elements in the same registers as another value.
     pub fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
             && self.inference.source(value) == ValueOrigin::View
     }
 
-    /// Does the tile of this name end with the ops that use values so often, and is it of their
-    /// block?
+    /// Returns true if the ops with these numbers of uses have all uses of a tile, including its
+    /// views, and the tile is defined in their block.
     fn is_last_used_in(&self, name: Value, block: BlockId, uses: &FxHashMap<Value, usize>) -> bool {
         let mut value = name;
         let mut wanted = uses.get(&name).copied();
@@ -96,8 +96,8 @@ impl KernelInfo<'_> {
         is_here && wanted == Some(self.uses.count(value))
     }
 
-    /// Words of tiles from outside that are broadcast or permuted: they are complete before the
-    /// first strip iteration.
+    /// Returns the words of tiles from outside that are broadcast or permuted. They are complete
+    /// before the first strip iteration.
     fn broadcast_words(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
         let words = |value: Value| {
             let id = self.module.defining_op(self.through_views(value))?;

@@ -16,46 +16,52 @@ use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
-/// MMAs that may be running.
+/// An MMA group that may be in flight.
 #[derive(Clone, PartialEq, Eq)]
 struct IssuedMma {
-    /// The last one of those that are issued together.
+    /// Last MMA of the group.
     mma: OpId,
-    /// What they compute.
+    /// Results of the MMAs of the group.
     results: Vec<Value>,
-    /// Has an iteration before this one issued them?
+    /// The group was issued in the previous iteration.
     from_previous_iteration: bool,
-    /// Channels whose stages they read, and those that they release.
+    /// Channels whose stages the group reads.
     reads: Vec<u32>,
+    /// Channels whose stages are released when the group is complete.
     releases: Vec<u32>,
 }
 
 /// The acquire of a stage. `program` verifies that its sequence releases the stage.
 #[derive(Clone, Copy)]
 struct StageAcquire {
-    /// Where it was taken.
+    /// Sequence with the advance.
     seq: SeqId,
-    /// Have its tiles been waited for?
+    /// The full barrier of the stage has been waited for.
     is_full: bool,
 }
 
-/// One partition's way through its program.
+/// Verifier of one partition. It holds the state at the current step.
 struct AsyncOrderVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     role: WarpRole,
-    /// In the order in which they were issued.
+    /// Groups in flight, in order of issue.
     in_flight: Vec<IssuedMma>,
-    /// Stages that are held, by channel.
+    /// Acquired stages, by channel.
     acquired: FxHashMap<u32, StageAcquire>,
-    /// Channels whose MMAs are complete and keep their stages.
+    /// Channels with a deferred release: their MMAs are complete, and the stages are still
+    /// acquired.
     deferred_releases: Vec<u32>,
-    /// Channels in whose stages boxes stand that TMA may still read.
+    /// Channels whose stages are staging buffers that TMA may still read.
     staging_channels: Vec<u32>,
 }
 
 impl KernelInfo<'_> {
-    /// Is everything waited for in time?
+    /// Verifies the waits and the releases of a partition.
+    ///
+    /// # Errors
+    /// The first fault: an early read or release, a missing, duplicate or late wait, or an MMA in
+    /// flight where all must be complete.
     pub fn verify_async_order(&self, schedule: &Schedule, partition: &Partition) -> VerifyResult {
         let (role, in_flight) = (partition.role, Vec::new());
         let (acquired, deferred_releases, staging_channels) = Default::default();
@@ -74,7 +80,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         self.schedule.warp_spec.as_deref()
     }
 
-    /// Are a step's operands there, and is complete what has to be complete first?
+    /// Verifies that no operand of a step is the result of an MMA in flight, and that all MMAs are
+    /// complete if the step requires it.
     fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.has_unwaited_previous() {
             let mma = self.in_flight[self.in_flight.len() - 2].mma;
@@ -94,7 +101,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Beside a producer, no other MMA runs on when one has been issued.
+    /// Returns true if an MMA group has been issued in this iteration of a consumer, while an
+    /// earlier group is in flight. A consumer has one group in flight at other steps.
     fn has_unwaited_previous(&self) -> bool {
         let issued = self.in_flight.last().is_some_and(|mma| !mma.from_previous_iteration);
         self.role == WarpRole::Consumer && self.in_flight.len() > 1 && issued
@@ -123,7 +131,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Where threads have a barrier, nothing is in flight: behind it they write to shared memory
+    /// Verifies a sub-step. No MMA is in flight at a barrier: later steps write to shared memory
     /// that MMAs may read.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
         match (sub_step, self.in_flight.first()) {
@@ -153,7 +161,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// An advance needs a stage that is neither acquired nor read by MMAs in flight.
+    /// Verifies an advance: it requires a stage that is neither acquired nor read by MMAs in
+    /// flight.
     fn advance(&mut self, channel: u32, body: SeqId) -> VerifyResult {
         if self.role != WarpRole::Consumer {
             return Ok(());
@@ -170,7 +179,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    /// A TMA store whose staging buffer is a pipeline stage.
+    /// Verifies a TMA store whose staging buffer is a pipeline stage: the full barrier of the stage
+    /// has been waited for.
     fn tma_store(&mut self, tma_store: &TmaStore) -> VerifyResult {
         let Some(channel) = tma_store.staging.as_ref().and_then(|staging| staging.channel) else { return Ok(()) };
         self.staging_channels.push(channel);
@@ -222,8 +232,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// A `local_load` follows the wait for its channel. An MMA that releases the stage may be in
-    /// flight.
+    /// Verifies that a `local_load` follows the wait for its channel. An MMA that releases the
+    /// stage may be in flight.
     fn local_load(&self, load: OpId) -> VerifyResult {
         let Some(channel) = self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel(load)) else { return Ok(()) };
         let deferred = |channel: &u32| {
@@ -264,7 +274,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Verifies that only MMA groups that the next sequence expects are in flight at an end.
+    /// Verifies the end of a sequence: only MMA groups that the next sequence expects are in
+    /// flight.
     fn terminator(&self, id: OpId, parent: Option<&Step>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
         let overlapped = matches!(parent, Some(Step::If { pure: true, .. }));
@@ -301,7 +312,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
             Step::MmaWait(wait) => return self.mma_wait(wait),
             Step::ConsumerWait(wait) => return self.consumer_wait(wait, seq),
             Step::Sub(sub_step) => return self.sub_step(sub_step),
-            // Between MMAs and the waits of their step.
+            // These steps are between MMAs and their waits, and read no values.
             Step::OrderWait { .. } | Step::OrderArrive(OrderPoint::Mma(_)) => return Ok(()),
             step => self.is_ready(step)?,
         }

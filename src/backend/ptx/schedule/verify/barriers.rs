@@ -17,12 +17,12 @@ use crate::ir::{OpId, Opcode, Value};
 /// All of shared memory.
 const ALL: Buffer = Buffer { offset: 0, bytes: u32::MAX };
 
-/// What may have been touched since threads have met.
+/// Accesses that may have been executed since the last barrier.
 #[derive(Clone, Default)]
 struct Accessed {
     written: Vec<Buffer>,
     read: Vec<Buffer>,
-    /// TMA may still be reading these, whoever has met.
+    /// Buffers that TMA may still read. A barrier does not change them.
     tma_store_reads: Vec<Buffer>,
     effects: Vec<MemoryEffect>,
 }
@@ -41,25 +41,28 @@ impl Accessed {
     }
 }
 
-/// One partition's way through its program.
+/// Verifier of the barriers of one partition.
 struct BarrierVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     accessed: Accessed,
     /// The sub-steps of the next step.
     sub_steps: Vec<SubStep>,
-    /// Stages of multistage copies, if a loop around has any.
+    /// Stages of multistage copies, by enclosing loop.
     cp_async_buffers: Vec<Option<Buffer>>,
 }
 
 impl KernelInfo<'_> {
-    /// Does each step do within what it has to, and do threads have a barrier where they must and
-    /// nowhere else?
+    /// Verifies the sub-steps of all steps and their barriers.
+    ///
+    /// # Errors
+    /// The first fault: a missing, wrong or misplaced sub-step, a missing barrier, or a redundant
+    /// one.
     pub fn verify_barriers(&self, schedule: &Schedule) -> VerifyResult {
         self.verify_sub_step_shapes(schedule)?;
         for Partition { role, body, .. } in &schedule.partitions {
             if *role == WarpRole::Producer {
-                // The producer has no barriers: there is one lane of it.
+                // The producer is one lane, and needs no barriers.
                 if schedule.steps_with_nested(*body).into_iter().any(|step| matches!(step, Step::Sub(_))) {
                     return Err("the producer has sub-steps".to_owned());
                 }
@@ -72,8 +75,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Does each step do what its op asks for, but for where that lies and which barriers make it
-    /// safe?
+    /// Verifies that each step has the sub-steps that its op requires, without regard to buffer
+    /// offsets and to barriers that depend on hazards.
     fn verify_sub_step_shapes(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
@@ -93,15 +96,15 @@ impl KernelInfo<'_> {
     }
 }
 
-/// What a step of a body asks for within: without places, and without barriers that others may make
-/// needless.
+/// A step or sub-step without the offset of its buffer, for the comparison with a new insertion.
+/// Barriers that depend on hazards are excluded.
 #[derive(Debug, PartialEq)]
 enum SubStepShape<'a> {
     SmemWrite(u32),
     SmemRead(u32),
     ConvertLayout(Value, LayoutId, ConversionKind, Option<&'a ConversionPlan>),
     Other(&'a SubStep),
-    /// The step itself: what comes before it belongs to it.
+    /// The step itself, which ends the list of its sub-steps.
     Step(Option<OpId>),
 }
 
@@ -137,7 +140,7 @@ fn end(buffer: Buffer) -> u32 {
 }
 
 impl BarrierVerifier<'_, '_> {
-    /// What a step does within.
+    /// Verifies the sub-steps of a step in order, then its own accesses.
     fn sub_steps(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
         for (at, one) in sub_steps.iter().enumerate() {
             match one {
@@ -166,7 +169,8 @@ impl BarrierVerifier<'_, '_> {
         self.accesses(step, sub_steps)
     }
 
-    /// May what comes next within a step be done without barrier? Several places are read together.
+    /// Returns true if the next accesses of a step are safe without a barrier. Consecutive reads
+    /// share one barrier.
     fn is_safe_without_barrier(&self, rest: &[SubStep]) -> bool {
         let mut sub_steps = rest.iter().filter(|next| !next.synchronizes()).peekable();
         let reads = matches!(sub_steps.peek(), Some(SubStep::SmemRead(_)));
@@ -175,8 +179,8 @@ impl BarrierVerifier<'_, '_> {
         sub_steps.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
-    /// Is there memory where a part of a step writes, that is nobody else's, and does it read what
-    /// has been written?
+    /// Verifies that a write is to shared memory that is free for it, and that a read follows a
+    /// write of the same step to its buffer.
     fn is_allocated(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
         let memory = &self.schedule.smem;
         let [own, pingpong_groups] = [self.schedule.smem_bytes_per_group, self.info.pingpong_groups];
@@ -196,7 +200,8 @@ impl BarrierVerifier<'_, '_> {
         }
     }
 
-    /// What a step accesses without saying when, and what it does to the end.
+    /// Verifies and adds the accesses of a step that no sub-step announces, and the buffer that TMA
+    /// reads after the step.
     fn accesses(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
         let tma_stores =
             sub_steps.iter().any(|one| matches!(one, SubStep::Split { .. } | SubStep::TmaStoreWait { .. }));
@@ -210,13 +215,13 @@ impl BarrierVerifier<'_, '_> {
         };
         let said = |id: &OpId| sub_steps.contains(&SubStep::GlobalAccess(*id));
         ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&SubStep::GlobalAccess(id)))?;
-        // Pieces of a strip go on behind what came between its beginning and them.
+        // Later strip iterations access global memory again, after all of the sub-steps.
         let goes_on = matches!(step, Step::StripMine(_));
         ops.into_iter().filter(|id| goes_on || !said(id)).for_each(|id| self.add_effect(id));
         Ok(())
     }
 
-    /// May this be done without barrier before it?
+    /// Verifies that a sub-step has no hazard with the accesses since the last barrier.
     fn is_safe(&self, sub_step: &SubStep) -> VerifyResult {
         let Accessed { written, read, tma_store_reads, effects } = &self.accessed;
         let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, end(*buffer)));
@@ -245,8 +250,7 @@ impl BarrierVerifier<'_, '_> {
         self.accessed.effects.extend(effect.filter(|effect| !self.accessed.effects.contains(effect)));
     }
 
-    /// Code that a back edge reaches, or that may have been skipped: all that the loop does may
-    /// have been done.
+    /// Adds all accesses of a loop. The back edge leads to its head, and the loop may be skipped.
     fn assume_all_accessed(&mut self, parent: &Step) {
         let (Step::For(_) | Step::Loop(_), Some(loop_op)) = (parent, parent.op()) else { return };
         let info = self.info;

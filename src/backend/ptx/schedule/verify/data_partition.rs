@@ -9,7 +9,12 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Can data partitions run a schedule side by side?
+    /// Verifies that the consumer groups can execute a schedule independently, each for its own
+    /// rows.
+    ///
+    /// # Errors
+    /// The first fault: another number of partitions or warps, ping-pong, multicast, a barrier, or
+    /// an op that accesses the rows of other groups.
     pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let data_partitions = schedule.warp_spec.as_ref().map_or(1, |warp_spec| warp_spec.data_partitions);
         if data_partitions != self.data_partitions {
@@ -45,7 +50,8 @@ impl KernelInfo<'_> {
         problem.map_or(Ok(()), |(id, what)| Err(format!("op {} {what}", id.index())))
     }
 
-    /// What data partitions do in another way than each for its own rows.
+    /// Returns the conflict of an op between data partitions, as the predicate of a sentence.
+    /// `None`: each data partition executes the op for its own rows, or equally.
     fn partition_conflict(&self, body: BlockId, id: OpId) -> Option<&'static str> {
         let op = self.module.op(id);
         let first = |first_index: Option<Value>| first_index.is_none_or(|first| self.is_partition_uniform(first));
@@ -72,7 +78,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does a value not depend on the data partition, if ways through loops and branches do not?
+    /// Returns true if a value does not depend on the data partition, provided that trip counts and
+    /// conditions do not. `partition_conflict` verifies those.
     fn is_partition_uniform(&self, value: Value) -> bool {
         let module = self.module;
         let (mut seen, mut pending) = (FxHashSet::default(), vec![value]);
@@ -92,7 +99,7 @@ impl KernelInfo<'_> {
         true
     }
 
-    /// What a result of an op comes from.
+    /// Returns the values that a result of an op depends on.
     fn result_sources(&self, id: OpId, position: usize) -> Vec<Value> {
         let op = self.module.op(id);
         match op.code {
@@ -103,7 +110,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// What an argument of a region comes from.
+    /// Returns the values that an argument of a region depends on.
     fn argument_sources(&self, owner: OpId, position: usize) -> Vec<Value> {
         let op = self.module.op(owner);
         let carried = |first: Value, position: usize| {
@@ -124,8 +131,8 @@ impl KernelInfo<'_> {
         self.regions.exits(self.module, owner, code).map(|operands| operands[position]).collect()
     }
 
-    /// Does nothing else access what a store writes: no other op, and neither the store itself in
-    /// another data partition or iteration?
+    /// Returns true if no other op accesses the array of a store, and no two data partitions store
+    /// the same tile, in equal or different iterations.
     fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);
@@ -140,8 +147,8 @@ impl KernelInfo<'_> {
             && matches!(view, Type::PartitionView { .. })
     }
 
-    /// Is an integer a multiple of the number of data partitions, and not what is left of one that
-    /// its type has no room for?
+    /// Returns true if an integer is a multiple of the number of data partitions: a constant, or a
+    /// product with a constant that does not overflow its type.
     fn is_multiple_of_partitions(&self, value: Value) -> bool {
         let (facts, data_partitions) = (&self.inference.facts, i64::from(self.data_partitions));
         let multiple = |value: Value| facts.constant(value).filter(|number| number % data_partitions == 0);

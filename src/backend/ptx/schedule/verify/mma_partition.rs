@@ -5,7 +5,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 
 impl KernelInfo<'_> {
-    /// Is each MMA that a step issues split as it is planned?
+    /// Verifies that the warps share each issued MMA as planned.
     pub fn verify_mma_partition(&self, schedule: &Schedule) -> VerifyResult {
         let planned = self.mma_partitions();
         if schedule.mma_partitions != planned {

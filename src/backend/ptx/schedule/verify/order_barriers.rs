@@ -1,4 +1,5 @@
-//! Verifies order barriers: every ordered section ends in its body and has the steps that it orders.
+//! Verifies order barriers: every ordered section ends in its sequence and has the steps that it
+//! orders.
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -7,8 +8,10 @@ use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_in_exp_
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_mma_span;
 
 impl KernelInfo<'_> {
-    /// Verifies ordered sections: other groups have them, too; a section ends in the sequence where
-    /// it begins; no wait for other groups is inside, and no step that it orders is outside.
+    /// Verifies the ordered sections of all sequences:
+    /// * the other consumer groups have the same section;
+    /// * a section ends in the sequence where it begins;
+    /// * no wait for other groups is inside, and no step that it orders is outside.
     pub fn verify_order_barriers(&self, schedule: &Schedule) -> VerifyResult {
         let pingpong = schedule.loops(WarpRole::Consumer).into_iter().find(|plan| plan.pingpong.is_some());
         (0..schedule.sequences.len() as u32).map(SeqId).try_for_each(|body| {
@@ -77,14 +80,14 @@ impl KernelInfo<'_> {
         open.first().map_or(Ok(()), |point| Err(format!("the ordered section {point} does not end")))
     }
 
-    /// Returns true if the consumer groups may have this section, with named barriers.
+    /// Returns true if the consumer groups can have this section, with named barriers.
     fn may_have_named_order(&self, schedule: &Schedule, point: OrderPoint) -> bool {
         let consumer = schedule.partition(WarpRole::Consumer);
         consumer.is_some_and(|partition| self.can_order(schedule, partition))
             && (matches!(point, OrderPoint::Mma(_)) || self.data_partitions == 1)
     }
 
-    /// Returns true if a step, or a step of its sequences, is one that this section orders.
+    /// Returns true if this section orders a step, or a step of its sequences.
     fn needs_section(&self, schedule: &Schedule, step: &Step, point: OrderPoint) -> bool {
         let is_ordered = match point {
             OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.contains_side_effect(id)),

@@ -63,7 +63,9 @@ impl KernelInfo<'_> {
     }
 }
 
-/// What an iteration of a loop takes of each of so many pipelines, if that is known.
+/// Returns the stages of each pipeline that one iteration of a loop uses. `pipelines`: number of
+/// pipelines. `None` if a stage is used outside of the loop, or more than one loop or branch deep
+/// inside it.
 fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usize) -> Option<Vec<StageCount>> {
     let mut stage_counts = vec![StageCount::default(); pipelines];
     let mut enclosing: Vec<OpId> = Vec::new();

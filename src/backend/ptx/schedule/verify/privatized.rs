@@ -6,12 +6,12 @@ use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::store::privatize::MAX_REPLICAS;
 use crate::ir::OpId;
 
-/// Bytes that are read from the copy at once.
+/// Bytes of one read from the copy.
 const WIDE_READ: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and
-    /// is there a place for its copy?
+    /// Verifies that all privatized atomics update one array, that no other op accesses it, and
+    /// that shared memory has a buffer for its copy.
     pub fn verify_privatized(&self, schedule: &Schedule) -> VerifyResult {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =

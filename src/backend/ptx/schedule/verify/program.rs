@@ -27,10 +27,10 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Is this a schedule of the kernel with this body?
+    /// Verifies a schedule of the kernel with this body.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first fault of the schedule.
     pub fn verify_schedule(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let role: Vec<WarpRole> = schedule.partitions.iter().map(|partition| partition.role).collect();
         let wanted: &[WarpRole] =
@@ -78,7 +78,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// The way through one pipeline: where it is not gone through, it is no matter who goes there.
+/// Returns the events of one pipeline. Loops and branches without a stage of the pipeline are
+/// removed: the partitions need not agree on them.
 fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<PipelineEvent> {
     let mut kept: Vec<PipelineEvent> = Vec::new();
     let mut entered = Vec::new();
@@ -100,16 +101,16 @@ fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<Pipeline
     kept
 }
 
-/// One partition's way through its program.
+/// Verifier of the program of one partition.
 struct ProgramVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     role: WarpRole,
-    /// Values that are there.
+    /// Values that are defined at the current step.
     defined: FxHashSet<Value>,
-    /// Channels whose stage is held, and the body in which it was taken.
+    /// Channels with an acquired stage, and the sequence that acquired it.
     acquired: FxHashMap<u32, SeqId>,
-    /// Channels that were taken or filled.
+    /// Channels with an advance or a produce so far.
     visited_channels: FxHashSet<u32>,
     events: Vec<PipelineEvent>,
     cp_async_bytes: u32,
@@ -141,7 +142,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         }
     }
 
-    /// The steps of a body, which do the ops of a block.
+    /// Verifies the steps of a sequence, which execute the ops of a block.
     fn sequence(&mut self, block: BlockId, body: SeqId) -> VerifyResult {
         let ops = &self.info.module.block(block).ops;
         let positions: FxHashMap<OpId, usize> = ops.iter().enumerate().map(|(position, &id)| (id, position)).collect();
@@ -167,12 +168,13 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         if let Some((channel, _)) = unreleased {
             return Err(format!("the stage of channel {channel} is never released"));
         }
-        // What a body makes is forgotten, since it need not have run.
+        // Values of a block are not defined after it, since it need not have been executed.
         std::mem::swap(&mut self.defined, &mut before);
         Ok(())
     }
 
-    /// Are all ops done that this partition has to do?
+    /// Verifies that a sequence executes exactly the ops of its block that belong to this
+    /// partition.
     fn is_complete(&self, ops: &[OpId], done: &FxHashSet<OpId>) -> VerifyResult {
         let module = self.info.module;
         for &id in ops {
@@ -193,10 +195,10 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    /// Do ops that others could notice come in the order of the program? `order`: their places
-    /// there, as they are done.
+    /// Verifies that ops with effects keep the order of the program. `order`: the positions of the
+    /// ops in their block, in order of execution.
     fn is_in_order(&self, ops: &[OpId], order: &[usize]) -> VerifyResult {
-        // In the order of the program nothing meets what it should not.
+        // Program order has no reordered ops to check.
         if order.is_sorted() {
             return Ok(());
         }
@@ -213,7 +215,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     fn must_keep_order(&self, first: OpId, second: OpId) -> bool {
         let module = self.info.module;
-        // What is only read is the same at any time.
+        // A load of memory that the kernel does not write can be executed at any time.
         let is_invariant_load = |&id: &OpId| module.op(id).code == Opcode::LoadView && self.info.is_invariant_load(id);
         if [first, second].iter().any(is_invariant_load) {
             return false;
@@ -270,7 +272,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    /// MMAs that are issued together, in order; then their stages come back.
+    /// Verifies an MMA group: each MMA in order, then the release of its stages.
     fn mma_group(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> VerifyResult {
         for &id in &plan.ops {
             self.step_fits_op(step, id)?;
@@ -282,7 +284,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         plan.releases.iter().try_for_each(|&channel| self.release(body, channel))
     }
 
-    /// Is the op one that a step of this kind does?
+    /// Verifies that a step of this kind can execute the op.
     fn step_fits_op(&self, step: &Step, id: OpId) -> VerifyResult {
         let op = self.info.module.op(id);
         let fits = match step {
@@ -311,7 +313,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }
 
-    /// Does nobody miss instructions for this op here?
+    /// Returns true if this partition needs no instructions for the op at its place.
     fn needs_no_code(&self, id: OpId) -> bool {
         let op = self.info.module.op(id);
         let fetched = |load: OpId| self.schedule.load_path(load).is_smem_operand();
@@ -330,7 +332,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         }
     }
 
-    /// The bodies of a loop or branch.
+    /// Verifies the sequences of a loop or branch.
     fn regions(&mut self, step: &Step, id: OpId) -> VerifyResult {
         let bodies = step.sequences();
         if bodies.is_empty() {
@@ -382,7 +384,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         }
     }
 
-    /// Is all there that an op reads, also in the regions that are parts of it?
+    /// Verifies that the operands of an op are defined. Operands of an MMA from a channel require
+    /// an acquired stage.
     fn operands_defined(&mut self, id: OpId) -> VerifyResult {
         let module = self.info.module;
         let op = module.op(id);
@@ -390,7 +393,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         for &value in &op.operands {
             let wanted = match (self.role, self.warp_spec()) {
                 _ if matches!(module.ty(value), Type::Token) => false,
-                // It carries what the slice needs alone.
+                // Terminators and loops of the producer pass only the values of its slice.
                 (WarpRole::Producer, Some(_)) => !ends,
                 _ => true,
             };
@@ -415,7 +418,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     }
 }
 
-/// The ops that a step does, without those in its bodies.
+/// Returns the ops that a step executes, without those of its sequences. An advance or produce
+/// executes the anchor load of its channel.
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let warp_spec = schedule.warp_spec.as_ref();
     match step {

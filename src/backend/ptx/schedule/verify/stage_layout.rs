@@ -10,12 +10,15 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
 use crate::ir::OpId;
 
-/// Bytes from the first to the one behind the last.
+/// A range of bytes: the first byte, and the byte after the last one.
 type Bytes = (i64, i64);
 
 impl KernelInfo<'_> {
-    /// Do the boxes of each channel fill the bytes of a stage where MMAs read them, each once, and
-    /// as many as are announced?
+    /// Verifies the boxes of all channels: they fill the bytes of a stage where MMAs read them, do
+    /// not overlap, and have the number of bytes that the full barrier expects.
+    ///
+    /// # Errors
+    /// The first fault, with the number of its channel.
     pub fn verify_stage_layout(&self, warp_spec: &WarpSpecialization) -> VerifyResult {
         let wanted = self.required_panels();
         for (index, channel) in warp_spec.channels.iter().enumerate() {
@@ -52,7 +55,7 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Is the tile of a load one box, where boxes may begin?
+    /// Returns true if the tile of an auxiliary load is one box at an aligned offset.
     fn is_valid_aux_box(&self, load: &TmaLoad) -> bool {
         let [part] = &load.boxes[..] else { return false };
         let whole = self.aux_box(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
@@ -62,7 +65,7 @@ impl KernelInfo<'_> {
             && load.smem_offset.is_multiple_of(TMA_SMEM_ALIGN)
     }
 
-    /// How MMAs want the tiles of loads.
+    /// Returns the panels that MMAs read, by load.
     fn required_panels(&self) -> FxHashMap<OpId, Panels> {
         let mut wanted = FxHashMap::default();
         for &id in self.regions.ops() {
@@ -76,7 +79,7 @@ impl KernelInfo<'_> {
         wanted
     }
 
-    /// The bytes of a stage that the boxes of a channel fill, in order.
+    /// Returns the ranges of a stage that the boxes of a channel fill, in order of address.
     fn written_ranges(&self, channel: &Channel) -> Result<Vec<Bytes>, String> {
         let mut filled: Vec<Bytes> = Vec::new();
         for load in &channel.loads {
@@ -96,7 +99,8 @@ impl KernelInfo<'_> {
         Ok(filled)
     }
 
-    /// Does a tile without boxes stand in those of another one, as far behind it as in the array?
+    /// Returns true if the boxes of another load include the tile of this load, which has none. The
+    /// tile must have the same distance in the stage as in the array.
     fn is_fused_with(&self, load: &TmaLoad, other: &TmaLoad) -> bool {
         let (span, behind) = (span_of(other), i64::from(load.smem_offset) - i64::from(other.smem_offset));
         let axes = 0..self.module.shape(self.module.op(load.load).results[0]).len();
@@ -104,7 +108,10 @@ impl KernelInfo<'_> {
         !other.boxes.is_empty() && load.panel_rows == other.panel_rows && behind % span == 0 && lies.any(|lies| lies)
     }
 
-    /// Where the boxes of a load begin, if each stands where its part of the tile belongs.
+    /// Returns the offsets of the boxes of a load in the stage.
+    ///
+    /// # Errors
+    /// A box whose offset differs from the place of its part of the tile.
     fn places(&self, load: &TmaLoad) -> Result<Vec<i64>, String> {
         let view = self.module.op(load.load).group(0)[0];
         let shape = ViewShape::of(self.module, view);
@@ -133,7 +140,8 @@ impl KernelInfo<'_> {
         Ok(places)
     }
 
-    /// The boxes of a load as if each data partition were the first one.
+    /// Returns the boxes of a load by data partition, each relative to the first row of its
+    /// partition.
     fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
         let Some(axis) = self.partitioned_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
@@ -155,7 +163,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Bytes of a row of a box.
+/// Returns the bytes of a row of a box.
 fn span_of(load: &TmaLoad) -> i64 {
     let row = load.map.dims.first().map_or(0, |dim| dim.boxed);
     i64::from(row) * i64::from(load.map.element.bytes())
@@ -166,7 +174,8 @@ fn box_bytes(load: &TmaLoad) -> i64 {
     count * i64::from(load.map.element.bytes())
 }
 
-/// Does a tile stand where an MMA reads it, wholly, and where patterns of swizzles begin?
+/// Returns true if the boxes have the span of the panels and fill all of them, and the tile begins
+/// at a multiple of the swizzle atom.
 fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.smem_offset);

@@ -20,8 +20,8 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
-/// Verifies a strip-mined sequence: strip iterations are independent, and only live-out tiles are
-/// used later.
+/// Verifies a strip-mined sequence: strip iterations are independent, and later steps use live-out
+/// tiles only.
 pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
     let module = info.module;
     let registers = schedule.layout(strip_mine.layout).num_registers();
@@ -77,7 +77,8 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
     Ok(())
 }
 
-/// The value that an op of a strip makes, and that this is, perhaps under another name from there.
+/// Returns the tile that a strip-mined op computes, of which this value is a view of registers, or
+/// the value itself.
 fn through_views(strip_mine: &StripMine, module: &Module, mut value: Value) -> Value {
     let name = |value: Value| module.defining_op(value).filter(|&id| strip_mine.ops.contains(&(id, StripRole::View)));
     while let Some(id) = name(value) {
@@ -86,7 +87,7 @@ fn through_views(strip_mine: &StripMine, module: &Module, mut value: Value) -> V
     value
 }
 
-/// A tile of more than one element.
+/// Returns true if a value is a tile of more than one element.
 fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
     matches!(info.module.ty(value), Type::Tile { .. }) && info.inference.num_elements(value) > 1
 }
@@ -104,7 +105,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         return fault(id, "has multistage copies, and lacks a barrier or has a redundant one");
     }
     verify_address_ops(info, id, plan)?;
-    // What the copies and, for operands, the patterns of swizzles ask for.
+    // Alignment for the copies and, for MMA operands, the swizzle pattern.
     let align = |own| if own { COPY_BYTES } else { plan.align() as usize };
     let places = plan.copies.iter().map(|copy| (copy.smem_offset, copy.thread_private));
     if !places
@@ -140,8 +141,8 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
     Ok(())
 }
 
-/// Are the ops that the indices of copies come from made of the counter and of what is outside of
-/// the loop?
+/// Verifies that the address ops of copies depend on the loop counter and on values from outside of
+/// the loop only.
 fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> VerifyResult {
     let module = info.module;
     let body = module.op(id).regions[0];
@@ -164,7 +165,7 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
     Ok(())
 }
 
-/// Bytes from the first to the last that a copy writes.
+/// Returns the bytes from the first to the last one that a copy writes.
 fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     let bits = info.element_type(info.module.op(copy.load).results[0]).storage_bits() as usize;
     let thread = copy.thread_offsets.iter().fold(0, |all, basis| all | basis);
@@ -172,8 +173,8 @@ fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     last as usize + copy.vector * bits / 8
 }
 
-/// Verifies an MMA group. `fetched`: returns true for loads whose tiles are in stages; and bytes of
-/// the multistage copies.
+/// Verifies an MMA group. `fetched`: returns true for loads whose tiles are in stages.
+/// `cp_async_bytes`: bytes of the multistage copies of the enclosing loops.
 pub fn verify_mma_group(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,
@@ -261,7 +262,7 @@ pub fn verify_unroll(info: &KernelInfo<'_>, role: WarpRole, step: &For) -> Verif
     }
 }
 
-/// Verifies that all stages fit into shared memory.
+/// Verifies that the stages of pipelines and multistage copies fit into shared memory.
 pub fn verify_smem_capacity(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,

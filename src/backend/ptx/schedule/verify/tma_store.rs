@@ -15,8 +15,8 @@ use crate::ir::OpId;
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else
-    /// access what it writes, or write where the boxes of warps stand?
+    /// Verifies all TMA stores: boxes cover the tile of each store once, no other op accesses its
+    /// array, and staging buffers are reserved and do not overlap.
     pub fn verify_tma_stores(&self, schedule: &Schedule) -> VerifyResult {
         let tma_stores: FxHashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
         if tma_stores.is_empty() {
@@ -68,7 +68,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does each element of a tile of this layout stand in one box, once, as TMA wants it?
+    /// Verifies that each element of a tile of this layout is in exactly one box, and the boxes
+    /// have the format of TMA.
     fn verify_boxes(&self, tma_store: &TmaStore, layout: &Layout) -> VerifyResult {
         let op = self.module.op(tma_store.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
@@ -103,8 +104,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Is there a place for the boxes of each warp of each ping-pong group that is reserved for
-    /// them?
+    /// Verifies that the staging buffer has space for the boxes of each warp of each consumer
+    /// group, and is reserved for this store.
     fn verify_staging_buffer(
         &self,
         schedule: &Schedule,
@@ -131,7 +132,8 @@ impl KernelInfo<'_> {
                 false => Err("the staging buffer is in the stage of another channel".to_owned()),
             };
         }
-        // The stages of pipelines are reserved before them.
+        // Pipeline stages are allocated at lower offsets, and reserved memory ends at
+        // `smem.start()`.
         let pipelines = schedule.warp_spec.iter().flat_map(|warp_spec| &warp_spec.pipelines);
         let stages: u32 = pipelines.map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum();
         if !buffer.offset.is_multiple_of(SWIZZLE_ATOM_BYTES)
@@ -144,7 +146,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Do the boxes of a store stand in a stage?
+/// Returns true if the staging buffer of a store is a pipeline stage.
 fn is_staged_in_channel(tma_store: &TmaStore) -> bool {
     tma_store.staging.as_ref().is_some_and(|staging| staging.channel.is_some())
 }

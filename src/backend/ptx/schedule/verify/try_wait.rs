@@ -1,11 +1,12 @@
-//! Verifies `consumer_try_wait`: each asks for the stage that its channel acquires next.
+//! Verifies `consumer_try_wait`: each tests the stage that its channel acquires next.
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
 impl KernelInfo<'_> {
-    /// Verifies that each `consumer_try_wait` tests the stage that its channel uses next.
+    /// Verifies that each `consumer_try_wait` is the only one of a loop body, and tests the stage
+    /// that its channel acquires next.
     pub fn verify_try_waits(&self, schedule: &Schedule) -> VerifyResult {
         let loops = schedule.loops(WarpRole::Consumer);
         for (body, steps) in schedule.sequences.iter().enumerate() {
