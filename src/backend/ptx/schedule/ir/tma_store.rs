@@ -24,7 +24,7 @@ pub struct TmaStorePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TmaStore {
     pub op: OpId,
-    /// As in [`TmaStorePlan`].
+    /// The layout of [`TmaStorePlan`].
     pub layout: LayoutId,
     pub tile: TmaBoxLayout,
     pub staging: Option<StagingBuffer>,
@@ -51,7 +51,7 @@ pub struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    /// Bytes of one warp.
+    /// Returns the bytes of one warp.
     pub fn bytes_per_warp(&self) -> u32 {
         self.split.in_flight * self.split.bytes
     }

@@ -11,8 +11,8 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
-    /// Returns the dimension of an access along which the tiles of data partitions are adjacent, and
-    /// the index of the first one. Without an index it is 0.
+    /// Returns the dimension of an access along which the tiles of data partitions are adjacent,
+    /// with the index of the first one. Without an index it is 0.
     pub fn partitioned_index(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
