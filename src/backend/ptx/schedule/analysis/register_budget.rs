@@ -6,7 +6,7 @@ use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Elem, Type, Value};
 
-/// Registers of a producer thread after it has released the other ones.
+/// Registers of a producer thread after it has released the other ones (PTX `setmaxnreg`).
 pub const PRODUCER_REGISTERS: u32 = 24;
 /// Maximum number of registers of a consumer thread.
 const CONSUMER_REGISTERS: u32 = 240;

@@ -69,7 +69,7 @@ impl KernelInfo<'_> {
         accumulator_chains(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
     }
 
-    /// Returns true if one of the MMAs is asynchronous.
+    /// Returns true if one of the MMAs may be in flight after its issue.
     pub fn is_async(&self, ops: &[OpId]) -> bool {
         !ops.iter().all(|id| matches!(self.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()))
     }

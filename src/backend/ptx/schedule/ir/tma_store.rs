@@ -1,8 +1,9 @@
 //! TMA stores, as data: staging buffers and how a tile is split.
 //!
 //! The threads write a tile from registers to shared memory, and TMA stores it while they continue.
-//! Either the CTA writes the boxes in parts that fit the free shared memory, or each warp has boxes
-//! of its own, in a reserved staging buffer or in a pipeline stage.
+//! There are two forms. In the first one, the CTA writes the boxes in parts that fit the free
+//! shared memory. In the second one, each warp has boxes of its own, in a reserved staging buffer
+//! or in a pipeline stage.
 
 use super::sub_step::LayoutId;
 use crate::backend::ptx::smem::allocation::Buffer;

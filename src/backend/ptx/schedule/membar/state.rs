@@ -1,10 +1,10 @@
 //! Barrier-insertion state: shared-memory buffers, available conversions and MMAs in flight.
 //!
 //! The state holds the layouts in which each value is available, the accesses since the last
-//! barrier, and the MMAs in flight. A barrier precedes a read of shared memory that other threads
-//! have written, a write that overlaps reads or writes of other threads, and global accesses that
-//! may race. After a back edge all accesses of the loop count. All MMAs are complete before a
-//! barrier, because shared memory after it may overwrite their operands.
+//! barrier, and the MMAs in flight. A barrier precedes three kinds of steps: a read of shared
+//! memory that other threads have written; a write that overlaps reads or writes of other threads;
+//! a global access that may race. After a back edge all accesses of the loop count. All MMAs are
+//! complete before a barrier, because shared memory after it may overwrite their operands.
 
 use std::collections::VecDeque;
 

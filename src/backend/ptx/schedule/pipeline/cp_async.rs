@@ -1,9 +1,9 @@
 //! Multistage `cp.async` copies for loops without a producer.
 //!
-//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i +
-//! S − 1 are in flight. Each `cp.async` copies 16 bytes per thread if the alignment allows it. The
-//! kernel does not write the arrays. The indices depend on the loop counter and on values from
-//! outside of the loop.
+//! With S stages, iteration i computes on stage i mod S. The copies of iterations i + 1 to i + S −
+//! 1 are in flight at the same time. Each `cp.async` copies 16 bytes per thread if the alignment
+//! allows it. The kernel does not write the arrays. The indices depend on the loop counter and on
+//! values from outside of the loop.
 //!
 //! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head
 //! of an iteration has two purposes. The copies of all threads have arrived, and all threads have
@@ -13,8 +13,8 @@
 //! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, if
 //! that is possible for all loads of the loop. The thread reads them without a barrier, and fills
 //! the stage of the previous iteration at the head. In a loop with operand copies, other tiles are
-//! also copied in this way (packed weights and their scales, for example), if the operands keep
-//! their number of stages.
+//! copied in this way, too: packed weights and their scales, for example. The condition is that the
+//! operands keep their number of stages.
 
 use rustc_hash::FxHashMap;
 

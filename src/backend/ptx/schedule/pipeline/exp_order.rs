@@ -1,11 +1,11 @@
 //! Exponential order: two consumer groups evaluate `exp2` one after another.
 //!
-//! If the exponentials of an iteration take as long as its MMAs (attention with 8-bit floats, or
-//! with short rows), two groups in step need the exponential unit at the same time. With an order,
-//! the MMAs of one group overlap with the exponentials of the other one. (FlashAttention-3, Shah et
-//! al. 2024, orders its MMAs for the same purpose.)
+//! Two groups without an order need the exponential unit at the same time. That is a loss if the
+//! exponentials of an iteration take as long as its MMAs: in attention with 8-bit floats, or with
+//! short rows. With an order, the MMAs of one group overlap with the exponentials of the other one.
+//! (FlashAttention-3, Shah et al. 2024, orders its MMAs for the same purpose.)
 //!
-//! If MMAs take longer, the order only costs.
+//! If the MMAs take longer, the order has a cost and no benefit.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::plan::num_warps::extent;

@@ -5,10 +5,10 @@
 //! With an order they are half an iteration apart, and one group multiplies while the other one
 //! works.
 //!
-//! The order is not used if MMAs overlap with the work of their own group (attention of two
-//! groups), if several CTAs share an SM, or if the groups have barriers in each iteration. Three
-//! data partitions in attention also need an order: each issues all MMAs of an iteration in one
-//! ordered section (FlashAttention-3, Shah et al. 2024).
+//! The order is not used in three cases: MMAs overlap with the work of their own group (attention
+//! of two groups); several CTAs share an SM; the groups have barriers in each iteration. Three data
+//! partitions in attention also need an order: each issues all MMAs of an iteration in one ordered
+//! section (FlashAttention-3, Shah et al. 2024).
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::optimizations::Optimization;

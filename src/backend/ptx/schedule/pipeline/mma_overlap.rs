@@ -52,8 +52,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns the wait for the first MMA and the op that scales the result of the second one, if
-    /// the wait for the second one is at this position.
+    /// Returns the position of the wait for the first MMA, and the op that scales the result of the
+    /// second one. The result is `None` if the wait for the second MMA is not at position `at`.
     ///
     /// The first MMA releases stages of multistage pipelines. Its result has at least as many
     /// registers as that of the second one.

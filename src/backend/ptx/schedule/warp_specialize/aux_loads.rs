@@ -1,9 +1,9 @@
 //! Auxiliary loads: small tiles loaded into the stage of an MMA operand.
 //!
-//! A vector that all rows or columns of a tile share (a bias, scales, row maxima) has a few hundred
-//! bytes, but each thread needs many of them. A load by the threads is issued early, and its
-//! registers are live for a whole iteration. So the producer loads the vector into the stage of a
-//! channel, and the threads read it there at the first use.
+//! A vector that all rows or columns of a tile share has a few hundred bytes, for example a bias,
+//! scales or row maxima. Each thread needs many of its elements. A load by the threads is issued
+//! early, and its registers are live for a whole iteration. So the producer loads the vector into
+//! the stage of a channel, and the threads read it there at the first use.
 //!
 //! The release of the stage follows the reads: an MMA, which all lanes of a warp issue together, is
 //! between them. A tile that is used after the last MMA of the iteration is read while that MMA is
