@@ -25,9 +25,9 @@ pub struct CpAsync {
 pub struct CpAsyncAccess {
     /// The first register of the access.
     pub register: usize,
-    /// Address: the thread's offset XOR this value,
+    /// The value of an XOR with the thread's offset.
     pub xor: u32,
-    /// plus this offset.
+    /// Bytes that are added to the result of the XOR.
     pub offset: u32,
 }
 

@@ -1,4 +1,4 @@
-//! TMA stores, as data: staging buffers and how a tile is split.
+//! TMA stores, as data: staging buffers and the division of a tile.
 //!
 //! The threads write a tile from registers to shared memory, and TMA stores it while they continue.
 //! There are two forms. In the first one, the CTA writes the boxes in parts that fit the free
