@@ -1,20 +1,21 @@
-//! CTA uniformity: which values are equal in both CTAs of a cluster.
+//! CTA uniformity: the values that are equal in both CTAs of a cluster.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, RegionTree, Type, Value};
 
-/// The values that may differ between the blocks of a pair.
+/// Analysis of the values that may differ between the two CTAs of a cluster.
 pub struct CtaUniformity<'m> {
     module: &'m Module,
-    /// All of them.
+    /// The values that may differ.
     pub values: FxHashSet<Value>,
-    /// Counters that differ by where their loop starts, and that.
+    /// Loop counters that differ by the start of their loop alone, with this start.
     counters: FxHashMap<Value, Value>,
 }
 
 impl<'m> CtaUniformity<'m> {
-    /// Finds them, provided that blocks go round the loops around a place equally often.
+    /// Returns the analysis of a module. It assumes that both CTAs execute equally many iterations
+    /// of the loops around an op.
     pub fn new(module: &'m Module, regions: &RegionTree) -> CtaUniformity<'m> {
         let mut uniformity = CtaUniformity { module, values: FxHashSet::default(), counters: FxHashMap::default() };
         let mut known = usize::MAX;
@@ -25,7 +26,7 @@ impl<'m> CtaUniformity<'m> {
         uniformity
     }
 
-    /// Does one of these differ? Tokens are no values: they only say what comes first.
+    /// Returns true if one of the values may differ. Tokens are ignored, since they only order ops.
     pub fn any_differs(&self, values: &[Value]) -> bool {
         values.iter().any(|value| self.values.contains(value) && !matches!(self.module.ty(*value), Type::Token))
     }
@@ -41,7 +42,7 @@ impl<'m> CtaUniformity<'m> {
         }
     }
 
-    /// What a loop or branch gets from outside.
+    /// Propagates differences from the operands of a loop or branch to its arguments and results.
     fn enter(&mut self, op: &'m Op) {
         let args = op.regions.first().map_or(&[][..], |&region| &self.module.block(region).args);
         match op.code {
@@ -70,7 +71,8 @@ impl<'m> CtaUniformity<'m> {
         }
     }
 
-    /// What a terminator passes on.
+    /// Propagates differences from the operands of a terminator to the arguments and results of its
+    /// target.
     fn leave(&mut self, op: &Op, target: Option<OpId>) {
         let module = self.module;
         let Some(owner) = target.map(|id| module.op(id)) else { return };
@@ -89,7 +91,8 @@ impl<'m> CtaUniformity<'m> {
         }
     }
 
-    /// Adds the ops that the peer's value comes from; false if it cannot be computed here.
+    /// Returns true if this CTA can compute the value that the peer has, and adds the ops of the
+    /// computation to `ops`.
     pub fn peer_computable(&self, value: Value, ops: &mut FxHashSet<OpId>) -> bool {
         if !self.values.contains(&value) {
             return true;
@@ -103,8 +106,8 @@ impl<'m> CtaUniformity<'m> {
             && (!ops.insert(id) || op.operands.iter().all(|&operand| self.peer_computable(operand, ops)))
     }
 
-    /// Is this value certainly another one in the peer? The block's place is, and a sum with what
-    /// is the same.
+    /// Returns true if the value certainly differs in the peer: the tile block index, or its sum or
+    /// difference with a uniform value.
     pub fn always_differs(&self, value: Value) -> bool {
         if let Some(&start) = self.counters.get(&value) {
             return self.always_differs(start);
@@ -123,13 +126,13 @@ impl<'m> CtaUniformity<'m> {
     }
 }
 
-/// Does this op compute scalars from scalars?
+/// Returns true if an op of this code computes scalars from scalars.
 fn is_scalar_compute(code: Opcode) -> bool {
     code.is_alias() || code == Opcode::Constant || code.is_elementwise()
 }
 
-/// Adds the ops that a value comes from, if they all stand in the entry's body and depend on
-/// nothing but the launch.
+/// Returns true if a value depends on the launch alone and all ops that compute it are in the body
+/// of the entry. Adds these ops to `ops`.
 pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut FxHashSet<OpId>) -> bool {
     use Opcode::*;
     match module.def(value) {

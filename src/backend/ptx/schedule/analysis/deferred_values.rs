@@ -35,7 +35,7 @@ impl KernelInfo<'_> {
         while let Some(value) = pending.pop() {
             match self.deferred_op(value) {
                 Some(op) => pending.extend(&self.module.op(op).operands),
-                // Rematerialized values need no layout conversion at any place.
+                // Rematerialized values need no layout conversion.
                 None if matches!(self.module.ty(value), Type::Tile { .. })
                     && self.inference.source(value) != ValueOrigin::Rematerialized =>
                 {

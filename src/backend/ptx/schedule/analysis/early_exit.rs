@@ -1,11 +1,11 @@
-//! Early exits: which kernels can leave a body before its end.
+//! Early exits: kernels that can leave a body before its end.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Opcode};
 
 impl KernelInfo<'_> {
-    /// Is there an exit between a load and the MMA that it may feed, or out of the kernel? There
-    /// the warps that load would have to know what the others have left undone.
+    /// Returns true if a branch can leave a loop between a load and an MMA, or if the kernel can
+    /// end early. The producer would need to know which loads the consumers then skip.
     pub fn has_inner_exit(&self, body: BlockId) -> bool {
         let mut amid = false;
         let mut blocks = vec![body];
@@ -16,8 +16,8 @@ impl KernelInfo<'_> {
                 loaded |= op.code == Opcode::LoadView;
                 amid |= left && self.regions.has_mma(id);
                 left |= loaded && op.code == Opcode::If && self.regions.has_exit(id);
-                // Where the kernel ends early its last op is not a `return` of the entry. And a
-                // branch in which it waits for another kernel is none that those warps go through.
+                // A `return` outside of the body of the entry ends the kernel early. The producer
+                // does not execute a branch that waits for another kernel.
                 amid |= matches!(op.code, Opcode::Return | Opcode::GdcWait) && block != body;
                 blocks.extend(&op.regions);
             }

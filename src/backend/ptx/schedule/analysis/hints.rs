@@ -1,10 +1,10 @@
-//! Hints that ops carry for the scheduler.
+//! Hints of ops for the scheduler.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::ir::{Attr, AttrKind, HintValue, OpId, hint_key};
 
-/// Fewest stages of loads that are copied ahead.
+/// Minimum number of stages of loads with a `latency` hint.
 const MIN_STAGES: u32 = 2;
 
 impl KernelInfo<'_> {
@@ -13,7 +13,7 @@ impl KernelInfo<'_> {
         hints.get("default", key)
     }
 
-    /// A number that an op gives under this name.
+    /// Returns the integer hint of an op with this key.
     pub fn int_hint(&self, id: OpId, key: &str) -> Option<u32> {
         match self.hint(id, key) {
             Some(&HintValue::Int(number)) => u32::try_from(number).ok(),
@@ -21,7 +21,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Yes or no, if an op says so under this name.
+    /// Returns the boolean hint of an op with this key.
     pub fn bool_hint(&self, id: OpId, key: &str) -> Option<bool> {
         match self.hint(id, key) {
             Some(&HintValue::Bool(flag)) => Some(flag),
@@ -29,18 +29,19 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Stages that are requested for the loads of a loop; without one, for those that stand in
-    /// none.
+    /// Returns the requested number of stages for the loads of a loop, or for loads outside of
+    /// loops. The hint of a loop precedes the option of the kernel.
     pub fn requested_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
         self.loop_stages(loop_op).or(self.options.num_stages)
     }
 
-    /// Stages that a loop itself requests.
+    /// Returns the number of stages that the loop itself requests.
     pub fn loop_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
         loop_op.and_then(|id| self.int_hint(id, hint_key::NUM_STAGES))
     }
 
-    /// Returns the request against a producer of the loads of a loop, or of those outside of loops.
+    /// Returns an error if a hint or option excludes a producer for the loads of a loop, or for
+    /// those outside of loops.
     pub fn can_use_producer(&self, loop_op: Option<OpId>) -> Result<(), Reason> {
         match loop_op.and_then(|id| self.bool_hint(id, hint_key::WARP_SPECIALIZE)) {
             Some(false) => Err(Reason::LoopHint),

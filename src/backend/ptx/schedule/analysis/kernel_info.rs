@@ -15,12 +15,12 @@ use crate::dtype::DType;
 use crate::ir::{Elem, Entry, MemOrder, Module, Op, OpId, Opcode, RegionTree, Rounding, Type, Uses, Value};
 use crate::pass::MmaGroups;
 
-/// A kernel as input of the passes of the schedule, with its analyses.
+/// A kernel with its analyses, as input of the planning passes.
 pub struct KernelInfo<'m> {
     pub module: &'m Module,
     /// Layouts of values, and plans of MMAs.
     pub inference: Inference<'m>,
-    /// Requests. The occupancy is reduced if the requested one is not possible.
+    /// Options of the compilation. The occupancy is reduced if the requested one is impossible.
     pub options: CompileOptions,
     /// Uses of the values of the entry.
     pub uses: Rc<Uses>,
@@ -33,7 +33,7 @@ pub struct KernelInfo<'m> {
     /// Privatized atomics, and the copy of their array.
     pub privatized_atomics: FxHashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
-    /// MMAs that are issued together.
+    /// MMA groups.
     pub mma_groups: MmaGroups,
     /// Ops that are rematerialized at their use, by an op that may skip them.
     pub rematerialized: FxHashSet<OpId>,
@@ -74,7 +74,7 @@ impl<'m> KernelInfo<'m> {
         self.options.optimizations.contains(optimization)
     }
 
-    /// Number type of a tile value; pointers count as 64-bit integers.
+    /// Returns the element type of a tile. Pointers count as 64-bit integers.
     pub fn element_type(&self, value: Value) -> DType {
         match self.module.ty(value) {
             Type::Tile { elem: Elem::Num(dtype), .. } => *dtype,

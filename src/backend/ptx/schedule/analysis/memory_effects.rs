@@ -1,4 +1,4 @@
-//! Memory effects: which elements of which array an op reads or writes.
+//! Memory effects: the elements of arrays that an op reads or writes.
 
 use rustc_hash::FxHashSet;
 

@@ -2,17 +2,17 @@
 //!
 //! Input: module, layouts and options of the kernel. Nothing here changes a schedule.
 //!
-//! * `cta_uniformity` — which values are equal in both CTAs of a cluster
+//! * `cta_uniformity` — the values that are equal in both CTAs of a cluster
 //! * `deferred_values` — conditions, paddings and scalars computed at their use
-//! * `early_exit` — which kernels can leave a body before its end
-//! * `hints` — hints that ops carry for the scheduler
+//! * `early_exit` — kernels that can leave a body before its end
+//! * `hints` — hints of ops for the scheduler
 //! * `kernel_info` — module, layouts, options, uses
-//! * `memory_effects` — which elements of which array an op reads or writes
+//! * `memory_effects` — the elements of arrays that an op reads or writes
 //! * `register_budget` — warps and registers per partition, CTAs per SM
 //! * `smem_budget` — shared-memory budget left for pipeline stages
 //! * `step_uses` — the values a step reads and the accumulators it updates in place
-//! * `tensor_maps` — which views TMA can transfer, and with which box
-//! * `tile_adjacency` — whether two tiles of one array are adjacent, from their start coordinates
+//! * `tensor_maps` — the views that TMA can transfer, with their boxes
+//! * `tile_adjacency` — adjacent tiles of one array, found by their start coordinates
 
 pub mod cta_uniformity;
 pub mod deferred_values;

@@ -6,24 +6,23 @@ use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Elem, Type, Value};
 
-/// Registers of a producer thread once it has given up the others.
+/// Registers of a producer thread after it has released the other ones (PTX `setmaxnreg`).
 pub const PRODUCER_REGISTERS: u32 = 24;
-/// Most registers of a consumer thread.
+/// Maximum number of registers of a consumer thread.
 const CONSUMER_REGISTERS: u32 = 240;
-/// Registers beside those of an accumulator that matrix instructions need.
+/// Registers that a thread with MMAs needs in addition to its accumulators.
 const SPARE_REGISTERS: u32 = 32;
 impl KernelInfo<'_> {
-    /// The request for blocks that share a multiprocessor, as far as their warps and the registers
-    /// of MMAs allow it: with fewer, the assembler refuses MMAs that are asynchronous, or spills
-    /// most of what there is.
+    /// Returns the requested number of CTAs per SM, limited by warps and by the registers of MMAs.
+    /// With fewer registers, ptxas rejects asynchronous MMAs or spills most values.
     pub fn possible_occupancy(&self) -> Option<u32> {
         let most = self.inference.target.multiprocessor();
         let most = most.fitting_blocks(self.consumer_warps(), self.mma_registers(), 0);
         self.options.occupancy.map(|requested| requested.clamp(1, most.max(1)))
     }
 
-    /// Registers of a thread without which MMAs are refused, or most of what there is spilled; 0
-    /// where there is no MMA.
+    /// Returns the number of registers that a thread needs for MMAs; 0 without MMAs. With fewer,
+    /// ptxas rejects the MMAs or spills most values.
     pub fn mma_registers(&self) -> u32 {
         let inference = &self.inference;
         let registers = inference.products.keys().map(|&id| {
@@ -36,8 +35,8 @@ impl KernelInfo<'_> {
         registers.max().unwrap_or(0)
     }
 
-    /// About as many registers as a thread needs: for MMAs, or for its part of the largest tile and
-    /// what is made of it.
+    /// Returns an estimate of the registers of a thread: for MMAs, or for its part of the largest
+    /// tile and a result of the same size.
     pub fn min_registers(&self) -> u32 {
         let is_in_registers = |&value: &Value| {
             matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. })
@@ -48,8 +47,8 @@ impl KernelInfo<'_> {
         self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS_PER_THREAD)
     }
 
-    /// Most registers of a thread that computes, where so many blocks share a multiprocessor,
-    /// beside a producer or not.
+    /// Returns the maximum number of registers of a consumer thread with `blocks` CTAs per SM.
+    /// `streams`: the kernel has a producer.
     pub fn consumer_registers(&self, streams: bool, blocks: u32) -> u32 {
         match streams {
             true => self.registers_per_thread(blocks).1,
@@ -57,39 +56,39 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Warps of the producer, of which one thread works. Only whole warpgroups can hand over
-    /// registers, and where there is one warpgroup of consumers, a single warp beside it leaves
-    /// them as many without that.
+    /// Returns the number of producer warps, of which one thread issues loads. Only whole warp
+    /// groups can transfer registers. With one consumer warp group, a single producer warp leaves
+    /// the consumers equally many registers without a transfer.
     pub fn producer_warps(&self) -> u32 {
         if self.consumer_warps() > 4 { 4 } else { 1 }
     }
 
-    /// Groups of the warps that layouts speak of.
+    /// Returns the number of consumer groups, each with the warps of the layouts.
     pub fn consumer_groups(&self) -> u32 {
         self.pingpong_groups * self.data_partitions
     }
 
-    /// Warps of all of them.
+    /// Returns the number of warps of all consumer groups.
     pub fn consumer_warps(&self) -> u32 {
         self.inference.num_warps as u32 * self.consumer_groups()
     }
 
-    /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if
-    /// this many blocks run on a multiprocessor.
+    /// Returns the number of registers of a thread at entry, and of a consumer thread after the
+    /// producer has released its own. `blocks`: the number of CTAs per SM.
     pub fn registers_per_thread(&self, blocks: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
         let all = REGISTERS_PER_SM / blocks / WARP_SIZE;
         let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
-        // What a block has is what it got at entry: a thread that asked for more would wait for
-        // ever.
+        // A CTA has only the registers allocated at entry. A thread that requests more waits
+        // forever.
         let pool = at_entry * (consumers + producers);
         let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);
         (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
     }
 
-    /// Blocks that shall run on a multiprocessor: as many as requested, but not more than leave
-    /// registers for an accumulator. What counts is a thread's share at entry: ptxas goes by it
-    /// when it decides whether matrix instructions may be asynchronous.
+    /// Returns the number of CTAs per SM of a warp-specialized kernel: the request, reduced until a
+    /// thread has registers for its accumulator. The limit applies to registers at entry, by which
+    /// ptxas decides whether MMAs can be asynchronous.
     pub fn warp_specialized_occupancy(&self) -> u32 {
         let mmas = self.inference.products.keys();
         let least = mmas.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);

@@ -8,18 +8,21 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 
-/// Shared memory that is left for layout conversions and for stores by TMA, if there are any.
+/// Maximum number of bytes of shared memory for layout conversions and TMA stores.
 pub const CONVERSION_BYTES: u32 = 32 << 10;
-/// The same where with more of it a loop would wait for each of its tiles.
+/// Reduced maximum, used if a loop would otherwise wait for each of its tiles.
 pub const MIN_CONVERSION_BYTES: u32 = 16 << 10;
-/// Elements of a part of a large tile that is printed.
+/// Number of elements in one printed part of a large tile.
 pub const PRINTED_PART: usize = 512;
-/// Shared memory that printing needs.
+/// Bytes of shared memory for printing.
 pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 
 impl KernelInfo<'_> {
-    /// Shared memory for operands that are not fetched ahead and for layout conversions, perhaps
-    /// also for stores by the copy engine: so many for the last two at most.
+    /// Returns the bytes of shared memory for operands without a pipeline, for layout conversions
+    /// and, with `boxes`, for TMA stores.
+    ///
+    /// `fetched`: true for the loads of pipelines. `most`: the limit of conversions and stores,
+    /// which is divided by the square of the occupancy.
     pub fn other_smem_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
         let module = self.module;
         let mut operands = 0;
@@ -59,7 +62,7 @@ impl KernelInfo<'_> {
         operands + converts.min(most / (blocks * blocks))
     }
 
-    /// Do warps come together for this reduction?
+    /// Returns true if the reduction combines values of several warps.
     fn is_cross_warp(&self, id: OpId) -> bool {
         self.inference.accesses.get(&id).is_none_or(|layout| {
             let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
@@ -67,7 +70,8 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Shared memory that brings a value to another layout, at its best.
+    /// Returns the bytes of shared memory for a conversion to a layout, with [`CONVERSION_BYTES`]
+    /// available.
     fn conversion_bytes(&self, value: Value, wanted: &Layout) -> u32 {
         let maker = self.module.defining_op(value);
         match (self.inference.source(value), maker, self.inference.natural(value)) {
@@ -85,8 +89,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Bytes of shared memory of the operands of MMAs that are issued together, but for those that
-    /// are there or need none.
+    /// Returns the bytes of shared memory for the operands of an MMA group. Operands that are
+    /// already there, or that registers can supply, do not count.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
         let wanted = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {
@@ -102,7 +106,7 @@ impl KernelInfo<'_> {
             .filter(|conversion| matches!(conversion, Conversion::Identity | Conversion::Registers(_)))
     }
 
-    /// Does an accumulator have to be moved between threads, by way of shared memory?
+    /// Returns true if the layout conversion of an accumulator needs shared memory.
     pub fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
         if self.accumulator_source(id, members) != AccumulatorSource::Value || self.accumulates_in_place(id) {
             return false;

@@ -1,7 +1,6 @@
 //! Step uses: the values a step reads and the accumulators it updates in place.
 //!
-//! A value that is computed where it is used, or another view of one, is read when what it is made
-//! of is.
+//! A use of a deferred value or of a view is a use of its inputs.
 
 use rustc_hash::FxHashSet;
 
@@ -27,9 +26,11 @@ pub enum AccumulatorSource {
 }
 
 impl KernelInfo<'_> {
-    /// The values that a step reads, and those behind them, in the order in which it comes to them:
-    /// not those that only the bodies of a loop or a branch with effects read. What an MMA adds to
-    /// in place, and what a loop carries in place, is not read.
+    /// Returns the values that a step reads, with the inputs of deferred values, in the order of
+    /// use.
+    ///
+    /// Excluded are values that only the bodies of a loop, or of a branch with side effects, read.
+    /// Excluded are also accumulators that an MMA or a loop updates in place.
     pub fn values_read_by(&self, step: &Step) -> Vec<Value> {
         let module = self.module;
         let values = match step {
@@ -47,8 +48,8 @@ impl KernelInfo<'_> {
                 let hoisted = step.hoisted.iter().map(|(value, _)| value);
                 hoisted.chain(module.op(step.op).group(0)).copied().collect()
             }
-            // MMAs stay in flight beside a quiet branch: what either branch reads is complete
-            // before.
+            // MMAs stay in flight across a side-effect-free branch. The values that either arm
+            // reads are complete before it.
             &Step::If { op, pure: true, .. } => self.operands_with_regions(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_terminator(id),
@@ -62,26 +63,27 @@ impl KernelInfo<'_> {
         self.with_deferred_inputs(values)
     }
 
-    /// What MMAs that are issued together compute, and do not add to themselves.
+    /// Returns the results of an MMA group, without those that another MMA of the group
+    /// accumulates.
     pub fn results_of(&self, ops: &[OpId]) -> Vec<Value> {
         accumulator_chains(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
     }
 
-    /// Do these MMAs run on when they have been issued?
+    /// Returns true if one of the MMAs may be in flight after its issue.
     pub fn is_async(&self, ops: &[OpId]) -> bool {
         !ops.iter().all(|id| matches!(self.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()))
     }
 
-    /// Must all MMAs be complete before this step, whatever it reads? What comes after it may come
-    /// from elsewhere, or a stage is wanted that they have.
+    /// Returns true if all MMAs complete before this step, independent of the values that it reads.
+    /// Either later code has several predecessors, or the step needs a stage that MMAs read.
     pub fn waits_for_all_mmas(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
             Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
             Step::If { pure, .. } => !pure,
-            // Threads print in turn.
+            // Threads print one after another.
             &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
-            // The producer waits for the only stage, which MMAs that still run would release after
-            // this one.
+            // The producer waits for the only stage. MMAs in flight would release it after this
+            // step.
             &Step::Advance(channel) => {
                 schedule.warp_spec.as_ref().is_some_and(|warp_spec| warp_spec.is_single_stage(channel))
             }
@@ -98,7 +100,7 @@ impl KernelInfo<'_> {
         done.flat_map(|id| self.operands_with_regions(id)).collect()
     }
 
-    /// Operands first, then accumulators.
+    /// Returns the operands of an MMA group, then the accumulators that it reads.
     fn read_by_mmas(&self, plan: &MmaGroup) -> Vec<Value> {
         let operands = |id: &OpId| &self.module.op(*id).operands;
         let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect();
@@ -107,7 +109,7 @@ impl KernelInfo<'_> {
         values
     }
 
-    /// The source of the accumulator of an MMA that is issued together with others.
+    /// Returns the source of the accumulator of an MMA in the group `members`.
     pub fn accumulator_source(&self, id: OpId, members: &[OpId]) -> AccumulatorSource {
         let acc = self.module.op(id).operands[2];
         match members.iter().position(|&other| self.module.op(other).results[0] == acc) {
@@ -128,7 +130,8 @@ impl KernelInfo<'_> {
         values.map(|(_, &value)| value).collect()
     }
 
-    /// The op that a terminator continues or leaves, and the values that get its operands.
+    /// Returns the op that a terminator continues or leaves, and the values that receive its
+    /// operands.
     pub fn terminator_targets(&self, id: OpId) -> Option<(OpId, &[Value])> {
         let owner = self.regions.target(id)?;
         let targets = match self.module.op(id).code {
@@ -138,7 +141,7 @@ impl KernelInfo<'_> {
         Some((owner, targets))
     }
 
-    /// Is the value one that MMAs have added up in the registers of this one?
+    /// Returns true if `value` is `start` after zero or more accumulations of MMAs in place.
     pub fn is_accumulated_in_place(&self, start: Value, mut value: Value) -> bool {
         while value != start {
             match self
@@ -153,9 +156,10 @@ impl KernelInfo<'_> {
         true
     }
 
-    /// Does an MMA update its accumulator where it stands? A carried value of the loop around, or
-    /// what another MMA or a loop gives, that nothing else uses; the registers of others may be
-    /// shared.
+    /// Returns true if an MMA updates its accumulator in place.
+    ///
+    /// The accumulator has one use. It is a carried value of the enclosing loop, or the result of
+    /// an MMA or a loop of the same block. Registers of other values may be shared.
     pub fn accumulates_in_place(&self, id: OpId) -> bool {
         let acc = self.module.op(id).operands[2];
         let here = self.regions.block_of(id);
@@ -176,16 +180,16 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does a branch that ends with this op give a value in registers that nothing else has: sums
-    /// of an MMA, or what a loop in it gives?
+    /// Returns true if a branch that ends with this op yields a value in registers of its own: the
+    /// result of an MMA or of a loop in the branch.
     pub fn is_moved_to(&self, end: OpId, value: Value) -> bool {
         let Some(maker) = self.module.defining_op(value) else { return false };
         let owns = self.module.op(maker).code.is_loop() || self.module.op(maker).code.is_mma();
         owns && self.uses.count(value) == 1 && self.regions.block_of(maker) == self.regions.block_of(end)
     }
 
-    /// Values and what they are computed from where they are used: of views, of names, of what is
-    /// free or deferred.
+    /// Returns the values with the inputs of the deferred ones: of views, aliases, scalars and
+    /// rematerialized tiles.
     fn with_deferred_inputs(&self, values: Vec<Value>) -> Vec<Value> {
         let (mut seen, mut all) = (FxHashSet::default(), Vec::new());
         let mut pending = values;
@@ -209,20 +213,20 @@ impl KernelInfo<'_> {
         all
     }
 
-    /// Registers of the accumulators of an MMA and of those that are issued with it.
+    /// Returns the number of accumulator registers of an MMA and its group.
     pub fn accumulator_registers(&self, mma: OpId) -> u32 {
         let sums = accumulator_chains(self.module, &self.mma_groups.group_of(mma));
         let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
-    /// As [`KernelInfo::accumulators`], of several MMAs, each accumulator once.
+    /// Returns the sum of [`KernelInfo::accumulator_registers`] of several MMAs, each group once.
     pub fn total_accumulator_registers(&self, mmas: &[OpId]) -> u32 {
         let mma_groups: FxHashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
         mma_groups.into_iter().map(|mma| self.accumulator_registers(mma)).sum()
     }
 
-    /// Is this a constant tile of zeros?
+    /// Returns true if the value is a constant tile of zeros.
     pub fn is_zero(&self, value: Value) -> bool {
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);
@@ -233,9 +237,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The operands of MMAs that are issued together, which of them are left ones, and how they are
-    /// brought. A value that several MMAs want in the same form is one operand; one MMA may want it
-    /// in another form than the next, if it is computed turned.
+    /// Returns the operands of an MMA group, each with a flag for left operands and its plan. A
+    /// value that several MMAs need in the same form is one operand. If one of two MMAs is computed
+    /// transposed, they may need one value in different forms.
     pub fn smem_operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
         let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
         for &id in members {

@@ -1,14 +1,15 @@
-//! Tensor maps: which views TMA can transfer, and with which box.
+//! Tensor maps: the views that TMA can transfer, with their boxes.
 //!
-//! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that
-//! the launch can describe it) and what the launch promises about it is enough for every array of
-//! that form: the address and all strides but one are multiples of 16 bytes, the other one is 1. A
-//! box begins at a multiple of 16 bytes, too: another coordinate along the contiguous dimension is
-//! an illegal instruction. What only the numbers of a launch decide (an extent of 0, say) is for
-//! the launch, which has another kernel for it.
+//! A view with tiles at equal steps qualifies if its array is a parameter of the entry, which the
+//! launch can describe. The assumptions of the launch must cover every array of that form. The
+//! address and all strides but one are multiples of 16 bytes; the other stride is 1.
 //!
-//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of
-//! the tile, later ones first.
+//! A box begins at a multiple of 16 bytes. Another coordinate along the contiguous dimension is an
+//! illegal instruction. Conditions on the numbers of one launch (an extent of 0, for example) are
+//! checked by the launch, which has another kernel for these cases.
+//!
+//! In shared memory the contiguous dimension of a box is innermost. The other dimensions follow
+//! from the last to the first.
 
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::schedule::KernelInfo;
@@ -16,20 +17,20 @@ use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElem
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, Value};
 
-/// Maximum number of elements from one tile that begins at a multiple of 16 bytes to the next.
-/// With it, the coordinate of the first such tile behind the longest array still fits 32 bits.
+/// Maximum number of elements between consecutive tiles that begin at a multiple of 16 bytes. With
+/// it, the coordinate of the first such tile after the longest array fits in 32 bits.
 const MAX_STEP: i64 = 1 << 24;
 
-/// First architecture with the engine.
+/// First architecture with TMA.
 const FIRST_ARCH: u32 = 90;
 
 /// A view, and the index of a tile of it.
 type At<'a> = (Value, &'a [Value]);
 
 impl KernelInfo<'_> {
-    /// The map through which boxes of the tile of a view at an index are loaded, if it qualifies.
-    /// `boxes`: extents in the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on
-    /// the way.
+    /// Returns the tensor map for loads of the tile of a view at an index, if it qualifies.
+    /// `boxes`: extents in the order of the tile's dimensions. `round_tf32`: TMA rounds f32 to
+    /// tf32.
     pub fn tma_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
         let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(at.0) else {
             return None;
@@ -38,12 +39,13 @@ impl KernelInfo<'_> {
         self.map_of(at, boxes, swizzle, &|dtype| map_element(dtype, round_tf32))
     }
 
-    /// As [`KernelInfo::tma_map`], for stores: padding does not matter. But the engine writes whole
-    /// grains of 16 bytes, also where the array ends within one. `adds`: what is there is added to.
+    /// Returns the tensor map of a store, as [`KernelInfo::tma_map`]. Padding is irrelevant. TMA
+    /// writes whole units of 16 bytes, so the array must not end inside one. `adds`: the store is
+    /// an atomic addition.
     pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, adds: bool) -> Option<TensorMap> {
         let map =
             self.map_of(at, boxes, swizzle, &|dtype| if adds { added(dtype) } else { map_element(dtype, false) })?;
-        // Each element belongs to one place in one tile: stores of other warps do not meet it.
+        // Each element belongs to one tile, so stores of different warps do not overlap.
         let shape = ViewShape::of(self.module, at.0)?;
         if shape.tile.iter().zip(&shape.steps).any(|(tile, step)| tile > step) {
             return None;
@@ -92,7 +94,7 @@ impl KernelInfo<'_> {
         map.is_possible().then_some(map)
     }
 
-    /// A constant, or a number that the launch passes.
+    /// Returns a constant, or a number that the launch passes.
     fn number(&self, value: Result<i64, Value>) -> Option<Number> {
         match value {
             Ok(constant) => Some(Number::Constant(constant)),
@@ -103,7 +105,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The position among the entry's parameters of the one that this is, under assumptions.
+    /// Returns the index of a parameter of the entry, possibly behind assumptions.
     fn entry_param(&self, mut value: Value) -> Option<u32> {
         while let Some(id) = self.module.defining_op(value) {
             let op = self.module.op(id);
@@ -118,14 +120,14 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Tiles begin every `step` elements of so many bytes: at how many indices in a row one begins at a
-/// multiple of 16 bytes.
+/// Returns the distance, in tile indices, of tiles that begin at a multiple of 16 bytes. `step`:
+/// elements between tiles; `bytes`: bytes of an element.
 pub fn whole_indices(step: i64, bytes: u32) -> i64 {
     let grain = GRAIN as i64 / i64::from(bytes);
     grain / grain.min(1 << step.trailing_zeros().min(4))
 }
 
-/// The tile's dimensions in the order of a box in shared memory, innermost first.
+/// Returns the dimensions of a tile in the order of its box in shared memory, innermost first.
 pub fn box_order(rank: usize, fastest: usize) -> impl Iterator<Item = usize> {
     std::iter::once(fastest).chain((0..rank).rev().filter(move |&axis| axis != fastest))
 }
@@ -138,12 +140,12 @@ fn map_element(dtype: DType, round_tf32: bool) -> Option<MapElement> {
         16 => Some(MapElement::U16),
         32 => Some(MapElement::U32),
         64 => Some(MapElement::U64),
-        // Elements that share a byte.
+        // Several elements share a byte.
         _ => None,
     }
 }
 
-/// Elements that the engine adds up in the array.
+/// Returns the element type of a TMA store that adds to the array.
 pub fn added(dtype: DType) -> Option<MapElement> {
     match dtype {
         DType::I32 => Some(MapElement::U32),

@@ -1,11 +1,11 @@
-//! Tile adjacency: whether two tiles of one array are adjacent, from their start coordinates.
+//! Tile adjacency: adjacent tiles of one array, found by their start coordinates.
 
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
 
-/// Where a tile begins along an axis, in elements: `factor` times a number of run time, and more.
+/// Start of a tile along an axis, in elements: `factor` times a dynamic number, plus `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Start {
     number: Option<Value>,
@@ -13,14 +13,13 @@ struct Start {
     offset: i128,
 }
 
-/// Starts from here on, on either side of 0, are outside of every array that TMA knows, wherever a
-/// tile ends that begins there.
+/// Magnitude of a start from which on the whole tile is outside of every array that TMA supports.
 const FAR: i128 = 2 * MAX_EXTENT as i128;
 
 impl KernelInfo<'_> {
-    /// Does a load begin so many elements behind another one along an axis, and where that one does
-    /// along all others? Both are of tiles with the same extents along those, of one array. Of
-    /// tiles that lie outside of every array it does not matter where.
+    /// Returns true if a load begins `distance` elements after another one along an axis, and at
+    /// the same start along all other axes. Both tiles belong to one array and have equal extents
+    /// along the other axes. The start of a tile outside of every array is irrelevant.
     pub fn is_adjacent_after(&self, load: OpId, other: OpId, axis: usize, distance: i64) -> bool {
         let (op, before) = (self.module.op(load), self.module.op(other));
         let shapes = [op, before].map(|op| ViewShape::of(self.module, op.group(0)[0]));
@@ -38,13 +37,13 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// How far one start is behind another one.
+    /// Returns the distance between two starts, if it is constant.
     fn apart(&self, from: Start, to: Start) -> Option<i128> {
         let alike = (from.number, from.factor) == (to.number, to.factor);
         alike.then_some(to.offset - from.offset)
     }
 
-    /// The start of the tile with this index, of tiles that begin every `step` elements.
+    /// Returns the start of the tile with this index. Tiles begin every `step` elements.
     fn start(&self, (index, step): (Value, i64)) -> Start {
         let mut start = Start { number: Some(index), factor: step.into(), offset: 0 };
         while let Some(next) = start.number.and_then(|number| self.simpler(start, number)) {
@@ -53,7 +52,7 @@ impl KernelInfo<'_> {
         start
     }
 
-    /// The same start by what a number is computed from.
+    /// Returns the same start in terms of an operand of its number.
     fn simpler(&self, start: Start, number: Value) -> Option<Start> {
         if let Some(constant) = self.inference.facts.constant(number) {
             let offset = start.offset + start.factor * i128::from(constant);
@@ -73,7 +72,7 @@ impl KernelInfo<'_> {
             Opcode::AddI => (1, constant),
             Opcode::SubI => (1, -constant),
             Opcode::MulI => (constant, 0),
-            // What is cut off lies outside of all arrays, and so does what it becomes.
+            // The clamped starts are outside of all arrays, before and after clamping.
             Opcode::MinI | Opcode::MaxI if (constant * start.factor).abs() - start.offset.abs() >= FAR => (1, 0),
             _ => return None,
         };

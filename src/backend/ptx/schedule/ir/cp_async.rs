@@ -25,14 +25,14 @@ pub struct CpAsync {
 pub struct CpAsyncAccess {
     /// The first register of the access.
     pub register: usize,
-    /// Where it stands: the thread's offset XOR this,
+    /// The value of an XOR with the thread's offset.
     pub xor: u32,
-    /// plus this.
+    /// Bytes that are added to the result of the XOR.
     pub offset: u32,
 }
 
 impl CpAsync {
-    /// The path of the load.
+    /// Returns the path of the load.
     pub fn load_path(&self) -> LoadPath {
         LoadPath::CpAsync { thread_private: self.thread_private }
     }
@@ -62,12 +62,12 @@ pub struct CpAsyncPlan {
 }
 
 impl CpAsyncPlan {
-    /// Bytes of all stages.
+    /// Returns the bytes of all stages.
     pub fn bytes(&self) -> u32 {
         (self.stage_bytes * self.stages) as u32
     }
 
-    /// Alignment of the first one.
+    /// Returns the alignment of the first stage, in bytes.
     pub fn align(&self) -> u32 {
         SWIZZLE_ATOM_BYTES
     }

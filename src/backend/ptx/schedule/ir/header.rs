@@ -10,11 +10,11 @@ use super::program::{Schedule, SeqId, Step, StripRole, WarpRole};
 use crate::ir::{BlockId, Module, OpId, Opcode};
 use crate::target::Target;
 
-/// Word of the lines that the short text leaves out.
+/// Prefix of the lines that [`without_deferred`] removes.
 const DEFERRED: &str = "defer ";
 
 impl Schedule {
-    /// The full text, after a header whose lines begin with `#`.
+    /// Returns the full text, after a header whose lines begin with `#`.
     pub fn to_report(&self, module: &Module, body: BlockId, name: &str, target: Target) -> String {
         let mut text = format!("# kernel {name}, {target}, {} bytes of shared memory\n", self.smem_bytes);
         let warps = self.partitions.iter().map(|partition| {
@@ -51,7 +51,7 @@ impl Schedule {
         text + &self.to_text(module)
     }
 
-    /// The innermost loop with MMAs; without MMAs, the last innermost loop.
+    /// Returns the innermost loop with MMAs; without MMAs, the last innermost loop.
     fn main_loop(&self) -> Option<OpId> {
         let partition = self.partitions.iter().find(|partition| partition.role != WarpRole::Producer)?;
         let mut loops: Vec<(usize, OpId, bool)> = Vec::new();
@@ -70,7 +70,7 @@ impl Schedule {
         }
     }
 
-    /// How each op is executed, if not directly by the threads.
+    /// Returns the method of execution of each op that the threads do not execute directly.
     fn methods(&self) -> FxHashMap<OpId, String> {
         let mut methods = FxHashMap::default();
         let channels = self.warp_spec.iter().flat_map(|spec| spec.channels.iter().enumerate());
@@ -100,7 +100,7 @@ impl Schedule {
     }
 }
 
-/// A report without the deferred values, which have no instructions at their place.
+/// Returns a report without the deferred values, which have no instructions at their place.
 pub fn without_deferred(report: &str) -> String {
     report.lines().filter(|line| !line.trim_start().starts_with(DEFERRED)).map(|line| format!("{line}\n")).collect()
 }
@@ -113,7 +113,7 @@ fn groups(spec: &WarpSpecialization) -> String {
     }
 }
 
-/// The kind of an op that the header lists.
+/// Returns the kind of an op that the header lists.
 fn kind(code: Opcode) -> Option<&'static str> {
     Some(match code {
         Opcode::LoadView | Opcode::LoadPtr => "load",
@@ -124,7 +124,7 @@ fn kind(code: Opcode) -> Option<&'static str> {
     })
 }
 
-/// Loads, MMAs and stores of a block, with those of its regions.
+/// Returns the loads, MMAs, stores and atomics of a block and of its regions.
 fn accesses(module: &Module, block: BlockId) -> Vec<OpId> {
     let mut ops = Vec::new();
     module.walk(block, &mut |id| ops.extend(kind(module.op(id).code).map(|_| id)));
@@ -137,7 +137,7 @@ fn line(text: &mut String, module: &Module, id: OpId, methods: &FxHashMap<OpId, 
     let _ = writeln!(text, "#   {kind} {}{method}{}", id.index(), location(module, id));
 }
 
-/// The user's file, line and column of an op.
+/// Returns the user's file, line and column of an op.
 fn location(module: &Module, id: OpId) -> String {
     module.location(module.op(id).loc).map_or_else(String::new, |location| format!(", {location}"))
 }

@@ -1,4 +1,4 @@
-//! Load paths: how the tile of each load reaches the ops that read it.
+//! Load paths: the way of each loaded tile to the ops that read it.
 
 /// The path of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,33 +31,33 @@ pub struct WarpSpecialization {
 }
 
 impl WarpSpecialization {
-    /// The number of consumer groups.
+    /// Returns the number of consumer groups.
     #[cfg(any(test, feature = "_suite"))]
     pub fn consumer_groups(&self) -> u32 {
         self.pingpong_groups() * self.data_partitions
     }
 
-    /// The number of ping-pong groups, 1 without ping-pong.
+    /// Returns the number of ping-pong groups, 1 without ping-pong.
     pub fn pingpong_groups(&self) -> u32 {
         if self.pingpong.is_some() { PINGPONG_GROUPS } else { 1 }
     }
 
-    /// The channel of a TMA load of an MMA operand.
+    /// Returns the channel of a TMA load of an MMA operand.
     pub fn operand_channel(&self, load: OpId) -> Option<u32> {
         if let Some(&LoadPath::TmaOperand { channel }) = self.load_paths.get(&load) { Some(channel) } else { None }
     }
 
-    /// The channel of an auxiliary load.
+    /// Returns the channel of an auxiliary load.
     pub fn aux_channel(&self, load: OpId) -> Option<u32> {
         if let Some(&LoadPath::TmaAux { channel }) = self.load_paths.get(&load) { Some(channel) } else { None }
     }
 
-    /// The place of the tile of an MMA operand in its stage.
+    /// Returns the place of the tile of an MMA operand in its stage.
     pub fn operand_slot(&self, load: OpId) -> Option<StageSlot> {
         self.slot_in_channel(self.operand_channel(load)? as usize, load)
     }
 
-    /// The place of the tile of an auxiliary load in its stage.
+    /// Returns the place of the tile of an auxiliary load in its stage.
     #[cfg(any(test, feature = "_suite"))]
     pub fn aux_slot(&self, load: OpId) -> Option<StageSlot> {
         self.slot_in_channel(self.aux_channel(load)? as usize, load)
@@ -68,18 +68,19 @@ impl WarpSpecialization {
         self.load_paths.contains_key(&load)
     }
 
-    /// The load at whose place the consumer advances to the stage: the first one of an MMA operand.
+    /// Returns the load at whose place the consumer advances to the stage: the first one of an MMA
+    /// operand.
     pub fn consumer_anchor(&self, channel: u32) -> Option<OpId> {
         let loads = &self.channels.get(channel as usize)?.loads;
         loads.iter().map(|load| load.load).find(|&load| self.aux_channel(load).is_none())
     }
 
-    /// The load at whose place the producer issues the loads of a channel: the last one.
+    /// Returns the load at whose place the producer issues the loads of a channel: the last one.
     pub fn producer_anchor(&self, channel: u32) -> Option<OpId> {
         self.channels.get(channel as usize)?.loads.last().map(|load| load.load)
     }
 
-    /// The channel whose stage is the staging buffer of a store.
+    /// Returns the channel whose stage is the staging buffer of a store.
     pub fn staging_channel_of(&self, store: OpId) -> Option<u32> {
         let index = self.channels.iter().position(|channel| channel.staging_for == Some(store));
         index.map(|channel| channel as u32)
@@ -90,12 +91,14 @@ impl WarpSpecialization {
         self.channels.get(channel as usize).is_some_and(|channel| channel.staging_for.is_some())
     }
 
-    /// As [`WarpSpecialization::consumer_anchor`], or the store that uses the stage.
+    /// Returns the load of [`WarpSpecialization::consumer_anchor`], or the store that uses the
+    /// stage.
     pub fn consumer_anchor_or_store(&self, channel: u32) -> Option<OpId> {
         self.consumer_anchor(channel).or_else(|| self.channels.get(channel as usize)?.staging_for)
     }
 
-    /// As [`WarpSpecialization::producer_anchor`], or the store that uses the stage.
+    /// Returns the load of [`WarpSpecialization::producer_anchor`], or the store that uses the
+    /// stage.
     pub fn producer_anchor_or_store(&self, channel: u32) -> Option<OpId> {
         self.producer_anchor(channel).or_else(|| self.channels.get(channel as usize)?.staging_for)
     }
@@ -117,7 +120,7 @@ impl WarpSpecialization {
         channel.is_some_and(|channel| self.pipelines[channel.pipeline].num_stages == 1)
     }
 
-    /// The channels whose last use is this op.
+    /// Returns the channels whose last use is this op.
     pub fn released_by(&self, id: OpId) -> Vec<u32> {
         let released = self.channels.iter().enumerate().filter(|(_, channel)| channel.last_use == id);
         released.map(|(index, _)| index as u32).collect()
@@ -133,7 +136,7 @@ pub struct ClusterMulticast {
     pub peer_ops: FxHashSet<OpId>,
     /// Outermost loops with different starts in the two tile blocks.
     pub outer_loops: Vec<OpId>,
-    /// Ops that their bounds come from.
+    /// Ops that compute the bounds of these loops.
     pub bound_ops: FxHashSet<OpId>,
 }
 
@@ -168,17 +171,17 @@ pub struct StageCount {
 pub struct Channel {
     /// The block of the loads.
     pub block: BlockId,
-    /// In program order.
+    /// The loads, in program order.
     pub loads: Vec<TmaLoad>,
     /// Bytes of a stage.
     pub stage_bytes: u32,
     /// The index of the pipeline.
     pub pipeline: usize,
-    /// The last op of the block that uses them (or has a region that does).
+    /// The last op of the block that uses the tiles, itself or in a region.
     pub last_use: OpId,
-    /// Some use is in a region: the wait for the tile follows the advance to the stage.
+    /// True if a use is in a region: the wait for the tile follows the advance to the stage.
     pub wait_at_acquire: bool,
-    /// The store whose staging buffer the stage is; there are no loads then
+    /// The store whose staging buffer is the stage. The channel has no loads then
     /// (`warp_specialize/epilogue_smem_reuse`).
     pub staging_for: Option<OpId>,
 }
@@ -191,9 +194,9 @@ pub struct PipelineDesc {
     pub stage_bytes: u32,
     /// Number of stages.
     pub num_stages: u32,
-    /// Both tile blocks of a cluster load into the stages.
+    /// True if both tile blocks of a cluster load into the stages.
     pub clustered: bool,
-    /// The position of its loads in the loops of the kernel.
+    /// The position of the loads in the loops of the kernel.
     pub nesting: LoopNesting,
 }
 
@@ -217,10 +220,10 @@ pub struct TmaLoad {
     pub smem_offset: u32,
     /// The tensor map.
     pub map: TensorMap,
-    /// The parts of its tile, and of those that stand with it; none of a tile that stands with
-    /// another one.
+    /// The boxes of the tile, and of the tiles that are loaded together with it. A tile that is
+    /// loaded with another one has none.
     pub boxes: Vec<TmaBox>,
-    /// Bytes of these boxes.
+    /// Bytes of the boxes.
     pub bytes: u32,
     /// The number of rows of its swizzle panels.
     pub panel_rows: i64,
@@ -230,7 +233,7 @@ pub struct TmaLoad {
 
 /// The place of a tile in a stage.
 pub struct StageSlot {
-    /// The index of its channel.
+    /// The index of the channel.
     pub channel: usize,
     /// Offset in the stage, in bytes.
     pub smem_offset: u32,
@@ -244,19 +247,19 @@ pub struct StageSlot {
 /// The box of one TMA instruction.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TmaBox {
-    /// Its first element in the tile, by tile dimension.
+    /// First element of the box in the tile, by tile dimension.
     pub coord: Vec<i64>,
     /// Offset relative to the tile in the stage, in bytes.
     pub smem_offset: u32,
 }
 
 impl Channel {
-    /// The first op that it is for.
+    /// Returns the first load, or the last use of a channel without loads.
     pub fn first(&self) -> OpId {
         self.loads.first().map_or(self.last_use, |load| load.load)
     }
 
-    /// Bytes that arrive in a stage.
+    /// Returns the bytes that arrive in a stage.
     pub fn bytes(&self) -> u32 {
         self.loads.iter().map(|load| load.bytes).sum()
     }

@@ -45,7 +45,7 @@ impl Display for LayoutId {
     }
 }
 
-/// Items with this between them.
+/// Returns the items as text, separated by `between`.
 pub fn join<T: Display>(items: impl IntoIterator<Item = T>, between: &str) -> String {
     let mut text = String::new();
     for item in items {
@@ -55,7 +55,7 @@ pub fn join<T: Display>(items: impl IntoIterator<Item = T>, between: &str) -> St
 }
 
 impl Schedule {
-    /// The whole schedule of a module's entry.
+    /// Returns the text of the whole schedule of a module's entry.
     pub fn to_text(&self, module: &Module) -> String {
         let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
         if let Some(warp_spec) = &self.warp_spec {
@@ -123,7 +123,7 @@ impl Printer<'_> {
         let _ = writeln!(self.text, "{:depth$}{line}", "", depth = 2 * self.depth);
     }
 
-    /// Pipelines and channels.
+    /// Prints the pipelines and channels.
     fn warp_spec(&mut self, warp_spec: &WarpSpecialization) {
         for (pipeline, plan) in warp_spec.pipelines.iter().enumerate() {
             let clustered = if plan.clustered { ", cluster of 2" } else { "" };
@@ -167,7 +167,7 @@ impl Printer<'_> {
         self.depth -= 1;
     }
 
-    /// A line of a word and an op.
+    /// Prints a line of a word and an op.
     fn op(&mut self, what: impl Display, id: OpId) {
         let op = self.op_text(id);
         self.line(format_args!("{what} {}: {op}", id.index()));
@@ -266,7 +266,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A TMA store: its boxes and its staging buffer.
+    /// Prints a TMA store with its boxes and its staging buffer.
     fn tma_store(&mut self, tma_store: &TmaStore) {
         let TmaStore { op, layout, tile, staging } = tma_store;
         self.op(if staging.is_some() { "tma_store per_warp" } else { "tma_store" }, *op);
@@ -286,7 +286,7 @@ impl Printer<'_> {
         self.depth -= 1;
     }
 
-    /// One MMA, or several with the order of issue.
+    /// Prints an MMA group, with the order of issue if it has several MMAs.
     fn mma_group(&mut self, plan: &MmaGroup) {
         let releases = join(&plan.releases, ", ");
         let releases = if releases.is_empty() { releases } else { format!(" releases {releases}") };
@@ -349,7 +349,7 @@ impl Printer<'_> {
         self.depth -= 1;
     }
 
-    /// An op with its operands, and the type of what it gives.
+    /// Returns the text of an op with its operands, and the type of its result.
     fn op_text(&self, id: OpId) -> String {
         let op = self.module.op(id);
         let name = |value: &Value| format!("%{}", value.index());
@@ -376,7 +376,7 @@ fn swizzle_text(swizzle: Swizzle) -> &'static str {
     }
 }
 
-/// This word, if it holds.
+/// Returns the word if `holds` is true, and otherwise an empty text.
 fn word(word: &'static str, holds: bool) -> &'static str {
     if holds { word } else { "" }
 }

@@ -28,12 +28,12 @@ pub struct PrivatizedArray {
 }
 
 impl PrivatizedArray {
-    /// Bytes of all replicas of one bin.
+    /// Returns the bytes of all replicas of one bin.
     pub fn bin_bytes(self) -> u32 {
         4 * self.replicas
     }
 
-    /// Offset of the single bins, in bytes.
+    /// Returns the offset of the single bins, in bytes.
     pub fn single_bins_offset(self) -> u32 {
         REPLICATED_BINS * self.bin_bytes()
     }

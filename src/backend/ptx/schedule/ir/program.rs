@@ -57,7 +57,7 @@ pub struct Schedule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     pub role: WarpRole,
-    /// Of the tile block.
+    /// Range of warps in the tile block.
     pub warps: Range<u32>,
     pub body: SeqId,
 }
@@ -83,8 +83,8 @@ pub enum Step {
     Exec(OpId),
     /// A strip-mined sequence of ops: some registers of their tiles at a time.
     StripMine(Rc<StripMine>),
-    /// A load from a stage into registers: of the elements that the same thread has copied, or of an
-    /// auxiliary tile.
+    /// A load from a stage into registers, either of the elements that the same thread has copied
+    /// or of an auxiliary tile.
     LocalLoad(OpId),
     /// A TMA store, if shared memory has space for its boxes; otherwise a store by the threads.
     TmaStore(Box<TmaStore>),
@@ -152,12 +152,12 @@ pub enum OrderBarrierKind {
 }
 
 impl OrderPoint {
-    /// Those of ping-pong groups.
+    /// The order points of ping-pong groups.
     pub const PINGPONG: [OrderPoint; 2] = [OrderPoint::Pipeline, OrderPoint::SideEffects];
     /// The number of sets of barriers.
     pub const BARRIER_SETS: usize = 3;
 
-    /// The kind of its barriers.
+    /// Returns the kind of the barriers.
     pub fn barrier(self) -> OrderBarrierKind {
         match self {
             OrderPoint::Pipeline | OrderPoint::SideEffects => OrderBarrierKind::Mbarrier,
@@ -165,7 +165,7 @@ impl OrderPoint {
         }
     }
 
-    /// The number of its set of barriers.
+    /// Returns the index of the set of barriers.
     pub fn barrier_set(self) -> usize {
         match self {
             OrderPoint::Pipeline => 0,
@@ -205,7 +205,7 @@ pub struct MmaWait {
 /// barriers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MmaGroup {
-    /// In program order.
+    /// The MMAs, in program order.
     pub ops: Vec<OpId>,
     /// The MMAs in the order of issue.
     pub issue: Vec<MmaIssue>,
@@ -216,19 +216,19 @@ pub struct MmaGroup {
 /// One MMA of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmaIssue {
-    /// Its index in [`MmaGroup::ops`].
+    /// Index in [`MmaGroup::ops`].
     pub op: usize,
-    /// It extends n of the previous MMA: both are one instruction.
+    /// True if the MMA extends n of the previous one: both are one instruction.
     pub extends_n: bool,
 }
 
 impl MmaGroup {
-    /// A group of one MMA.
+    /// Returns a group of one MMA.
     pub fn single(op: OpId) -> MmaGroup {
         MmaGroup { ops: vec![op], issue: vec![MmaIssue { op: 0, extends_n: false }], releases: Vec::new() }
     }
 
-    /// The last MMA, at whose place all are issued.
+    /// Returns the last MMA, at whose place all are issued.
     pub fn last(&self) -> Option<OpId> {
         self.ops.last().copied()
     }
@@ -237,7 +237,7 @@ impl MmaGroup {
 /// A strip-mined sequence of ops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripMine {
-    /// The layout of its tiles.
+    /// The layout of the tiles.
     pub layout: LayoutId,
     /// Registers of one strip iteration.
     pub registers_per_iteration: usize,
@@ -249,12 +249,12 @@ pub struct StripMine {
 }
 
 impl StripMine {
-    /// Its ops in order.
+    /// Returns the ops in program order.
     pub fn ops(&self) -> impl Iterator<Item = OpId> {
         self.ops.iter().map(|&(id, _)| id)
     }
 
-    /// The tiles that its ops define, and views of them.
+    /// Returns the tiles that the ops define, and views of them.
     pub fn defined_tiles(&self, module: &Module) -> FxHashSet<Value> {
         let made =
             self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
@@ -265,11 +265,12 @@ impl StripMine {
 /// The role of an op in a strip-mined sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripRole {
-    /// Is executed in each strip iteration.
+    /// An op that is executed in each strip iteration.
     Body,
-    /// Is a view of a tile: the same elements in the same registers.
+    /// A view of a tile: the same elements in the same registers.
     View,
-    /// Is executed before the first strip iteration: scalars and ops without instructions.
+    /// An op that is executed before the first strip iteration: a scalar, or an op without
+    /// instructions.
     Preheader,
 }
 
@@ -318,7 +319,7 @@ impl For {
         self.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head)
     }
 
-    /// The carried MMAs with their accumulators among the carried values of one iteration.
+    /// Returns the carried MMAs with their accumulators among the carried values of one iteration.
     pub fn accumulators_in<'a>(&'a self, values: &'a [Value]) -> impl Iterator<Item = (&'a CarriedMma, Vec<Value>)> {
         self.carried_mmas.iter().map(|carried| {
             (carried, carried.accumulators.iter().filter_map(|&index| values.get(index).copied()).collect())
@@ -327,7 +328,7 @@ impl For {
 }
 
 impl Schedule {
-    /// The number of a layout in the table.
+    /// Returns the index of a layout in the table, to which a new one is added.
     pub fn layout_id(&mut self, layout: &Layout) -> LayoutId {
         let known = self.layouts.iter().rposition(|known| known.is_same(layout));
         LayoutId(known.unwrap_or_else(|| {
@@ -336,23 +337,23 @@ impl Schedule {
         }) as u32)
     }
 
-    /// The layout with this id.
+    /// Returns the layout with this index.
     pub fn layout(&self, id: LayoutId) -> &Layout {
         &self.layouts[id.0 as usize]
     }
 
-    /// The path of a load.
+    /// Returns the path of a load.
     pub fn load_path(&self, load: OpId) -> LoadPath {
         let tma = self.warp_spec.as_ref().and_then(|warp_spec| warp_spec.load_paths.get(&load));
         tma.or_else(|| self.cp_async_loads.get(&load)).copied().unwrap_or_default()
     }
 
-    /// The steps of a sequence.
+    /// Returns the steps of a sequence.
     pub fn steps(&self, body: SeqId) -> &[Step] {
         &self.sequences[body.0 as usize]
     }
 
-    /// The steps of a sequence and of all nested sequences.
+    /// Returns the steps of a sequence and of all nested sequences.
     pub fn steps_with_nested(&self, body: SeqId) -> Vec<&Step> {
         let (mut bodies, mut found) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
@@ -364,7 +365,7 @@ impl Schedule {
         found
     }
 
-    /// The `for` loops of a partition.
+    /// Returns the `for` loops of a partition.
     pub fn loops(&self, role: WarpRole) -> Vec<&For> {
         let steps = self.partition(role).map(|partition| self.steps_with_nested(partition.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
@@ -387,13 +388,13 @@ impl Schedule {
         self.steps(body).iter().any(|step| matches!(step.order_point(), Some(OrderPoint::Mma(_))))
     }
 
-    /// The TMA stores.
+    /// Returns the TMA stores.
     pub fn tma_stores(&self) -> impl Iterator<Item = &TmaStore> {
         let steps = self.sequences.iter().flatten();
         steps.filter_map(|step| if let Step::TmaStore(tma_store) = step { Some(&**tma_store) } else { None })
     }
 
-    /// The partition with this role.
+    /// Returns the partition with this role.
     pub fn partition(&self, role: WarpRole) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.role == role)
     }
@@ -405,7 +406,7 @@ impl Step {
         matches!(self, Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait { sunk: true, .. })
     }
 
-    /// The section of an order wait or order arrive.
+    /// Returns the section of an order wait or order arrive.
     pub fn order_point(&self) -> Option<OrderPoint> {
         match *self {
             Step::OrderWait { point, .. } | Step::OrderArrive(point) => Some(point),
@@ -413,7 +414,7 @@ impl Step {
         }
     }
 
-    /// The op of a step that has one, and one alone.
+    /// Returns the op of a step that has exactly one.
     pub fn op(&self) -> Option<OpId> {
         match self {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad(id) => Some(id),
@@ -426,7 +427,8 @@ impl Step {
         }
     }
 
-    /// The ops that a step does, without loads of channels and those in its bodies.
+    /// Returns the ops that a step executes, without loads of channels and without the ops of its
+    /// bodies.
     pub fn ops(&self) -> Vec<OpId> {
         match self {
             Step::StripMine(strip_mine) => strip_mine.ops().collect(),
@@ -435,7 +437,7 @@ impl Step {
         }
     }
 
-    /// The bodies of a loop or branch.
+    /// Returns the bodies of a loop or branch.
     pub fn sequences(&self) -> &[SeqId] {
         match self {
             Step::For(step) => std::slice::from_ref(&step.body),
@@ -446,7 +448,7 @@ impl Step {
     }
 }
 
-/// The position of the first sub-step of a step, or of the step itself.
+/// Returns the position of the first sub-step of a step, or of the step itself.
 pub fn first_sub_step(steps: &[Step], at: usize) -> usize {
     at - steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count()
 }

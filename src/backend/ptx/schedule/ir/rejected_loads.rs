@@ -1,6 +1,6 @@
-//! Rejected loads: the loads that no producer issues, with the reasons.
+//! Rejected loads: the loads that the producer does not issue, with the reasons.
 //!
-//! `warp_specialize/plan` decides and returns them; `pipeline/unmet_hints` prints them as remarks.
+//! `warp_specialize/plan` returns them; `pipeline/unmet_hints` prints them as remarks.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::{OpId, Opcode};
 
-/// The loads of a kernel that no producer makes.
+/// The loads of a kernel that the producer does not issue.
 #[derive(Clone, Debug, Default)]
 pub struct RejectedLoads {
     /// The reason for all loads, if there is one.
@@ -18,20 +18,20 @@ pub struct RejectedLoads {
 }
 
 impl RejectedLoads {
-    /// All loads, for one reason.
+    /// Returns the rejection of all loads for one reason.
     pub fn all(reason: Reason) -> RejectedLoads {
         RejectedLoads { all: Some(reason), loads: FxHashMap::default() }
     }
 }
 
-/// The reason why no producer makes a load.
+/// The reason why the producer does not issue a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Only sm_90a has producers.
     Target,
-    /// The kernel takes no tensor maps.
+    /// TMA or warp specialization is disabled.
     NoMaps,
-    /// With a producer a tile block has more threads than the hardware allows.
+    /// With a producer, a tile block has more threads than the hardware allows.
     Threads { count: u32, most: u32 },
     /// The kernel prints.
     Prints,
@@ -39,25 +39,25 @@ pub enum Reason {
     Exits,
     /// One stage of each pipeline exceeds the free shared memory.
     Room { needed: u32, free: u32 },
-    /// The loop asks for no producer.
+    /// A hint of the loop excludes a producer.
     LoopHint,
     /// The loop has one stage.
     OneStage,
-    /// The load forbids TMA.
+    /// A hint of the load excludes TMA.
     LoadHint,
     /// No op reads the tile.
     Unused,
     /// An op other than an MMA reads the tile.
     ReadBy(Opcode),
-    /// The MMA reads no operands in shared memory by descriptors.
+    /// The MMA does not read its operand in shared memory by a descriptor.
     Product,
-    /// MMAs read the tile in different forms.
+    /// Several MMAs read the tile in different forms.
     Forms,
-    /// The kernel writes the array, or other tile blocks see the load in an order.
+    /// The kernel writes the array, or the load is ordered with accesses of other tile blocks.
     Written,
-    /// TMA does not move boxes of this array or view.
+    /// TMA cannot load boxes of this array or view.
     View,
-    /// One thread alone cannot compute the index, or the control flow that leads to the load.
+    /// One thread cannot compute the index, or the control flow that leads to the load.
     Index,
 }
 

@@ -26,7 +26,7 @@ pub enum SubStep {
     GlobalAccess(OpId),
     /// The step uses shared memory in `count` parts, `in_flight` of them at a time.
     Split { count: u32, in_flight: u32 },
-    /// Shared memory has no `bytes` bytes free: the op is refused.
+    /// Shared memory has no `bytes` bytes free: the op is rejected.
     SmemOverflow { bytes: u32, of: u32 },
     /// Waits for all MMAs in flight: shared memory is overwritten after the next barrier.
     MmaWaitAll,
@@ -38,13 +38,13 @@ pub enum SubStep {
     Barrier { required: bool },
 }
 
-/// A value in another layout.
+/// A conversion of a value to another layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvertLayout {
     pub value: Value,
     pub to: LayoutId,
     pub kind: ConversionKind,
-    /// The plan, in the table of the schedule.
+    /// The index of the plan in the table of the schedule.
     pub plan: u32,
 }
 
@@ -75,7 +75,7 @@ pub enum ConversionPlan {
 }
 
 impl ConversionPlan {
-    /// The kind of the conversion.
+    /// Returns the kind of the conversion.
     pub fn kind(&self) -> ConversionKind {
         match self {
             ConversionPlan::Layout(Conversion::Shuffle(_)) => ConversionKind::Shuffle,
@@ -88,7 +88,7 @@ impl ConversionPlan {
 }
 
 impl SubStep {
-    /// Returns true if it waits for other threads or for an asynchronous operation.
+    /// Returns true if the sub-step waits for other threads or for an asynchronous operation.
     pub fn synchronizes(&self) -> bool {
         matches!(self, SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
     }

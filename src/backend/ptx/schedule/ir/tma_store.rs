@@ -1,8 +1,9 @@
-//! TMA stores, as data: staging buffers and how a tile is split.
+//! TMA stores, as data: staging buffers and the division of a tile.
 //!
 //! The threads write a tile from registers to shared memory, and TMA stores it while they continue.
-//! Either the CTA writes the boxes in parts that fit the free shared memory, or each warp has boxes
-//! of its own, in a reserved staging buffer or in a pipeline stage.
+//! There are two forms. In the first one, the CTA writes the boxes in parts that fit the free
+//! shared memory. In the second one, each warp has boxes of its own, in a reserved staging buffer
+//! or in a pipeline stage.
 
 use super::sub_step::LayoutId;
 use crate::backend::ptx::smem::allocation::Buffer;
@@ -24,7 +25,7 @@ pub struct TmaStorePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TmaStore {
     pub op: OpId,
-    /// As in [`TmaStorePlan`].
+    /// The layout of [`TmaStorePlan`].
     pub layout: LayoutId,
     pub tile: TmaBoxLayout,
     pub staging: Option<StagingBuffer>,
@@ -51,7 +52,7 @@ pub struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    /// Bytes of one warp.
+    /// Returns the bytes of one warp.
     pub fn bytes_per_warp(&self) -> u32 {
         self.split.in_flight * self.split.bytes
     }

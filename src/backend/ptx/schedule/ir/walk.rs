@@ -1,8 +1,8 @@
 //! Program walk: the traversal of a partition that data-flow analyses of a schedule share.
 //!
 //! Each step is visited once, in program order, and the sequences of a loop or branch after it.
-//! There is no fixpoint: `enter` sets the state at the head of a loop to facts that hold in every
-//! iteration, and `leave` sets the state after the loop and handles the waits of its epilogue.
+//! There is no fixpoint. `enter` sets the state at the head of a loop to facts that hold in every
+//! iteration. `leave` sets the state after the loop and handles the waits of its epilogue.
 
 use super::program::{Schedule, SeqId, Step};
 

@@ -1,4 +1,4 @@
-//! Fulfils the requirements of steps: chooses conversions, places buffers, inserts barriers.
+//! Fulfils the requirements of steps: selects conversions, allocates buffers, inserts barriers.
 
 use super::state::MembarState;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
@@ -55,7 +55,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// Returns a buffer of so many bytes.
+    /// Allocates a buffer of `bytes` bytes.
     fn scratch(&mut self, bytes: usize) -> Option<Buffer> {
         let buffer = self.smem.allocate(bytes as u32, 1);
         if buffer.is_none() {
@@ -64,7 +64,7 @@ impl MembarState<'_, '_> {
         buffer
     }
 
-    /// A store by TMA, or by the threads where there is no room for it.
+    /// Fulfils a TMA store, or a store by the threads if shared memory has no space for it.
     pub fn tma_store(&mut self, tma_store: &TmaStore) {
         let op = self.info.module.op(tma_store.op);
         let (value, root) = (stored(op), self.info.stored_array(tma_store.op));
@@ -95,7 +95,7 @@ impl MembarState<'_, '_> {
                 return;
             }
         }
-        // What threads store and what the engine stores has no order.
+        // Stores by threads and stores by TMA to one array have no order.
         if ordered && self.tma_stores.values().filter(|&&other| other == root).count() > 1 {
             self.smem_overflow(tma_store.tile.part_bytes(tma_store.tile.split_bits));
         }
@@ -110,7 +110,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// The end of the kernel.
+    /// Inserts the barrier and the wait before the end of the kernel.
     pub fn leave_kernel(&mut self) {
         if self.schedule.privatized.is_some() {
             self.barrier(true);
@@ -120,7 +120,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// The operands and accumulators of MMAs that are issued together.
+    /// Fulfils the operands and accumulators of an MMA group.
     pub fn mma_operands(&mut self, members: &[OpId]) {
         let info = self.info;
         let module = info.module;
@@ -130,7 +130,7 @@ impl MembarState<'_, '_> {
             return;
         }
         let acc = |id: OpId| module.op(id).operands[2];
-        // Accumulators that go through shared memory do so before operands lie there.
+        // Accumulators that use shared memory are converted before operands occupy it.
         let moves: Vec<bool> =
             members.iter().zip(&plans).map(|(&id, plan)| info.moves_accumulator(id, members, plan)).collect();
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| **moves) {
@@ -174,7 +174,7 @@ impl MembarState<'_, '_> {
         self.smem_read(&buffers);
     }
 
-    /// Has the tile behind this value been fetched to shared memory?
+    /// Returns true if the tile of this value is loaded into shared memory for MMAs.
     fn is_fetched(&self, value: Value) -> bool {
         self.info.source_load(value).is_some_and(|load| self.schedule.load_path(load).is_smem_operand())
     }

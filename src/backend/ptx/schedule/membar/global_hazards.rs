@@ -9,12 +9,12 @@ pub struct GlobalHazards {
 }
 
 impl GlobalHazards {
-    /// All threads have done what came before.
+    /// Clears the accesses, which a barrier has ordered.
     pub fn after_barrier(&mut self) {
         self.effects.clear();
     }
 
-    /// Accesses that may have happened, or not.
+    /// Adds accesses that may have been executed.
     pub fn add(&mut self, written: &WrittenMemory, effects: impl IntoIterator<Item = MemoryEffect>) {
         for effect in effects {
             if !written.does_not_modify(&effect) && !self.effects.contains(&effect) {
@@ -23,12 +23,13 @@ impl GlobalHazards {
         }
     }
 
-    /// May other threads still be at work on the same elements?
+    /// Returns true if other threads may still access the same elements, and one of the accesses
+    /// writes.
     pub fn may_race(&self, effect: &MemoryEffect) -> bool {
         self.effects.iter().any(|earlier| earlier.may_race(effect))
     }
 
-    /// Where two branches meet.
+    /// Adds the accesses of the other arm of a branch.
     pub fn join(&mut self, written: &WrittenMemory, other: GlobalHazards) {
         self.add(written, other.effects);
     }

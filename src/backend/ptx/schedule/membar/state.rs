@@ -1,10 +1,10 @@
 //! Barrier-insertion state: shared-memory buffers, available conversions and MMAs in flight.
 //!
 //! The state holds the layouts in which each value is available, the accesses since the last
-//! barrier, and the MMAs in flight. A barrier precedes a read of shared memory that other threads
-//! have written, a write that overlaps reads or writes of other threads, and global accesses that
-//! may race. After a back edge all accesses of the loop count. All MMAs are complete before a
-//! barrier, because shared memory after it may overwrite their operands.
+//! barrier, and the MMAs in flight. A barrier precedes three kinds of steps: a read of shared
+//! memory that other threads have written; a write that overlaps reads or writes of other threads;
+//! a global access that may race. After a back edge all accesses of the loop count. All MMAs are
+//! complete before a barrier, because shared memory after it may overwrite their operands.
 
 use std::collections::VecDeque;
 
@@ -20,49 +20,50 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{AffinePlan, Conversion, Layout};
 
-/// Accesses of a trip through shared memory from which on addresses without an instruction for each
-/// count.
+/// Minimum number of shared-memory accesses of a conversion with affine addresses, which need no
+/// instruction per access.
 const MIN_AFFINE_ACCESSES: usize = 16;
 
-/// A wait for MMAs, and whether it finds some.
+/// An MMA wait, and whether MMAs are in flight at its place.
 pub struct MmaWaitUse {
     pub body: SeqId,
-    /// Where it stands there.
+    /// Position in `body`.
     pub position: usize,
     pub is_needed: bool,
 }
 
-/// One partition's way through its program.
+/// State of the membar walk through one partition.
 pub struct MembarState<'a, 'm> {
     pub info: &'a KernelInfo<'m>,
     pub schedule: &'a mut Schedule,
     pub smem: SharedMemory,
     pub global_hazards: GlobalHazards,
-    /// The layout that each value has of its own.
+    /// The own layout of each defined value.
     pub own_layouts: Vec<Option<Layout>>,
     pub available: ConversionCache<()>,
-    /// The stores that TMA does, and the array of each.
+    /// The TMA stores, each with its array.
     pub tma_stores: FxHashMap<OpId, Value>,
-    /// Those of them that the whole block makes, through shared memory that others use, too.
+    /// TMA stores of the whole tile block, through shared memory that other steps use, too.
     pub block_tma_stores: FxHashSet<OpId>,
-    /// Are some of them boxes of warps?
+    /// True if some TMA stores are per warp.
     pub has_warp_tma_stores: bool,
     /// Arrays that TMA may have stored to.
     pub tma_stored_arrays: FxHashSet<Value>,
-    /// Results of the MMAs that may be running, in the order of issue.
+    /// Results of the MMA groups that may be in flight, in the order of issue.
     pub in_flight: Vec<Vec<Value>>,
-    /// Late waits that have not come: how many may run on then, and which wait it is.
+    /// Sunk waits that have not been emitted: the number of groups that remain in flight, and the
+    /// index in `mma_waits`.
     pub sunk_waits: VecDeque<(usize, usize)>,
     pub mma_waits: Vec<MmaWaitUse>,
-    /// The body that is made, and its steps so far.
+    /// The current sequence, and its steps so far.
     pub seq: SeqId,
     pub steps: Vec<Step>,
-    /// What the next step does within.
+    /// The sub-steps of the next step.
     pub sub_steps: Vec<SubStep>,
 }
 
 impl<'a, 'm> MembarState<'a, 'm> {
-    /// At the start of a program.
+    /// Returns the state at the start of a partition.
     pub fn new(info: &'a KernelInfo<'m>, schedule: &'a mut Schedule, smem: SharedMemory) -> MembarState<'a, 'm> {
         let has_warp_tma_stores = schedule.tma_stores().any(|tma_store| tma_store.staging.is_some());
         MembarState {
@@ -92,7 +93,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
-    /// A value has registers in its own layout from now on.
+    /// Defines a value in its own layout.
     pub fn define(&mut self, value: Value) {
         if self.info.inference.num_elements(value) > 1 {
             self.own_layouts[value.index()] = Some(self.info.inference.own_layout(value));
@@ -104,7 +105,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         own.is_some_and(|own| own.is_same(wanted)) || self.available.find(value, wanted).is_some()
     }
 
-    /// A step asks for a value in a layout.
+    /// Makes a value available in a layout.
     pub fn require(&mut self, value: Value, wanted: &Layout) {
         self.wait_for_value(value);
         if self.info.inference.num_elements(value) == 1 || self.is_available(value, wanted) {
@@ -129,12 +130,12 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.available.push(value, wanted.clone(), ());
     }
 
-    /// Bytes of shared memory that something may take.
+    /// Returns the bytes of shared memory that one conversion or exchange may use.
     pub fn scratch_capacity(&self) -> usize {
         (self.smem.budget() / 2).min(self.smem.free()) as usize
     }
 
-    /// A layout conversion.
+    /// Selects and records the conversion of a value to a layout.
     fn convert_layout(&mut self, value: Value, own: &Layout, wanted: &Layout) {
         let bits = shared_type(self.info.element_type(value)).storage_bits();
         let capacity = self.scratch_capacity();
@@ -151,7 +152,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.record_conversion(value, wanted, conversion);
     }
 
-    /// Notes a layout conversion, and goes through shared memory if it does.
+    /// Records a layout conversion, with its accesses to shared memory.
     pub fn record_conversion(&mut self, value: Value, wanted: &Layout, conversion: ConversionPlan) {
         let (bytes, rounds) = match &conversion {
             ConversionPlan::Layout(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
@@ -176,12 +177,12 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
-    /// There is no room for a buffer.
+    /// Records that shared memory has no space for a buffer.
     pub fn smem_overflow(&mut self, bytes: u32) {
         self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
     }
 
-    /// Threads write to a buffer.
+    /// Records a write to a buffer, after a barrier if there is a hazard.
     pub fn smem_write(&mut self, buffer: Option<Buffer>) {
         let Some(buffer) = buffer else { return };
         if self.smem.write(buffer) {
@@ -191,7 +192,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.sub_steps.push(SubStep::SmemWrite(buffer));
     }
 
-    /// Threads read what is in buffers.
+    /// Records reads of buffers, after a barrier if there is a hazard.
     pub fn smem_read(&mut self, buffers: &[Option<Buffer>]) {
         for &buffer in buffers.iter().flatten() {
             if self.smem.read(buffer) {
@@ -204,7 +205,8 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
-    /// All threads have a barrier.
+    /// Inserts a barrier, with the waits for MMAs and TMA stores that precede it. `always`: a step
+    /// needs the barrier, independent of hazards.
     pub fn barrier(&mut self, always: bool) {
         if !self.in_flight.is_empty() {
             self.complete_mmas(0);
@@ -218,17 +220,17 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.after_barrier();
     }
 
-    /// What holds when they have.
+    /// Clears the hazards that a barrier has ordered.
     pub fn after_barrier(&mut self) {
         self.smem.barrier();
         self.global_hazards.after_barrier();
     }
 
-    /// An access begins.
+    /// Begins the global access of an op, after a barrier if the access may race.
     pub fn global_access(&mut self, id: OpId) {
         let Some(effect) = self.info.memory_effect_of(id) else { return };
         if self.sub_steps.last() == Some(&SubStep::GlobalAccess(id)) {
-            // It has begun already, and nothing has come since.
+            // The access has already begun, and no sub-step follows it.
             return;
         }
         if self.global_hazards.may_race(&effect) {
@@ -240,12 +242,12 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.global_hazards.add(&self.info.written_memory, [effect]);
     }
 
-    /// An access may go on.
+    /// Adds the global access of an op to the hazards.
     pub fn add_global_access(&mut self, id: OpId) {
         self.global_hazards.add(&self.info.written_memory, self.info.memory_effect_of(id));
     }
 
-    /// A value is read: late waits come, until the MMA that makes it is complete.
+    /// Emits sunk waits until the MMA that computes the value is complete.
     fn wait_for_value(&mut self, value: Value) {
         while self.in_flight.iter().any(|results| results.contains(&value)) {
             let Some((pending, wait)) = self.sunk_waits.pop_front() else { return };
@@ -253,7 +255,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
-    /// The late waits that have not come yet.
+    /// Emits the remaining sunk waits.
     pub fn flush_sunk_waits(&mut self) {
         while let Some((pending, wait)) = self.sunk_waits.pop_front() {
             self.emit_sunk_wait(pending, wait);

@@ -10,8 +10,8 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Inserts sub-steps and barriers into a schedule. `smem`: with all that is reserved for the
-    /// whole kernel.
+    /// Inserts sub-steps and barriers into a schedule. `smem`: shared memory with the buffers that
+    /// are reserved for the whole kernel.
     pub fn insert_barriers(&self, schedule: &mut Schedule, smem: &SharedMemory) {
         let partitions: Vec<(WarpRole, SeqId)> =
             schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
@@ -35,7 +35,7 @@ impl KernelInfo<'_> {
 }
 
 impl MembarState<'_, '_> {
-    /// The steps of a body.
+    /// Walks through the steps of a sequence.
     fn walk_sequence(&mut self, body: SeqId) {
         let outer = (std::mem::take(&mut self.steps), std::mem::take(&mut self.sub_steps));
         let outer_seq = std::mem::replace(&mut self.seq, body);
@@ -65,8 +65,7 @@ impl MembarState<'_, '_> {
         self.seq = outer_seq;
     }
 
-    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody
-    /// has to say.
+    /// Inserts the sub-steps of a step before it. They are omitted if all are global accesses.
     fn flush_sub_steps(&mut self) {
         let mut sub_steps = std::mem::take(&mut self.sub_steps);
         if sub_steps.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
@@ -75,7 +74,7 @@ impl MembarState<'_, '_> {
         self.steps.extend(sub_steps.into_iter().map(Step::Sub));
     }
 
-    /// A body that need not run: what it brings is forgotten.
+    /// Walks through a sequence that may be skipped. Its conversions are not available after it.
     fn walk_region(&mut self, body: SeqId) {
         let mark = self.available.len();
         self.walk_sequence(body);
@@ -107,7 +106,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// An op has results from now on.
+    /// Defines the results of an op.
     fn define_results(&mut self, id: OpId) {
         self.define_all(&self.info.module.op(id).results);
     }
@@ -130,7 +129,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// MMAs that are issued together.
+    /// Fulfils an MMA group and adds it to those in flight.
     fn mma_group(&mut self, plan: &MmaGroup) {
         self.mma_operands(&plan.ops);
         self.flush_sunk_waits();
@@ -146,8 +145,8 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&value| self.define(value));
     }
 
-    /// Code that a back edge reaches knows little of what threads did. Gives what TMA may be
-    /// reading before.
+    /// Adds the accesses of a loop body, which precede its head by the back edge. Returns the
+    /// buffers that TMA may be reading before the loop.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.flush_sunk_waits();
         let before = self.smem.bulk();
@@ -163,7 +162,8 @@ impl MembarState<'_, '_> {
         before
     }
 
-    /// Nor does code behind a loop, which may have been skipped.
+    /// Adds the accesses of a loop body after the loop. `before`: buffers that TMA may still be
+    /// reading if the loop has been skipped.
     fn leave_loop(&mut self, body: BlockId, before: &[Buffer]) {
         self.enter_loop(body);
         self.smem.still_reading(before);
@@ -254,14 +254,14 @@ impl MembarState<'_, '_> {
             self.leave_kernel();
         }
         self.fulfil(id, info.requirements(id));
-        // Waits beside a branch that only computes come behind it.
+        // Waits in a side-effect-free branch are sunk to the code after it.
         if !info.terminator_targets(id).is_some_and(|(owner, _)| info.is_pure(owner)) {
             self.flush_sunk_waits();
         }
     }
 }
 
-/// MMAs that the iteration before has issued: the sums of each.
+/// Returns the accumulators of each MMA group that the previous iteration has issued.
 fn carried_accumulators(carried_mmas: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
     carried_mmas
         .iter()

@@ -1,19 +1,20 @@
 //! Multistage `cp.async` copies for loops without a producer.
 //!
-//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i +
-//! S − 1 are in flight (`cp.async`, 16 bytes per thread where alignment allows). The arrays are not
-//! written by the kernel, and the indices depend on the loop counter and on values from outside.
+//! With S stages, iteration i computes on stage i mod S. The copies of iterations i + 1 to i + S −
+//! 1 are in flight at the same time. Each `cp.async` copies 16 bytes per thread if the alignment
+//! allows it. The kernel does not write the arrays. The indices depend on the loop counter and on
+//! values from outside of the loop.
 //!
 //! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head
-//! of an iteration has two purposes: the copies of all threads have arrived, and all threads have
-//! finished with the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
+//! of an iteration has two purposes. The copies of all threads have arrived, and all threads have
+//! finished reading the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
 //! until the next head.
 //!
-//! *Thread-private*: in a loop without MMAs every thread copies the elements that it will hold, if
-//! that is possible for all loads of the loop. It reads them without a barrier, and fills the stage
-//! of the previous iteration at the head. Beside operands the other tiles of the loop are copied in
-//! this way (weights that threads unpack, their scales), if the operands keep their number of
-//! stages.
+//! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, if
+//! that is possible for all loads of the loop. The thread reads them without a barrier, and fills
+//! the stage of the previous iteration at the head. In a loop with operand copies, other tiles are
+//! copied in this way, too: packed weights and their scales, for example. The condition is that the
+//! operands keep their number of stages.
 
 use rustc_hash::FxHashMap;
 
@@ -30,25 +31,26 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
 use crate::layout::Side;
 
-/// Most stages, and the bytes above which fewer are better: other tile blocks want shared memory
-/// too.
+/// Maximum number of stages, and the bytes of all stages above which fewer are used, to leave
+/// shared memory to other CTAs.
 const MAX_STAGES: usize = 4;
 const MAX_BYTES: usize = 112 << 10;
 
-/// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much.
-/// Elsewhere two should.
+/// Maximum bytes of thread-private stages. On sm_90 three CTAs have room for them. On other targets
+/// half of the shared memory is the limit, for two CTAs.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 
-/// Alignment of threads' own elements.
+/// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
 
-/// Stages of operands, where there is room.
+/// Returns the number of stages of operands, if shared memory has space for them.
 fn operand_stages(bytes: usize) -> usize {
     (MAX_BYTES / bytes).clamp(2, MAX_STAGES)
 }
 
 impl KernelInfo<'_> {
-    /// The copies of a `for` loop, if it qualifies. `no_producer`: the kernel has no producer.
+    /// Returns the copies of a `for` loop, if it qualifies. `no_producer`: the kernel has no
+    /// producer.
     pub fn plan_cp_async(
         &self,
         id: OpId,
@@ -117,8 +119,8 @@ impl KernelInfo<'_> {
         address_ops.dedup();
     }
 
-    /// The pipeline of a loop without MMAs, if every thread can copy its own elements of all that
-    /// it loads.
+    /// Returns the copies of a loop without MMAs, if each thread can copy its own elements of all
+    /// loads.
     fn plan_thread_private(
         &self,
         body: BlockId,
@@ -136,7 +138,7 @@ impl KernelInfo<'_> {
             address_ops.extend(self.index_slice(body, load)?);
         }
         self.sort_in_program_order(body, &mut address_ops);
-        // What others are found by is loaded where it is needed.
+        // Loads that compute indices of other loads are not copied ahead.
         for load in loads.filter(|load| !address_ops.contains(load)) {
             let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
@@ -161,8 +163,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The copy of a load by the threads that will hold its elements, at this place of a stage, and
-    /// the bytes that it takes there.
+    /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
     fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         if !self.is_enabled(Optimization::ThreadPrivateCopies) {
             return None;
@@ -178,8 +179,8 @@ impl KernelInfo<'_> {
         Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
-    /// To copies of operands those of other tiles of the body, which threads copy for themselves,
-    /// if operands keep their stages.
+    /// Adds the thread-private copies of other tiles of the body to the copies of operands, if the
+    /// operands keep their number of stages.
     fn add_thread_private_copies(
         &self,
         body: BlockId,
@@ -191,7 +192,8 @@ impl KernelInfo<'_> {
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
             let Some(part) = self.index_slice(body, load) else { continue };
-            // What many threads hold they would all bring, past the first-level cache.
+            // Each replica of an element would be a separate copy, which bypasses the first-level
+            // cache.
             let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
             let Some((copy, more)) = self.thread_private_copy(load, bytes).filter(|_| once) else { continue };
             indices.extend(part);
@@ -199,15 +201,15 @@ impl KernelInfo<'_> {
             all.push(copy);
         }
         let bytes = bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
-        // What others are found by is loaded where it is needed.
+        // No load computes an index of another one, and operands keep their number of stages.
         if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
         {
             (*copies, *address_ops, *stage_bytes) = (all, indices, bytes);
         }
     }
 
-    /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None`
-    /// if it cannot.
+    /// Returns the elements and bytes of one access by which a thread copies its part of a load;
+    /// `None` if that is impossible.
     fn copy_vector(&self, load: OpId) -> Option<(usize, usize)> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
@@ -231,7 +233,7 @@ impl KernelInfo<'_> {
         (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((vector, bytes))
     }
 
-    /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
+    /// Returns the load of an operand and the accesses of its copy, if it can be copied ahead.
     fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
         let module = self.module;
         let load = self.source_load(operand)?;
@@ -259,7 +261,7 @@ impl KernelInfo<'_> {
         (fits && side.replicated == 0).then_some((load, side))
     }
 
-    /// Is nothing between a load and this value used twice?
+    /// Returns true if each value from the load to this one has one use.
     fn has_single_use_chain(&self, value: Value) -> bool {
         let mut value = value;
         loop {
@@ -273,8 +275,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The ops of the body that compute the indices of a load, if they are scalar and nothing that
-    /// the kernel does changes them.
+    /// Returns the ops of the body that compute the indices of a load, if they are scalar and
+    /// repeatable.
     fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
         let module = self.module;
         let mut found = Vec::new();
@@ -299,12 +301,12 @@ impl KernelInfo<'_> {
                 }
             }
         }
-        // The view itself has to come from outside.
+        // The view is defined outside of the body.
         let view = module.defining_op(module.op(load).group(0)[0])?;
         (self.regions.block_of(view) != Some(body)).then_some(found)
     }
 
-    /// Does this op give scalars, and the same ones whenever it is run?
+    /// Returns true if an op has scalar results, and the same ones in each execution.
     fn is_repeatable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let steady = match op.code {

@@ -1,11 +1,11 @@
 //! Exponential order: two consumer groups evaluate `exp2` one after another.
 //!
-//! If the exponentials of an iteration take as long as its MMAs (attention with 8-bit floats, or
-//! with short rows), two groups in step need the exponential unit at the same time. With an order,
-//! the MMAs of one group overlap with the exponentials of the other one. (FlashAttention-3, Shah et
-//! al. 2024, orders its MMAs for the same purpose.)
+//! Two groups without an order need the exponential unit at the same time. That is a loss if the
+//! exponentials of an iteration take as long as its MMAs: in attention with 8-bit floats, or with
+//! short rows. With an order, the MMAs of one group overlap with the exponentials of the other one.
+//! (FlashAttention-3, Shah et al. 2024, orders its MMAs for the same purpose.)
 //!
-//! If MMAs take longer, the order only costs.
+//! If the MMAs take longer, the order has a cost and no benefit.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::plan::num_warps::extent;
@@ -14,18 +14,17 @@ use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, Step
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
-/// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential:
-/// 2048 and 16 a cycle.
+/// Multiply-adds of 16-bit elements that the tensor cores of Hopper execute in the time of one
+/// exponential: 2048 and 16 per cycle.
 const MULTIPLY_ADDS_PER_EXP: u64 = 128;
-/// Minimum of MMAs of an iteration: a single one is ordered itself.
+/// Minimum number of MMAs of an iteration: a single one has an order of its own.
 const MIN_MMAS: usize = 2;
-/// Minimum of exponentials of a row: with fewer, iterations are short, and the order costs more
-/// than it gains.
+/// Minimum number of exponentials of a row. With fewer, iterations are short, and the order costs
+/// more than it saves.
 const MIN_ROW: i64 = 128;
 
 impl KernelInfo<'_> {
-    /// Orders the exponentials of two consumer groups where these take as long as the MMAs of an
-    /// iteration.
+    /// Orders the exponentials of two consumer groups in loops where they take as long as the MMAs.
     pub fn order_exponentials(&self, schedule: &mut Schedule) {
         if !self.is_enabled(Optimization::ExpOrder) {
             return;
@@ -40,7 +39,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The begin and end of the ordered section of a loop, and its exponentials.
+    /// Returns the begin and end of the ordered section of a loop, and the exponentials.
     fn exp_span(&self, schedule: &Schedule, plan: &For) -> Option<(usize, usize, Value)> {
         let steps = schedule.steps(plan.body);
         let mmas: Vec<OpId> = steps
@@ -61,14 +60,15 @@ impl KernelInfo<'_> {
         if !(worth && wide) || has_barrier {
             return None;
         }
-        // A late wait for an MMA ends a block of code, and to that the exponents belong.
+        // A sunk MMA wait ends a basic block, and the computation of the exponents belongs to that
+        // block.
         let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
         let [begin, end] = [begin, steps.len() - 1].map(|at| first_sub_step(steps, at));
         steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))
     }
 
-    /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even
-    /// what is no number.
+    /// Returns the result of a step of 32-bit exponentials. Their sign bit is always 0, also that
+    /// of NaN.
     pub fn exponentials(&self, step: &Step) -> Option<Value> {
         let &Step::Exec(id) = step else { return None };
         let op = self.module.op(id);
@@ -77,7 +77,7 @@ impl KernelInfo<'_> {
         is.then_some(value)
     }
 
-    /// Multiply-adds of an MMA, as many as if its elements had 16 bits.
+    /// Returns the number of multiply-adds of an MMA, scaled to elements of 16 bits.
     fn multiply_adds(&self, id: OpId) -> u64 {
         let op = self.module.op(id);
         let left = op.operands[0];
@@ -86,7 +86,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// A late wait for MMAs.
+/// Returns true if the step is a sunk MMA wait.
 pub fn is_sunk(step: &Step) -> bool {
     matches!(step, Step::MmaWait(wait) if wait.sunk)
 }

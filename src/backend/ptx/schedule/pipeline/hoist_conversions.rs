@@ -8,11 +8,12 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Registers up to which a value is converted ahead of a loop that uses it in another layout.
+/// Maximum number of registers of a value whose conversion is hoisted.
 const MAX_HOISTED_REGISTERS: usize = 32;
 
 impl KernelInfo<'_> {
-    /// What a loop uses from outside, in which layouts: to be converted once, before it.
+    /// Returns the values from outside that a loop uses, with the layouts to which they are
+    /// converted before the loop.
     pub fn hoisted_conversions(&self, body: BlockId) -> Vec<(Value, Layout)> {
         if !self.is_enabled(Optimization::HoistConversions) {
             return Vec::new();

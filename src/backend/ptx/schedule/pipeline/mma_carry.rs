@@ -1,4 +1,4 @@
-//! Loop-carried MMAs: MMAs in flight across a back edge or beside a side-effect-free branch.
+//! Loop-carried MMAs: MMAs in flight across a back edge or a side-effect-free branch.
 
 use rustc_hash::FxHashMap;
 
@@ -12,8 +12,8 @@ use crate::layout::{Conversion, Layout};
 use crate::pass::accumulator_chains;
 
 impl KernelInfo<'_> {
-    /// The MMAs of a loop body that accumulate in place from iteration to iteration. `steps`: those
-    /// of the body.
+    /// Returns the MMAs of a loop body that accumulate in place over the iterations. `steps`: the
+    /// steps of the body.
     pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
         if !self.is_enabled(Optimization::MmaCarry) {
             return Vec::new();
@@ -23,7 +23,7 @@ impl KernelInfo<'_> {
         let body = op.regions[0];
         let ops = &module.block(body).ops;
         let Some(&exit) = ops.last() else { return Vec::new() };
-        // Where a branch leaves an iteration early, its MMAs are complete.
+        // Before an early exit of an iteration its MMAs are complete.
         if self.regions.has_early_exit(id) {
             return Vec::new();
         }
@@ -34,8 +34,8 @@ impl KernelInfo<'_> {
         mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
     }
 
-    /// The carried MMA of a group, if it accumulates in place. `exit`: the terminator of the loop
-    /// body.
+    /// Returns the carried MMA of a group, if it accumulates in place. `exit`: the terminator of
+    /// the loop body.
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let mma = plan.last()?;
         let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
@@ -47,8 +47,8 @@ impl KernelInfo<'_> {
         Some(CarriedMma { mma, accumulators: carried, releases: plan.releases.clone() })
     }
 
-    /// The position of the carried value that MMAs add up on in place, from iteration to iteration,
-    /// if there is one.
+    /// Returns the index of the carried value that a chain of MMAs accumulates in place over the
+    /// iterations.
     pub fn carried_accumulator(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
         let module = self.module;
         let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
@@ -58,7 +58,8 @@ impl KernelInfo<'_> {
         (position == carried + 1 && once(argument) && once(result)).then_some(carried)
     }
 
-    /// Are there two branches that only compute, so that MMAs may stay in flight beside them?
+    /// Returns true if an op has two side-effect-free arms, so that MMAs may stay in flight across
+    /// it.
     pub fn is_pure(&self, id: OpId) -> bool {
         let is_pure = |&inner: &OpId| match self.module.op(inner).code {
             Opcode::Constant | Opcode::Iota | Opcode::Yield => true,
@@ -69,8 +70,7 @@ impl KernelInfo<'_> {
             && self.regions.nested(id).iter().all(is_pure)
     }
 
-    /// May a step need a barrier of such a branch, because it asks for a tile that other warps
-    /// have?
+    /// Returns true if a step of such an arm may need a barrier, for a conversion between warps.
     pub fn may_need_barrier(&self, step: &Step) -> bool {
         match step {
             &Step::Exec(id) | &Step::End(id) => self.has_cross_warp_conversion(id),
@@ -86,7 +86,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Does a value go through shared memory to come in a layout?
+    /// Returns true if the conversion of a value to a layout needs shared memory.
     fn needs_smem_conversion(&self, value: Value, wanted: Layout) -> bool {
         let mut seen: FxHashMap<Value, Vec<Layout>> = FxHashMap::default();
         let mut pending = vec![(value, wanted)];

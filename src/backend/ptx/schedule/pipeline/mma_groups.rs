@@ -22,9 +22,11 @@ impl KernelInfo<'_> {
         accumulator_chains(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
     }
 
-    /// How MMAs that belong together are issued, where the last one stands: together, or, if their
-    /// sums lie in different threads or their operands do not find room in so many bytes of shared
-    /// memory, one after the other. `is_there`: values that have been fetched.
+    /// Returns the groups in which related MMAs are issued, at the place of the last one.
+    ///
+    /// They are one group, unless their accumulators have different layouts or their operands
+    /// exceed `capacity` bytes of shared memory. In that case each MMA is a group. `is_there`: true
+    /// for values that are already in shared memory.
     pub fn plan_mma_groups(
         &self,
         mma: OpId,
@@ -44,8 +46,8 @@ impl KernelInfo<'_> {
         members.iter().map(|&member| MmaGroup::single(member)).collect()
     }
 
-    /// The order in which MMAs are issued together, and which of them widen the one before: the
-    /// sums of one left operand whose right operands are neighbours in each step are one wide sum.
+    /// Returns the order of issue of the MMAs of a group. Accumulators with a common left operand,
+    /// and right operands that are adjacent in each step, are one wide accumulator.
     fn issue_order(&self, members: &[OpId], warp_spec: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
@@ -70,9 +72,9 @@ impl KernelInfo<'_> {
         wide.into_iter().flat_map(steps).collect()
     }
 
-    /// Can one instruction do an MMA and the next one, both starting from zero or neither? Their
-    /// left operand is the same, and of their right operands that the producer loads, the second
-    /// one stands behind the first one.
+    /// Returns true if one instruction can execute two MMAs that both start from zero, or both do
+    /// not. They have the same left operand. The producer loads the right operands, the second one
+    /// directly after the first one.
     pub fn can_extend_n(&self, mma: OpId, next: OpId, warp_spec: Option<&WarpSpecialization>) -> bool {
         if !self.is_enabled(Optimization::WideMma) {
             return false;
@@ -89,7 +91,7 @@ impl KernelInfo<'_> {
             && plan.widened_by(other, here.panel_rows) == Some(apart)
     }
 
-    /// Extents of the operands and the result of MMAs that are issued together, as of one MMA.
+    /// Returns the extents of the operands and the result of an MMA group as of one MMA.
     pub fn combined_shapes(&self, members: &[OpId]) -> [Vec<i64>; 3] {
         let shape = |id: OpId, number: usize| self.module.shape(self.module.op(id).operands[number]);
         let (sums, first) = (accumulator_chains(self.module, members), members[0]);

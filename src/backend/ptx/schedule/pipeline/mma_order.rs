@@ -1,14 +1,14 @@
 //! MMA order: consumer groups issue their MMAs one after another.
 //!
-//! Problem: if each iteration works on the result of its MMA, the tensor cores are idle during that
-//! work. Two groups without an order fall into step: both issue their MMAs, wait, and work at the
-//! same time. With an order they stay half an iteration apart, and one group multiplies while the
-//! other one works.
+//! If each iteration works on the result of its MMA, the tensor cores are idle during that work.
+//! Without an order two groups synchronize: both issue their MMAs, wait, and work at the same time.
+//! With an order they are half an iteration apart, and one group multiplies while the other one
+//! works.
 //!
-//! Not used if MMAs overlap with the work of their own group (attention of two groups), if several
-//! CTAs share an SM, or if the groups have barriers in each iteration. Three data partitions fall
-//! into step in attention, too: each issues all MMAs of an iteration in one ordered section
-//! (FlashAttention-3, Shah et al. 2024).
+//! The order is not used in three cases: MMAs overlap with the work of their own group (attention
+//! of two groups); several CTAs share an SM; the groups have barriers in each iteration. Three data
+//! partitions in attention also need an order: each issues all MMAs of an iteration in one ordered
+//! section (FlashAttention-3, Shah et al. 2024).
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::optimizations::Optimization;
@@ -17,13 +17,13 @@ use crate::backend::ptx::schedule::ir::program::{
     For, OrderPoint, Partition, Schedule, SeqId, Step, WarpRole, first_sub_step,
 };
 
-/// Consumer groups with an order.
+/// Number of consumer groups with an order.
 pub const ORDERED_GROUPS: u32 = 2;
-/// Maximum of data partitions with an order: each has a named barrier.
+/// Maximum number of data partitions with an order: each has a named barrier.
 const MAX_ORDERED_PARTITIONS: u32 = 8;
 
 impl KernelInfo<'_> {
-    /// Orders the MMAs of consumer groups where that keeps the tensor cores busy.
+    /// Orders the MMAs of consumer groups in loops where the tensor cores would be idle otherwise.
     pub fn order_mmas(&self, schedule: &mut Schedule) {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
@@ -55,8 +55,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The positions of the first and the last MMA of a loop of data partitions, if all complete in
-    /// their own iteration and no wait is between them.
+    /// Returns the positions of the first and the last MMA of a loop of data partitions. All MMAs
+    /// complete in their own iteration, without a wait between them.
     fn multi_mma_span(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
         let is_async = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
@@ -65,7 +65,7 @@ impl KernelInfo<'_> {
             .then_some([first, last])
     }
 
-    /// The place of the one MMA of a loop, if it lands in the iteration that has issued it.
+    /// Returns the position of the only MMA of a loop, if its wait is in the same iteration.
     fn single_mma_position(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
         if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.sequences().is_empty()) {

@@ -14,17 +14,18 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
 use crate::ir::{OpId, Opcode, Value};
 
-/// Of a chain of additions this part goes before the wait: as many exponentials as the MMA takes
-/// that runs meanwhile.
+/// Divisor of the length of a chain of additions: this part precedes the wait. It has about as many
+/// exponentials as fit in the time of the MMA in flight.
 const OVERLAP_FRACTION: usize = 4;
-/// Shorter chains stay where they are.
+/// Minimum length of a chain that is divided.
 const MIN_CHAIN: usize = 12;
-/// Narrower MMAs are done before the work on the others begins.
+/// Bits of the operand elements. Narrower MMAs complete before the work on the first MMA begins.
 const OPERAND_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Has part of the work on an MMA done before the wait for the next one. Where threads have a
-    /// barrier amid that work all MMAs land, so that this comes when it is known where they do.
+    /// Moves a part of the work on an MMA before the wait for the next one.
+    ///
+    /// The pass follows barrier insertion, since all MMAs complete before a barrier in that work.
     pub fn overlap_mmas(&self, schedule: &mut Schedule) {
         if !self.is_enabled(Optimization::MmaOverlap) {
             return;
@@ -45,15 +46,17 @@ impl KernelInfo<'_> {
             if let Step::MmaWait(wait) = &mut steps[at] {
                 (wait.sunk, wait.release_after) = (false, Some(value));
             }
-            // The wait and the step that it is for.
+            // Moves the wait together with the step that needs it.
             steps[at..=last].rotate_left(2);
             return;
         }
     }
 
-    /// If here is a wait for an MMA that was issued behind another one, and the work on that is
-    /// more than what the MMA computes: the wait for the other one, which releases stages of which
-    /// there are others, and the op that needs this one.
+    /// Returns the position of the wait for the first MMA, and the op that scales the result of the
+    /// second one. The result is `None` if the wait for the second MMA is not at position `at`.
+    ///
+    /// The first MMA releases stages of multistage pipelines. Its result has at least as many
+    /// registers as that of the second one.
     fn sunk_wait_at(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
         let (&Step::MmaWait(wait), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
         let (position, before) = steps[..at].iter().enumerate().rev().find_map(|(position, step)| match step {
@@ -62,7 +65,7 @@ impl KernelInfo<'_> {
             }
             _ => None,
         })?;
-        // Of an only stage the producer waits for the end of the work.
+        // With a single stage the producer waits for the end of the work.
         let others =
             |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|warp_spec| !warp_spec.is_single_stage(*channel));
         let releases_multistage = |step: &Step| match step {
@@ -85,7 +88,7 @@ impl KernelInfo<'_> {
         (is_last && pays).then_some((position, scaled))
     }
 
-    /// The last step that is done before a wait, and what it computes.
+    /// Returns the last step that precedes the wait, and the value that it computes.
     fn last_step_before_wait(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
         let module = self.module;
         let Step::MmaWait(wait) = &steps[at] else { return None };

@@ -4,8 +4,8 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::OpId;
 
 impl KernelInfo<'_> {
-    /// Of each MMA of a kernel, in the order of the program, its instruction and what of it each
-    /// group of warps does.
+    /// Returns the instruction of each MMA, with the rows and columns of each warp group, in
+    /// program order.
     pub fn mma_partitions(&self) -> Vec<(OpId, String)> {
         let describe = |id| Some((id, self.inference.products.get(&id)?.as_ref().ok()?.describe()));
         self.regions.ops().iter().filter_map(|&id| describe(id)).collect()

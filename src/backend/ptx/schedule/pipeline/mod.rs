@@ -6,7 +6,7 @@
 //! * `cp_async` — multistage `cp.async` copies for loops without a producer
 //! * `exp_order` — two consumer groups evaluate `exp2` one after another
 //! * `hoist_conversions` — hoists layout conversions of loop invariants
-//! * `mma_carry` — MMAs in flight across a back edge or beside a side-effect-free branch
+//! * `mma_carry` — MMAs in flight across a back edge or a side-effect-free branch
 //! * `mma_groups` — MMAs issued together under one `commit_group`
 //! * `mma_order` — consumer groups issue their MMAs one after another
 //! * `mma_overlap` — moves part of the work on one MMA before the wait for the next
@@ -14,7 +14,7 @@
 //! * `mma_waits` — inserts MMA waits and pipeline waits
 //! * `try_wait` — inserts `consumer_try_wait` for the next stage of a loop
 //! * `unmet_hints` — reports loop hints that were not satisfied
-//! * `unroll` — how many iterations of a `for` are emitted in a row
+//! * `unroll` — unroll factors of `for` loops
 
 pub mod cp_async;
 pub mod exp_order;

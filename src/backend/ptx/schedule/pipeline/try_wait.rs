@@ -1,6 +1,6 @@
 //! Inserts `consumer_try_wait` for the next stage of a loop.
 //!
-//! A test of an mbarrier takes some thirty cycles. At the head of a loop whose MMAs complete in
+//! A test of an mbarrier takes about thirty cycles. At the head of a loop whose MMAs complete in
 //! their own iteration, the tensor cores are idle during the test. So the previous iteration tests
 //! the barrier, during the work on its MMAs, and computes the address of the stage. If the test
 //! fails, the wait tests again.
@@ -10,11 +10,11 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
 
-/// MMAs of narrower operands are done early.
+/// Bits of the operand elements. MMAs with narrower operands complete early.
 const WIDE_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Inserts a `consumer_try_wait` into each loop that gains by it.
+    /// Inserts a `consumer_try_wait` into each loop that becomes faster by it.
     pub fn insert_try_waits(&self, schedule: &mut Schedule) {
         if !self.is_enabled(Optimization::TryWait) {
             return;
@@ -37,17 +37,16 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Are there several MMAs, of narrow operands? One is done before the next one has been issued,
-    /// and to ask takes longer than to wait.
+    /// Returns true if the steps have several MMAs, all with narrow operands. Each completes before
+    /// the next one is issued, and a test takes longer than the wait.
     fn has_narrow_mmas(&self, steps: &[Step]) -> bool {
         let mmas = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
         let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
         mmas().count() > 1 && mmas().all(narrow)
     }
 
-    /// Does a loop take one stage of the pipeline of a channel in each iteration, which is the
-    /// channel's, and does each go on to its end? Then the next stage is what it takes next, and
-    /// who moves on there moves on in every iteration.
+    /// Returns true if each iteration of a loop acquires one stage of the pipeline of `channel`,
+    /// for that channel, and has no early exit. The next stage is then that of the next iteration.
     pub fn can_try_wait(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(warp_spec) = &schedule.warp_spec else { return false };
         let pipeline = |channel: u32| warp_spec.channels.get(channel as usize).map(|channel| channel.pipeline);
@@ -61,8 +60,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// The position of the `consumer_try_wait` in a sequence, and its channel: after the last MMA wait,
-/// for the tiles of the first MMA of the next iteration.
+/// Returns the position of the `consumer_try_wait` in a sequence, and its channel. The position
+/// follows the last MMA wait. The channel is that of the first MMA of the next iteration.
 fn try_wait_position(steps: &[Step]) -> Option<(usize, u32)> {
     let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {
@@ -71,7 +70,7 @@ fn try_wait_position(steps: &[Step]) -> Option<(usize, u32)> {
     })?;
     let last =
         steps.iter().rposition(|step| matches!(step, Step::MmaWait(MmaWait { from_previous_iteration: false, .. })))?;
-    // What is left to the next step comes there. Where that is the end, there was work before.
+    // Sunk waits are emitted inside the next step. If that is the end, the work precedes the wait.
     let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Sub(_))))?;
     let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };
     (first < last).then_some((at, channel))

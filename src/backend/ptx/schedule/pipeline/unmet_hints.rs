@@ -8,8 +8,8 @@ use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::ir::{OpId, hint_key};
 
 impl KernelInfo<'_> {
-    /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
-    /// that have no producer.
+    /// Returns the loop hints that a schedule does not satisfy, or only in part, and the loops with
+    /// MMAs but without a producer.
     pub fn unmet_loop_hints(&self, schedule: &Schedule, rejected_loads: &RejectedLoads) -> Vec<(OpId, String)> {
         let loops = self.regions.ops().iter().copied().filter(|&id| self.module.op(id).code.is_loop());
         let (producer_stages, copied) = (self.producer_stages(schedule), cp_async_stages(schedule));
@@ -40,7 +40,8 @@ impl KernelInfo<'_> {
         unmet
     }
 
-    /// Stages of the loads of loops that a producer makes: the fewest.
+    /// Returns the number of stages of the producer's loads in each loop: the minimum of its
+    /// pipelines.
     fn producer_stages(&self, schedule: &Schedule) -> FxHashMap<OpId, u32> {
         let mut found = FxHashMap::default();
         let Some(warp_spec) = &schedule.warp_spec else { return found };
@@ -53,8 +54,8 @@ impl KernelInfo<'_> {
         found
     }
 
-    /// The reasons why no producer makes the loads of a loop; none for a loop without MMAs, or that
-    /// has none by its own request.
+    /// Returns the reasons why the producer does not load for a loop; `None` for a loop without
+    /// MMAs, and for a loop that requests no producer.
     fn producer_rejection(&self, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
         let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
         let nested = self.regions.nested(id).iter().copied();
@@ -87,7 +88,8 @@ impl KernelInfo<'_> {
         Some(reasons.join("; "))
     }
 
-    /// A reason why no producer makes a load, with the user's place if it is of this load alone.
+    /// Returns the reason of a rejected load, with the user's source location if the reason is of
+    /// this load alone.
     fn load_rejection(&self, load: OpId, reason: Reason) -> String {
         match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
             Some(location) => format!("of the load at {location}: {reason}"),
@@ -109,7 +111,7 @@ impl KernelInfo<'_> {
 
 const NO_STAGES: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
 
-/// Stages of multistage copies, by loop.
+/// Returns the number of stages of multistage copies, by loop.
 fn cp_async_stages(schedule: &Schedule) -> FxHashMap<OpId, u32> {
     let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),

@@ -1,16 +1,17 @@
-//! Unrolling: how many iterations of a `for` are emitted in a row.
+//! Unrolling: unroll factors of `for` loops.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
 
-/// Maximum of ops of the unrolled iterations.
+/// Maximum number of ops in the unrolled iterations.
 const MAX_OPS: usize = 4096;
 
 impl KernelInfo<'_> {
-    /// The unroll factor that the hint of a loop requests, if it is possible; 1 forbids unrolling
-    /// by ptxas. `plain`: the loop has no multistage copies, carried MMAs or ping-pong.
+    /// Returns the unroll factor that the hint of a loop requests, if it is possible. With 1, ptxas
+    /// does not unroll either. `plain`: the loop has no multistage copies, carried MMAs or
+    /// ping-pong.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
         let requested = self.unroll_hint(id).filter(|_| self.is_enabled(Optimization::Unroll))?;
         (requested == 1 || plain && self.can_unroll(id, requested)).then_some(requested)
@@ -24,8 +25,8 @@ impl KernelInfo<'_> {
         plain && factor > 1 && ops.len() * factor as usize <= MAX_OPS && self.last_counter_offset(id, factor).is_some()
     }
 
-    /// The difference of the counters of the first and the last unrolled iteration, if it is
-    /// constant.
+    /// Returns the difference of the counters of the first and the last unrolled iteration, if it
+    /// is constant.
     pub fn last_counter_offset(&self, id: OpId, factor: u32) -> Option<i64> {
         let op = self.module.op(id);
         let step = self.inference.facts.constant(op.group(2)[0]).filter(|&step| step > 0)?;

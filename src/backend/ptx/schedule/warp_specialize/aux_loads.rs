@@ -1,9 +1,9 @@
 //! Auxiliary loads: small tiles loaded into the stage of an MMA operand.
 //!
-//! A vector that all rows or columns of a tile share (a bias, scales, row maxima) has a few hundred
-//! bytes, but every thread needs much of it. A load by the threads is issued early, and its
-//! registers are live for a whole iteration. So the producer loads the vector into the stage of a
-//! channel, and the threads read it there at the first use.
+//! A vector that all rows or columns of a tile share has a few hundred bytes, for example a bias,
+//! scales or row maxima. Each thread needs many of its elements. A load by the threads is issued
+//! early, and its registers are live for a whole iteration. So the producer loads the vector into
+//! the stage of a channel, and the threads read it there at the first use.
 //!
 //! The release of the stage follows the reads: an MMA, which all lanes of a warp issue together, is
 //! between them. A tile that is used after the last MMA of the iteration is read while that MMA is
@@ -21,16 +21,17 @@ use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpeciali
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{OpId, Opcode, Value};
 
-/// Most bytes of such a tile.
+/// Maximum number of bytes of an auxiliary tile.
 const MAX_BYTES: usize = 1 << 10;
-/// Most registers of one that is read behind the MMA, and stands in them until that is complete.
+/// Maximum number of registers of a tile that is read after the last MMA. They are live until that
+/// MMA is complete.
 const MAX_REGISTERS_AFTER_MMA: usize = 8;
-/// So many threads hold each element at least.
+/// Minimum number of threads that hold each element.
 const MIN_REPLICATION: usize = 4;
 
 impl KernelInfo<'_> {
-    /// Finds a channel for each small tile that arrives with others, and is read before these are
-    /// done with.
+    /// Adds each small tile to a channel whose stage is acquired before the tile is read, and
+    /// released after it.
     pub fn add_aux_loads(&self, warp_spec: &mut WarpSpecialization) {
         if self.data_partitions > 1 || !self.is_enabled(Optimization::AuxLoads) {
             return;
@@ -60,7 +61,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The channel in whose stage a tile may be until it is read.
+    /// Returns the index of the channel whose stage can hold a tile until it is read.
     fn aux_channel_for(&self, load: OpId, warp_spec: &WarpSpecialization) -> Option<usize> {
         let block = self.regions.block_of(load)?;
         let enclosing_loop = self.regions.loop_of_block(block);
@@ -72,8 +73,8 @@ impl KernelInfo<'_> {
         let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
         let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<FxHashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
-        // Beside one MMA alone there are registers enough, and its operands come as soon as they
-        // can; unless all wait for it, with nothing to do but what can be had before.
+        // With a single MMA the registers suffice, and its operands are loaded as early as
+        // possible. The exception is an MMA that all threads wait for, without other work.
         let few =
             self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
         let after_mma = few && self.start_from_zero(&mmas);
@@ -88,16 +89,16 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Do all MMAs of a block add to nothing, so that their sums are waited for where they are
-    /// made?
+    /// Returns true if all accumulators of a block start from zero, so that their MMAs complete in
+    /// the block.
     fn start_from_zero(&self, mmas: &[OpId]) -> bool {
         let sums: FxHashSet<Value> = mmas.iter().map(|&id| self.module.op(id).results[0]).collect();
         !mmas.is_empty()
             && mmas.iter().map(|&id| self.module.op(id).operands[2]).all(|acc| self.is_zero(acc) || sums.contains(&acc))
     }
 
-    /// The box of a tile that is one vector, of which most threads hold what others hold, and its
-    /// bytes.
+    /// Returns the tensor map and the bytes of a tile that is one vector and is replicated in
+    /// several threads.
     pub fn aux_box(&self, load: OpId) -> Option<(TensorMap, u32)> {
         let module = self.module;
         let op = module.op(load);
@@ -116,8 +117,8 @@ impl KernelInfo<'_> {
         Some((map, bytes as u32))
     }
 
-    /// The first op of a block that computes with the tile of a load, itself or in its regions,
-    /// under whatever name.
+    /// Returns the first op of a block that uses the tile of a load or a view of it, itself or in
+    /// its regions.
     pub fn first_use(&self, ops: &[OpId], load: OpId) -> Option<OpId> {
         let names = self.load_and_views(ops, load);
         let values: FxHashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();
@@ -128,7 +129,7 @@ impl KernelInfo<'_> {
         ops.iter().copied().find(|&id| !names.contains(&id) && reads(id))
     }
 
-    /// A load, and the ops of its block that give its tile other names.
+    /// Returns a load and the ops of its block that are aliases of its tile.
     pub fn load_and_views(&self, ops: &[OpId], load: OpId) -> Vec<OpId> {
         let mut names = vec![load];
         let mut values = vec![self.module.op(load).results[0]];

@@ -7,12 +7,12 @@ use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, is_
 use crate::backend::ptx::schedule::ir::pipelines::ClusterMulticast;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// Tile blocks of a cluster.
+/// Number of CTAs of a cluster.
 pub const CLUSTER_SIZE: u32 = 2;
 
 impl KernelInfo<'_> {
-    /// The loads that both CTAs of a cluster share, or the reason why there are none. `slice`: the
-    /// ops of the producer.
+    /// Returns the loads that both CTAs of a cluster share, or the reason why there are none.
+    /// `slice`: the ops of the producer.
     pub fn plan_multicast(
         &self,
         body: BlockId,

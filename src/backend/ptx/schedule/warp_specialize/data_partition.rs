@@ -11,8 +11,8 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
-    /// The dimension of an access along which the tiles of data partitions lie side by side, if
-    /// they do, and the place of the first one.
+    /// Returns the dimension of an access along which the tiles of data partitions are adjacent,
+    /// with the index of the first one. Without an index it is 0.
     pub fn partitioned_index(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
@@ -31,14 +31,13 @@ impl KernelInfo<'_> {
         })?
     }
 
-    /// The dimension of an access along which the tiles of data partitions lie side by side, if
-    /// they do.
+    /// Returns the dimension of an access along which the tiles of data partitions are adjacent.
     pub fn partitioned_axis(&self, access: OpId) -> Option<usize> {
         self.partitioned_index(access).map(|(axis, _)| axis)
     }
 
-    /// A load of one data partition as that of all: so many times the boxes, if data partitions
-    /// divide its rows, which may lie along the rows of panels or across.
+    /// Returns the load of one data partition as a load for all: the boxes of each, if the rows are
+    /// partitioned. The partitioned dimension may be along the rows of panels or across them.
     pub fn for_all_partitions(&self, one: TmaLoad) -> TmaLoad {
         let Some(axis) = self.partitioned_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
@@ -56,7 +55,8 @@ impl KernelInfo<'_> {
 }
 
 impl SubStep {
-    /// Do the threads of a partition do this together, or in memory that they share?
+    /// Returns true if the sub-step synchronizes the threads of a partition or uses shared memory
+    /// that they share.
     pub fn uses_shared_smem(&self) -> bool {
         matches!(
             self,

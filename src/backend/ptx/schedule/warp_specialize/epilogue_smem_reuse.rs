@@ -1,8 +1,8 @@
 //! Epilogue shared-memory reuse: a TMA store stages its tile in a free pipeline stage.
 //!
-//! If stages need all of shared memory, the boxes of warps have no buffer of their own. The
-//! producer advances its pipeline at the place of the store and passes the next stage on without a
-//! load. The consumer advances to that stage, and releases it after TMA has read the boxes.
+//! If stages need all of shared memory, the boxes of warps have no buffer of their own. At the
+//! place of the store the producer acquires the next stage of its pipeline and passes it on without
+//! a load. The consumer advances to that stage, and releases it after TMA has read the boxes.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -11,9 +11,10 @@ use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
 
 impl KernelInfo<'_> {
-    /// The channel that lends a stage to the store of a kernel, if there is one alone and a
-    /// pipeline for it: that of the loads which come last before it, since what comes next is
-    /// loaded through the others.
+    /// Returns the channel whose stage is the staging buffer of the only TMA store of a kernel.
+    ///
+    /// Its pipeline is that of the last loads before the store, since the next loads use the other
+    /// pipelines.
     pub fn staging_channel(&self, warp_spec: &WarpSpecialization) -> Option<Channel> {
         if !self.is_enabled(Optimization::EpilogueSmemReuse) {
             return None;
@@ -22,7 +23,7 @@ impl KernelInfo<'_> {
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.regions.block_of(store)?;
         let alone = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
-        // The producer comes to the block.
+        // The producer executes the block.
         if !alone || !warp_spec.channels.iter().any(|channel| channel.block == block) {
             return None;
         }

@@ -7,10 +7,10 @@
 //! * `data_partition` — consumer groups that each compute a share of the rows
 //! * `epilogue_smem_reuse` — a TMA store stages its tile in a free pipeline stage
 //! * `pingpong` — two consumer groups alternate the iterations of a persistent loop
-//! * `pipeline_assignment` — which channels share a pipeline
-//! * `plan` — which loads the producer issues, into which pipelines
-//! * `producer_slice` — the control flow and scalars the producer needs for its loads
-//! * `stage_count` — how many stages each pipeline gets
+//! * `pipeline_assignment` — the channels that share a pipeline
+//! * `plan` — the loads that the producer issues, and their pipelines
+//! * `producer_slice` — the control flow and scalars that the producer needs for its loads
+//! * `stage_count` — the number of stages of each pipeline
 
 pub mod aux_loads;
 pub mod cluster_multicast;

@@ -2,9 +2,9 @@
 //!
 //! The tensor cores of a persistent kernel are idle while it stores a tile. So two groups execute
 //! the program, each every second iteration of one outermost loop: one group stores its tile while
-//! the other one multiplies (CUTLASS ping-pong kernels). One producer serves both, in the order of
-//! the iterations. A group skips the stages of the other group. Side effects of an iteration follow
-//! those of all earlier iterations.
+//! the other one multiplies (CUTLASS ping-pong kernels). One producer loads for both, in the order
+//! of the iterations. A group skips the stages of the other group. Side effects of an iteration
+//! follow those of all earlier iterations.
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::optimizations::Optimization;
@@ -13,11 +13,11 @@ use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpe
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value, hint_key};
 
-/// Registers of an accumulator from which on a ping-pong group has enough to do.
+/// Minimum number of accumulator registers for which ping-pong is profitable.
 const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
 
 impl KernelInfo<'_> {
-    /// The ping-pong of the kernel, if it is possible and profitable.
+    /// Returns the ping-pong of the kernel, if it is possible and profitable.
     pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.can_pingpong() || !self.is_enabled(Optimization::Pingpong) {
@@ -32,18 +32,18 @@ impl KernelInfo<'_> {
         if !self.options.pingpong || most < MIN_ACCUMULATOR_REGISTERS {
             return None;
         }
-        // Where there is more to do between MMAs than to multiply, ping-pong groups would better do
-        // it beside each other's MMAs.
+        // If a loop has other work than MMAs, groups without ping-pong overlap that work with the
+        // MMAs of each other.
         let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of);
         loops.all(|&id| self.has_only_mmas(id, warp_spec)).then_some(pingpong)
     }
 
-    /// Are there as many warps as a ping-pong group has?
+    /// Returns true if the layouts have the warps of a ping-pong group.
     pub fn can_pingpong(&self) -> bool {
         self.inference.num_warps == WARP_GROUP_WARPS as usize
     }
 
-    /// Does a loop do nothing with tiles but load and multiply them?
+    /// Returns true if a loop only loads and multiplies tiles.
     fn has_only_mmas(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
         let module = self.module;
         module.op(id).regions.iter().flat_map(|&region| &module.block(region).ops).all(|&inner| {
@@ -57,8 +57,8 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The possible ping-pong: over the only loop of the entry, if it carries no values and each
-    /// iteration uses as many stages.
+    /// Returns the ping-pong over the only loop of the entry, if the loop carries no values and all
+    /// iterations use equally many stages.
     pub fn possible_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
@@ -93,7 +93,7 @@ impl KernelInfo<'_> {
         Some(PingPong { loop_op, stages_per_iteration: stage_counts })
     }
 
-    /// Could others notice when this op is done?
+    /// Returns true if the execution of the op is visible to other threads or tile blocks.
     fn has_side_effect(&self, id: OpId) -> bool {
         let code = self.module.op(id).code;
         match code.spec().effect {
@@ -102,7 +102,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Could others notice when something in this op is done?
+    /// Returns true if the op or an op of its regions has a side effect.
     pub fn contains_side_effect(&self, id: OpId) -> bool {
         self.regions.with_nested(id).iter().any(|&inner| self.has_side_effect(inner))
     }

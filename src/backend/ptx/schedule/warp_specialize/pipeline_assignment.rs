@@ -1,20 +1,20 @@
-//! Pipeline assignment: which channels share a pipeline.
+//! Pipeline assignment: the channels that share a pipeline.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
 
 impl KernelInfo<'_> {
-    /// Gives each channel a pipeline. Two channels share one if neither holds a stage while the
-    /// other one goes round; best are channels of the same array, such as a loop and what was
-    /// peeled off it.
+    /// Assigns a pipeline to each channel. Two channels share one if neither holds a stage while
+    /// the other one iterates. Channels of the same array are preferred, such as a loop and its
+    /// peeled iteration.
     pub fn assign_pipelines(&self, warp_spec: &mut WarpSpecialization) {
         let blocks: Vec<BlockId> = warp_spec.channels.iter().map(|channel| channel.block).collect();
         let requested = |block: BlockId| self.loop_stages(self.regions.loop_of_block(block));
-        // Loops with requests of their own have pipelines of their own.
+        // Loops with different requests have separate pipelines.
         let agree = |a: BlockId, b: BlockId| requested(a).zip(requested(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
-            // A loop that contains another channel's loop is an outer one.
+            // A loop that contains the loop of another channel is an outer one.
             self.regions.loop_of_block(block).is_some_and(|enclosing| {
                 let inside = |&other: &BlockId| {
                     self.regions
@@ -60,8 +60,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Is one channel done with its stage before the other one takes any? (The MMA that used it may
-    /// still run, unless they stand in blocks of which neither contains the other.)
+    /// Returns true if each channel has released its stage before the other one acquires any. The
+    /// MMA that used the stage may be in flight, unless neither block contains the other one.
     pub fn can_share_pipeline(&self, a: &Channel, b: &Channel) -> bool {
         let outside = |outer: &Channel, inner: &Channel| match self.regions.ancestor_of_block(outer.block, inner.block)
         {

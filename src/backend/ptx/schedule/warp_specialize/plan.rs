@@ -1,11 +1,11 @@
-//! Warp specialization: which loads the producer issues, into which pipelines.
+//! Warp specialization: the loads that the producer issues, and their pipelines.
 //!
 //! On sm_90a a load whose tile is only an operand of `wgmma` needs no registers. One thread of a
-//! further warp group, the
-//! *producer*, issues it as TMA loads to shared memory, while the *consumers*, the warps of all
-//! layouts, multiply earlier tiles. The producer executes the same program, reduced to the control
-//! flow of these loads and the scalars of their indices (the producer slice). It runs ahead over
-//! loop iterations, and over the tiles of a persistent kernel.
+//! further warp group, the *producer*, issues it as TMA loads to shared memory. The *consumers*,
+//! the warps of all layouts, multiply earlier tiles at the same time. The producer executes the
+//! same program, reduced to the control flow of these loads and the scalars of their indices (the
+//! producer slice). It executes loop iterations, and the tiles of a persistent kernel, ahead of the
+//! consumers.
 //!
 //! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.
 //! Nothing is emitted here.
@@ -31,21 +31,21 @@ use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// A candidate: the MMAs that it feeds, and how they want it.
+/// Use of a loaded tile as an MMA operand, in one form.
 #[derive(Clone)]
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
-    /// Tile dimensions of the view: the contiguous one, and that of the rows.
+    /// Tile dimensions of the view: the contiguous one, and the one of the panel rows.
     axes: [usize; 2],
-    /// The array has f32, the MMAs want tf32.
+    /// The array has f32, and the MMAs read tf32.
     rounds_to_tf32: bool,
-    /// Do instructions read it where it is, in panels of any number of rows?
+    /// True if instructions read the tile in its stage, in panels of any number of rows.
     direct: bool,
     bytes: u32,
 }
 
-/// A load that a producer makes: its MMAs, its boxes, and what the producer runs for it.
+/// A load of the producer: its MMAs, its boxes, and its slice.
 struct ProducerLoad {
     operand_use: OperandUse,
     map: TensorMap,
@@ -54,8 +54,8 @@ struct ProducerLoad {
 }
 
 impl OperandUse {
-    /// Does the tile stand in the same place for both? One may sum along the rows of its panels,
-    /// and the other one across.
+    /// Returns true if the tile has the same place and swizzle in shared memory for both uses. The
+    /// sum of one MMA may be along the rows of panels, and that of the other one across them.
     fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, self.axes, self.rounds_to_tf32) == (panels, other.axes, other.rounds_to_tf32)
@@ -65,15 +65,15 @@ impl OperandUse {
 /// The warp specialization, with the reasons for rejections.
 pub struct WarpSpecializationPlan {
     pub warp_spec: Option<WarpSpecialization>,
-    /// The reason why clusters share nothing although that is requested.
+    /// The reason why a requested cluster shares no loads.
     pub cluster_rejected: Option<&'static str>,
     pub rejected_loads: RejectedLoads,
 }
 
 impl KernelInfo<'_> {
-    /// Plans the warp specialization. The requested occupancy may leave too little shared memory
-    /// for one stage. Then it does not fit without warp specialization either, so fewer CTAs per SM
-    /// are used.
+    /// Plans the warp specialization. With the requested occupancy, shared memory may be too small
+    /// for one stage. Then the kernel does not fit without warp specialization either, so the
+    /// occupancy is reduced.
     pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
         let (requested, mut cluster_rejected, mut rejected_loads) =
             (self.options.occupancy, None, RejectedLoads::default());
@@ -94,7 +94,7 @@ impl KernelInfo<'_> {
         WarpSpecializationPlan { warp_spec: None, cluster_rejected, rejected_loads }
     }
 
-    /// The warp specialization, with ping-pong where that is possible.
+    /// Returns the warp specialization, with ping-pong if it is possible and profitable.
     fn with_pingpong(
         &mut self,
         body: BlockId,
@@ -115,7 +115,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The warp specialization, with clusters if they are requested and possible.
+    /// Returns the warp specialization, with clusters if they are requested and possible.
     fn plan_with_cluster(
         &self,
         body: BlockId,
@@ -149,7 +149,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The warp specialization with at least two boxes per multicast load.
+    /// Returns the warp specialization with at least two boxes per multicast load.
     fn plan_clustered(
         &self,
         body: BlockId,
@@ -168,9 +168,9 @@ impl KernelInfo<'_> {
         any.then_some(warp_spec)
     }
 
-    /// The channels of the producer, if there are any in a loop, and the reasons for rejected
-    /// loads. `multicast`: the loads that CTAs of a cluster share, each of which should have two
-    /// boxes.
+    /// Returns the channels of the producer, if there are any in a loop, and the reasons for
+    /// rejected loads. `multicast`: the loads that CTAs of a cluster share, each with two boxes if
+    /// possible.
     fn plan_channels(
         &self,
         body: BlockId,
@@ -202,7 +202,7 @@ impl KernelInfo<'_> {
             let ProducerLoad { operand_use, map, boxes, slice } = producer_load;
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
-            // MMAs that are issued together are done with what they read at the same time.
+            // MMAs of one group release the stages that they read at the same time.
             let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
             mmas.dedup();
             let key = (block, mmas.clone());
@@ -240,8 +240,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile
-    /// block, or its body.
+    /// Returns an error if the kernel can have no producer: because of the target, the number of
+    /// threads, or the body.
     fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
         let count = (self.consumer_warps() + self.producer_warps()) * WARP_SIZE;
@@ -255,7 +255,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The parts of a load that a producer makes, or the reason why it cannot.
+    /// Returns the parts of a producer load, or the reason why the producer cannot issue it.
     fn producer_load(
         &self,
         load: OpId,
@@ -276,7 +276,7 @@ impl KernelInfo<'_> {
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
-    /// The MMAs that a load feeds, if it feeds nothing else, as tiles that all have the same
+    /// Returns the MMAs that read a loaded tile, if there are no other uses and all need the same
     /// panels.
     fn operand_use(&self, load: OpId) -> Result<OperandUse, Reason> {
         let module = self.module;
@@ -354,8 +354,8 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// The boxes of a load, if TMA can bring its tile as it is wanted. `halved`: a single box is
-    /// cut in two, if the halves are whole swizzle patterns.
+    /// Returns the boxes of a load, if TMA can load its tile in the needed form. `halved`: a single
+    /// box is divided in two, if the halves are whole swizzle patterns.
     fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
@@ -400,8 +400,8 @@ impl KernelInfo<'_> {
         Some((map, boxes))
     }
 
-    /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their
-    /// array along the rows of panels become panels of all their rows, which are copied together.
+    /// Assigns offsets in a stage to the loads of a channel. Tiles that are adjacent in their array
+    /// along the rows of panels become one tile with panels of all rows, which TMA loads together.
     fn assign_smem_offsets(
         &self,
         channel: &mut Channel,
@@ -417,7 +417,7 @@ impl KernelInfo<'_> {
                 let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
                     && (operand_use.axes, operand_use.rounds_to_tf32) == (next.axes, next.rounds_to_tf32);
                 let axis = next.axes[1];
-                // The tiles of all of them do not overlap with those at the next index.
+                // The combined tile does not overlap with the one at the next index.
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
                 alike
@@ -469,7 +469,8 @@ impl KernelInfo<'_> {
         channel.stage_bytes = end.next_multiple_of(SWIZZLE_ATOM_BYTES);
     }
 
-    /// The last op of a block that these MMAs stand in, and whether one is in a region of its own.
+    /// Returns the last op of a block that is or contains one of the MMAs. The flag is true if an
+    /// MMA is in a region of the op.
     fn last_use_in_block(&self, block: BlockId, mmas: &[OpId]) -> (OpId, bool) {
         let mut wait_at_acquire = false;
         let mut users = FxHashSet::default();
@@ -483,7 +484,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Axes after a reshape that only adds or drops axes of extent 1.
+/// Returns the axes after a reshape that only adds or removes axes of extent 1.
 fn without_unit_axes(from: &[i64], to: &[i64], axes: &[Option<usize>]) -> Option<Vec<Option<usize>>> {
     let mut rest = from.iter().zip(axes).filter(|(extent, _)| **extent > 1);
     let mut result = Vec::new();

@@ -1,4 +1,4 @@
-//! Producer slice: the control flow and scalars the producer needs for its loads.
+//! Producer slice: the control flow and scalars that the producer needs for its loads.
 
 use rustc_hash::FxHashSet;
 
@@ -6,29 +6,29 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::op_table::Effect;
 use crate::ir::{Def, OpId, Opcode, Type, Value};
 
-/// What a load needs in the slice.
+/// Producer slice of one load.
 #[derive(Default)]
 pub struct ProducerSlice {
-    /// Ops that the producer runs.
+    /// Ops that the producer executes.
     pub ops: FxHashSet<OpId>,
-    /// Carried values and results of region ops that it needs.
+    /// Carried values and results of region ops that the producer needs.
     pub live: FxHashSet<Value>,
 }
 
-/// Finds the ops that scalars and control flow depend on.
+/// Builder of a producer slice: a backward slice over scalars and control flow.
 pub struct SliceBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
     slice: ProducerSlice,
     seen: FxHashSet<Value>,
-    /// Values whose makers have still to be looked at.
+    /// Values that have not been visited.
     pending: Vec<Value>,
-    /// Something was met that one thread cannot compute.
+    /// True if one thread cannot compute a value of the slice.
     failed: bool,
 }
 
 impl<'a, 'm> SliceBuilder<'a, 'm> {
-    /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if
-    /// one thread cannot compute that.
+    /// Returns the slice of a load: its view, its indices and the control flow that leads to it.
+    /// Returns `None` if one thread cannot compute them.
     pub fn for_load(info: &'a KernelInfo<'m>, load: OpId) -> Option<ProducerSlice> {
         let mut builder = SliceBuilder {
             info,
@@ -48,7 +48,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         (!builder.failed).then_some(builder.slice)
     }
 
-    /// Adds what makes a scalar or a view.
+    /// Adds the definition of a scalar or a view.
     fn add_value(&mut self, value: Value) {
         let module = self.info.module;
         match module.ty(value) {
@@ -66,7 +66,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         }
     }
 
-    /// A value that the op `owner` gives to its region.
+    /// Adds an argument of the region of `owner`.
     fn add_argument(&mut self, owner: OpId, value: Value, position: usize) {
         let op = self.info.module.op(owner);
         self.add_control(owner);
@@ -101,7 +101,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
                 );
             }
             Opcode::LoadView if self.info.is_invariant_load(id) => self.computed(id),
-            // In these all threads of a block take part.
+            // All threads of a block execute these ops together.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
             code if code.is_mma() => self.failed = true,
             code if code.spec().effect == Effect::Pure => self.computed(id),
@@ -109,7 +109,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         }
     }
 
-    /// An op that the producer runs as it is.
+    /// Adds an op that the producer executes unchanged.
     fn computed(&mut self, id: OpId) {
         if self.slice.ops.insert(id) {
             self.pending.extend(&self.info.module.op(id).operands);
@@ -146,7 +146,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         self.early_exits(id);
     }
 
-    /// Adds the branches of a loop that leave it, or an iteration of it.
+    /// Adds the branches that leave a loop or an iteration of it.
     fn early_exits(&mut self, id: OpId) {
         let (module, regions) = (self.info.module, &self.info.regions);
         let is_early = |inner: &&OpId| module.op(**inner).code == Opcode::If && regions.has_exit(**inner);

@@ -1,4 +1,4 @@
-//! Stage counts: how many stages each pipeline gets.
+//! Stage counts: the number of stages of each pipeline.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
@@ -7,22 +7,22 @@ use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::BlockId;
 
-/// Stages, of all pipelines together, with which innermost loops run far enough ahead that other
-/// loads may have theirs.
+/// Minimum number of stages, of all pipelines of innermost loops together, before other pipelines
+/// get more than one.
 const MIN_INNERMOST_STAGES: u32 = 4;
-/// Stages of what a loop around loads: one that is at work, and the next one.
+/// Number of stages of an outer loop: the current one and the next one.
 const OUTER_STAGES: u32 = 2;
-/// Most stages of a pipeline; more do not hide more.
+/// Maximum number of stages of a pipeline. More do not hide more latency.
 const MAX_STAGES: u32 = 8;
-/// Shared memory for barriers, and lost to alignment.
+/// Bytes of shared memory for barriers and alignment.
 const SLACK_BYTES: u32 = 2 << 10;
 
-/// Bytes of all stages.
+/// Returns the bytes of all stages.
 fn used_bytes(pipelines: &[PipelineDesc]) -> u32 {
     pipelines.iter().map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum()
 }
 
-/// Stages of all pipelines of innermost loops.
+/// Returns the number of stages of all pipelines of innermost loops.
 fn innermost_stages(pipelines: &[PipelineDesc]) -> u32 {
     pipelines
         .iter()
@@ -34,9 +34,9 @@ fn innermost_stages(pipelines: &[PipelineDesc]) -> u32 {
 impl KernelInfo<'_> {
     /// Divides shared memory among the pipelines.
     ///
-    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop
-    /// around them loads gets a second one, so that it is there when its next iteration begins;
-    /// then innermost loops get the rest.
+    /// Pipelines of innermost loops get `MIN_INNERMOST_STAGES` stages first. Then a pipeline of
+    /// an outer loop gets a second stage, so that its tile is loaded before the next iteration
+    /// begins. Then innermost loops get the rest.
     ///
     /// # Errors
     /// If shared memory is too small for one stage of each pipeline.
@@ -85,7 +85,7 @@ impl KernelInfo<'_> {
         let wanted: Vec<u32> = pipelines
             .map(|pipeline| requested[pipeline].unwrap_or_else(|| self.default_pipeline_stages(warp_spec, pipeline)))
             .collect();
-        // Until innermost loops have so many.
+        // Each phase adds stages until innermost loops have this number.
         let phases = [
             (LoopNesting::Innermost, MIN_INNERMOST_STAGES),
             (LoopNesting::Outer, u32::MAX),
@@ -110,15 +110,16 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Stages that the loops of a pipeline request: two at least, for loads without any are not
-    /// loaded by the producer.
+    /// Returns the number of stages that the loops of a pipeline request. It is at least 2, since
+    /// loads with one stage are not issued by the producer.
     fn requested_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> Option<u32> {
         let channels =
             warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline && channel.staging_for.is_none());
         channels.filter_map(|channel| self.loop_stages(self.regions.loop_of_block(channel.block))).max()
     }
 
-    /// Stages that a pipeline in an innermost loop should have.
+    /// Returns the number of stages of a pipeline in an innermost loop without a request of the
+    /// loop.
     fn default_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> u32 {
         let channels = warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|is_producer_load| is_producer_load.load));
