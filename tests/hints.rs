@@ -39,7 +39,10 @@ fn accesses_are_as_wide_as_the_layout_says() {
         let [loads, stores] = ["ld.global.nc", "st.global"].map(|access| count(&text, &format!("{access}{width}")));
         assert_eq!((loads, stores), (times, times), "{layout}{text}");
         assert_eq!((count(&text, "ld.global"), count(&text, "st.global")), (times, times), "{text}");
-        assert!(text.contains(".reqntid 128,") && !text.contains("bar.sync") && !text.contains("shfl"), "{text}");
+        assert!(
+            text.contains(".reqntid 128,") && !text.contains("barrier.cta.sync") && !text.contains("shfl"),
+            "{text}"
+        );
     }
     // Fewer threads hold more: the layout says how many there are.
     let text = moved(&(local([4, 1]) * spatial([8, 4]) * local([1, 4])));

@@ -42,7 +42,7 @@ thread_local! {
 /// Returns the words at the start of every key: the properties that code depends on besides kernel
 /// and arguments.
 #[inline]
-pub(super) fn key_of(device: Device, request: CompileRequest) -> WordWriter {
+pub(super) fn specialization_key(device: Device, request: CompileRequest) -> WordWriter {
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
@@ -164,7 +164,7 @@ pub(super) fn prepare(call: &Call<'_>, device: Device, request: CompileRequest) 
 /// Returns the slot of a kernel that is identified by its type. The slot may be empty.
 #[inline]
 fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: CompileRequest) -> Specialised {
-    let mut key = key_of(device, request);
+    let mut key = specialization_key(device, request);
     given.key(&mut key);
     let mut seed = FxHasher::default();
     id.hash(&mut seed);
@@ -226,7 +226,7 @@ pub(super) fn specialise_trace(
 
 /// Returns the slot of a kernel that is identified by its trace. The slot may be empty.
 fn slot_of_trace(module: &Module, device: Device, request: CompileRequest) -> Specialised {
-    let key = key_of(device, request);
+    let key = specialization_key(device, request);
     let hash = hash_words(hash_trace(module), key.words());
     recent(hash, key.words(), &Wanted::Trace(module)).unwrap_or_else(|| {
         let identity = || Identity::Trace(Box::new(module.clone()));
@@ -288,7 +288,7 @@ mod tests {
         ];
         let key = |hints| {
             let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: false };
-            key_of(Device::cpu(), request).words().to_vec()
+            specialization_key(Device::cpu(), request).words().to_vec()
         };
         let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();
         assert_eq!(keys.len(), all.len());

@@ -304,7 +304,7 @@ fn a_loop_carries_its_state_in_registers() {
     let result = k.b.module.op(id).results[0];
     k.store(result, vy, &[row, zero]);
     for compiled in check(&k.finish()) {
-        assert!(!compiled.text.contains("bar.sync"));
+        assert!(!compiled.text.contains("barrier.cta.sync"));
     }
 }
 

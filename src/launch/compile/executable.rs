@@ -58,9 +58,9 @@ pub(crate) struct GpuCode {
 pub(crate) struct TmaVariant {
     pub maps: TensorMaps,
     /// Form for arrays without tensor maps.
-    pub plain: KernelVariant,
+    pub without_maps: KernelVariant,
     /// Form for grids that are no multiple of the cluster.
-    pub single: KernelVariant,
+    pub without_cluster: KernelVariant,
 }
 
 /// Assumptions of a kernel on a GPU, and the form without assumptions.
@@ -129,11 +129,11 @@ impl GpuCode {
         let Some(mapped) = &self.maps else { return Ok((self, None)) };
         let cluster = self.kernel.cluster();
         if cluster > 1 && grid.is_none_or(|[x, ..]| !x.is_multiple_of(cluster)) {
-            return mapped.single.get()?.for_launch(grid, words);
+            return mapped.without_cluster.get()?.for_launch(grid, words);
         }
         match mapped.maps.encoded(words) {
             Some(maps) => Ok((self, Some(maps))),
-            None => Ok((mapped.plain.get()?, None)),
+            None => Ok((mapped.without_maps.get()?, None)),
         }
     }
 }

@@ -292,9 +292,9 @@ fn completed(
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
     let maps = TensorMaps::new(&params).map(|maps| {
         let (hints, source) = (source.hints, Arc::new(source));
-        let plain = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
-        let single = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
-        Box::new(TmaVariant { maps, plain, single })
+        let without_maps = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
+        let without_cluster = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
+        Box::new(TmaVariant { maps, without_maps, without_cluster })
     });
     Ok(GpuCode { kernel, params, remarks, guard: None, maps, globals, failure })
 }

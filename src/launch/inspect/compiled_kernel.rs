@@ -15,7 +15,7 @@ use crate::launch::grid::Grid;
 use crate::launch::options::{CompileRequest, Launch, refuse_absent};
 use crate::launch::raw_launch::RawLaunch;
 use crate::launch::run::run;
-use crate::launch::specialize::{Specialised, key_of, specialise};
+use crate::launch::specialize::{Specialised, specialise, specialization_key};
 use crate::runtime::Device;
 
 /// Kernel compiled for one form of its arguments, made by [`compile`].
@@ -124,7 +124,7 @@ impl Launch<'_> {
         let device = self.device(args)?;
         let request = self.request(device)?;
         let slot = specialise(call, device, request, self.stream)?;
-        let mut key = key_of(device, request);
+        let mut key = specialization_key(device, request);
         args.key(&mut key);
         let mut constants = Vec::new();
         args.store_constants(&mut constants);
@@ -188,7 +188,7 @@ impl Held {
 
     /// Returns true if the arguments have the form that the kernel was compiled for.
     fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
-        let mut key = key_of(device, self.request);
+        let mut key = specialization_key(device, self.request);
         args.key(&mut key);
         let mut constants = self.constants.iter();
         form == self.form

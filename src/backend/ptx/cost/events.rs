@@ -182,7 +182,7 @@ impl EventPrograms {
                 });
             }
         }
-        let has_mma = !context.inference.products.is_empty();
+        let has_mma = !context.inference.mma_plans.is_empty();
         for partition in &schedule.partitions {
             let warps = partition.warps.end - partition.warps.start;
             let pingpong_groups = if partition.role == WarpRole::Consumer {

@@ -335,7 +335,7 @@ impl OpCosts<'_, '_> {
     pub fn product(&self, id: OpId, fetched: &dyn Fn(Value) -> bool) -> MmaCost {
         let module = self.context.module;
         let op = module.op(id);
-        let Some(Ok(plan)) = self.context.inference.products.get(&id) else { return MmaCost::default() };
+        let Some(Ok(plan)) = self.context.inference.mma_plans.get(&id) else { return MmaCost::default() };
         let (left, right) = (module.shape(op.operands[0]), module.shape(op.operands[1]));
         let dtype = module.dtype(op.operands[0]);
         let bits = f64::from(plan.a.dtype.storage_bits().max(8));
@@ -388,7 +388,7 @@ impl OpCosts<'_, '_> {
 
     /// Returns true if an operand of an MMA is in registers.
     fn is_held(&self, value: Value, product: OpId) -> bool {
-        let Some(Ok(plan)) = self.context.inference.products.get(&product) else { return false };
+        let Some(Ok(plan)) = self.context.inference.mma_plans.get(&product) else { return false };
         let left = self.context.module.op(product).operands[0] == value;
         left && plan.a.registers.is_some() && self.context.source_load(value).is_none()
     }

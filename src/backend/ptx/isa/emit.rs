@@ -52,8 +52,6 @@ pub struct Function {
     pub threads: u32,
     /// Blocks that should fit on one multiprocessor.
     pub min_blocks: Option<u32>,
-    /// Register limit per thread.
-    pub max_registers: Option<u32>,
     /// Blocks of a cluster along x.
     pub cluster: Option<u32>,
     /// Virtual registers used, by width: predicate, 16, 32, 64 bits.
@@ -134,9 +132,6 @@ impl Display for Function {
         writeln!(f, ")\n.reqntid {}, 1, 1", self.threads)?;
         if let Some(blocks) = self.min_blocks {
             writeln!(f, ".minnctapersm {blocks}")?;
-        }
-        if let Some(registers) = self.max_registers {
-            writeln!(f, ".maxnreg {registers}")?;
         }
         if let Some(cluster) = self.cluster {
             writeln!(f, ".explicitcluster\n.reqnctapercluster {cluster}, 1, 1")?;

@@ -156,7 +156,7 @@ pub fn lower<'m>(
     let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster_size());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
-    let has_mmas = !lowering.info.inference.products.is_empty();
+    let has_mmas = !lowering.info.inference.mma_plans.is_empty();
     let generic = lowering.smem.data_space == Space::Generic;
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();

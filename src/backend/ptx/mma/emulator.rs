@@ -132,8 +132,8 @@ impl EmulatedBlock {
                 Opcode::WgmmaFence => {}
                 Opcode::WgmmaCommit => self.in_flight.push(InFlight::default()),
                 Opcode::WgmmaWait => {
-                    let younger = self.one(0, &inst.srcs[0]) as usize;
-                    let landed = self.in_flight.len().saturating_sub(1 + younger);
+                    let pending = self.one(0, &inst.srcs[0]) as usize;
+                    let landed = self.in_flight.len().saturating_sub(1 + pending);
                     self.in_flight.drain(..landed);
                 }
                 Opcode::Wgmma { n, k, d, a, b } => {

@@ -97,9 +97,9 @@ impl MmaPlan {
         }
     }
 
-    /// Waits for all asynchronous MMA groups except for the last `younger` ones.
-    pub fn wait(b: &mut Builder, younger: u32) {
-        b.wgmma_wait(younger);
+    /// Waits for all asynchronous MMA groups except for the last `pending`.
+    pub fn wait(b: &mut Builder, pending: u32) {
+        b.wgmma_wait(pending);
     }
 
     /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`MmaPart::accumulate`].

@@ -18,7 +18,7 @@ use crate::pass;
 /// Returns the module with other loop-carried values, or `None` if no loop changes.
 pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -> Option<Module> {
     let alone = |id: OpId| inference.runs_alone(id);
-    let count = inference.products.keys().filter(|&&id| alone(id)).count();
+    let count = inference.mma_plans.keys().filter(|&&id| alone(id)).count();
     if count == 0 {
         return None;
     }

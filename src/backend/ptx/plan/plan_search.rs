@@ -255,12 +255,13 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     }
     let (context, schedule) = (lowering.context(), lowering.schedule());
     let blocks = lowering.blocks();
-    let mut efforts = context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
+    let mut efforts =
+        context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
     // Where threads fetch operands or add sums themselves, records and model differ by more; of
     // 8-bit products that leave their sums to others there are none.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
-    let narrow = context.inference.products.keys().any(|id| left(id) == 8);
+    let narrow = context.inference.mma_plans.keys().any(|id| left(id) == 8);
     let model_is_trusted =
         !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
     let needed = context.mma_registers() + if apart { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };

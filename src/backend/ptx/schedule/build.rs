@@ -45,7 +45,7 @@ impl KernelInfo<'_> {
         }
         self.insert_waits(&mut builder.schedule);
         self.insert_barriers(&mut builder.schedule, smem);
-        self.overlap_mmas(&mut builder.schedule);
+        self.overlap_work_with_mmas(&mut builder.schedule);
         self.insert_try_waits(&mut builder.schedule);
         self.order_mmas(&mut builder.schedule);
         builder.schedule

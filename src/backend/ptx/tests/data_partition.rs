@@ -50,7 +50,7 @@ fn three_data_partitions_share_loads_of_all_rows() {
     assert!(of_load[0] > 4 && of_load[0] == of_load[1], "{of_load:?}");
     assert_eq!(text.matches("setmaxnreg.inc.sync.aligned.u32 160").count(), 1, "{text}");
     assert!(
-        !text.contains("bar.sync")
+        text.matches("barrier.cta.sync.aligned 0;").count() == 1
             && compiled.remarks.to_string().contains("3 x 4 consumer (data-partitioned by rows)"),
         "{text}"
     );

@@ -21,7 +21,7 @@ impl<'a> Partition<'a> {
         let complete = plan
             .ops
             .iter()
-            .all(|id| matches!(self.kernel.info.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()));
+            .all(|id| matches!(self.kernel.info.inference.mma_plans.get(id), Some(Ok(plan)) if plan.is_complete()));
         let mut made: FxHashMap<Value, Promise> = FxHashMap::default();
         let module = self.kernel.module;
         let mut mmas = Vec::new();
@@ -113,7 +113,7 @@ impl<'a> Partition<'a> {
     fn mma_operands(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<[Operand; 2], Fault> {
         let module = self.kernel.module;
         let op = module.op(id);
-        let Some(Ok(plan)) = self.kernel.info.inference.products.get(&id) else {
+        let Some(Ok(plan)) = self.kernel.info.inference.mma_plans.get(&id) else {
             return Err(broken(format!("op {} has no plan", id.index())));
         };
         let [a, b] = [op.operands[0], op.operands[1]];
@@ -157,7 +157,7 @@ impl<'a> Partition<'a> {
 
     /// Returns the right operand that is adjacent to another one.
     fn adjacent_operand(&self, right: Operand, before: OpId, id: OpId) -> Result<Operand, Fault> {
-        let mmas = &self.kernel.info.inference.products;
+        let mmas = &self.kernel.info.inference.mma_plans;
         let fault = || broken(format!("op {} cannot be one instruction with the one before", id.index()));
         let (Some(Ok(plan)), Some(Ok(other))) = (mmas.get(&before), mmas.get(&id)) else { return Err(fault()) };
         let Operand::At(at, source) = right else { return Err(fault()) };

@@ -52,7 +52,6 @@ impl Builder {
             params: Vec::new(),
             threads,
             min_blocks: None,
-            max_registers: None,
             cluster: None,
             registers: [0; 4],
             tables: Vec::new(),

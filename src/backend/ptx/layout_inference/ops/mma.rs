@@ -10,17 +10,17 @@ impl Inference<'_> {
     /// Plans an MMA and sets the layout of its result.
     pub fn mma(&mut self, id: OpId) {
         let result = self.module.op(id).results[0];
-        let plan = self.plan_product(id);
+        let plan = self.plan_mma(id);
         let layout = match &plan {
             Ok(plan) => plan.acc.clone(),
             Err(_) => self.default_layout(result),
         };
-        self.products.insert(id, plan);
+        self.mma_plans.insert(id, plan);
         self.set(result, layout);
     }
 
     /// Returns the plan of an MMA for the current layouts of its operands.
-    fn plan_product(&self, id: OpId) -> Result<MmaPlan, String> {
+    fn plan_mma(&self, id: OpId) -> Result<MmaPlan, String> {
         let module = self.module();
         let op = module.op(id);
         let [a, b, acc] = op.operands[..] else { return Err("a product has three operands".to_owned()) };

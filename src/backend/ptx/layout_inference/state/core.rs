@@ -49,7 +49,7 @@ pub struct Layouts {
     /// operands.
     pub accesses: FxHashMap<OpId, Layout>,
     /// Plan of each MMA, or the reason for its absence.
-    pub products: FxHashMap<OpId, Result<MmaPlan, String>>,
+    pub mma_plans: FxHashMap<OpId, Result<MmaPlan, String>>,
     /// Elements of the widest access, by tile shape and memory order.
     pub(in super::super) blocked: FxHashMap<(Vec<i64>, Vec<usize>), usize>,
     /// Accesses through pointers whose addresses are contiguous along an axis.
@@ -116,7 +116,7 @@ impl<'m> Inference<'m> {
             layouts: vec![None; module.num_values()],
             origins: vec![None; module.num_values()],
             accesses: FxHashMap::default(),
-            products: FxHashMap::default(),
+            mma_plans: FxHashMap::default(),
             blocked: FxHashMap::default(),
             pointer_contiguity: FxHashMap::default(),
             deferred: FxHashSet::default(),

@@ -16,7 +16,7 @@ impl Inference<'_> {
 
     /// Returns true if the op is an asynchronous MMA.
     pub fn runs_alone(&self, id: OpId) -> bool {
-        matches!(self.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
+        matches!(self.mma_plans.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
     }
 
     /// Returns the layout in which an access to `view` reads its list of positions.

@@ -66,7 +66,7 @@ impl Lowering<'_> {
         step: Operand,
         ty: Ty,
     ) -> Lowered<CpAsyncState> {
-        let slab = self.smem_write()?;
+        let slab = self.next_write_buffer()?;
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
             let bytes = vector_access::run_bytes(self.info.element_type(tile), copy.vector);

@@ -38,7 +38,7 @@ impl Lowering<'_> {
     /// Returns the number of MMA groups in the block of this MMA.
     fn mmas_in_block(&self, mma: OpId) -> usize {
         let Some(block) = self.info.regions.block_of(mma) else { return 0 };
-        let mmas = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
+        let mmas = self.module.block(block).ops.iter().filter(|id| self.info.inference.mma_plans.contains_key(id));
         let last: FxHashSet<OpId> = mmas.map(|&id| self.info.mma_groups.last_of(id)).collect();
         last.len()
     }

@@ -106,7 +106,7 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
         let issues = self.issue_predicate(view, index, issuer)?;
-        let buffer = self.smem_write()?;
+        let buffer = self.next_write_buffer()?;
         for part in 0..parts.count {
             if part > 0 && parts.in_flight == 1 {
                 self.b.bulk_wait(0, true);

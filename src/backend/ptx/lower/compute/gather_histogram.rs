@@ -137,9 +137,9 @@ impl Lowering<'_> {
         let smem = self.b.reg(Operand::Smem, RegClass::B32);
         let mut values = vec![Operand::Imm(0); at.len()];
         for round in 0..rounds {
-            let buffer = self.smem_write()?;
+            let buffer = self.next_write_buffer()?;
             self.store_side(buffer, dtype, regs, &side, round, owner);
-            self.smem_read()?;
+            self.next_read_buffer()?;
             for (register, &at) in at.iter().enumerate() {
                 let line = first(layout.element(register, 0, 0));
                 let own = self.b.xor(Ty::B32, thread, line & in_thread);
@@ -183,9 +183,9 @@ impl Lowering<'_> {
             self.info.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
-            let buffer = self.smem_write()?;
+            let buffer = self.next_write_buffer()?;
             self.clear(buffer);
-            self.smem_write()?;
+            self.next_write_buffer()?;
             for &number in numbers.iter() {
                 let number = self.b.sub(Ty::S32, number, (round * part) as i64);
                 let mut guard = owner;
@@ -199,7 +199,7 @@ impl Lowering<'_> {
                 let one = [Operand::Imm(1)];
                 self.b.guarded_if(guard, |b| b.red(AtomOp::Add, Ty::U32, Space::Shared, order, &addr, &one));
             }
-            self.smem_read()?;
+            self.next_read_buffer()?;
             let mut sum: Option<Vec<Operand>> = None;
             for copy in 0..copies {
                 let mut read = counts.clone();

@@ -41,7 +41,7 @@ impl Lowering<'_> {
     pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives }: &MmaGroup) -> Lowered {
         let module = self.module;
         let order_wait = self.sync.mmas.sunk_order_wait.take();
-        let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
+        let plan = |id: &OpId| self.info.inference.mma_plans.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
         // Accumulators use shared memory before operands do.
         let mut registers: Vec<Vec<Reg>> = vec![Vec::new(); members.len()];
@@ -116,7 +116,7 @@ impl Lowering<'_> {
             self.barrier()?;
         }
         for _ in 0..count {
-            self.smem_read()?;
+            self.next_read_buffer()?;
         }
         let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect();
         operand.sort_by_key(|operand| shared(operand).map(|buffer| buffer.offset));
@@ -160,7 +160,7 @@ impl Lowering<'_> {
             Some(_) => return Ok(MmaOperand::Registers(regs)),
             None => {}
         }
-        let buffer = self.smem_write()?;
+        let buffer = self.next_write_buffer()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
         self.store_operand(&regs, &layout, plan, buffer);
         Ok(MmaOperand::Buffer(buffer))

@@ -114,11 +114,11 @@ impl Lowering<'_> {
             for (value, start) in tiles {
                 stored.push((self.elements(value)?, start));
             }
-            buffer = self.smem_write()?;
+            buffer = self.next_write_buffer()?;
             for (elements, start) in stored {
                 self.store_elements(&elements, buffer, start, None);
             }
-            self.smem_read()?;
+            self.next_read_buffer()?;
         }
         let skip = self.branch_others();
         for (format, values) in calls {
@@ -211,12 +211,12 @@ impl Lowering<'_> {
         let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;
-        let buffer = self.smem_write()?;
+        let buffer = self.next_write_buffer()?;
         let part = self.b.copy(0, RegClass::B32);
         let again = self.b.new_label();
         self.b.place(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
-        self.smem_read()?;
+        self.next_read_buffer()?;
         let skip = self.branch_others();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();

@@ -58,7 +58,7 @@ impl Lowering<'_> {
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size * parts as u32;
             let register_bytes = row_bytes * rows;
-            let buffer = self.smem_write()?;
+            let buffer = self.next_write_buffer()?;
             let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
             let mut own = row.clone();
             for (position, &warp) in warps.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             places.push(CrossWarpBuffer { buffer, row, register_bytes, dtype });
         }
         for _ in &places {
-            self.smem_read()?;
+            self.next_read_buffer()?;
         }
         match self.lanes_for_parts(partials, parts) {
             Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),

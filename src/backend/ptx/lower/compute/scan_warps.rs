@@ -56,7 +56,7 @@ impl Lowering<'_> {
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size << count;
             let register_bytes = row_bytes * rows;
-            let buffer = self.smem_write()?;
+            let buffer = self.next_write_buffer()?;
             let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
             let mut own = row.clone();
             for (position, bit) in scan.order.outer.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Lowering<'_> {
         segments: usize,
     ) -> Lowered<()> {
         for _ in &places {
-            self.smem_read()?;
+            self.next_read_buffer()?;
         }
         for TotalsBuffer { buffer, bases, register_bytes, dtype } in places {
             let part = self.linear_in_thread(&bases);

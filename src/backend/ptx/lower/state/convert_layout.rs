@@ -135,9 +135,9 @@ impl Lowering<'_> {
         let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
-            let buffer = self.smem_write()?;
+            let buffer = self.next_write_buffer()?;
             self.store_side(buffer, dtype, regs, &plan.store, round, owner);
-            self.smem_read()?;
+            self.next_read_buffer()?;
             self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
         Ok(result.into())
@@ -205,13 +205,13 @@ impl Lowering<'_> {
     ) -> Lowered<Rc<[Operand]>> {
         let dtype = vector_access::shared_type(dtype);
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
-        let buffer = self.smem_write()?;
+        let buffer = self.next_write_buffer()?;
         for (registers, offset) in &plan.store.accesses {
             let values: Vec<Operand> = registers.iter().map(|&register| regs[register]).collect();
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
-        self.smem_read()?;
+        self.next_read_buffer()?;
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
             let addr = self.shared_place(buffer, load, 0, *offset);

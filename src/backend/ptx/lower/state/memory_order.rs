@@ -122,14 +122,14 @@ impl Lowering<'_> {
         let size = vector_access::run_bytes(stored, 1);
         let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| basis * size).collect();
         let thread = self.linear_in_thread(&bases);
-        let buffer = self.smem_write()?;
+        let buffer = self.next_write_buffer()?;
         let places: Vec<Addr> = (0..layout.num_registers())
             .map(|register| self.shared_place(buffer, thread, layout.element(register, 0, 0) * size, 0))
             .collect();
         for (addr, &value) in places.iter().zip(&regs) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
-        self.smem_read()?;
+        self.next_read_buffer()?;
         let mut all = Vec::with_capacity(regs.len());
         for addr in &places {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));

@@ -36,7 +36,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the next buffer to write, after the barrier if there is one.
-    pub fn smem_write(&mut self) -> Lowered<Buffer> {
+    pub fn next_write_buffer(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {
             Some(SubStep::SmemWrite(buffer)) => Ok(self.group_buffer(buffer)),
             Some(SubStep::SmemOverflow { bytes, of }) => {
@@ -47,7 +47,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the next buffer to read.
-    pub fn smem_read(&mut self) -> Lowered<Buffer> {
+    pub fn next_read_buffer(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {
             Some(SubStep::SmemRead(buffer)) => Ok(self.group_buffer(buffer)),
             _ => Err(SCHEDULE_MISMATCH.to_owned()),

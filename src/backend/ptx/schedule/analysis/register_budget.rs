@@ -25,7 +25,7 @@ impl KernelInfo<'_> {
     /// ptxas rejects the MMAs or spills most values.
     pub fn mma_registers(&self) -> u32 {
         let inference = &self.inference;
-        let registers = inference.products.keys().map(|&id| {
+        let registers = inference.mma_plans.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
             let computed = operands.iter().filter(|&&operand| self.source_load(operand).is_none());
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
@@ -90,7 +90,7 @@ impl KernelInfo<'_> {
     /// thread has registers for its accumulator. The limit applies to registers at entry, by which
     /// ptxas decides whether MMAs can be asynchronous.
     pub fn warp_specialized_occupancy(&self) -> u32 {
-        let mmas = self.inference.products.keys();
+        let mmas = self.inference.mma_plans.keys();
         let least = mmas.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);
         let requested = self.options.occupancy.unwrap_or(1).max(1);
         (1..=requested).rev().find(|&blocks| self.registers_per_thread(blocks).0 >= least).unwrap_or(1)

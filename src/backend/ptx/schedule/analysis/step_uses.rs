@@ -71,7 +71,7 @@ impl KernelInfo<'_> {
 
     /// Returns true if one of the MMAs may be in flight after its issue.
     pub fn is_async(&self, ops: &[OpId]) -> bool {
-        !ops.iter().all(|id| matches!(self.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()))
+        !ops.iter().all(|id| matches!(self.inference.mma_plans.get(id), Some(Ok(plan)) if plan.is_complete()))
     }
 
     /// Returns true if all MMAs complete before this step, independent of the values that it reads.
@@ -163,7 +163,7 @@ impl KernelInfo<'_> {
     pub fn accumulates_in_place(&self, id: OpId) -> bool {
         let acc = self.module.op(id).operands[2];
         let here = self.regions.block_of(id);
-        let Some(Ok(plan)) = self.inference.products.get(&id) else { return false };
+        let Some(Ok(plan)) = self.inference.mma_plans.get(&id) else { return false };
         if self.uses.count(acc) != 1 || self.is_zero(acc) {
             return false;
         }
@@ -174,7 +174,7 @@ impl KernelInfo<'_> {
                 self.regions.block_of(maker) == here && has_mma_layout()
             }
             Def::Result(maker, _) => {
-                let made = self.inference.products.get(&maker).and_then(|made| made.as_ref().ok());
+                let made = self.inference.mma_plans.get(&maker).and_then(|made| made.as_ref().ok());
                 self.regions.block_of(maker) == here && made.is_some_and(|made| made.acc.is_same(&plan.acc))
             }
         }
@@ -216,7 +216,7 @@ impl KernelInfo<'_> {
     /// Returns the number of accumulator registers of an MMA and its group.
     pub fn accumulator_registers(&self, mma: OpId) -> u32 {
         let sums = accumulator_chains(self.module, &self.mma_groups.group_of(mma));
-        let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
+        let plans = sums.iter().filter_map(|sum| self.inference.mma_plans.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
@@ -243,7 +243,7 @@ impl KernelInfo<'_> {
     pub fn smem_operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
         let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
         for &id in members {
-            let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };
+            let Some(Ok(plan)) = self.inference.mma_plans.get(&id) else { continue };
             let operands = &self.module.op(id).operands;
             for (&value, (plan, is_left)) in operands.iter().zip([(&plan.a, true), (&plan.b, false)]) {
                 let known = |&(other, left, form): &(Value, bool, &OperandPlan)| {

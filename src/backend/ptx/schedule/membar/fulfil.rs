@@ -124,7 +124,7 @@ impl MembarState<'_, '_> {
     pub fn mma_operands(&mut self, members: &[OpId]) {
         let info = self.info;
         let module = info.module;
-        let plans: Vec<_> = members.iter().map(|id| info.inference.products.get(id)).collect();
+        let plans: Vec<_> = members.iter().map(|id| info.inference.mma_plans.get(id)).collect();
         let plans: Vec<_> = plans.into_iter().flatten().flatten().collect();
         if plans.len() != members.len() {
             return;

@@ -1,6 +1,6 @@
 //! Barrier insertion: shared-memory buffers, layout conversions and barriers of every step.
 //!
-//! Input: the steps of all partitions. Output: the sub-steps of `ir/sub_step`. Runs last.
+//! Input: the steps of all partitions. Output: the sub-steps of `ir/sub_step`.
 //!
 //! * `fulfil` — conversions, buffers and barriers for the requirements of a step
 //! * `global_hazards` — global-memory hazards since the last barrier

@@ -72,7 +72,7 @@ impl KernelInfo<'_> {
             if !op.code.is_mma() {
                 continue;
             }
-            let Some(Ok(plan)) = self.inference.products.get(&mma) else { continue };
+            let Some(Ok(plan)) = self.inference.mma_plans.get(&mma) else { continue };
             async_mma |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.operand_copy(body, operand, plan) else { continue };

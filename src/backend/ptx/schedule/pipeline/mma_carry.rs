@@ -38,7 +38,7 @@ impl KernelInfo<'_> {
     /// the loop body.
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let mma = plan.last()?;
-        let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
+        let is_async_mma = |id| matches!(self.inference.mma_plans.get(&id), Some(Ok(plan)) if !plan.is_complete());
         if !is_async_mma(mma) || self.mma_groups.group_of(mma)[..] != plan.ops[..] {
             return None;
         }

@@ -11,7 +11,7 @@ impl KernelInfo<'_> {
     /// Returns true if MMAs that accumulate one after another have the same accumulator layout. A
     /// left operand in registers may assign its rows to other threads than one in shared memory.
     pub fn has_same_accumulator_layout(&self, members: &[OpId]) -> bool {
-        let layout = |id: &OpId| match self.inference.products.get(id) {
+        let layout = |id: &OpId| match self.inference.mma_plans.get(id) {
             Some(Ok(plan)) => Some(&plan.acc),
             _ => None,
         };
@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
         }
         let (a, b) = (&self.module.op(mma).operands, &self.module.op(next).operands);
         let slot = |value: Value| warp_spec?.operand_slot(self.source_load(value)?);
-        let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
+        let plan = |id: OpId| self.inference.mma_plans.get(&id)?.as_ref().ok();
         let (Some(here), Some(there)) = (slot(a[1]), slot(b[1])) else { return false };
         let (Some(plan), Some(other)) = (plan(mma), plan(next)) else { return false };
         let apart = i64::from(there.smem_offset) - i64::from(here.smem_offset);

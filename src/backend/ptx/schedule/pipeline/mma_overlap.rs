@@ -26,7 +26,7 @@ impl KernelInfo<'_> {
     /// Moves a part of the work on an MMA before the wait for the next one.
     ///
     /// The pass follows barrier insertion, since all MMAs complete before a barrier in that work.
-    pub fn overlap_mmas(&self, schedule: &mut Schedule) {
+    pub fn overlap_work_with_mmas(&self, schedule: &mut Schedule) {
         if !self.is_enabled(Optimization::MmaOverlap) {
             return;
         }

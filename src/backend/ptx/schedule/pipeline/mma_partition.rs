@@ -7,7 +7,7 @@ impl KernelInfo<'_> {
     /// Returns the instruction of each MMA, with the rows and columns of each warp group, in
     /// program order.
     pub fn mma_partitions(&self) -> Vec<(OpId, String)> {
-        let describe = |id| Some((id, self.inference.products.get(&id)?.as_ref().ok()?.describe()));
+        let describe = |id| Some((id, self.inference.mma_plans.get(&id)?.as_ref().ok()?.describe()));
         self.regions.ops().iter().filter_map(|&id| describe(id)).collect()
     }
 }

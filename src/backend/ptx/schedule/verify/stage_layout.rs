@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
         let mut wanted = FxHashMap::default();
         for &id in self.regions.ops() {
             let op = self.module.op(id);
-            let Some(Ok(plan)) = self.inference.products.get(&id).filter(|_| op.code.is_mma()) else { continue };
+            let Some(Ok(plan)) = self.inference.mma_plans.get(&id).filter(|_| op.code.is_mma()) else { continue };
             for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
                 let panels = self.source_load(operand).zip(plan.panels);
                 wanted.extend(panels);

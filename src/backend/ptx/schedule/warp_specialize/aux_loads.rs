@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
         }
         let ops = &self.module.block(block).ops;
         let position = |id: OpId| ops.iter().position(|&other| other == id);
-        let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
+        let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.mma_plans.contains_key(id)).collect();
         let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<FxHashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
         // With a single MMA the registers suffice, and its operands are loaded as early as

@@ -27,7 +27,7 @@ impl KernelInfo<'_> {
         if let Some(requested) = self.bool_hint(pingpong.loop_op, hint_key::PINGPONG) {
             return requested.then_some(pingpong);
         }
-        let mmas = self.inference.products.keys();
+        let mmas = self.inference.mma_plans.keys();
         let most = mmas.map(|&id| self.accumulator_registers(id)).max().unwrap_or(0);
         if !self.options.pingpong || most < MIN_ACCUMULATOR_REGISTERS {
             return None;

@@ -304,7 +304,7 @@ impl KernelInfo<'_> {
                         pending.push((op.results[0], axes, rounded));
                     }
                     code if code.is_mma() => {
-                        let plan = self.inference.products.get(&user).and_then(|plan| plan.as_ref().ok());
+                        let plan = self.inference.mma_plans.get(&user).and_then(|plan| plan.as_ref().ok());
                         let plan = plan.ok_or(Reason::Product)?;
                         if op.operands[2] == value || op.operands[0] == op.operands[1] {
                             return Err(Reason::Product);
