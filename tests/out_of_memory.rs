@@ -34,7 +34,7 @@ fn limited(test: &str) -> bool {
 /// The text of an error, whose place is in this file.
 fn refused<T>(result: ct::Result<T>) -> String {
     let error = result.map(drop).expect_err("no room").to_string();
-    assert!(error.contains("room.rs:"), "{error}");
+    assert!(error.contains(&format!("{}:", file!())), "{error}");
     error
 }
 

@@ -404,7 +404,7 @@ fn refused(_: Session, device: ct::Device) -> Result<()> {
         "an expression of shape [2, 3] into an array of [3, 2]",
     ];
     for (message, wanted) in messages.iter().zip(wanted) {
-        ensure!(message.contains(wanted) && message.contains("whole.rs"), "{message}");
+        ensure!(message.contains(wanted) && message.contains("array_expr.rs"), "{message}");
     }
     Ok(())
 }
