@@ -14,6 +14,32 @@
 //! `optimizations` lists the optional transformations, each with a switch.
 //!
 //! The back end depends on `ir`, `pass` and `layout`, and never on the front end.
+//!
+//! # Index
+//!
+//! | subject | decision | emission | verification |
+//! |---|---|---|---|
+//! | `wgmma.wait_group`, MMAs in flight | `schedule/pipeline/mma_waits.rs`, `schedule/pipeline/mma_carry.rs` | `lower/async_ops/mma_in_flight.rs` | `schedule/verify/async_order.rs` |
+//! | `bar.sync` (`barrier.cta.sync`) | `schedule/membar/state.rs`, `schedule/membar/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
+//! | warp specialization | `schedule/warp_specialize/plan.rs`; rejected loads: `schedule/ir/rejected_loads.rs` | `lower/partitions.rs` | `schedule/verify/program.rs` |
+//! | stages of a TMA pipeline, mbarriers | `schedule/warp_specialize/stage_count.rs` | `lower/async_ops/tma_pipeline.rs`, `lower/state/pipeline.rs` | `schedule/verify/stage_layout.rs` |
+//! | tensor maps, `cp.async.bulk.tensor` | `schedule/analysis/tensor_maps.rs` | `lower/async_ops/tma_coords.rs` | `schedule/verify/stage_layout.rs` |
+//! | `cp.async`, multistage copies | `schedule/pipeline/cp_async.rs` | `lower/async_ops/cp_async.rs` | `schedule/verify/steps.rs` |
+//! | ping-pong | `schedule/warp_specialize/pingpong.rs` | `lower/async_ops/pingpong.rs` | `schedule/verify/pingpong.rs` |
+//! | order of MMAs and exponentials of groups | `schedule/pipeline/mma_order.rs`, `schedule/pipeline/exp_order.rs` | `lower/state/order_barrier.rs` | `schedule/verify/order_barriers.rs` |
+//! | clusters, multicast | `schedule/warp_specialize/cluster_multicast.rs` | `lower/async_ops/cluster_multicast.rs` | `schedule/analysis/cta_uniformity.rs` |
+//! | `setmaxnreg` | `schedule/analysis/register_budget.rs` | `lower/partitions.rs` | |
+//! | `.minnctapersm`, register pressure | `opt/register_pressure.rs` | `lower/driver.rs` | |
+//! | instruction of an MMA, swizzle, matrix descriptor | `mma/wgmma.rs`, `mma/smem_descriptor.rs` | `mma/wgmma.rs` | `schedule/verify/mma_partition.rs` |
+//! | layout conversion | `layout/convert/mod.rs` | `lower/state/convert_layout.rs` | |
+//! | coalescing, vector width | `layout_inference/analysis/view_shape.rs`, `layout_inference/analysis/axis_info.rs` | `lower/state/vector_access.rs` | |
+//! | padding, bounds, masks | `lower/memory/tile_bounds.rs` | `lower/memory/view_access.rs` | |
+//! | TMA stores, staging buffers | `schedule/store/tma_store.rs`, `schedule/store/split.rs` | `lower/async_ops/tma_store.rs` | `schedule/verify/tma_store.rs` |
+//! | reductions, scans | `schedule/requirements/reduction_steps.rs` | `lower/compute/reduce.rs`, `lower/compute/scan.rs` | |
+//! | unrolling, strip mining | `schedule/pipeline/unroll.rs`, `schedule/strip_mine/find.rs` | `lower/unroll.rs`, `lower/strip_mine.rs` | `schedule/verify/steps.rs` |
+//! | shared-memory allocation | `smem/allocation.rs`, `schedule/membar/fulfil.rs` | | `schedule/verify/barriers.rs` |
+//! | number of warps, plan search | `plan/num_warps.rs`, `plan/plan_search.rs` with `cost/mod.rs` | | |
+//! | optimizations and their switches | `optimizations.rs` | | |
 
 mod compile;
 mod compiled;
