@@ -269,13 +269,16 @@ fn a_loop_has_a_producer_on_request() {
     for wish in [None, Some(true)] {
         let old = product_with(Target::SM_80, Hints::new(), 0, wish);
         let said = old.remarks.to_string();
-        assert!(said.contains(": loop: no producer: there is one on sm_90a only"), "{said}");
+        assert!(said.contains(": loop: no warp specialization: it needs sm_90a"), "{said}");
         let wide = product_with(Target::SM_90A, Hints::new().num_warps(32), 0, wish).remarks.to_string();
-        assert!(wide.contains(": loop: no producer: a tile block would have 1152 threads with one"), "{wide}");
+        assert!(
+            wide.contains(": loop: no warp specialization: with a producer, a tile block has 1152 threads"),
+            "{wide}"
+        );
     }
     let one = product_with(Target::SM_90A, Hints::new(), 1, Some(true));
     assert!(
-        one.remarks.to_string().contains(": loop: no producer: nothing runs ahead with one stage"),
+        one.remarks.to_string().contains(": loop: no warp specialization: the loop has one stage"),
         "{}",
         one.remarks
     );
@@ -289,7 +292,7 @@ fn a_loop_has_a_producer_on_request() {
     };
     let computed = compiled(kernel, (array(), array().mutable()), Target::SM_90A, Hints::new());
     let said = computed.remarks.to_string();
-    let what = ": loop: no producer: threads make an operand, by `mulf`; threads make an operand, by `addf`";
+    let what = ": loop: no warp specialization: `mulf` computes an operand in registers; `addf` computes an operand in registers";
     assert!(said.contains(what), "{said}");
 }
 
@@ -306,9 +309,9 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
         c.store((0, 0), acc + sum.cast::<f32>());
     };
     let read = compiled(kernel, (array(), array(), array().mutable()), Target::SM_90A, Hints::new());
-    let what = ": threads need its tile, too, for `addf`; of the load at ";
+    let what = ": `addf` reads the tile in registers; of the load at ";
     assert!(
-        said(&read).contains(": loop: no producer: of the load at ") && said(&read).contains(what),
+        said(&read).contains(": loop: no warp specialization: of the load at ") && said(&read).contains(what),
         "{}",
         read.remarks
     );
@@ -320,7 +323,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
         a.store((0, 0), acc.cast());
     };
     let written = compiled(kernel, (array().mutable(),), Target::SM_90A, Hints::new());
-    assert!(said(&written).contains(": the kernel writes to its array"), "{}", written.remarks);
+    assert!(said(&written).contains(": the kernel writes to the array"), "{}", written.remarks);
     // Stages of two products that do not fit, and operands of one that do.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let start = ct::zeros::<f32, 2>([128, 128]);
@@ -333,7 +336,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     };
     let full = compiled(kernel, (array(), array(), array().mutable()), Target::SM_90A, Hints::new());
     assert!(
-        said(&full).contains("no producer: its stages need 262144 bytes of shared memory, and "),
+        said(&full).contains("no warp specialization: the pipeline stages need 262144 bytes of shared memory, and "),
         "{}",
         full.remarks
     );

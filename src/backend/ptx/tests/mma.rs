@@ -176,15 +176,16 @@ fn a_loop_without_a_producer_names_the_condition_that_fails() {
     };
     let plain = CompileOptions::default();
     let said = reason(Target::SM_90A, CompileOptions { tma: false, ..plain });
-    assert!(said.contains(": loop: no producer: the kernel takes no tensor maps"), "{said}");
+    assert!(said.contains(": loop: no warp specialization: TMA or warp specialization is disabled"), "{said}");
     let said = reason(Target::SM_90A, CompileOptions { num_warps: Some(32), ..plain });
-    let what = ": loop: no producer: a tile block would have 1152 threads with one, and 1024 is the most";
+    let what =
+        ": loop: no warp specialization: with a producer, a tile block has 1152 threads, and the maximum is 1024";
     assert!(said.contains(what), "{said}");
     let said = reason(Target::SM_80, plain);
-    assert!(said.contains(": loop: no producer: there is one on sm_90a only"), "{said}");
+    assert!(said.contains(": loop: no warp specialization: it needs sm_90a"), "{said}");
     // The launch requests one stage, or the loop has a producer: no remark.
     for options in [CompileOptions { num_stages: Some(1), ..plain }, plain] {
-        assert!(!reason(Target::SM_90A, options).contains("no producer"));
+        assert!(!reason(Target::SM_90A, options).contains("no warp specialization"));
     }
 }
 

@@ -78,26 +78,26 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Reason::Target => write!(f, "there is one on sm_90a only"),
-            Reason::NoMaps => write!(f, "the kernel takes no tensor maps"),
+            Reason::Target => write!(f, "it needs sm_90a"),
+            Reason::NoMaps => write!(f, "TMA or warp specialization is disabled"),
             Reason::Threads { count, most } => {
-                write!(f, "a tile block would have {count} threads with one, and {most} is the most")
+                write!(f, "with a producer, a tile block has {count} threads, and the maximum is {most}")
             }
             Reason::Prints => write!(f, "the kernel prints"),
-            Reason::Exits => write!(f, "the kernel ends early, or leaves a loop between a load and its product"),
+            Reason::Exits => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
             Reason::Room { needed, free } => {
-                write!(f, "its stages need {needed} bytes of shared memory, and {free} are free")
+                write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }
-            Reason::LoopHint => write!(f, "the loop asks for none"),
-            Reason::OneStage => write!(f, "nothing runs ahead with one stage"),
-            Reason::LoadHint => write!(f, "the load forbids the copy engine"),
-            Reason::Unused => write!(f, "no product reads its tile"),
-            Reason::ReadBy(code) => write!(f, "threads need its tile, too, for `{}`", code.spec().name),
-            Reason::Product => write!(f, "its product does not read this operand in shared memory by itself"),
-            Reason::Forms => write!(f, "products read its tile in different forms"),
-            Reason::Written => write!(f, "the kernel writes to its array, or the load is ordered with other accesses"),
-            Reason::View => write!(f, "the copy engine does not move boxes of this array and view"),
-            Reason::Index => write!(f, "one thread alone cannot compute its index, or the way to it"),
+            Reason::LoopHint => write!(f, "a hint of the loop disables it"),
+            Reason::OneStage => write!(f, "the loop has one stage, so no load runs ahead"),
+            Reason::LoadHint => write!(f, "a hint of the load disables TMA"),
+            Reason::Unused => write!(f, "no MMA reads the tile"),
+            Reason::ReadBy(code) => write!(f, "`{}` reads the tile in registers", code.spec().name),
+            Reason::Product => write!(f, "the MMA does not read this operand in shared memory"),
+            Reason::Forms => write!(f, "several MMAs read the tile in different layouts"),
+            Reason::Written => write!(f, "the kernel writes to the array, or the load is ordered with other accesses"),
+            Reason::View => write!(f, "TMA does not support this array or view"),
+            Reason::Index => write!(f, "one thread alone cannot compute the index or the control flow of the load"),
         }
     }
 }

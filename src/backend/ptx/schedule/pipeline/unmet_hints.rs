@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
             if !producer_stages.contains_key(&id)
                 && let Some(why) = self.producer_rejection(id, rejected_loads)
             {
-                unmet.push((id, format!("no producer: {why}")));
+                unmet.push((id, format!("no warp specialization: {why}")));
             }
             let pingpong = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
             if self.bool_hint(id, hint_key::PINGPONG) == Some(true)
@@ -76,7 +76,7 @@ impl KernelInfo<'_> {
                 }
                 (Some(_), _) => Some("an operand is loaded outside of the loop".to_owned()),
                 (None, Some(maker)) => {
-                    Some(format!("threads make an operand, by `{}`", self.module.op(maker).code.spec().name))
+                    Some(format!("`{}` computes an operand in registers", self.module.op(maker).code.spec().name))
                 }
                 (None, None) => Some("the loop carries an operand".to_owned()),
             };
