@@ -1,6 +1,8 @@
 //! Linear layout: the distribution of a tile over registers, lanes and warps (Triton
 //! `LinearLayout`).
 
+use std::sync::Arc;
+
 use super::f2_matrix;
 
 /// Number of bits of the lane number. A warp has 32 lanes.
@@ -27,10 +29,11 @@ pub(super) const MAX_WARPS: usize = 1 << 26;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
-    shape: Vec<i64>,
-    register: Vec<u32>,
-    lane: Vec<u32>,
-    warp: Vec<u32>,
+    // Shared by clones: layouts are cloned for each use of a value.
+    shape: Arc<[i64]>,
+    register: Arc<[u32]>,
+    lane: Arc<[u32]>,
+    warp: Arc<[u32]>,
 }
 
 impl Layout {
@@ -60,7 +63,7 @@ impl Layout {
             [&register, &lane, &warp].into_iter().flatten().all(|&basis| i64::from(basis) < count),
             "a basis is outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
         );
-        Layout { shape, register, lane, warp }
+        Layout { shape: shape.into(), register: register.into(), lane: lane.into(), warp: warp.into() }
     }
 
     /// Makes a coalesced layout. Each thread has `vector` elements along the fastest axis
@@ -223,7 +226,7 @@ impl Layout {
             "{:?} cannot be reshaped to {shape:?}",
             self.shape
         );
-        Layout { shape: shape.to_vec(), ..self.clone() }
+        Layout { shape: shape.into(), ..self.clone() }
     }
 
     /// Returns the layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of
@@ -259,7 +262,7 @@ impl Layout {
     /// ```
     pub fn squeeze(&self, axis: usize) -> Layout {
         assert_eq!(self.shape[axis], 1, "axis {axis} of {:?} is not of extent 1", self.shape);
-        let mut shape = self.shape.clone();
+        let mut shape = self.shape.to_vec();
         shape.remove(axis);
         self.reshape(&shape)
     }
@@ -270,7 +273,7 @@ impl Layout {
     /// assert_eq!(cutlet::layout::Layout::replicated(&[8], 1).unsqueeze(1).shape(), [8, 1]);
     /// ```
     pub fn unsqueeze(&self, axis: usize) -> Layout {
-        let mut shape = self.shape.clone();
+        let mut shape = self.shape.to_vec();
         shape.insert(axis, 1);
         self.reshape(&shape)
     }
@@ -285,7 +288,7 @@ impl Layout {
     /// assert_eq!((rows.shape(), rows.num_registers(), rows.replication()), (&[8, 1][..], 1, 4));
     /// ```
     pub fn reduce(&self, axis: usize) -> Layout {
-        let mut shape = self.shape.clone();
+        let mut shape = self.shape.to_vec();
         shape[axis] = 1;
         self.project(&shape)
     }
@@ -446,7 +449,7 @@ impl Layout {
 
     fn map_bases(&self, shape: Vec<i64>, map: impl Fn(u32) -> u32) -> Layout {
         let all = |bases: &[u32]| bases.iter().map(|&basis| map(basis)).collect();
-        Layout { shape, register: all(&self.register), lane: all(&self.lane), warp: all(&self.warp) }
+        Layout { shape: shape.into(), register: all(&self.register), lane: all(&self.lane), warp: all(&self.warp) }
     }
 }
 
