@@ -470,7 +470,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v428 = { let (a, b) = (v276.item(), v287.item()); b.gt(3).select(a + <u8 as Element>::from_f64(1.0), a ^ b.cast::<u8>()).to_tile::<2>() };
     ct::return_if((ct::bid(0usize) % 3).eq(2i32));
     ct::return_if((v234.item() & <i32 as Element>::from_f64(7.0)).eq(<i32 as Element>::from_f64(5.0)));
-    let v429 = { let bits = ([8usize, 32usize][0] * [8usize, 32usize][1]).ilog2(); let mut slots: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect(); slots.sort_by_key(|image| (image.trailing_zeros() * 10u32 + 0u32) % 13); let count = ((bits as usize).saturating_sub(7usize) + 0usize).min(bits as usize); let mut lanes = slots.split_off(count); lanes.resize(7usize, 0); lanes.rotate_left(0u32 as usize % 7usize); let warps = lanes.split_off(5); v237.with_layout(ct::layout::Layout::new([8usize, 32usize].map(|extent| extent as i64), slots, lanes, warps)) };
+    let v429 = { let bits = ([8usize, 32usize][0] * [8usize, 32usize][1]).ilog2(); let mut slots: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect(); slots.sort_by_key(|basis| (basis.trailing_zeros() * 10u32 + 0u32) % 13); let count = ((bits as usize).saturating_sub(7usize) + 0usize).min(bits as usize); let mut lanes = slots.split_off(count); lanes.resize(7usize, 0); lanes.rotate_left(0u32 as usize % 7usize); let warps = lanes.split_off(5); v237.with_layout(ct::layout::Layout::new([8usize, 32usize].map(|extent| extent as i64), slots, lanes, warps)) };
     output_f32.store(at, v429.broadcast_to([8usize, 32usize]));
     output_f16.store(at, v307.broadcast_to([8usize, 32usize]));
     output_bf16.store(at, v208.broadcast_to([8usize, 32usize]));
