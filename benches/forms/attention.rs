@@ -6,7 +6,7 @@ use cutlet::{Backend, DeviceArray};
 
 use super::family::{AnyFamily, Case, Family};
 
-/// How a tile block finds the batch and the head of its tile.
+/// Source of the batch and the head of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Heads {
     /// The second grid axis counts the heads of all batches.
@@ -15,7 +15,7 @@ enum Heads {
     Axes,
 }
 
-/// Which tiles a tile block computes.
+/// Assignment of tiles to tile blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Order {
     /// One, the first rows first.
@@ -26,7 +26,7 @@ enum Order {
     Persistent,
 }
 
-/// How scores of keys that a query does not see are masked.
+/// Mask of the scores of keys that a query does not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Mask {
     /// One loop, a select in every iteration.
@@ -39,7 +39,7 @@ enum Mask {
     Bias,
 }
 
-/// Where the scale is applied.
+/// Place of the scale in the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Scale {
     /// To the scores, before the maximum.
@@ -54,7 +54,7 @@ enum Scale {
     Queries,
 }
 
-/// How the sum of weights is carried.
+/// Order of the carried values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     /// (accumulator, maximum, sum)

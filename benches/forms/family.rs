@@ -5,7 +5,7 @@ use cutlet as ct;
 use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::{Backend, Bench, Device, Hints, Target};
 
-/// What a call does with its kernel.
+/// Action of a call on its kernel.
 enum Action {
     Launch,
     /// Plans for a target: microseconds by the cost model, and the schedule.
@@ -86,7 +86,7 @@ pub struct Family<S> {
     pub cases: Vec<Case<S>>,
 }
 
-/// What is asked for.
+/// Options of the command line.
 pub struct Wish {
     /// Parts of names of forms; none: all.
     pub patterns: Vec<String>,
@@ -95,7 +95,7 @@ pub struct Wish {
     pub schedules: bool,
 }
 
-/// A family, whatever its arrays are.
+/// A family with arrays of any type.
 pub trait AnyFamily {
     /// The name of the family.
     fn name(&self) -> &str;
