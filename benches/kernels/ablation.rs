@@ -69,7 +69,7 @@ struct Outcome {
 /// Launches a form.
 type Way<'a> = &'a dyn Fn(&mut ()) -> ct::Result<()>;
 
-/// Does what the words of a command line request.
+/// Runs the measurement with the options of the command line.
 pub fn start(words: &[String]) -> Result<()> {
     let Some(options) = options(words)? else {
         println!("{HELP}");

@@ -304,7 +304,7 @@ fn no_two_files_of_another_folder_need_each_other() {
 /// Files of the ptx back end that need nothing of it.
 const PTX_TABLES: &[&str] = &["hardware", "optimizations"];
 
-/// Rooms of the ptx back end, and what of it each may need; each may need the tables [`PTX_TABLES`].
+/// Folders of the ptx back end, each with the folders that it may use, in addition to [`PTX_TABLES`].
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),

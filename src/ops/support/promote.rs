@@ -7,10 +7,10 @@ use crate::tile::{TileLike, caller_location};
 
 /// Element types that have a common one to compute in.
 ///
-/// Of two integers of one sign, and of two floats, it is the wider one. Of an integer and a float
-/// it is the float. Of bool and another type it is the other type. There is none for a signed and
-/// an unsigned integer, for f16 and bf16, and for types that are only stored or multiplied (`tf32`,
-/// 8- and 4-bit floats): there, `cast` says what is meant.
+/// The common type of two integers of one sign, or of two floats, is the wider one. The common type
+/// of an integer and a float is the float. The common type of bool and another type is the other
+/// type. A signed and an unsigned integer have none, nor have f16 and bf16, nor types that are only
+/// stored or multiplied (`tf32`, 8- and 4-bit floats). Such operands need a `cast`.
 ///
 /// ```
 /// # use cutlet::doctest::*;

@@ -14,7 +14,6 @@ pub mod cp_async;
 pub mod data_partition;
 pub mod mma_in_flight;
 pub mod pingpong;
-#[allow(dead_code)] // used by the stores and pipelines that move boxes
 pub mod tma_coords;
 pub mod tma_pipeline;
 pub mod tma_store;
