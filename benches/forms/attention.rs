@@ -1,10 +1,10 @@
 //! Forms of attention: the ways in which users write one kernel.
 
 use cutlet as ct;
+use cutlet::DeviceArray;
 use cutlet::prelude::*;
-use cutlet::{Backend, DeviceArray};
 
-use super::family::{AnyFamily, Case, Family};
+use super::family::{AnyFamily, Case, Family, Size};
 
 /// Source of the batch and the head of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -278,9 +278,9 @@ struct Arrays4 {
 /// Heads of queries for a head of keys, in the form with grouped heads.
 const GROUP: usize = 4;
 
-fn family([batch, heads, seq, dim]: [usize; 4], causal: bool) -> Family<Arrays4> {
+fn family([batch, heads, seq, dim]: [usize; 4], [rows, keys]: [usize; 2], causal: bool) -> Family<Arrays4> {
     let case = |(name, form): (&'static str, Form)| {
-        let form = Form { tile: [128, 128, dim], causal, ..form };
+        let form = Form { tile: [rows, keys, dim], causal, ..form };
         let base = if form.natural { 1.0 } else { std::f32::consts::LOG2_E };
         let scale = base / (dim as f32).sqrt();
         let tiles = seq.div_ceil(form.tile[0]);
@@ -299,41 +299,25 @@ fn family([batch, heads, seq, dim]: [usize; 4], causal: bool) -> Family<Arrays4>
         flops: (if causal { 2.0 } else { 4.0 }) * (batch * heads * seq * seq * dim) as f64,
         bytes: 0.0,
         tolerance: 0.02,
-        arrays: Box::new(move |device| {
+        arrays: Box::new(move |source| {
             let (shape, few) = ([batch, heads, seq, dim], [batch, heads / GROUP, seq, dim]);
-            // Without a GPU only plans are made, and no value is read.
-            let random = |shape: [usize; 4], seed: u64| match device.backend() {
-                Backend::Cpu => device.zeros(shape),
-                Backend::Ptx | Backend::TileIr => {
-                    let n = shape.iter().product();
-                    let numbers: Vec<bf16> = normal(seed, n);
-                    device.array(&numbers, shape)
-                }
-            };
+            let random = |shape, seed| source.normal(shape, seed, 1.0);
             let kv = [[random(shape, 2)?, random(shape, 3)?], [random(few, 4)?, random(few, 5)?]];
-            Ok(Arrays4 { q: random(shape, 1)?, kv, out: device.zeros(shape)? })
+            Ok(Arrays4 { q: random(shape, 1)?, kv, out: source.zeros(shape)? })
         }),
         result: |arrays| {
             let all = arrays.out.to_vec()?;
-            Ok(all.iter().step_by(997).map(|x| x.to_f64()).collect())
+            Ok(all.iter().step_by(997.min(all.len() / 64)).map(|x| x.to_f64()).collect())
         },
         cases: forms().into_iter().map(case).collect(),
     }
 }
 
-/// Numbers that look like those of a normal distribution.
-fn normal(seed: u64, n: usize) -> Vec<bf16> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut uniform = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1u64 << 24) as f32
-    };
-    (0..n).map(|_| bf16::from_f32((0..4).map(|_| uniform()).sum::<f32>() * 1.7 - 3.4)).collect()
-}
-
 /// The families of attention.
-pub fn families() -> Vec<Box<dyn AnyFamily>> {
-    [true, false].map(|causal| Box::new(family([4, 32, 4096, 128], causal)) as Box<dyn AnyFamily>).into()
+pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
+    let (shape, tile) = match size {
+        Size::Full => ([4, 32, 4096, 128], [128, 128]),
+        Size::Small => ([1, 4, 64, 16], [32, 16]),
+    };
+    [true, false].map(|causal| Box::new(family(shape, tile, causal)) as Box<dyn AnyFamily>).into()
 }

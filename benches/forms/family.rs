@@ -1,9 +1,89 @@
 //! A family: one computation, written in several forms that a user may choose.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use cutlet as ct;
 use cutlet::kernel::{IntoKernelArg, Kernel};
-use cutlet::{Backend, Bench, Device, Hints, Target};
+use cutlet::prelude::Element;
+use cutlet::{Backend, Bench, Device, DeviceArray, Hints, Target};
+
+/// More than the tensor cores of an H100 or H200 compute (NVIDIA's data sheets: 989 TFLOP/s of f16).
+const FLOPS_PER_MICROSECOND: f64 = 1e9;
+/// More than the memory of an H200 transfers (NVIDIA's data sheet: 4.8 TB/s).
+const BYTES_PER_MICROSECOND: f64 = 5e6;
+
+/// Extents of the arrays and tiles of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Those of the figures.
+    Full,
+    /// Those that the interpreter computes in a moment.
+    Small,
+}
+
+/// Maker of the arrays of a family.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    pub device: Device,
+    /// Plans read no values, and their arrays are zeros.
+    pub has_values: bool,
+}
+
+impl Source {
+    /// Returns an array of zeros.
+    pub fn zeros<T: Element, const R: usize>(self, shape: [usize; R]) -> ct::Result<DeviceArray<T, R>> {
+        self.device.zeros(shape)
+    }
+
+    /// Returns an array of a function of the position in row-major order.
+    pub fn numbers<T: Element, const R: usize>(
+        self,
+        shape: [usize; R],
+        number: impl Fn(usize) -> f64,
+    ) -> ct::Result<DeviceArray<T, R>> {
+        if !self.has_values {
+            return self.zeros(shape);
+        }
+        let numbers: Vec<T> = (0..shape.iter().product()).map(|at| T::from_f64(number(at))).collect();
+        self.device.array(&numbers, shape)
+    }
+
+    /// Returns an array of pseudorandom numbers, almost normally distributed.
+    pub fn normal<T: Element, const R: usize>(
+        self,
+        shape: [usize; R],
+        seed: u64,
+        deviation: f32,
+    ) -> ct::Result<DeviceArray<T, R>> {
+        if !self.has_values {
+            return self.zeros(shape);
+        }
+        self.device.array(&normal(seed, shape.iter().product(), deviation), shape)
+    }
+
+    /// Returns a matrix of pseudorandom numbers, and its transpose.
+    pub fn both<T: Element>(self, shape: [usize; 2], seed: u64, deviation: f32) -> ct::Result<[DeviceArray<T, 2>; 2]> {
+        let [m, n] = shape;
+        if !self.has_values {
+            return Ok([self.zeros([m, n])?, self.zeros([n, m])?]);
+        }
+        let numbers: Vec<T> = normal(seed, m * n, deviation);
+        let transposed: Vec<T> = (0..m * n).map(|at| numbers[at % m * n + at / m]).collect();
+        Ok([self.device.array(&numbers, [m, n])?, self.device.array(&transposed, [n, m])?])
+    }
+}
+
+/// Returns pseudorandom numbers whose distribution is almost normal.
+fn normal<T: Element>(seed: u64, n: usize, deviation: f32) -> Vec<T> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 24) as f32
+    };
+    let mut number = || ((0..4).map(|_| uniform()).sum::<f32>() * 1.7 - 3.4) * deviation;
+    (0..n).map(|_| T::from_f64(number().into())).collect()
+}
 
 /// Action of a call on its kernel.
 enum Action {
@@ -45,6 +125,15 @@ impl Call {
     }
 }
 
+/// An estimate of a form by the cost model.
+pub struct Estimate {
+    pub form: &'static str,
+    /// Microseconds; none where the cost model does not know the trip counts.
+    pub time: Option<f64>,
+    /// Pipelines, MMAs in flight, order barriers and barriers of the loops.
+    pub plan: String,
+}
+
 /// A launch of a form.
 type Way<'a, S> = &'a dyn Fn(&mut S) -> ct::Result<()>;
 
@@ -80,7 +169,7 @@ pub struct Family<S> {
     /// Largest difference of two results.
     pub tolerance: f64,
     /// Makes the arrays.
-    pub arrays: Box<dyn Fn(Device) -> ct::Result<S>>,
+    pub arrays: Box<dyn Fn(Source) -> ct::Result<S>>,
     /// A sample of the result.
     pub result: fn(&S) -> ct::Result<Vec<f64>>,
     pub cases: Vec<Case<S>>,
@@ -103,8 +192,14 @@ pub trait AnyFamily {
     /// Verifies the forms beside each other on a GPU, and prints their times.
     fn measure(&self, device: Device, wish: &Wish) -> Result<()>;
 
+    /// Verifies the forms beside each other on a device, without times.
+    fn verify(&self, device: Device, wish: &Wish) -> Result<()>;
+
     /// Prints the times of the cost model for a target.
     fn plan(&self, target: Target, wish: &Wish) -> Result<()>;
+
+    /// Returns the estimates of the cost model for a target.
+    fn estimates(&self, target: Target, wish: &Wish) -> Result<Vec<Estimate>>;
 }
 
 impl<S> Family<S> {
@@ -113,19 +208,83 @@ impl<S> Family<S> {
         self.cases.iter().filter(move |case| takes(case.name))
     }
 
-    /// Prints the forms, each with the ratio of its time and the smallest one.
-    fn print(&self, times: &[(&str, f64)]) {
-        let best = times.iter().map(|&(_, time)| time).fold(f64::INFINITY, f64::min);
-        let worst = times.iter().map(|&(_, time)| time).fold(0.0, f64::max);
-        println!("{}: {} forms, the slowest takes {:.2} times the fastest", self.name, times.len(), worst / best);
-        for (name, time) in times {
-            let rate = match self.flops > 0.0 {
-                true => format!("{:6.0} TFLOP/s", self.flops / time * 1e-6),
-                false => format!("{:6.0} GB/s", self.bytes / time * 1e-3),
+    /// Returns the least time that any GPU of the cost model needs, in microseconds.
+    fn least_time(&self) -> f64 {
+        (self.flops / FLOPS_PER_MICROSECOND).max(self.bytes / BYTES_PER_MICROSECOND)
+    }
+
+    fn print_head(&self, times: impl Iterator<Item = f64> + Clone) {
+        let count = times.clone().count();
+        let ratio = times.clone().fold(0.0, f64::max) / best(times);
+        println!("{}: {count} forms, the slowest takes {ratio:.2} times the fastest", self.name);
+    }
+
+    /// Returns a form as a line, with the ratio of the smallest time and its time.
+    fn line(&self, name: &str, time: f64, best: f64) -> String {
+        let rate = match self.flops > 0.0 {
+            true => format!("{:6.0} TFLOP/s", self.flops / time * 1e-6),
+            false => format!("{:6.0} GB/s", self.bytes / time * 1e-3),
+        };
+        format!("{time:9.1} us {rate} {:6.3}  {name}", best / time)
+    }
+
+    /// Launches each form once, and compares the results within each class.
+    fn compare(&self, device: Device, cases: &[&Case<S>], state: &mut S) -> Result<()> {
+        let mut results: Vec<(usize, Vec<f64>)> = Vec::new();
+        for case in cases {
+            let run = (case.run)(&mut Call { device, action: Action::Launch }, state);
+            run.with_context(|| format!("{}, {}", self.name, case.name))?;
+            let result = (self.result)(state)?;
+            let Some((_, first)) = results.iter().find(|(class, _)| *class == case.class) else {
+                ensure!(result.iter().all(|x| x.is_finite()), "{}: a result is not finite", case.name);
+                results.push((case.class, result));
+                continue;
             };
-            println!("  {time:9.1} us {rate} {:6.3}  {name}", best / time);
+            let error = first.iter().zip(&result).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+            let all_finite = result.iter().all(|x| x.is_finite());
+            ensure!(all_finite && error <= self.tolerance, "{}, {}: differs by {error}", self.name, case.name);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the smallest time.
+fn best(times: impl Iterator<Item = f64>) -> f64 {
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// Returns what two schedules of one computation have in common if they are equally good: the
+/// stages of the pipelines, the warps of the roles, and of the loops of the consumer the MMAs in
+/// flight across a back edge, the order barriers and the barriers.
+fn plan_of(schedule: &str) -> String {
+    let (mut pipelines, mut warps) = (Vec::new(), Vec::new());
+    let [mut carried, mut order, mut barriers] = [0; 3];
+    // Indents of the loops around a line.
+    let mut loops: Vec<usize> = Vec::new();
+    let mut is_consumer = false;
+    for line in schedule.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let indent = line.len() - line.trim_start().len();
+        loops.retain(|&of_loop| of_loop < indent);
+        match *words {
+            ["pipeline", _, stages, "stages", "of", bytes, ..] => pipelines.push(format!("{stages}x{bytes}")),
+            ["partition", _, "warps", range, ..] => {
+                let mut ends = range.trim_end_matches(',').split("..").filter_map(|end| end.parse::<usize>().ok());
+                let [start, end] = [(); 2].map(|()| ends.next().unwrap_or(0));
+                warps.push((end - start).to_string());
+            }
+            ["program", role, ..] => is_consumer = role != "producer",
+            [_, ..] if !is_consumer => {}
+            ["for" | "loop", ..] => loops.push(indent),
+            ["carried_mma", ..] => carried += 1,
+            ["order_wait", ..] => order += 1,
+            ["barrier", ..] if !loops.is_empty() => barriers += 1,
+            _ => {}
         }
     }
+    let pipelines = if pipelines.is_empty() { "none".to_owned() } else { pipelines.join(" ") };
+    let warps = warps.join("+");
+    format!("pipelines {pipelines}, warps {warps}, carried {carried}, ordered {order}, barriers {barriers}")
 }
 
 impl<S> AnyFamily for Family<S> {
@@ -134,21 +293,9 @@ impl<S> AnyFamily for Family<S> {
     }
 
     fn measure(&self, device: Device, wish: &Wish) -> Result<()> {
-        let mut state = (self.arrays)(device)?;
+        let mut state = (self.arrays)(Source { device, has_values: true })?;
         let cases: Vec<&Case<S>> = self.chosen(wish).collect();
-        let mut results: Vec<(usize, Vec<f64>)> = Vec::new();
-        for case in &cases {
-            (case.run)(&mut Call { device, action: Action::Launch }, &mut state)?;
-            let result = (self.result)(&state)?;
-            let Some((_, first)) = results.iter().find(|(class, _)| *class == case.class) else {
-                ensure!(result.iter().all(|x| x.is_finite()), "{}: a result is not finite", case.name);
-                results.push((case.class, result));
-                continue;
-            };
-            let error = first.iter().zip(&result).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
-            // A NaN is an error, too.
-            ensure!(error <= self.tolerance, "{}, {}: differs by {error}", self.name, case.name);
-        }
+        self.compare(device, &cases, &mut state)?;
         let ways: Vec<_> = cases
             .iter()
             .map(|case| move |state: &mut S| (case.run)(&mut Call { device, action: Action::Launch }, state))
@@ -156,25 +303,48 @@ impl<S> AnyFamily for Family<S> {
         let ways: Vec<Way<'_, S>> = ways.iter().map(|way| way as _).collect();
         let compared = Bench::new().runs(wish.runs).compare(&device.default_stream(), &mut state, &ways)?;
         let time = |times: &cutlet::bench::Times| times.median().as_secs_f64() * 1e6;
-        let times = cases.iter().zip(compared.times()).map(|(case, times)| (case.name, time(times)));
-        self.print(&times.collect::<Vec<_>>());
+        let times: Vec<f64> = compared.times().iter().map(time).collect();
+        self.print_head(times.iter().copied());
+        for (case, &time) in cases.iter().zip(&times) {
+            println!("  {}", self.line(case.name, time, best(times.iter().copied())));
+        }
+        Ok(())
+    }
+
+    fn verify(&self, device: Device, wish: &Wish) -> Result<()> {
+        let cases: Vec<&Case<S>> = self.chosen(wish).collect();
+        self.compare(device, &cases, &mut (self.arrays)(Source { device, has_values: true })?)?;
+        println!("{}: {} forms, equal results", self.name, cases.len());
         Ok(())
     }
 
     fn plan(&self, target: Target, wish: &Wish) -> Result<()> {
+        let estimates = self.estimates(target, wish)?;
+        let times = || estimates.iter().filter_map(|estimate| estimate.time);
+        self.print_head(times());
+        for Estimate { form, time, plan } in &estimates {
+            match *time {
+                Some(time) => println!("  {}; {plan}", self.line(form, time, best(times()))),
+                None => println!("  no estimate {form}; {plan}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn estimates(&self, target: Target, wish: &Wish) -> Result<Vec<Estimate>> {
         let device = Device::cpu();
-        let mut state = (self.arrays)(device)?;
-        let mut times = Vec::new();
+        let mut state = (self.arrays)(Source { device, has_values: false })?;
+        let mut estimates = Vec::new();
         for case in self.chosen(wish) {
             let mut call = Call { device, action: Action::Plan(target, None) };
-            (case.run)(&mut call, &mut state)?;
+            (case.run)(&mut call, &mut state).with_context(|| format!("{}, {}", self.name, case.name))?;
             let Action::Plan(_, Some((time, schedule))) = call.action else { continue };
-            times.push((case.name, time));
+            let time = Some(time).filter(|&time| time >= self.least_time());
+            estimates.push(Estimate { form: case.name, time, plan: plan_of(&schedule) });
             if wish.schedules {
                 println!("## {}, {}\n{schedule}", self.name, case.name);
             }
         }
-        self.print(&times);
-        Ok(())
+        Ok(estimates)
     }
 }

@@ -5,11 +5,16 @@
 //! model.
 
 mod attention;
+mod expected;
 mod family;
+mod gated;
+mod layernorm;
+mod product;
+mod softmax;
 
 use anyhow::{Context, Result, bail};
 use cutlet::{Backend, Device, Target};
-use family::{AnyFamily, Wish};
+use family::{AnyFamily, Size, Wish};
 
 const HELP: &str = "
 Words are parts of names of families; none: all of them.
@@ -18,11 +23,14 @@ Words are parts of names of families; none: all of them.
   --runs N         timed launches of each form (default 12)
   --model          times of the cost model, although there is a GPU
   --schedules      print the schedules (implies --model)
-  --target TARGET  target of the cost model (default sm_90a)";
+  --target TARGET  target of the cost model (default sm_90a)
+  --verify         results at small sizes on the cpu device, without times
+  --check FILE     compare the ratios of the cost model with a file (CUTLET_BLESS=1: write it)";
 
 fn main() -> Result<()> {
     let mut wish = Wish { patterns: Vec::new(), runs: 12, schedules: false };
-    let (mut families, mut model, mut target) = (Vec::new(), false, Target::SM_90A);
+    let (mut families, mut model, mut verify, mut target) = (Vec::new(), false, false, Target::SM_90A);
+    let mut file = None;
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -32,6 +40,8 @@ fn main() -> Result<()> {
             "--model" => model = true,
             "--schedules" => wish.schedules = true,
             "--target" => target = value()?.parse().map_err(anyhow::Error::msg)?,
+            "--verify" => verify = true,
+            "--check" => file = Some(value()?),
             "--help" => {
                 println!("{HELP}");
                 return Ok(());
@@ -40,12 +50,25 @@ fn main() -> Result<()> {
             _ => families.push(word),
         }
     }
-    let all: Vec<Box<dyn AnyFamily>> = [attention::families()].into_iter().flatten().collect();
+    let size = if verify { Size::Small } else { Size::Full };
+    let mut all: Vec<Box<dyn AnyFamily>> = [
+        attention::families(size),
+        product::families(size),
+        gated::families(size),
+        softmax::families(size),
+        layernorm::families(size),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    all.retain(|one| families.is_empty() || families.iter().any(|part| one.name().contains(&**part)));
+    if let Some(file) = file {
+        return expected::check(&all, target, &wish, file.as_ref());
+    }
     let device = Device::gpu(0).ok().filter(|device| device.backend() == Backend::Ptx);
-    for family in
-        all.iter().filter(|one| families.is_empty() || families.iter().any(|part| one.name().contains(&**part)))
-    {
+    for family in all {
         match device {
+            _ if verify => family.verify(Device::cpu(), &wish)?,
             Some(device) if !model && !wish.schedules => family.measure(device, &wish)?,
             _ => family.plan(target, &wish)?,
         }
