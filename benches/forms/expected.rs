@@ -21,8 +21,9 @@ const BETTER: f64 = 0.02;
 
 const HEAD: &str = "\
 # Estimates of the cost model for the forms of kernels (sm_90a): family, form, smallest time of the
-# family divided by the time of the form (-: no estimate), pipelines (stages x bytes), warps of the
-# roles, MMAs in flight across a back edge, order barriers, and barriers in the loops.
+# family divided by the time of the form (-: no estimate), warps of the roles, stages x bytes of each
+# pipeline, and for each loop with MMAs (without one: each loop) the barriers, the MMA groups that
+# stay in flight after each wait, and the order barriers.
 # `CUTLET_BLESS=1 cargo bench --bench forms -- --check benches/forms/expected.txt` writes this file.
 ";
 

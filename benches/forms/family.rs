@@ -130,7 +130,7 @@ pub struct Estimate {
     pub form: &'static str,
     /// Microseconds; none where the cost model does not know the trip counts.
     pub time: Option<f64>,
-    /// Pipelines, MMAs in flight, order barriers and barriers of the loops.
+    /// Warps, stages, MMAs in flight, order barriers and barriers.
     pub plan: String,
 }
 
@@ -253,19 +253,29 @@ fn best(times: impl Iterator<Item = f64>) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// Returns what two schedules of one computation have in common if they are equally good: the
-/// stages of the pipelines, the warps of the roles, and of the loops of the consumer the MMAs in
-/// flight across a back edge, the order barriers and the barriers.
-fn plan_of(schedule: &str) -> String {
+/// Steps of a loop of a schedule, without those of inner loops.
+#[derive(Default)]
+struct Steps {
+    /// MMA groups that stay in flight, for each wait.
+    pending: Vec<String>,
+    order_waits: usize,
+    barriers: usize,
+}
+
+/// Returns a summary of a schedule: the stages of the pipelines, the warps of the roles, and of the
+/// consumer's loops with MMAs (without one: of all loops) the MMA groups in flight after each wait,
+/// the order barriers and the barriers.
+fn summary(schedule: &str) -> String {
     let (mut pipelines, mut warps) = (Vec::new(), Vec::new());
-    let [mut carried, mut order, mut barriers] = [0; 3];
-    // Indents of the loops around a line.
-    let mut loops: Vec<usize> = Vec::new();
+    let mut loops: Vec<Steps> = Vec::new();
+    // Indent and number of each loop around a line.
+    let mut open: Vec<(usize, usize)> = Vec::new();
     let mut is_consumer = false;
     for line in schedule.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let indent = line.len() - line.trim_start().len();
-        loops.retain(|&of_loop| of_loop < indent);
+        open.retain(|&(of_loop, _)| of_loop < indent);
+        let inner = open.last().map(|&(_, number)| number);
         match *words {
             ["pipeline", _, stages, "stages", "of", bytes, ..] => pipelines.push(format!("{stages}x{bytes}")),
             ["partition", _, "warps", range, ..] => {
@@ -275,16 +285,37 @@ fn plan_of(schedule: &str) -> String {
             }
             ["program", role, ..] => is_consumer = role != "producer",
             [_, ..] if !is_consumer => {}
-            ["for" | "loop", ..] => loops.push(indent),
-            ["carried_mma", ..] => carried += 1,
-            ["order_wait", ..] => order += 1,
-            ["barrier", ..] if !loops.is_empty() => barriers += 1,
+            ["for" | "loop", ..] => {
+                open.push((indent, loops.len()));
+                loops.push(Steps::default());
+            }
+            ["mma_wait", _, "pending", count, ..] => {
+                inner.inspect(|&at| loops[at].pending.push(count.trim_end_matches(',').to_owned()));
+            }
+            ["order_wait", ..] => {
+                inner.inspect(|&at| loops[at].order_waits += 1);
+            }
+            ["barrier", ..] => {
+                inner.inspect(|&at| loops[at].barriers += 1);
+            }
             _ => {}
         }
     }
-    let pipelines = if pipelines.is_empty() { "none".to_owned() } else { pipelines.join(" ") };
-    let warps = warps.join("+");
-    format!("pipelines {pipelines}, warps {warps}, carried {carried}, ordered {order}, barriers {barriers}")
+    if loops.iter().any(|steps| !steps.pending.is_empty()) {
+        loops.retain(|steps| !steps.pending.is_empty());
+    }
+    let mut parts = vec![format!("warps {}", warps.join("+"))];
+    if !pipelines.is_empty() {
+        parts.push(format!("stages {}", pipelines.join(" ")));
+    }
+    for steps in loops {
+        let mut part = format!("loop: barriers {}", steps.barriers);
+        if !steps.pending.is_empty() {
+            part += &format!(", in flight {}, ordered {}", steps.pending.join(" "), steps.order_waits);
+        }
+        parts.push(part);
+    }
+    parts.join("; ").replace(": ", " ")
 }
 
 impl<S> AnyFamily for Family<S> {
@@ -340,7 +371,7 @@ impl<S> AnyFamily for Family<S> {
             (case.run)(&mut call, &mut state).with_context(|| format!("{}, {}", self.name, case.name))?;
             let Action::Plan(_, Some((time, schedule))) = call.action else { continue };
             let time = Some(time).filter(|&time| time >= self.least_time());
-            estimates.push(Estimate { form: case.name, time, plan: plan_of(&schedule) });
+            estimates.push(Estimate { form: case.name, time, plan: summary(&schedule) });
             if wish.schedules {
                 println!("## {}, {}\n{schedule}", self.name, case.name);
             }
