@@ -72,6 +72,13 @@ impl Source {
     }
 }
 
+/// Returns some elements of a result, at least 64.
+pub fn some<T: Element, const R: usize>(array: &DeviceArray<T, R>) -> ct::Result<Vec<f64>> {
+    let all = array.to_vec()?;
+    let step = (all.len() / 64).clamp(1, 997);
+    Ok(all.iter().step_by(step).map(|x| x.to_f64()).collect())
+}
+
 /// Returns pseudorandom numbers whose distribution is almost normal.
 fn normal<T: Element>(seed: u64, n: usize, deviation: f32) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -88,7 +95,7 @@ fn normal<T: Element>(seed: u64, n: usize, deviation: f32) -> Vec<T> {
 /// Action of a call on its kernel.
 enum Action {
     Launch,
-    /// Plans for a target: microseconds by the cost model, and the schedule.
+    /// Plans for a target: microseconds by the cost model, and the schedules.
     Plan(Target, Option<(f64, String)>),
 }
 
@@ -99,7 +106,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Launches or plans a kernel.
+    /// Launches or plans a kernel. The times of the kernels of a call are added.
     pub fn run<K, A, P>(&mut self, grid: [usize; 3], kernel: K, args: A) -> ct::Result<()>
     where
         K: Kernel<P>,
@@ -110,9 +117,25 @@ impl Call {
             Action::Launch => launch.backend(self.device.backend()).launch(kernel, args),
             Action::Plan(target, plan) => {
                 let chosen = launch.hints(Hints::new()).plans(kernel, args, *target, false)?;
-                *plan = chosen.into_iter().next().map(|plan| (plan.model, plan.schedule));
+                for chosen in chosen.into_iter().take(1) {
+                    let (time, schedule) = plan.get_or_insert_default();
+                    *time += chosen.model;
+                    *schedule += &chosen.schedule;
+                }
                 Ok(())
             }
+        }
+    }
+
+    /// Copies an array before a launch that adds to it.
+    pub fn copy<T: Element, const R: usize>(
+        &mut self,
+        from: &DeviceArray<T, R>,
+        to: &mut DeviceArray<T, R>,
+    ) -> ct::Result<()> {
+        match self.action {
+            Action::Launch => to.copy_from_array(&from.view()),
+            Action::Plan(..) => Ok(()),
         }
     }
 

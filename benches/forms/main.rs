@@ -10,6 +10,7 @@ mod family;
 mod gated;
 mod layernorm;
 mod product;
+mod samples;
 mod softmax;
 
 use anyhow::{Context, Result, bail};
@@ -57,6 +58,7 @@ fn main() -> Result<()> {
         gated::families(size),
         softmax::families(size),
         layernorm::families(size),
+        samples::families(size),
     ]
     .into_iter()
     .flatten()
