@@ -13,7 +13,7 @@ mod product;
 mod samples;
 mod softmax;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cutlet::{Backend, Device, Target};
 use family::{AnyFamily, Size, Wish};
 
@@ -68,12 +68,18 @@ fn main() -> Result<()> {
         return expected::check(&all, target, &wish, file.as_ref());
     }
     let device = Device::gpu(0).ok().filter(|device| device.backend() == Backend::Ptx);
+    let mut faults = 0;
     for family in all {
-        match device {
-            _ if verify => family.verify(Device::cpu(), &wish)?,
-            Some(device) if !model && !wish.schedules => family.measure(device, &wish)?,
-            _ => family.plan(target, &wish)?,
+        let done = match device {
+            _ if verify => family.verify(Device::cpu(), &wish),
+            Some(device) if !model && !wish.schedules => family.measure(device, &wish),
+            _ => family.plan(target, &wish),
+        };
+        if let Err(fault) = done {
+            println!("FAULT: {fault:#}");
+            faults += 1;
         }
     }
+    ensure!(faults == 0, "{faults} families have faults");
     Ok(())
 }
