@@ -283,6 +283,7 @@ fn no_two_files_of_a_room_need_each_other() {
 /// Folders beside `src`, each with one room.
 const OTHER_FOLDERS: &[&str] = &[
     "benches/compare/ours",
+    "benches/forms",
     "benches/kernels",
     "benches/launch",
     "benches/schedules",
