@@ -2,9 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
+use cutlet::aot::Format;
 use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::prelude::Element;
 use cutlet::{Backend, Bench, Device, DeviceArray, Hints, Target};
+
+use super::assembled;
 
 /// More than the tensor cores of an H100 or H200 compute (NVIDIA's data sheets: 989 TFLOP/s of f16).
 const FLOPS_PER_MICROSECOND: f64 = 1e9;
@@ -98,6 +101,8 @@ enum Action {
     Launch,
     /// Plans for a target: microseconds by the cost model, and the schedules.
     Plan(Target, Option<(f64, String)>),
+    /// Assembles for a target: notes of ptxas on each kernel.
+    Assemble(Target, Vec<String>),
 }
 
 /// One use of a form.
@@ -125,6 +130,12 @@ impl Call {
                 }
                 Ok(())
             }
+            Action::Assemble(target, notes) => {
+                let exported = launch.export(kernel, args, *target, Format::Ptx)?;
+                // A fault of the assembler is a note, too.
+                notes.push(assembled::notes(&exported.bytes, *target).unwrap_or_else(|fault| format!("{fault:#}")));
+                Ok(())
+            }
         }
     }
 
@@ -136,7 +147,7 @@ impl Call {
     ) -> ct::Result<()> {
         match self.action {
             Action::Launch => to.copy_from_array(&from.view()),
-            Action::Plan(..) => Ok(()),
+            Action::Plan(..) | Action::Assemble(..) => Ok(()),
         }
     }
 
@@ -221,6 +232,9 @@ pub trait AnyFamily {
 
     /// Prints the times of the cost model for a target.
     fn plan(&self, target: Target, wish: &Wish) -> Result<()>;
+
+    /// Prints the notes of ptxas on the forms for a target.
+    fn assemble(&self, target: Target, wish: &Wish) -> Result<()>;
 
     /// Returns the estimates of the cost model for a target.
     fn estimates(&self, target: Target, wish: &Wish) -> Result<Vec<Estimate>>;
@@ -394,6 +408,19 @@ impl<S> AnyFamily for Family<S> {
                 Some(time) => println!("  {}; {plan}", self.line(form, time, best(times()))),
                 None => println!("  no estimate {form}; {plan}"),
             }
+        }
+        Ok(())
+    }
+
+    fn assemble(&self, target: Target, wish: &Wish) -> Result<()> {
+        let device = Device::cpu();
+        let mut state = (self.arrays)(Source { device, has_values: false })?;
+        println!("{}", self.name);
+        for case in self.chosen(wish) {
+            let mut call = Call { device, action: Action::Assemble(target, Vec::new()) };
+            (case.run)(&mut call, &mut state).with_context(|| format!("{}, {}", self.name, case.name))?;
+            let Action::Assemble(_, notes) = call.action else { continue };
+            println!("  {}: {}", case.name, notes.join("; "));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! verified against each other and timed in turns. Without a GPU the times are those of the cost
 //! model.
 
+mod assembled;
 mod attention;
 mod expected;
 mod family;
@@ -24,14 +25,15 @@ Words are parts of names of families; none: all of them.
   --runs N         timed launches of each form (default 12)
   --model          times of the cost model, although there is a GPU
   --schedules      print the schedules (implies --model)
-  --target TARGET  target of the cost model (default sm_90a)
+  --assemble       registers, spills and losses that ptxas names
+  --target TARGET  target of the cost model and of ptxas (default sm_90a)
   --verify         results at small sizes on the cpu device, without times
   --check FILE     compare the ratios of the cost model with a file (CUTLET_BLESS=1: write it)";
 
 fn main() -> Result<()> {
     let mut wish = Wish { patterns: Vec::new(), runs: 12, schedules: false };
-    let (mut families, mut model, mut verify, mut target) = (Vec::new(), false, false, Target::SM_90A);
-    let mut file = None;
+    let [mut model, mut verify, mut assemble] = [false; 3];
+    let (mut families, mut target, mut file) = (Vec::new(), Target::SM_90A, None);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
             "--schedules" => wish.schedules = true,
             "--target" => target = value()?.parse().map_err(anyhow::Error::msg)?,
             "--verify" => verify = true,
+            "--assemble" => assemble = true,
             "--check" => file = Some(value()?),
             "--help" => {
                 println!("{HELP}");
@@ -72,6 +75,7 @@ fn main() -> Result<()> {
     for family in all {
         let done = match device {
             _ if verify => family.verify(Device::cpu(), &wish),
+            _ if assemble => family.assemble(target, &wish),
             Some(device) if !model && !wish.schedules => family.measure(device, &wish),
             _ => family.plan(target, &wish),
         };

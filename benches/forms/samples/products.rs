@@ -9,18 +9,20 @@ use cutlet::prelude::*;
 
 use crate::family::{AnyFamily, Case, Family, Size, some};
 
-fn one_tile<O: Element>(
-    (a, b): (Array<f16, 2>, Array<f16, 2>),
-    c: ArrayMut<O, 2>,
+/// Arrays of `T`, multiplied as `I`.
+fn one_tile<T: Element + CastTo<I>, I: Element + MmaInput<I, f32>>(
+    (a, b): (Array<T, 2>, Array<T, 2>),
+    c: ArrayMut<T, 2>,
     [i, j]: [Scalar<i32>; 2],
     [tm, tn, tk]: [usize; 3],
 ) where
-    f32: CastTo<O>,
+    f32: CastTo<T>,
 {
     let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::full([tm, tn], 0.0f32), |acc, k| {
-        ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+        let (a, b) = (a.load([i, k], [tm, tk]).cast::<I>(), b.load([k, j], [tk, tn]).cast::<I>());
+        ct::mma(a, b, acc)
     });
-    c.store([i, j], acc.cast::<O>());
+    c.store([i, j], acc.cast::<T>());
 }
 
 /// Grid of a product.
@@ -31,32 +33,46 @@ enum Grid {
     Persistent,
 }
 
-fn matmul(inputs: (Array<f16, 2>, Array<f16, 2>), c: ArrayMut<f16, 2>, tile: [usize; 3], grid: Grid) {
+fn matmul<T: Element + CastTo<I>, I: Element + MmaInput<I, f32>>(
+    inputs: (Array<T, 2>, Array<T, 2>),
+    c: ArrayMut<T, 2>,
+    tile: [usize; 3],
+    grid: Grid,
+) where
+    f32: CastTo<T>,
+{
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [tile[0], tile[1]]));
     let at = |index| ct::swizzle_2d(index, rows, columns, 8);
     match grid {
-        Grid::Axes => one_tile(inputs, c, [ct::bid(0), ct::bid(1)], tile),
-        Grid::Grouped => one_tile(inputs, c, at(ct::bid(0)), tile),
-        Grid::Persistent => ct::fold(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), (), |(), index| {
-            one_tile(inputs, c, at(index), tile)
-        }),
+        Grid::Axes => one_tile::<T, I>(inputs, c, [ct::bid(0), ct::bid(1)], tile),
+        Grid::Grouped => one_tile::<T, I>(inputs, c, at(ct::bid(0)), tile),
+        Grid::Persistent => {
+            let all = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
+            ct::fold(all, (), |(), index| one_tile::<T, I>(inputs, c, at(index), tile));
+        }
     }
 }
 
-fn of_matmul([m, n, k]: [usize; 3], tile: [usize; 3]) -> Family<[DeviceArray<f16, 2>; 3]> {
-    let [rows, columns] = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
-    let case = |(name, form): (&'static str, Grid)| {
-        Case::new(name, 0, move |call, [a, b, c]: &mut [DeviceArray<f16, 2>; 3]| {
+fn of_matmul<T: Element + CastTo<I>, I: Element + MmaInput<I, f32>>(
+    [m, n, k]: [usize; 3],
+    forms: Vec<(&'static str, [usize; 3], Grid)>,
+) -> Family<[DeviceArray<T, 2>; 3]>
+where
+    f32: CastTo<T>,
+{
+    let case = |(name, tile, form): (&'static str, [usize; 3], Grid)| {
+        let [rows, columns] = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        Case::new(name, 0, move |call, [a, b, c]: &mut [DeviceArray<T, 2>; 3]| {
             let grid = match form {
                 Grid::Axes => [rows, columns, 1],
                 Grid::Grouped => [rows * columns, 1, 1],
                 Grid::Persistent => [call.num_multiprocessors().min(rows * columns), 1, 1],
             };
-            call.run(grid, matmul, ((&*a, &*b), c, Constant(tile), Constant(form)))
+            call.run(grid, matmul::<T, I>, ((&*a, &*b), c, Constant(tile), Constant(form)))
         })
     };
     Family {
-        name: format!("samples, matmul f16 {m}x{n}x{k}"),
+        name: format!("samples, matmul {} {m}x{n}x{k}", I::NAME),
         flops: 2.0 * (m * n * k) as f64,
         bytes: 0.0,
         tolerance: 0.02,
@@ -65,9 +81,7 @@ fn of_matmul([m, n, k]: [usize; 3], tile: [usize; 3]) -> Family<[DeviceArray<f16
             Ok([source.normal([m, k], 1, 1.0)?, source.normal([k, n], 2, deviation)?, source.zeros([m, n])?])
         }),
         result: |[_, _, c]| some(c),
-        cases: [("grouped", Grid::Grouped), ("persistent", Grid::Persistent), ("grid of two axes", Grid::Axes)]
-            .map(case)
-            .into(),
+        cases: forms.into_iter().map(case).collect(),
     }
 }
 
@@ -363,7 +377,7 @@ fn of_attention([batch, heads, seq, d]: [usize; 4], causal: bool, tiles: [[usize
 
 pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
     let full = size == Size::Full;
-    let (product, tile) = if full { ([4096; 3], [128, 256, 64]) } else { ([64, 64, 32], [16, 32, 16]) };
+    let product = if full { [4096; 3] } else { [64, 64, 32] };
     let batched = if full { [8, 1024, 2048, 512] } else { [2, 32, 64, 32] };
     let scaled = |tile: [usize; 3]| if full { tile } else { tile.map(|extent| extent / 8) };
     let layer = Layer {
@@ -386,8 +400,19 @@ pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
         ("128x256x128", scaled([128, 256, 128]), Second::Rows),
         ("128x256x128, second transposed", scaled([128, 256, 128]), Second::Columns),
     ];
+    let of_halves = [
+        ("128x256x64, grouped", scaled([128, 256, 64]), Grid::Grouped),
+        ("128x256x64, persistent", scaled([128, 256, 64]), Grid::Persistent),
+        ("128x256x64, grid of two axes", scaled([128, 256, 64]), Grid::Axes),
+    ];
+    let of_words = [
+        ("32x32x32, grouped", scaled([32, 32, 32]), Grid::Grouped),
+        ("32x32x32, persistent", scaled([32, 32, 32]), Grid::Persistent),
+        ("256x128x32, grouped", scaled([256, 128, 32]), Grid::Grouped),
+    ];
     vec![
-        Box::new(of_matmul(product, tile)),
+        Box::new(of_matmul::<f16, f16>(product, of_halves.into())),
+        Box::new(of_matmul::<f32, tf32>(product, of_words.into())),
         Box::new(of_batched::<f16, f16>(batched, forms.into())),
         Box::new(of_batched::<f8e4m3fn, f32>(batched, of_bytes.into())),
         Box::new(of_experts(layer)),
