@@ -82,8 +82,8 @@ pub struct Form {
     reciprocal: bool,
     /// The decay of the sums is bounded by one, by `max` or `min`.
     bounded: bool,
-    /// Approximate exponentials and divisions, subnormal numbers flushed.
-    fast: bool,
+    /// Exact divisions and subnormal numbers, no contraction.
+    exact: bool,
     /// Keys and values are loaded before the first product.
     loads_first: bool,
 }
@@ -102,13 +102,18 @@ const TEXTBOOK: Form = Form {
     state: State::AccFirst,
     reciprocal: false,
     bounded: false,
-    fast: false,
+    exact: false,
     loads_first: false,
 };
 
 type Inputs = (Array<bf16, 4>, Array<bf16, 4>, Array<bf16, 4>);
 
-fn attention((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, form: Form) {
+fn attention(inputs: Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, form: Form) {
+    let mode = if form.exact { ct::FloatMode::new() } else { ct::FloatMode::fast() };
+    ct::with_mode(mode, || all_tiles(inputs, out, scale, form));
+}
+
+fn all_tiles((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, form: Form) {
     let heads = q.extent(1);
     let tiles = (q.extent(2) + (form.tile[0] as i32 - 1)) / form.tile[0] as i32;
     match (form.order, form.heads) {
@@ -134,8 +139,7 @@ fn one_tile((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, at: [
     let ([batch, head, tile], [m, n, d]) = (at, form.tile);
     let (rows, columns) = (m as i32, n as i32);
     let keys = k.extent(2);
-    let mode = if form.fast { ct::FloatMode::new().flush_to_zero() } else { ct::FloatMode::new() };
-    let exp = |x: Tile<f32, 2>| if form.natural { x.exp() } else { x.exp2_with(mode) };
+    let exp = |x: Tile<f32, 2>| if form.natural { x.exp() } else { x.exp2() };
     let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
     let queries = match form.scale {
         Scale::Queries => (queries.cast::<f32>() * scale).cast::<bf16>(),
@@ -214,8 +218,7 @@ fn one_tile((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, at: [
         }
         Mask::Select | Mask::Branch | Mask::Bias => run((zero, some), start, true),
     };
-    let divide = if form.fast { mode.approx() } else { mode };
-    let result = if form.reciprocal { acc * ct::ones([m, 1]).div_with(sum, divide) } else { acc.div_with(sum, divide) };
+    let result = if form.reciprocal { acc * (1.0 / sum) } else { acc / sum };
     out.store((batch, head, tile, 0), result.cast::<bf16>().reshape([1, 1, m, d]));
 }
 
@@ -238,28 +241,20 @@ fn forms() -> Vec<(&'static str, Form)> {
         ("reciprocal", Form { reciprocal: true, ..b }),
         ("decay bounded", Form { bounded: true, ..b }),
         ("decay bounded, fused", Form { bounded: true, scale: Scale::Fused, ..b }),
-        ("fast", Form { fast: true, ..b }),
+        ("exact", Form { exact: true, ..b }),
+        ("exact, reciprocal", Form { exact: true, reciprocal: true, ..b }),
         ("heads by axes", Form { heads: Heads::Axes, ..b }),
         ("last rows first", Form { order: Order::Reversed, ..b }),
         ("persistent", Form { order: Order::Persistent, ..b }),
         ("loads first", Form { loads_first: true, ..b }),
         ("branch, fused, bounded", Form { mask: Mask::Branch, scale: Scale::Fused, bounded: true, ..b }),
+        ("persistent, branch, fused", Form { order: Order::Persistent, mask: Mask::Branch, scale: Scale::Fused, ..b }),
         (
-            "persistent, branch, fused, bounded, fast",
-            Form { order: Order::Persistent, mask: Mask::Branch, scale: Scale::Fused, bounded: true, fast: true, ..b },
+            "last rows first, branch, fused",
+            Form { order: Order::Reversed, mask: Mask::Branch, scale: Scale::Fused, ..b },
         ),
-        (
-            "last rows first, branch, fused, bounded, fast",
-            Form { order: Order::Reversed, mask: Mask::Branch, scale: Scale::Fused, bounded: true, fast: true, ..b },
-        ),
-        (
-            "last rows first, split, fused, bounded, fast",
-            Form { order: Order::Reversed, scale: Scale::Fused, bounded: true, fast: true, ..b },
-        ),
-        (
-            "persistent, split, fused, bounded, fast",
-            Form { order: Order::Persistent, scale: Scale::Fused, bounded: true, fast: true, ..b },
-        ),
+        ("last rows first, split, fused", Form { order: Order::Reversed, scale: Scale::Fused, ..b }),
+        ("persistent, split, fused", Form { order: Order::Persistent, scale: Scale::Fused, ..b }),
         (
             "persistent, select, queries scaled, accumulator last",
             Form { order: Order::Persistent, mask: Mask::Select, scale: Scale::Queries, state: State::AccLast, ..b },

@@ -228,7 +228,9 @@ fn one_tile(inputs: Inputs, extras: Extras, out: ArrayMut<f16, 2>, [i, j]: [Scal
             let x = left(k);
             ct::mma(x, y, acc)
         }),
-        Loop::Added => ct::fold(..steps, start, |acc, k| acc + ct::matmul(left(k), right(k))),
+        Loop::Added => ct::with_mode(ct::FloatMode::new().contract(), || {
+            ct::fold(..steps, start, |acc, k| acc + ct::matmul(left(k), right(k)))
+        }),
         Loop::Halves => {
             let half = steps / 2;
             ct::fold(half..steps, ct::fold(..half, start, multiply), multiply)

@@ -28,7 +28,7 @@ pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
 pub use trace::is_tracing;
 pub(crate) use trace::{
-    Place, Region, Source, Trace, ValueHandle, caller_location, in_region, is_part, record, with_location,
+    Place, Region, ScopedMode, Source, Trace, ValueHandle, caller_location, in_region, is_part, record, with_location,
 };
 #[doc(hidden)]
 pub use trace_kernel::Tracer;

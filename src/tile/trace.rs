@@ -133,9 +133,18 @@ pub(crate) struct Trace {
     pub limited: FxHashSet<(Value, i64)>,
     /// The number of threads of the tile layouts, and the place of the first of these layouts.
     pub layout_threads: Option<(i64, Place)>,
-    /// Rounding and flush to zero of float ops that state none.
-    pub float_mode: Option<(Option<Rounding>, bool)>,
+    /// Mode of float ops that state none.
+    pub float_mode: Option<ScopedMode>,
     diagnostics: Vec<Diagnostic>,
+}
+
+/// Mode of the float ops in a scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScopedMode {
+    pub rounding: Option<Rounding>,
+    pub flush_to_zero: bool,
+    /// Products are fused with the additions that use them.
+    pub contract: bool,
 }
 
 thread_local! {

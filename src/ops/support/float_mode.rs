@@ -1,10 +1,10 @@
 //! Rounding and flush-to-zero of float operations, and the modes of each operation.
 
-use super::operand::{BroadcastOperand, beside, methods, uniform, value};
+use super::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
-use crate::ir::{Attr, Flag, Opcode, Rounding};
-use crate::tile::{Place, Scalar, Tile, Trace, caller_location, is_part, record};
+use crate::ir::{Attr, ConstData, Flag, Module, Op, Opcode, Rounding, Value};
+use crate::tile::{Arg, Place, Scalar, ScopedMode, Tile, TileLike, Trace, caller_location, is_part, record};
 
 /// The rounding of a float operation, and its treatment of subnormal numbers.
 ///
@@ -17,6 +17,8 @@ use crate::tile::{Place, Scalar, Tile, Trace, caller_location, is_part, record};
 /// | `sqrt_with` | those four; on f32 also `Approx` | f32 |
 /// | `rsqrt_with`, `exp2_with`, `max_with`, `min_with` | none | f32 |
 ///
+/// [`FloatMode::contract`] concerns additions and subtractions.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -28,6 +30,7 @@ use crate::tile::{Place, Scalar, Tile, Trace, caller_location, is_part, record};
 pub struct FloatMode {
     rounding: Option<Rounding>,
     flush_to_zero: bool,
+    contract: bool,
 }
 
 impl FloatMode {
@@ -85,6 +88,39 @@ impl FloatMode {
     pub fn flush_to_zero(self) -> FloatMode {
         FloatMode { flush_to_zero: true, ..self }
     }
+
+    /// A product that is added or subtracted becomes a fused multiply-add: `a * b + c`, `a * b - c`
+    /// and `c - a * b` round once. Applies to `+`, `-`, `add_with` and `sub_with` with this mode, if
+    /// the operand is the result of `*` or `mul_with` with the same rounding. The left operand comes
+    /// first. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`. All back ends compute the same.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// let x = ct::scalar(1.0f32 + 1.0 / 4096.0);
+    /// let fused = ct::with_mode(ct::FloatMode::new().contract(), || x * x - 1.0);
+    /// ct::assert!(fused.eq(x.fma(x, -1.0)));
+    /// # });
+    /// ```
+    pub fn contract(self) -> FloatMode {
+        FloatMode { contract: true, ..self }
+    }
+
+    /// The mode of `nvcc -use_fast_math`: [`approx`](FloatMode::approx),
+    /// [`flush_to_zero`](FloatMode::flush_to_zero) and [`contract`](FloatMode::contract).
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// let x = ct::astile([1.0f32, 2.0]);
+    /// let y = ct::with_mode(ct::FloatMode::fast(), || (x * 0.5 - 1.0).exp2() / 3.0);
+    /// ct::assert!((y - (x * 0.5 - 1.0).exp2() / 3.0).abs().lt(1e-6));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn fast() -> FloatMode {
+        FloatMode::new().approx().flush_to_zero().contract()
+    }
 }
 
 impl From<Rounding> for FloatMode {
@@ -120,7 +156,7 @@ impl From<Rounding> for FloatMode {
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
-    struct Restored(Option<(Option<Rounding>, bool)>);
+    struct Restored(Option<ScopedMode>);
     impl Drop for Restored {
         fn drop(&mut self) {
             // A panic leaves the trace as well.
@@ -129,14 +165,15 @@ pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
             }
         }
     }
-    let FloatMode { rounding, flush_to_zero } = mode.into();
-    let _restored = Restored(record(|t| t.float_mode.replace((rounding, flush_to_zero))));
+    let FloatMode { rounding, flush_to_zero, contract } = mode.into();
+    let scoped = ScopedMode { rounding, flush_to_zero, contract };
+    let _restored = Restored(record(|t| t.float_mode.replace(scoped)));
     body()
 }
 
 /// Returns true if the scope has the mode of the hardware's fast forms.
 pub(crate) fn is_approx() -> bool {
-    record(|t| matches!(t.float_mode, Some((Some(Rounding::Approx), _))))
+    record(|t| t.float_mode.is_some_and(|mode| mode.rounding == Some(Rounding::Approx)))
 }
 
 /// Returns the attributes of an op without a mode of its own, in its scope.
@@ -144,7 +181,7 @@ pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<At
     if !dtype.is_float() || is_part() {
         return attrs;
     }
-    let Some((rounding, flush_to_zero)) = record(|t| t.float_mode) else { return attrs };
+    let Some(ScopedMode { rounding, flush_to_zero, .. }) = record(|t| t.float_mode) else { return attrs };
     let (roundings, flushes): (&Roundings, bool) = match code {
         Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma => (&ARITHMETIC, true),
         Opcode::DivF => (&DIVISION, true),
@@ -161,6 +198,66 @@ pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<At
     }
     attrs.extend((flush_to_zero && flushes && on_f32).then_some(Attr::Flag(Flag::FlushToZero)));
     attrs
+}
+
+/// Records an op of one element type.
+#[track_caller]
+fn uniform_of<X: TileLike>(place: Place, name: &str, (code, attrs): (Opcode, Vec<Attr>), operands: &[Arg]) -> X {
+    uniform(place, name, code, attrs, operands)
+}
+
+/// Returns true if the scope fuses products with additions.
+pub(crate) fn contracts() -> bool {
+    !is_part() && record(|t| t.float_mode.is_some_and(|mode| mode.contract))
+}
+
+/// Records an addition or a subtraction, fused with a product if an operand is one with the same
+/// attributes. An addition of a matrix product that begins at zero is fused with it.
+#[track_caller]
+pub(crate) fn contracted<X: TileLike>(
+    place: Place,
+    name: &str,
+    (code, attrs): (Opcode, Vec<Attr>),
+    operands: &[Arg],
+) -> X {
+    elementwise(place, name, operands, |t, values, shape| {
+        let dtype = X::Elem::DTYPE;
+        let factors = |t: &Trace, value: Value| {
+            let module = &t.builder.module;
+            let op = module.op(module.defining_op(value)?);
+            (op.code == Opcode::MulF && op.attrs == attrs).then(|| [op.operands[0], op.operands[1]])
+        };
+        let zero_product = |t: &Trace, value: Value| matrix_factors(&t.builder.module, value);
+        for (product, other) in [(values[0], values[1]), (values[1], values[0])] {
+            if code == Opcode::AddF
+                && let Some((a, b, attrs)) = zero_product(t, product)
+            {
+                return t.put(Opcode::MmaF, &[a, b, other], attrs, dtype, shape);
+            }
+        }
+        let negated = |t: &mut Trace, value: Value| t.put(Opcode::NegF, &[value], vec![], dtype, shape);
+        let subtracts = code == Opcode::SubF;
+        if let Some([a, b]) = factors(t, values[0]) {
+            let addend = if subtracts { negated(t, values[1]) } else { values[1] };
+            return t.put(Opcode::Fma, &[a, b, addend], attrs, dtype, shape);
+        }
+        if let Some([a, b]) = factors(t, values[1]) {
+            let a = if subtracts { negated(t, a) } else { a };
+            return t.put(Opcode::Fma, &[a, b, values[0]], attrs, dtype, shape);
+        }
+        t.put(code, values, attrs, dtype, shape)
+    })
+}
+
+/// Returns the operands and attributes of a matrix product that is added to zeros.
+fn matrix_factors(module: &Module, value: Value) -> Option<(Value, Value, Vec<Attr>)> {
+    let op = module.op(module.defining_op(value)?);
+    let &[a, b, acc] = &op.operands[..] else { return None };
+    let is_zero = || {
+        let start = module.defining_op(acc).map(|id| module.op(id));
+        matches!(start.and_then(Op::const_data), Some(ConstData::Splat(0)))
+    };
+    (op.code == Opcode::MmaF && is_zero()).then(|| (a, b, op.attrs.clone()))
 }
 
 /// The roundings that an operation has: for every float type, and for f32 in addition.
@@ -228,8 +325,10 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(caller_location(), "add_with", &ARITHMETIC);
-        uniform(caller_location(), "add_with", Opcode::AddF, attrs, &[value(self), beside::<Self>(rhs)])
+        let mode = mode.into();
+        let selected = (Opcode::AddF, mode.attrs::<T>(caller_location(), "add_with", &ARITHMETIC));
+        let record = if mode.contract { contracted } else { uniform_of };
+        record(caller_location(), "add_with", selected, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self - rhs`, rounded as stated.
@@ -243,8 +342,10 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
-        let attrs = mode.into().attrs::<T>(caller_location(), "sub_with", &ARITHMETIC);
-        uniform(caller_location(), "sub_with", Opcode::SubF, attrs, &[value(self), beside::<Self>(rhs)])
+        let mode = mode.into();
+        let selected = (Opcode::SubF, mode.attrs::<T>(caller_location(), "sub_with", &ARITHMETIC));
+        let record = if mode.contract { contracted } else { uniform_of };
+        record(caller_location(), "sub_with", selected, &[value(self), beside::<Self>(rhs)])
     }
 
     /// `self * rhs`, rounded as stated.
