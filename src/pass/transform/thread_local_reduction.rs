@@ -18,10 +18,14 @@
 //! `OptimizeThreadLocality`. Not part of the pipeline: a back end that has assigned layouts calls
 //! it afterwards.
 //!
-//! The terms are added in another order, which changes the rounding. Otherwise the values are equal
-//! if each factor is at most one, or NaN: a partial sum may be zero if the sum is not, and zero
-//! times an infinite factor is NaN. So factors must be proved to be at most one (`float_sign`).
-//! Those of a softmax are: they are exponentials of numbers that are not positive.
+//! The terms are added in another order, which changes the rounding. The rewriting needs one of two
+//! proofs (`float_sign`):
+//!
+//! * Each factor is at most one, or NaN. Those of a softmax are: they are exponentials of numbers
+//!   that are not positive. Otherwise the values are equal.
+//! * Neither factors nor terms nor the initial value are negative. Then no partial sum exceeds the
+//!   sum. A sum that a factor makes infinite may become NaN: another partial sum may be zero, and
+//!   zero times an infinite factor is NaN.
 
 use rustc_hash::FxHashMap;
 
@@ -29,10 +33,10 @@ use super::canonicalize::collect_continues;
 use super::op_writer::OpWriter;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, ConstData, Distribution, Elem, Module, Op, OpId, Opcode, Rounding, Sign,
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Distribution, Elem, Flag, Module, Op, OpId, Opcode, Rounding, Sign,
     Substitution, Uses, Value,
 };
-use crate::pass::analysis::float_sign::is_at_most_one;
+use crate::pass::analysis::float_sign::{FloatSigns, LoopsByBody, loops_by_body};
 use crate::pass::legalize::ordered_reduction::is_commutative;
 
 /// Maximum number of terms that one thread adds.
@@ -61,7 +65,8 @@ pub fn thread_local_reduction(module: &mut Module, shared: &dyn Fn(OpId) -> Opti
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| {
         let uses = Uses::new(module, body);
-        let mut pass = Rewriter { writer: OpWriter::new(module), uses, shared, values: Substitution::new() };
+        let loops = loops_by_body(module, body);
+        let mut pass = Rewriter { writer: OpWriter::new(module), loops, uses, shared, values: Substitution::new() };
         pass.block(body);
         let Rewriter { values, .. } = pass;
         values.apply(module, body);
@@ -71,6 +76,7 @@ pub fn thread_local_reduction(module: &mut Module, shared: &dyn Fn(OpId) -> Opti
 
 struct Rewriter<'a, 'm> {
     writer: OpWriter<'m>,
+    loops: LoopsByBody,
     /// Uses in the original module.
     uses: Uses,
     shared: &'a dyn Fn(OpId) -> Option<ReductionDistribution>,
@@ -81,9 +87,10 @@ struct Rewriter<'a, 'm> {
 /// Sum that a loop carries.
 struct Sum {
     position: usize,
-    /// Op that computes the next value.
+    /// Op that computes the next value: an addition or a fused multiply-add.
     next: OpId,
-    factor: Option<Value>,
+    /// Factor of the sum, and the attributes of the product.
+    factor: Option<(Value, Vec<Attr>)>,
     /// Addends: reductions of the same kind, of the parts of a tile whose extent is no power of
     /// two.
     added: Vec<(OpId, ReductionDistribution)>,
@@ -117,67 +124,92 @@ impl Rewriter<'_, '_> {
             return Vec::new();
         }
         let next = &module.op(end).operands;
-        (0..next.len()).filter_map(|position| self.sum(body, position, next[position])).collect()
+        let initial = op.group(3);
+        (0..next.len()).filter_map(|position| self.sum(body, position, [initial[position], next[position]])).collect()
     }
 
-    /// Returns the carried value at this position as a sum, if it is one. `next` is its next value.
-    fn sum(&self, body: BlockId, position: usize, next: Value) -> Option<Sum> {
+    /// Returns the carried value at this position as a sum, if it is one.
+    fn sum(&self, body: BlockId, position: usize, [initial, next]: [Value; 2]) -> Option<Sum> {
         let module = &*self.writer.module;
         let argument = module.block(body).args[position + 1];
-        let own = |value: Value| Some(value).filter(|&value| self.uses.count(value) == 1);
-        let defined_by = |value: Value, code: Opcode| {
-            let id = module
-                .defining_op(value)
-                .filter(|&id| module.op(id).code == code && rounds_to_nearest(module.op(id)))?;
-            module.block(body).ops.contains(&id).then_some(id)
-        };
-        let sum = defined_by(own(next)?, Opcode::AddF)?;
         // With narrower floats, a chain of additions is less accurate than the tree of a reduction.
-        if !matches!(module.dtype(argument), DType::F32 | DType::F64) {
+        if !matches!(module.dtype(argument), DType::F32 | DType::F64) || self.uses.count(argument) != 1 {
             return None;
         }
-        let find = |scaled: Value, rest: Value| {
-            own(argument)?;
-            let factor = if scaled == argument {
-                None
-            } else {
-                let product = module.op(defined_by(own(scaled)?, Opcode::MulF)?);
-                let [a, b] = [product.operands[0], product.operands[1]];
-                Some(if a == argument {
-                    b
-                } else if b == argument {
-                    a
-                } else {
-                    return None;
-                })
-            };
-            let mut added: Vec<(OpId, ReductionDistribution)> = Vec::new();
-            let mut pending = vec![rest];
-            while let Some(value) = pending.pop() {
-                if let Some(id) = defined_by(own(value)?, Opcode::Reshape).or_else(|| defined_by(value, Opcode::AddF)) {
-                    pending.extend(module.op(id).operands.iter().rev());
-                    continue;
-                }
-                let reduce = defined_by(value, Opcode::Reduce).filter(|&id| is_sum(module, id))?;
-                let shared = (self.shared)(reduce)?;
-                let same_axis =
-                    |(other, _): &(OpId, ReductionDistribution)| module.op(*other).dim() == module.op(reduce).dim();
-                if added.first().is_some_and(|first| first.1.layout != shared.layout || !same_axis(first)) {
-                    return None;
-                }
-                added.push((reduce, shared));
-            }
-            let terms = added.iter().map(|(_, shared)| shared.adjacent * shared.repetitions).sum::<i64>();
-            let is_bounded = factor.is_none_or(|factor| is_at_most_one(module, factor));
-            (is_bounded && (MIN_TERMS..=MAX_TERMS).contains(&terms)).then_some(Sum {
-                position,
-                next: sum,
-                factor,
-                added,
-            })
+        let next = self.defined_in(body, self.used_once(next)?, &[Opcode::AddF, Opcode::Fma])?;
+        let op = module.op(next);
+        let found = if op.code == Opcode::Fma {
+            let [a, b, rest] = op.operands[..] else { return None };
+            let factor = if a == argument { b } else { a };
+            (a == argument || b == argument).then(|| (Some((factor, op.attrs.clone())), rest))
+        } else {
+            let [a, b] = op.operands[..] else { return None };
+            let scaled = |scaled, rest| Some((self.factor(body, argument, scaled)?, rest));
+            scaled(a, b).or_else(|| scaled(b, a))
         };
-        let &[a, b] = &module.op(sum).operands[..] else { return None };
-        find(a, b).or_else(|| find(b, a))
+        let (factor, rest) = found?;
+        let added = self.terms(body, rest)?;
+        let terms = added.iter().map(|(_, shared)| shared.adjacent * shared.repetitions).sum::<i64>();
+        let factor_is_bounded = || {
+            let Some((factor, _)) = factor else { return true };
+            let signs = FloatSigns::new(module, &self.loops);
+            let operand = |(reduce, _): &(OpId, ReductionDistribution)| module.op(*reduce).operands[0];
+            let mut summands = added.iter().map(operand).chain([factor, initial]);
+            signs.is_at_most_one(factor) || summands.all(|value| signs.is_nonnegative(value))
+        };
+        ((MIN_TERMS..=MAX_TERMS).contains(&terms) && factor_is_bounded()).then_some(Sum {
+            position,
+            next,
+            factor,
+            added,
+        })
+    }
+
+    fn used_once(&self, value: Value) -> Option<Value> {
+        Some(value).filter(|&value| self.uses.count(value) == 1)
+    }
+
+    /// Returns the op of a loop body that computes a value, if it rounds to nearest and is one of
+    /// these.
+    fn defined_in(&self, body: BlockId, value: Value, codes: &[Opcode]) -> Option<OpId> {
+        let module = &*self.writer.module;
+        let fits = |op: &Op| codes.contains(&op.code) && rounds_to_nearest(op);
+        let id = module.defining_op(value).filter(|&id| fits(module.op(id)))?;
+        module.block(body).ops.contains(&id).then_some(id)
+    }
+
+    /// Returns the factor of a carried sum, `None` inside for the sum itself.
+    fn factor(&self, body: BlockId, argument: Value, scaled: Value) -> Option<Option<(Value, Vec<Attr>)>> {
+        if scaled == argument {
+            return Some(None);
+        }
+        let product = self.writer.module.op(self.defined_in(body, self.used_once(scaled)?, &[Opcode::MulF])?);
+        let [a, b] = product.operands[..] else { return None };
+        let factor = if a == argument { b } else { a };
+        (a == argument || b == argument).then(|| Some((factor, product.attrs.clone())))
+    }
+
+    /// Returns the reductions whose sum is a value. They have one axis and one distribution.
+    fn terms(&self, body: BlockId, value: Value) -> Option<Vec<(OpId, ReductionDistribution)>> {
+        let module = &*self.writer.module;
+        let mut added: Vec<(OpId, ReductionDistribution)> = Vec::new();
+        let mut pending = vec![value];
+        while let Some(value) = pending.pop() {
+            let value = self.used_once(value)?;
+            if let Some(id) = self.defined_in(body, value, &[Opcode::Reshape, Opcode::AddF]) {
+                pending.extend(module.op(id).operands.iter().rev());
+                continue;
+            }
+            let reduce = self.defined_in(body, value, &[Opcode::Reduce]).filter(|&id| is_sum(module, id))?;
+            let shared = (self.shared)(reduce)?;
+            let same_axis =
+                |(other, _): &(OpId, ReductionDistribution)| module.op(*other).dim() == module.op(reduce).dim();
+            if added.first().is_some_and(|first| first.1.layout != shared.layout || !same_axis(first)) {
+                return None;
+            }
+            added.push((reduce, shared));
+        }
+        Some(added)
     }
 
     /// Emits the loop with partial sums.
@@ -273,14 +305,18 @@ impl Rewriter<'_, '_> {
     fn next(&mut self, sum: &Sum, before: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let elem = self.writer.elem(before);
-        let rounded = || vec![Attr::Rounding(Rounding::NearestEven)];
-        let mut all = match sum.factor {
-            Some(factor) => {
-                let factor = self.splat_to(sum, factor);
-                self.writer.emit_one(Opcode::MulF, &[before, factor], rounded(), elem, &shape)
+        let op = self.writer.module.op(sum.next);
+        let is_fused = op.code == Opcode::Fma;
+        let rounded = if is_fused { vec![Attr::Rounding(Rounding::NearestEven)] } else { op.attrs.clone() };
+        let mut factor = None;
+        let mut all = before;
+        if let Some((value, attrs)) = &sum.factor {
+            let value = self.splat_to(sum, *value);
+            match is_fused {
+                true => factor = Some((value, attrs.clone())),
+                false => all = self.writer.emit_one(Opcode::MulF, &[before, value], attrs.clone(), elem, &shape),
             }
-            None => before,
-        };
+        }
         for (reduce, shared) in &sum.added {
             let &ReductionDistribution { adjacent, parts, repetitions, .. } = shared;
             let terms = self.writer.module.op(*reduce).operands[0];
@@ -295,7 +331,12 @@ impl Rewriter<'_, '_> {
                 (at[axis], at[axis + 2]) = (place, neighbour);
                 let term = self.writer.extract(terms, &at, &one);
                 let term = self.writer.reshape(term, &shape);
-                all = self.writer.emit_one(Opcode::AddF, &[all, term], rounded(), elem, &shape);
+                all = match factor.take() {
+                    Some((factor, attrs)) => {
+                        self.writer.emit_one(Opcode::Fma, &[all, factor, term], attrs, elem, &shape)
+                    }
+                    None => self.writer.emit_one(Opcode::AddF, &[all, term], rounded.clone(), elem, &shape),
+                };
             }
         }
         self.with_layout(sum, all)
@@ -320,10 +361,10 @@ impl Rewriter<'_, '_> {
     }
 }
 
-/// Returns true if an op rounds to nearest and has no flags.
+/// Returns true if an op rounds to nearest. It may flush subnormal numbers.
 fn rounds_to_nearest(op: &Op) -> bool {
     let nearest = op.attr(AttrKind::Rounding).is_none() || op.rounding() == Rounding::NearestEven;
-    nearest && !op.attrs.iter().any(|attr| matches!(attr, Attr::Flag(_)))
+    nearest && op.attrs.iter().all(|attr| !matches!(attr, Attr::Flag(flag) if *flag != Flag::FlushToZero))
 }
 
 /// Returns true if a reduction adds the elements of one tile.
