@@ -17,4 +17,5 @@ pub mod kernel_plan;
 pub mod num_warps;
 pub mod overlap_mmas;
 pub mod plan_search;
+mod register_operands;
 pub mod rematerialize;

@@ -5,6 +5,8 @@
 //!   (`pass::thread_local_reduction`), and reduced after the loop.
 //! * An MMA that depends on another one moves into the next iteration
 //!   (`pass::pipeline_dependent_mma`; FlashAttention-3, Shah et al. 2024).
+//! * Left operands that a loop does not change are converted to registers before it
+//!   (`register_operands`).
 //!
 //! The rewriting needs layouts. Layouts of the new module are inferred again.
 
@@ -12,6 +14,7 @@ use rustc_hash::FxHashSet;
 
 use super::super::Optimization;
 use super::super::layout_inference::{AxisBits, Inference, thread_bases};
+use super::register_operands::place_operands_in_registers;
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
 
@@ -25,7 +28,9 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -
     let beside = beside_products(module, entry, &alone);
     let mut module = module.clone();
     let enabled = inference.optimizations;
-    let mut any = enabled.contains(Optimization::ThreadLocalReduction)
+    let mut any =
+        enabled.contains(Optimization::RegisterOperands) && place_operands_in_registers(&mut module, inference);
+    any |= enabled.contains(Optimization::ThreadLocalReduction)
         && pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
     any |= count > 1
         && enabled.contains(Optimization::PipelineDependentMma)

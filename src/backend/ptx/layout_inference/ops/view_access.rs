@@ -6,17 +6,29 @@
 //! Deferred loads are loads of tiles with at most one element per thread, e.g. of one scale for
 //! each row of an MMA. From a coalesced layout, each conversion would need a barrier. Such a load,
 //! and the values that are computed from such loads alone, are therefore unanchored: each thread
-//! loads the elements that it uses.
+//! loads the elements that it uses. The same holds for large tiles that an epilogue combines with
+//! an accumulator, such as a residual: the ops on both can then be strip-mined.
 
 use super::super::analysis::view_shape::{RUN_BYTES, ViewShape, contiguous_axis, stored};
 use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::ir::{Module, OpId, Opcode};
+use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// Maximum number of elements of a deferred load in a thread. With more, a conversion through
 /// shared memory is cheaper.
 const MAX_ELEMENTS: usize = 16;
+
+/// Minimum number of elements of a thread of a deferred load in an epilogue. With fewer, both tiles
+/// fit into the registers.
+const MIN_EPILOGUE_ELEMENTS: usize = 128;
+
+/// Minimum number of contiguous bytes of such a load. The rest of a sector of 32 bytes is in the
+/// cache for the next access.
+const MIN_RUN_BYTES: usize = 16;
+
+/// Maximum length of a chain of elementwise ops after an MMA.
+const MAX_DEPTH: usize = 24;
 
 /// Returns the tile dimensions from the fastest in memory to the slowest, as far as known.
 fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
@@ -83,17 +95,73 @@ impl Inference<'_> {
 
     /// Returns the layout of a load: the coalesced one, or the requested one of a deferred load.
     pub fn load(&mut self, id: OpId) -> Layout {
-        let value = self.module.op(id).results[0];
+        let op = self.module.op(id);
+        let value = op.results[0];
         let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
         let elements = self.num_elements(value);
-        let is_enabled = self.optimizations.contains(Optimization::DeferredLoad);
-        if !is_enabled || elements == 1 || elements > self.num_warps * 32 || !self.module.op(id).is_weak_load() {
+        let is_enabled = self.optimizations.contains(Optimization::DeferredLoad) && op.is_weak_load();
+        let is_small = elements > 1 && elements <= self.num_warps * 32;
+        let is_large = coalesced.num_registers() >= MIN_EPILOGUE_ELEMENTS && self.is_beside_accumulator(id);
+        if !is_enabled || !is_small && !is_large {
             return coalesced;
         }
         self.unanchored.insert(value);
         let requested = self.requested_layouts.get(&value).map(Layout::canonical);
-        let layout = requested.filter(|layout| layout.num_registers() <= MAX_ELEMENTS).unwrap_or(coalesced);
+        let fits = |layout: &Layout| match is_small {
+            true => layout.num_registers() <= MAX_ELEMENTS,
+            false => layout.num_registers() == coalesced.num_registers() && self.run_bytes(id, layout) >= MIN_RUN_BYTES,
+        };
+        let layout = requested.filter(fits).unwrap_or(coalesced);
         self.accesses.insert(id, layout.clone());
         layout
+    }
+
+    /// Returns the number of contiguous bytes that the lanes of a warp load with one vector each.
+    fn run_bytes(&self, load: OpId, layout: &Layout) -> usize {
+        let op = self.module.op(load);
+        let view = ViewShape::at(self.module, &self.facts, op.group(0)[0], op.group(1));
+        view.map_or(0, |view| self.run_length(&view, layout) * view.elem.storage_bits() as usize / 8)
+    }
+
+    /// Returns true if a loaded tile is combined with the result of an MMA, after elementwise ops of
+    /// its own.
+    fn is_beside_accumulator(&self, load: OpId) -> bool {
+        let module = self.module;
+        let Some(block) = self.regions.block_of(load) else { return false };
+        let ops = &module.block(block).ops;
+        let mut value = module.op(load).results[0];
+        if self.mma_plans.is_empty() || ops.iter().any(|&id| module.op(id).code.is_mma()) {
+            return false;
+        }
+        let after = ops.iter().skip_while(|&&id| id != load).skip(1);
+        for &id in after {
+            let op = module.op(id);
+            if !op.operands.contains(&value) {
+                continue;
+            }
+            if self.uses.count(value) != 1 || !op.code.is_elementwise() && !op.code.is_bijective_alias() {
+                return false;
+            }
+            if op.operands.iter().any(|&other| other != value && self.is_from_accumulator(other, 0)) {
+                return true;
+            }
+            value = op.results[0];
+        }
+        false
+    }
+
+    /// Returns true if a tile is computed elementwise from the result of an MMA or of a loop with
+    /// MMAs.
+    fn is_from_accumulator(&self, value: Value, depth: usize) -> bool {
+        let Some(id) = self.module.defining_op(value) else { return false };
+        let op = self.module.op(id);
+        match op.code {
+            code if code.is_mma() => true,
+            Opcode::For => self.regions.has_mma(id),
+            code if depth < MAX_DEPTH && (code.is_elementwise() || code.is_bijective_alias()) => {
+                op.operands.iter().any(|&operand| self.is_from_accumulator(operand, depth + 1))
+            }
+            _ => false,
+        }
     }
 }

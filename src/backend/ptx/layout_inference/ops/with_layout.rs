@@ -1,10 +1,10 @@
 //! Layouts that the user requests (`with_layout`).
 //!
-//! A load with this as its only use reads memory in that layout, and a store of such a tile writes
-//! in it.
+//! A load with this as its only use reads memory in that layout, also through elementwise ops. A
+//! store of such a tile writes in it.
 
 use super::super::state::core::{Inference, ValueOrigin};
-use crate::ir::{Op, Opcode};
+use crate::ir::{Op, Opcode, Value};
 
 impl Inference<'_> {
     /// Sets the layout of a `with_layout`. The op is a view if the tile has this layout already.
@@ -31,6 +31,13 @@ impl Inference<'_> {
                     code if code.is_bijective_alias() => {
                         layout = self.demand(maker, &layout);
                         value = op.operands[0];
+                    }
+                    // Threads compute the elements that they load.
+                    code if code.is_elementwise() && module.shape(value) == layout.shape() => {
+                        let is_tile = |&&operand: &&Value| self.source(operand) != ValueOrigin::Rematerialized;
+                        let mut tiles = op.operands.iter().filter(is_tile);
+                        let (Some(&tile), None) = (tiles.next(), tiles.next()) else { break };
+                        value = tile;
                     }
                     // One thread loads all elements of a byte.
                     Opcode::LoadView if module.dtype(value).storage_bits() >= 8 => {

@@ -1,0 +1,96 @@
+//! Left operands in registers: an operand that a loop with MMAs does not change is converted to the
+//! registers of the MMAs before the loop.
+//!
+//! Examples are queries that are scaled, rotated or dequantized by threads. Without the conversion,
+//! each iteration writes the operand to shared memory again, between two barriers.
+
+use rustc_hash::FxHashMap;
+
+use super::super::hardware::{REGISTERS_PER_SM, WARP_SIZE};
+use super::super::layout_inference::{Inference, thread_bases};
+use crate::ir::{Attr, Distribution, Module, OpId, Opcode, Value};
+use crate::layout::Layout;
+
+/// Maximum number of registers of a thread for accumulators and operands, beside a producer.
+const MAX_REGISTERS: u32 = 208;
+/// Registers of a thread for addresses, counters and small tiles.
+const SPARE_REGISTERS: u32 = 40;
+
+/// Converts left operands before loops. Returns true if there are any.
+pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_>) -> bool {
+    let wanted = wanted_operands(inference);
+    let mut converted: FxHashMap<Value, Value> = FxHashMap::default();
+    for (mma, layout) in &wanted {
+        let value = module.op(*mma).operands[0];
+        let copy = *converted.entry(value).or_insert_with(|| convert(module, inference, value, layout));
+        module.op_mut(*mma).operands[0] = copy;
+    }
+    !wanted.is_empty()
+}
+
+/// Returns the MMAs whose left operands are to be in registers, with their layouts.
+fn wanted_operands(inference: &Inference<'_>) -> Vec<(OpId, Layout)> {
+    let module = inference.module();
+    let regions = &inference.regions;
+    let threads = WARP_SIZE * inference.num_warps as u32;
+    let most = (REGISTERS_PER_SM / threads).saturating_sub(SPARE_REGISTERS).min(MAX_REGISTERS);
+    let mut wanted: Vec<(OpId, Layout)> = Vec::new();
+    for &id in regions.ops().iter().filter(|&&id| inference.runs_alone(id)) {
+        let Some(Ok(plan)) = inference.mma_plans.get(&id) else { continue };
+        let (Some(layout), Some(parent)) = (&plan.a.registers, regions.enclosing_loop(id)) else { continue };
+        let value = module.op(id).operands[0];
+        let is_same_type = module.dtype(value) == plan.a.dtype;
+        let is_there = inference.natural(value).is_some_and(|natural| natural.is_same(layout));
+        if is_there || !is_same_type || !is_computed_before(inference, value, parent) {
+            continue;
+        }
+        // The accumulators of all MMAs of the loop, and their left operands in registers.
+        let nested = regions.nested(parent).iter().filter_map(|other| Some((*other, inference.mma_plans.get(other)?)));
+        let registers = nested.filter_map(|(other, plan)| {
+            let plan = plan.as_ref().ok()?;
+            let left = module.op(other).operands[0];
+            let in_registers = other == id || !is_loaded(module, left);
+            let words = if in_registers { inference.words_of(left) } else { 0 };
+            Some(plan.acc.num_registers() as u32 + words)
+        });
+        if registers.sum::<u32>() <= most
+            && wanted.iter().all(|(_, known)| known.shape() != layout.shape() || known.is_same(layout))
+        {
+            wanted.push((id, layout.clone()));
+        }
+    }
+    wanted
+}
+
+/// Returns true if threads compute a tile before a loop.
+fn is_computed_before(inference: &Inference<'_>, value: Value, loop_op: OpId) -> bool {
+    let module = inference.module();
+    let Some(id) = module.defining_op(value) else { return false };
+    !is_loaded(module, value) && module.op(id).code.is_elementwise() && !inference.regions.contains(loop_op, id)
+}
+
+/// Returns true if a tile is a loaded one, or a view of it.
+fn is_loaded(module: &Module, mut value: Value) -> bool {
+    while let Some(id) = module.defining_op(value) {
+        let op = module.op(id);
+        match op.code {
+            code if code.is_bijective_alias() => value = op.operands[0],
+            code => return matches!(code, Opcode::LoadView | Opcode::LoadPtr),
+        }
+    }
+    false
+}
+
+/// Inserts a conversion after the definition of a value.
+fn convert(module: &mut Module, inference: &Inference<'_>, value: Value, layout: &Layout) -> Value {
+    let (slots, threads) = (layout.register_bases().into(), thread_bases(layout).into());
+    let attrs = vec![Attr::Distribution(Distribution { slots, threads })];
+    let definition = module.defining_op(value).expect("a computed tile");
+    let (ty, loc) = (module.ty_id(value), module.op(definition).loc);
+    let id = module.add_op(Opcode::WithLayout, &[&[value]], attrs, vec![], &[ty], loc);
+    let block = inference.regions.block_of(definition).expect("a block");
+    let ops = &mut module.block_mut(block).ops;
+    let at = ops.iter().position(|&op| op == definition).expect("the op is in its block");
+    ops.insert(at + 1, id);
+    module.op(id).results[0]
+}
