@@ -88,6 +88,16 @@ pub struct Hints {
     /// (`--sanitize=memcheck`). Code of the ptx back end does not need it: `compute-sanitizer` adds
     /// the checks.
     pub memcheck: bool,
+    /// Use of the persistent form of a kernel, in which the tile blocks that run at a time compute
+    /// all tile blocks of the grid in turn. The loads of a tile block then overlap the stores of
+    /// the last one.
+    ///
+    /// If `None`, the ptx back end uses it on sm_90a for grids of two or more tile blocks for each
+    /// that runs at a time, if a loop of the kernel has a matrix product with loads by TMA. It
+    /// compiles the form at the first launch of such a grid. With `true`, smaller grids use it,
+    /// too; with `false`, none does. Kernels with atomics, with loops without a range or with
+    /// [`num_blocks`](crate::num_blocks) have no such form, and neither has exported PTX.
+    pub persistent: Option<bool>,
     /// Overrides of the plan, for measurements.
     #[doc(hidden)]
     pub plan: PlanOverride,
@@ -103,12 +113,14 @@ pub struct PlanOverride {
     pub disable_pingpong: bool,
     /// Disables TMA loads.
     pub disable_tma_loads: bool,
+    /// Maximum number of CTAs of a persistent form; 0 for as many as run at a time.
+    pub max_ctas: u32,
     /// Enabled optimizations.
     pub optimizations: ptx::OptimizationSet,
 }
 
-/// The text is part of the keys of tuning records and cache files. It contains the plan only if an
-/// override is set.
+/// The text is part of the keys of tuning records and cache files. It contains the last two
+/// fields only if they are set.
 impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hints {
@@ -122,6 +134,7 @@ impl fmt::Debug for Hints {
             line_info,
             device_debug,
             memcheck,
+            persistent,
             plan,
         } = self;
         let mut text = f.debug_struct("Hints");
@@ -129,6 +142,9 @@ impl fmt::Debug for Hints {
         text.field("occupancy", occupancy).field("code_limit", code_limit).field("loop_limit", loop_limit);
         text.field("opt_level", opt_level).field("line_info", line_info).field("device_debug", device_debug);
         text.field("memcheck", memcheck);
+        if persistent.is_some() {
+            text.field("persistent", persistent);
+        }
         if *plan != PlanOverride::default() {
             text.field("plan", plan);
         }
@@ -150,10 +166,12 @@ impl Hints {
             line_info: None,
             device_debug: false,
             memcheck: false,
+            persistent: None,
             plan: PlanOverride {
                 disable_search: false,
                 disable_pingpong: false,
                 disable_tma_loads: false,
+                max_ctas: 0,
                 optimizations: ptx::OptimizationSet::ALL,
             },
         }
@@ -248,6 +266,23 @@ impl Hints {
     #[must_use]
     pub const fn memcheck(mut self, wanted: bool) -> Hints {
         self.memcheck = wanted;
+        self
+    }
+
+    /// Sets [`Hints::persistent`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([8])?;
+    /// let launch = ct::Launch::new(2).hints(ct::Hints::new().persistent(false));
+    /// launch.launch(|x: ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn persistent(mut self, wanted: bool) -> Hints {
+        self.persistent = Some(wanted);
         self
     }
 

@@ -74,7 +74,8 @@ pub(super) fn note(
     let (device, launch): (Device, Box<dyn RecordedLaunch>) = match &executable.code {
         Code::Cpu(..) => (Device::cpu(), Box::new(OnCpu { kernel, grid, checks, words: words.into() })),
         Code::Gpu(code) => {
-            let (code, maps): (&GpuCode, _) = code.chosen(grid, words)?;
+            let (code, maps): (&GpuCode, _) = code.chosen(grid, words, &|| true)?;
+            let (grid, words) = code.launched(grid, words);
             let launch = OnGpu {
                 function: code.kernel.function(),
                 grid,

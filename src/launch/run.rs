@@ -99,8 +99,10 @@ fn launch_gpu(
     args: &dyn AnyArgs,
     mut span: Option<&mut Span>,
 ) -> Result<()> {
-    let (code, maps) = code.chosen(grid, words)?;
-    let maps = maps.as_deref().unwrap_or_default();
+    let may_compile = || stream.is_captured().is_ok_and(|captured| !captured);
+    let (code, maps) = code.chosen(grid, words, &may_compile)?;
+    let (grid, words) = code.launched(grid, words);
+    let (words, maps) = (&*words, maps.as_deref().unwrap_or_default());
     let mut ordered = Ok(());
     args.memory(&mut |MemoryUse { memory, writes, .. }| {
         if ordered.is_ok() {

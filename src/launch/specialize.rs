@@ -58,7 +58,8 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         line_info,
         device_debug,
         memcheck,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
+        persistent,
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     let mut key = WordWriter::default();
     key.push(device.id() << 8 | u64::from(programmatic_launch) << 7 | backend as u64);
@@ -68,12 +69,14 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
     let plan = u64::from(disable_tma_loads) << 2 | u64::from(disable_pingpong) << 1 | u64::from(disable_search);
     let debug = u64::from(device_debug) << 1 | u64::from(memcheck);
-    // The flag of a further word keeps keys of different lengths apart.
-    let differs = optimizations.bits() != 0;
-    let flags = u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
+    // The flag of further words keeps keys of different lengths apart.
+    let differs = optimizations.bits() != 0 || max_ctas != 0;
+    let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
+    let flags = form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
+        key.push(max_ctas.into());
     }
     key
 }
@@ -280,9 +283,12 @@ mod tests {
             hints.line_info(false),
             Hints { device_debug: true, ..hints },
             Hints { memcheck: true, ..hints },
+            hints.persistent(true),
+            hints.persistent(false),
             hints.plan(PlanOverride { disable_search: true, ..plan }),
             hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
             hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),
+            hints.plan(PlanOverride { max_ctas: 3, ..plan }),
             hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::TryWait), ..plan }),
             hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::ExpOrder), ..plan }),
         ];

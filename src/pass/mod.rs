@@ -24,7 +24,11 @@ pub(crate) use legalize::inline_ptx::{expand_inline_ptx, strip_inline_ptx_semant
 pub(crate) use legalize::ordered_reduction::{expand_ordered_reductions, is_commutative};
 pub use split_extents::run as split_extents;
 pub(crate) use transform::bit_reverse::expand_bit_reverse;
+pub(crate) use transform::hoist_factor::hoist_factor;
+pub(crate) use transform::persistent::persistent;
 pub use transform::pipeline_dependent_mma::pipeline_dependent_mma;
+pub(crate) use transform::select_to_branch::select_to_branch;
+pub(crate) use transform::sink_loads::sink_loads;
 pub(crate) use transform::thread_local_reduction::{ReductionDistribution, thread_local_reduction};
 
 use crate::ir::{Module, Op};

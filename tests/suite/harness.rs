@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use cutlet as ct;
+use cutlet::backend::PlanOverride;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
-use cutlet::backend::ptx::rewritten;
+use cutlet::backend::ptx::{rewritten, rewritten_persistent};
 use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
@@ -151,7 +152,7 @@ impl Session {
         let launch = ct::Launch::new(blocks).hints(hints);
         match self {
             Session::Run(device) => {
-                launch.run_call(call)?;
+                launch.hints(persistent(hints)).run_call(call)?;
                 Ok(device.synchronize()?)
             }
             Session::RunTileIr(device) => {
@@ -169,7 +170,14 @@ impl Session {
                     Stage::Traced => interpret_module(&module, grid, &words, &memory),
                     Stage::Rewritten => {
                         optimize(&mut module);
-                        interpret_module(&rewritten(&module), grid, &words, &memory)
+                        match rewritten_persistent(&module) {
+                            Some(persistent) => {
+                                let extents = to_blocks(grid)?;
+                                let words = [words, extents.map(u64::from).to_vec()].concat();
+                                interpret_module(&persistent, &[PERSISTENT_CTAS], &words, &memory)
+                            }
+                            None => interpret_module(&rewritten(&module), grid, &words, &memory),
+                        }
                     }
                     Stage::Scheduled => {
                         optimize(&mut module);
@@ -262,6 +270,17 @@ fn interpret_module(module: &Module, grid: &[usize], words: &[u64], memory: &Mem
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
     Ok(Program::compile(module)?.run(to_blocks(grid)?, words, memory, &RunOptions::default())?)
 }
+
+/// Adds the hint for persistent forms with few CTAs, if `CUTLET_SUITE_PERSISTENT` is set.
+fn persistent(hints: ct::Hints) -> ct::Hints {
+    match std::env::var_os("CUTLET_SUITE_PERSISTENT") {
+        Some(_) => hints.persistent(true).plan(PlanOverride { max_ctas: PERSISTENT_CTAS as u32, ..hints.plan }),
+        None => hints,
+    }
+}
+
+/// CTAs that compute the tile blocks of a persistent form.
+const PERSISTENT_CTAS: usize = 3;
 
 fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
     let mut blocks = [1; 3];

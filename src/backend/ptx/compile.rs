@@ -18,7 +18,7 @@ use super::plan::{num_warps, plan_search};
 use super::schedule::{KernelInfo, Schedule};
 #[cfg(any(test, feature = "_suite"))]
 use super::tensor_map::TensorMap;
-use super::{CompileOptions, Compiled, PlanSearch, lower};
+use super::{CompileOptions, Compiled, Optimization, PlanSearch, lower};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::Module;
 use crate::pass;
@@ -33,7 +33,7 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 /// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's
 /// place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
-    let module = prepare(module);
+    let module = prepare(module, options);
     let accepted = first_accepted(&module, target, options, &mut |plan| {
         let name = symbol(&plan.entry().name);
         let inference = plan.layouts.of(&plan.module);
@@ -59,7 +59,7 @@ pub(crate) fn with_plan<T>(
     launched: LaunchInfo<'_>,
     look: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
-    let accepted = first_accepted(&prepare(module), target, options, &mut |plan| {
+    let accepted = first_accepted(&prepare(module, options), target, options, &mut |plan| {
         let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
         let lowering = lower::planned(&plan.module, &plan.module.entries[0], inference, &plan.options);
         if !lowering.problems().is_empty() {
@@ -95,7 +95,8 @@ pub(crate) fn with_schedule<T>(
     options: &CompileOptions,
     look: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
-    let accepted = first_accepted(&expand_scaled_mma(Cow::Borrowed(module)), target, options, &mut |plan| {
+    let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
+    let accepted = first_accepted(&module, target, options, &mut |plan| {
         let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
         let lowering = lower::lowered(&plan.module, &plan.module.entries[0], inference, "kernel", &plan.options);
         if !lowering.problems().is_empty() {
@@ -107,10 +108,29 @@ pub(crate) fn with_schedule<T>(
     accepted.map(|accepted| accepted.result)
 }
 
-/// Expands ops that no instructions are selected for, and strips the semantics of inline PTX.
-fn prepare(module: &Module) -> Cow<'_, Module> {
+/// Expands ops that no instructions are selected for, strips the semantics of inline PTX, and
+/// simplifies loops with MMAs.
+fn prepare<'a>(module: &'a Module, options: &CompileOptions) -> Cow<'a, Module> {
     let module = or_same(Cow::Borrowed(module), pass::strip_inline_ptx_semantics);
-    expand_scaled_mma(or_same(module, pass::expand_bit_reverse))
+    simplify_mma_loops(expand_scaled_mma(or_same(module, pass::expand_bit_reverse)), options)
+}
+
+/// Minimum number of elements of a select that becomes a branch.
+const MIN_SELECT_ELEMENTS: i64 = 2048;
+
+/// Loads tiles after loops that do not use them, hoists factors out of reductions, and computes
+/// masks in the iterations that need them.
+fn simplify_mma_loops<'a>(mut module: Cow<'a, Module>, options: &CompileOptions) -> Cow<'a, Module> {
+    if options.optimizations.contains(Optimization::SinkLoads) {
+        module = or_same(module, pass::sink_loads);
+    }
+    if options.optimizations.contains(Optimization::HoistFactor) {
+        module = or_same(module, pass::hoist_factor);
+    }
+    if options.optimizations.contains(Optimization::SelectToBranch) {
+        module = or_same(module, |module| pass::select_to_branch(module, MIN_SELECT_ELEMENTS));
+    }
+    module
 }
 
 /// Expands MMAs with scaled operands.
@@ -271,9 +291,21 @@ pub fn rewritten(module: &Module) -> Module {
     if let Some(reloaded) = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1) {
         module = reloaded;
     }
+    let transformed = [pass::sink_loads, pass::hoist_factor, |module: &Module| pass::select_to_branch(module, 2)];
+    for pass in transformed {
+        module = pass(&module).unwrap_or(module);
+    }
     pass::pipeline_dependent_mma(&mut module, &|_| true);
     pass::optimize(&mut module);
     module
+}
+
+/// A module after [`rewritten`] as a persistent form, whose last parameters are the extents of the
+/// grid; `None` if it has none. For tests.
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub fn rewritten_persistent(module: &Module) -> Option<Module> {
+    pass::persistent(&rewritten(module))
 }
 
 /// A PTX identifier made from a kernel's name.

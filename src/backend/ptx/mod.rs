@@ -66,12 +66,12 @@ pub(crate) mod tests;
 mod workarounds;
 
 pub use compile::compile;
-#[cfg(feature = "_suite")]
-#[doc(hidden)]
-pub use compile::rewritten;
 pub(crate) use compile::with_plan;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use compile::{Scheduled, with_schedule};
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub use compile::{rewritten, rewritten_persistent};
 pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};

@@ -46,11 +46,16 @@ macro_rules! registry {
 }
 
 registry! {
+    SinkLoads, "sink_loads", "compile", "Loads after loops that do not use them.";
+    HoistFactor, "hoist_factor", "compile", "Factors after the maxima of products.";
+    SelectToBranch, "select_to_branch", "compile", "Masks in the iterations that need them.";
+    Persistent, "persistent", "../../launch/compile/ptx", "CTAs that compute several tile blocks in turn.";
     PlanSearch, "plan_search", "plan/plan_search", "Selection of the number of warps and of TMA by the cost model.";
     DataPartition, "data_partition", "plan/num_warps", "Division of the rows of a tile among consumer groups.";
     RematerializeLoads, "rematerialize_loads", "plan/kernel_plan", "Repeated loads of tiles that fill the registers.";
     ThreadLocalReduction, "thread_local_reduction", "plan/overlap_mmas", "Partial sums of each thread across iterations.";
     PipelineDependentMma, "pipeline_dependent_mma", "plan/overlap_mmas", "Dependent MMAs in the next iteration.";
+    RegisterOperands, "register_operands", "plan/overlap_mmas", "Left operands of loops in registers.";
     PointerContiguity, "pointer_contiguity", "layout_inference/ops/pointer_access", "Vector accesses through pointer tiles.";
     DeferredLoad, "deferred_load", "layout_inference/ops/view_access", "Loads of small tiles in the layout of their use.";
     AdjacentOperands, "adjacent_operands", "layout_inference/dispatch", "Common panels of right operands that are adjacent.";

@@ -1,6 +1,9 @@
 //! Compiled kernel: code, the data and conditions of its launches, and its other forms.
 
+use std::borrow::Cow;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::launch_conditions::ConditionCheck;
@@ -47,6 +50,11 @@ pub(crate) struct GpuCode {
     pub guard: Option<Box<LaunchGuard>>,
     /// Tensor maps among the parameters.
     pub maps: Option<Box<TmaVariant>>,
+    /// Form for grids of many tile blocks.
+    pub persistent: Option<Box<PersistentVariant>>,
+    /// Number of CTAs of a launch of a persistent form, whose last parameters are the extents of
+    /// the grid.
+    pub num_ctas: Option<u32>,
     /// Names of globals, in the module and in the code. A kernel with globals has no other forms.
     pub globals: Vec<(String, String)>,
     /// Memory of the record of failed assertions. Declared after `kernel`, so that it is dropped
@@ -61,6 +69,37 @@ pub(crate) struct TmaVariant {
     pub without_maps: KernelVariant,
     /// Form for grids that are no multiple of the cluster.
     pub without_cluster: KernelVariant,
+}
+
+/// Form whose CTAs compute several tile blocks in turn.
+pub(crate) struct PersistentVariant {
+    /// Minimum number of tile blocks of a launch.
+    pub min_tile_blocks: u64,
+    pub variant: KernelVariant,
+    /// The compilation has failed.
+    pub is_rejected: AtomicBool,
+}
+
+/// Maximum number of tile blocks that a persistent form counts in i32.
+const MAX_TILE_BLOCKS: u64 = 1 << 30;
+
+impl PersistentVariant {
+    /// Returns the form for a grid, compiled if `may_compile` returns true.
+    fn for_grid(&self, grid: [u32; 3], may_compile: &dyn Fn() -> bool) -> Option<&GpuCode> {
+        let tile_blocks = grid.iter().try_fold(1u64, |all, &extent| all.checked_mul(extent.into()))?;
+        if !(self.min_tile_blocks..=MAX_TILE_BLOCKS).contains(&tile_blocks) || self.is_rejected.load(Relaxed) {
+            return None;
+        }
+        if let Some(code) = self.variant.code.get() {
+            return Some(code);
+        }
+        if !may_compile() {
+            return None;
+        }
+        let code = self.variant.get().ok();
+        self.is_rejected.store(code.is_none(), Relaxed);
+        code
+    }
 }
 
 /// Assumptions of a kernel on a GPU, and the form without assumptions.
@@ -99,18 +138,41 @@ impl KernelVariant {
 }
 
 impl GpuCode {
+    /// Returns the grid of CTAs and the parameter words for a grid of tile blocks.
+    #[inline]
+    pub fn launched<'a>(&self, grid: [u32; 3], words: &'a [ParamWord]) -> ([u32; 3], Cow<'a, [ParamWord]>) {
+        let Some(ctas) = self.num_ctas else { return (grid, Cow::Borrowed(words)) };
+        let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
+        let extents = grid.iter().map(|&extent| ParamWord::from(extent));
+        let words = words.iter().copied().chain(extents).collect();
+        // No CTA computes more tile blocks than another one has to in any case.
+        let rounds = tile_blocks.div_ceil(ctas.into());
+        ([tile_blocks.div_ceil(rounds) as u32, 1, 1], Cow::Owned(words))
+    }
+
     /// Returns the symbol of a global of the module in the code.
     pub fn symbol(&self, global: &str) -> Option<&str> {
         self.globals.iter().find(|(name, _)| name == global).map(|(_, symbol)| symbol.as_str())
     }
 
     /// Selects the form for this grid and these parameter words among all forms; returns it with
-    /// its tensor maps.
+    /// its tensor maps. A persistent form is compiled if `may_compile` returns true.
     ///
     /// # Errors
     /// Errors of the compilation of another form.
     #[inline]
-    pub fn chosen(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
+    pub fn chosen(
+        &self,
+        grid: [u32; 3],
+        words: &[ParamWord],
+        may_compile: &dyn Fn() -> bool,
+    ) -> Result<(&GpuCode, Option<Encoded>)> {
+        if let Some(persistent) = &self.persistent
+            && let Some(code) = persistent.for_grid(grid, may_compile)
+            && let Some(maps) = code.maps.as_ref().and_then(|mapped| mapped.maps.encoded(words))
+        {
+            return Ok((code, Some(maps)));
+        }
         let (code, maps) = self.for_launch(Some(grid), words)?;
         match &code.guard {
             Some(guard) if !guard.check.hold(grid, words) => Ok((guard.guarded.get()?, maps)),

@@ -10,4 +10,6 @@ pub(crate) struct Source {
     pub module: Module,
     pub gpu: &'static Gpu,
     pub hints: Hints,
+    /// The module is the persistent form of a kernel.
+    pub is_persistent: bool,
 }

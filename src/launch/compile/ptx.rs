@@ -2,11 +2,12 @@
 //! code is in the disk cache.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
-use super::executable::{GpuCode, KernelVariant, TmaVariant};
+use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant};
 use super::kernel_source::Source;
 use super::tensor_map::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
+use crate::pass;
 use crate::runtime::{
     Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
 };
@@ -174,7 +176,7 @@ pub(crate) fn optimizations_from_env() -> Result<OptimizationSet> {
 }
 
 fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
-    // The interpreter uses `loop_limit`, `wants_lines` the next two, and `assembly` the last two.
+    // The launch uses `persistent`, the interpreter `loop_limit`, `wants_lines` the next two, and `assembly` the last two.
     let Hints {
         num_warps,
         occupancy,
@@ -182,6 +184,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         num_ctas,
         code_limit,
         plan,
+        persistent: _,
         loop_limit: _,
         line_info: _,
         device_debug: _,
@@ -210,6 +213,9 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
     })
 }
 
+/// Minimum number of tile blocks for each CTA of a persistent form.
+const MIN_ROUNDS: u64 = 2;
+
 /// Ratio of needed to available registers from which a warning is written without a request.
 const OVERFULL: u32 = 2;
 
@@ -227,11 +233,29 @@ fn say_once(kernel: &str, what: &str) {
 /// Returns the same kernel with other hints, or without tensor maps, to be compiled on demand.
 fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> KernelVariant {
     KernelVariant::new(move || {
-        let Source { name, module, gpu, .. } = &*source;
+        let Source { name, module, gpu, is_persistent, .. } = &*source;
         let without = if maps.are_allowed() { "" } else { " without maps" };
         let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{without}", gpu.target()));
-        compile(name, module, gpu, hints, maps, &dump)
+        compile_form(name, module, gpu, hints, maps, &dump, *is_persistent)
     })
+}
+
+/// Returns the persistent form of a kernel, to be compiled on demand; `None` if the kernel has none.
+fn persistent(source: &Arc<Source>, ctas: u32) -> Option<Box<PersistentVariant>> {
+    let Source { module, gpu, hints, is_persistent, .. } = &**source;
+    let target = gpu.target();
+    let is_allowed = hints.persistent != Some(false) && hints.num_ctas.is_none() && !is_persistent;
+    let enabled = hints.plan.optimizations.intersection(optimizations_from_env().ok()?);
+    if !is_allowed || target.arch != 90 || !enabled.contains(ptx::Optimization::Persistent) {
+        return None;
+    }
+    let form = pass::persistent(module)?;
+    let source = Source { name: source.name.clone(), module: form, gpu, hints: *hints, is_persistent: true };
+    Some(Box::new(PersistentVariant {
+        min_tile_blocks: if hints.persistent == Some(true) { 1 } else { MIN_ROUNDS * u64::from(ctas) },
+        variant: other(Arc::new(source), *hints, Maps::Allowed),
+        is_rejected: AtomicBool::new(false),
+    }))
 }
 
 /// Compiles a module for a GPU by the PTX back end.
@@ -246,6 +270,18 @@ pub(crate) fn compile(
     hints: Hints,
     maps: Maps<'_>,
     dump: &Dump,
+) -> Result<GpuCode> {
+    compile_form(name, module, gpu, hints, maps, dump, false)
+}
+
+fn compile_form(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    maps: Maps<'_>,
+    dump: &Dump,
+    is_persistent: bool,
 ) -> Result<GpuCode> {
     let tma = maps.are_allowed();
     let mut stages = Stages::default();
@@ -270,7 +306,7 @@ pub(crate) fn compile(
     }
     dump.write("log", cubin.log.as_bytes())?;
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
-    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent };
     completed(source, kernel, code.params, code.assertions, remarks)
 }
 
@@ -290,13 +326,19 @@ fn completed(
     let failure = assert_report::note(source.gpu, assertions)?;
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
+    let ctas = remarks.blocks_per_multiprocessor() * source.gpu.multiprocessors as u32;
+    let most = if source.hints.plan.max_ctas == 0 { u32::MAX } else { source.hints.plan.max_ctas };
+    let num_ctas = source.is_persistent.then_some(ctas.min(most).max(1));
+    let source = Arc::new(source);
+    let mut persistent_form = None;
     let maps = TensorMaps::new(&params).map(|maps| {
-        let (hints, source) = (source.hints, Arc::new(source));
+        persistent_form = persistent(&source, ctas);
+        let hints = source.hints;
         let without_maps = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
         let without_cluster = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
         Box::new(TmaVariant { maps, without_maps, without_cluster })
     });
-    Ok(GpuCode { kernel, params, remarks, guard: None, maps, globals, failure })
+    Ok(GpuCode { kernel, params, remarks, guard: None, maps, persistent: persistent_form, num_ctas, globals, failure })
 }
 
 /// PTX that was generated earlier, and the data of its launches.
@@ -334,7 +376,7 @@ pub(crate) fn load(
         }
     };
     let remarks = Remarks::of_gpu(name, gpu, &kernel, None, remarks(&log), stages)?;
-    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent: false };
     completed(source, kernel, code.params.to_vec(), code.assertions.to_vec(), remarks)
 }
 

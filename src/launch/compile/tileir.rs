@@ -48,13 +48,23 @@ pub(crate) fn compile(
                 };
                 let params = code.params.iter().enumerate().map(word).collect();
                 let guard = (!code.conditions.is_empty()).then(|| {
-                    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+                    let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent: false };
                     let check = ConditionCheck::new(code.conditions, &code.params);
                     Box::new(LaunchGuard { check, guarded: guarded(source) })
                 });
                 let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
                 let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
-                return Ok(GpuCode { kernel, params, remarks, guard, maps: None, globals, failure: None });
+                return Ok(GpuCode {
+                    kernel,
+                    params,
+                    remarks,
+                    guard,
+                    maps: None,
+                    persistent: None,
+                    num_ctas: None,
+                    globals,
+                    failure: None,
+                });
             }
             Err(problem) => tried.push(problem),
         }
@@ -80,7 +90,17 @@ pub(crate) fn load(
         let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
         let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
         let params = params.to_vec();
-        Ok(GpuCode { kernel, params, remarks, guard: None, maps: None, globals, failure: None })
+        Ok(GpuCode {
+            kernel,
+            params,
+            remarks,
+            guard: None,
+            maps: None,
+            persistent: None,
+            num_ctas: None,
+            globals,
+            failure: None,
+        })
     };
     if let Some(kernel) = machine_code.and_then(|code| GpuKernel::load_tile_cubin(gpu, code, entry).ok()) {
         return completed(kernel, stages);
@@ -127,7 +147,7 @@ fn loaded(
 /// Returns the form of the kernel without assumptions, to be compiled on demand.
 fn guarded(source: Source) -> KernelVariant {
     KernelVariant::new(move || {
-        let Source { name, module, gpu, hints } = &source;
+        let Source { name, module, gpu, hints, .. } = &source;
         let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} guarded", gpu.target()));
         compile(name, module, gpu, *hints, Guards::Kernel, &dump)
     })

@@ -71,15 +71,18 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
+        persistent,
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
         to.option(number, Writer::u32);
     }
     to.option(line_info, Writer::flag);
+    to.option(persistent, Writer::flag);
     for flag in [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] {
         to.flag(flag);
     }
+    to.u32(max_ctas);
     to.u64(optimizations.bits());
 }
 
@@ -90,11 +93,13 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
     }
     let [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] = numbers;
     let line_info = from.option(Reader::flag)?;
+    let persistent = from.option(Reader::flag)?;
     let mut flags = [false; 5];
     for flag in &mut flags {
         *flag = from.flag()?;
     }
     let [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] = flags;
+    let max_ctas = from.u32()?;
     let optimizations = OptimizationSet::from_bits(from.u64()?).ok_or("unknown optimizations")?;
     let hints = Hints {
         num_warps,
@@ -107,7 +112,8 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, optimizations },
+        persistent,
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     };
     check_hints(hints).map_err(|error| error.to_string())?;
     Ok(hints)

@@ -1,0 +1,268 @@
+//! Persistent form of a kernel: CTAs that compute several tile blocks in turn.
+//!
+//! ```text
+//! kernel(…): body(block id)
+//! ```
+//!
+//! becomes, for a grid of `x · y · z` tile blocks that fewer CTAs compute,
+//!
+//! ```text
+//! kernel(…, x, y, z): for i in (CTA .. x·y·z).step(number of CTAs): body(block id of i)
+//! ```
+//!
+//! A producer then loads the operands of the next tile block while the consumers store the results
+//! of the last one. Consecutive rounds go through the CTAs in opposite directions, so that the sums
+//! are equal if the work of tile blocks is linear in their number. If the work grows along the
+//! first axis, as with a causal mask, the axis is reversed: the last tile blocks are then the
+//! shortest. CUTLASS has static persistent tile schedulers.
+
+use super::canonicalize::collect_continues;
+use super::op_writer::OpWriter;
+use crate::dtype::DType;
+use crate::ir::{
+    Attr, BlockId, CmpPred, Elem, Module, Op, OpId, Opcode, Predicate, Rounding, Sign, Substitution, Type, Value,
+};
+
+/// Number of parameters that [`persistent`] appends: the extents of the grid, as i32.
+const GRID_PARAMS: usize = 3;
+
+/// Returns the persistent form of a module, or `None` for kernels without a benefit. The grid of the
+/// kernel becomes its last parameters, and a launch has any number of CTAs along the first axis.
+///
+/// A kernel has a benefit if a loop in its body contains an MMA. Tile blocks that may wait for each
+/// other (atomics, loops without a trip count) are excluded, and kernels with early exits.
+pub fn persistent(module: &Module) -> Option<Module> {
+    let [entry] = &module.entries[..] else { return None };
+    let body = entry.body;
+    if !module.globals.is_empty() || !is_supported(module, body) {
+        return None;
+    }
+    let is_increasing = work_increases(module, body)?;
+    let mut changed = module.clone();
+    Rewriter { writer: OpWriter::new(&mut changed) }.rewrite(body, is_increasing);
+    crate::pass::optimize(&mut changed);
+    Some(changed)
+}
+
+/// Returns true if tile blocks are independent, and each executes the whole body.
+fn is_supported(module: &Module, body: BlockId) -> bool {
+    let mut is_supported = true;
+    module.walk(body, &mut |id| {
+        is_supported &= !matches!(
+            module.op(id).code,
+            Opcode::Loop
+                | Opcode::AtomicRmw
+                | Opcode::AtomicCas
+                | Opcode::AtomicRedView
+                | Opcode::GetNumTileBlocks
+                | Opcode::Print
+                | Opcode::Assert
+                | Opcode::Alloca
+                | Opcode::MemoryFenceAlias
+        );
+    });
+    let mut exits = Vec::new();
+    collect_returns(module, body, &mut exits);
+    is_supported && exits.len() == 1 && module.block(body).ops.last() == exits.first()
+}
+
+fn collect_returns(module: &Module, block: BlockId, out: &mut Vec<OpId>) {
+    module.walk(block, &mut |id| {
+        if module.op(id).code == Opcode::Return {
+            out.push(id);
+        }
+    });
+}
+
+/// Returns true if the trip count of a top-level loop with an MMA increases with the first index of
+/// the tile block, and `None` without such a loop.
+fn work_increases(module: &Module, body: BlockId) -> Option<bool> {
+    let loops = module.block(body).ops.iter().map(|&id| module.op(id));
+    let has_mma = |op: &&Op| {
+        let mut any = false;
+        module.walk(op.regions[0], &mut |id| any |= module.op(id).code.is_mma());
+        any
+    };
+    let loops: Vec<&Op> = loops.filter(|op| op.code == Opcode::For).filter(has_mma).collect();
+    let trend = |value: Value| Trend::of(module, value, 0);
+    let grows = |op: &&Op| trend(op.group(1)[0]) == Trend::Up || trend(op.group(0)[0]) == Trend::Down;
+    (!loops.is_empty()).then(|| loops.iter().any(grows))
+}
+
+/// Change of a scalar with the first index of the tile block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trend {
+    None,
+    Up,
+    Down,
+    Unknown,
+}
+
+impl Trend {
+    fn of(module: &Module, value: Value, depth: usize) -> Trend {
+        let Some(id) = module.defining_op(value) else { return Trend::None };
+        let op = module.op(id);
+        let of = |operand: usize| Trend::of(module, op.operands[operand], depth + 1);
+        if depth > 16 {
+            return Trend::Unknown;
+        }
+        match op.code {
+            Opcode::GetTileBlockId => {
+                if op.results[0] == value {
+                    Trend::Up
+                } else {
+                    Trend::None
+                }
+            }
+            Opcode::AddI | Opcode::MinI | Opcode::MaxI => of(0).and(of(1)),
+            Opcode::SubI => of(0).and(of(1).reversed()),
+            Opcode::NegI => of(0).reversed(),
+            // Factors and divisors are extents and sizes of tiles.
+            Opcode::MulI => of(0).and(of(1)),
+            Opcode::DivI | Opcode::ShlI | Opcode::ShrI if of(1) == Trend::None => of(0),
+            code if code.has_operand_elements() => of(0),
+            _ if (0..op.operands.len()).all(|operand| of(operand) == Trend::None) => Trend::None,
+            _ => Trend::Unknown,
+        }
+    }
+
+    fn and(self, other: Trend) -> Trend {
+        match (self, other) {
+            (Trend::None, trend) | (trend, Trend::None) => trend,
+            (a, b) if a == b => a,
+            _ => Trend::Unknown,
+        }
+    }
+
+    fn reversed(self) -> Trend {
+        match self {
+            Trend::Up => Trend::Down,
+            Trend::Down => Trend::Up,
+            other => other,
+        }
+    }
+}
+
+struct Rewriter<'m> {
+    writer: OpWriter<'m>,
+}
+
+impl Rewriter<'_> {
+    fn rewrite(&mut self, body: BlockId, reversed: bool) {
+        let int = self.writer.module.intern(Type::scalar(DType::I32));
+        let grid: Vec<Value> = (0..GRID_PARAMS).map(|_| self.writer.module.add_block_arg(body, int)).collect();
+        let (mut ops, outer) = self.writer.begin_block(body);
+        let end = ops.pop().expect("a terminator");
+        let first = self.writer.module.op(*ops.first().unwrap_or(&end)).clone();
+        self.writer.begin(&first);
+        let grid = grid.into_iter().map(|extent| self.positive(extent)).collect::<Vec<_>>();
+        let plane = self.int(Opcode::MulI, grid[0], grid[1]);
+        let total = self.int(Opcode::MulI, plane, grid[2]);
+        let types = [int; 3];
+        let place = self.writer.emit(Opcode::GetTileBlockId, &[], vec![], vec![], &types);
+        let count = self.writer.emit(Opcode::GetNumTileBlocks, &[], vec![], vec![], &types);
+        let [place, count] = [place, count].map(|id| self.writer.module.op(id).results[0]);
+
+        let inner = self.writer.module.add_block(&[int]);
+        let counter = self.writer.module.block(inner).args[0];
+        let (_, around) = self.writer.begin_block(inner);
+        let number = self.alternating(counter, total, count);
+        let index = self.decode(number, &grid, reversed);
+        let mut values = Substitution::new();
+        for &id in &ops {
+            self.writer.keep(id);
+        }
+        let module = &*self.writer.module;
+        let mut ids = Vec::new();
+        for &id in &ops {
+            collect_block_ids(module, id, &mut ids);
+        }
+        for id in ids {
+            let results = module.op(id).results.clone();
+            results.iter().zip(index).for_each(|(&old, new)| values.replace(old, new));
+        }
+        self.writer.emit(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+        self.writer.end_block(inner, around);
+        debug_assert!({
+            let mut ends = Vec::new();
+            collect_continues(self.writer.module, inner, &mut ends);
+            ends.len() == 1
+        });
+        values.apply(self.writer.module, inner);
+        self.writer.emit(Opcode::For, &[&[place], &[total], &[count], &[]], vec![], vec![inner], &[]);
+        self.writer.keep(end);
+        self.writer.end_block(body, outer);
+    }
+
+    fn int(&mut self, code: Opcode, a: Value, b: Value) -> Value {
+        self.writer.int_op(code, a, b)
+    }
+
+    fn positive(&mut self, value: Value) -> Value {
+        let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(1), upper: None });
+        self.writer.emit_one(Opcode::Assume, &[value], vec![bounded], Elem::Num(DType::I32), &[])
+    }
+
+    /// Returns quotient and remainder.
+    fn div_rem(&mut self, a: Value, b: Value) -> [Value; 2] {
+        let attrs = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::Zero)];
+        let quotient = self.writer.emit_one(Opcode::DivI, &[a, b], attrs, Elem::Num(DType::I32), &[]);
+        let attrs = vec![Attr::Sign(Sign::Signed)];
+        let rest = self.writer.emit_one(Opcode::RemI, &[a, b], attrs, Elem::Num(DType::I32), &[]);
+        [quotient, rest]
+    }
+
+    /// Returns the number of the tile block: the counter, or in every second complete round the
+    /// counter of the opposite CTA.
+    fn alternating(&mut self, counter: Value, total: Value, count: Value) -> Value {
+        let [round, place] = self.div_rem(counter, count);
+        let one = self.writer.number(DType::I32, 1);
+        let zero = self.writer.number(DType::I32, 0);
+        let parity = self.writer.emit_one(Opcode::AndI, &[round, one], vec![], Elem::Num(DType::I32), &[]);
+        let start = self.int(Opcode::SubI, counter, place);
+        let end = self.int(Opcode::AddI, start, count);
+        let compare = |writer: &mut OpWriter<'_>, pred, a, b| {
+            let attrs = vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)];
+            writer.emit_one(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), &[])
+        };
+        let is_odd = compare(&mut self.writer, CmpPred::Ne, parity, zero);
+        let is_complete = compare(&mut self.writer, CmpPred::Le, end, total);
+        let is_opposite = self.writer.emit_one(Opcode::AndI, &[is_odd, is_complete], vec![], Elem::Num(DType::I1), &[]);
+        let last = self.int(Opcode::SubI, end, one);
+        let opposite = self.int(Opcode::SubI, last, place);
+        self.writer.emit_one(Opcode::Select, &[is_opposite, opposite, counter], vec![], Elem::Num(DType::I32), &[])
+    }
+
+    /// Returns the indices of a tile block.
+    fn decode(&mut self, number: Value, grid: &[Value], reversed: bool) -> [Value; 3] {
+        let [rows, x] = self.div_rem(number, grid[0]);
+        let [z, y] = self.div_rem(rows, grid[1]);
+        let x = if reversed {
+            let one = self.writer.number(DType::I32, 1);
+            let last = self.int(Opcode::SubI, grid[0], one);
+            self.int(Opcode::SubI, last, x)
+        } else {
+            x
+        };
+        let bounded = |writer: &mut OpWriter<'_>, value: Value| {
+            let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
+            writer.emit_one(Opcode::Assume, &[value], vec![bounded], Elem::Num(DType::I32), &[])
+        };
+        [x, y, z].map(|index| bounded(&mut self.writer, index))
+    }
+}
+
+/// Appends the ops in an op and its regions that return the index of the tile block.
+fn collect_block_ids(module: &Module, id: OpId, out: &mut Vec<OpId>) {
+    let op = module.op(id);
+    if op.code == Opcode::GetTileBlockId {
+        out.push(id);
+    }
+    op.regions.iter().for_each(|&region| {
+        module.walk(region, &mut |id| {
+            if module.op(id).code == Opcode::GetTileBlockId {
+                out.push(id);
+            }
+        });
+    });
+}
