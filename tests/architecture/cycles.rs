@@ -309,7 +309,7 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
     ("opt", &["isa"]),
-    ("scalar", &["isa", "opt/mul_wide"]),
+    ("scalar", &["isa"]),
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),
     ("layout_inference", &["plan/extract_groups", "mma"]),

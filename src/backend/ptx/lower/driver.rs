@@ -25,7 +25,7 @@ use crate::backend::ptx::isa::emit::{self, Function, Param};
 use crate::backend::ptx::isa::inst::{Space, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
-use crate::backend::ptx::opt::{mul_wide, register_pressure};
+use crate::backend::ptx::opt::register_pressure;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
@@ -161,9 +161,6 @@ pub fn lower<'m>(
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
-    if options.optimizations.contains(Optimization::MulWide) {
-        mul_wide::merge(&mut function);
-    }
     // Kernels with MMAs plan their registers for one block.
     let limits = options.optimizations.contains(Optimization::MinBlocks);
     if limits && !has_mmas && options.occupancy.is_none() {

@@ -3,7 +3,6 @@
 use super::schedules::kernels;
 use super::*;
 use crate::backend::ptx::{Optimization, OptimizationSet};
-use crate::ir::Overflow;
 use crate::pass;
 
 /// For each optimization the name of a kernel of [`all`] whose code its switch changes on sm_90a.
@@ -49,7 +48,6 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies beside operands"),
     (Optimization::MinMax3, "beside"),
-    (Optimization::MulWide, "both halves"),
     (Optimization::MinBlocks, "vadd 1024"),
 ];
 
@@ -73,28 +71,6 @@ entry @shifted(%p: tile<ptr<f32>>, %q: tile<ptr<f32>>, %n: tile<i32>) {
   %stored = store_view_tko weak %values, %tiles[%i] token = %token : tile<1024xf32>, partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>, tile<i32> -> token
   return
 }";
-
-/// Both halves of products.
-fn both_halves() -> Module {
-    let mut k = Kernel::new("halves");
-    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::I32, 1, true)).collect();
-    let i = k.bids()[0];
-    let [x, low, high] = [0, 1, 2].map(|n| k.partition(&arrays[n], &[1024], &[0]));
-    let tile = k.load(x, &[i]);
-    // A masked load writes its registers on two paths.
-    let ones = k.b.splat(DType::I32, u64::from(u32::MAX), &[1024]);
-    let tile = k.op(Opcode::XorI, &[tile, ones]);
-    let ty = k.tile(DType::I32, &[1024]);
-    let factor = k.b.splat(DType::I32, 0xD251_1F53, &[1024]);
-    let products = [
-        k.b.simple(Opcode::MulI, &[tile, factor], vec![Attr::Overflow(Overflow::None)], ty),
-        k.b.simple(Opcode::MulHiI, &[tile, factor], vec![], ty),
-    ];
-    for (product, view) in products.into_iter().zip([low, high]) {
-        k.store(product, view, &[i]);
-    }
-    k.finish()
-}
 
 /// Rows, less their sums, that fill the registers.
 fn large_rows() -> Module {
@@ -143,7 +119,6 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("sums of columns", sums_of_columns()),
         ("scaled", deferred_load::scaled(false, 64, 1)),
         ("shifted", shifted),
-        ("both halves", both_halves()),
     ];
     let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
     kernels().into_iter().chain(more).collect()
