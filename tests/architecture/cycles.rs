@@ -308,7 +308,7 @@ const PTX_TABLES: &[&str] = &["hardware", "optimizations"];
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
-    ("opt", &["isa"]),
+    ("register_pressure", &["isa"]),
     ("scalar", &["isa"]),
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),

@@ -8,7 +8,7 @@
 //! 4. `lower`: steps become instructions, by `scalar`, `mma` and the builder of `isa`, with buffers
 //!    placed by `smem`;
 //! 5. `workarounds`: rewrites of instructions that ptxas compiles to wrong code;
-//! 6. `opt`: passes over instructions, and the register pressure;
+//! 6. `register_pressure`: the number of registers of a thread, and of CTAs on an SM;
 //! 7. `isa`: text of the instructions.
 //!
 //! `optimizations` lists the optional transformations, each with a switch.
@@ -29,7 +29,7 @@
 //! | order of MMAs and exponentials of groups | `schedule/pipeline/mma_order.rs`, `schedule/pipeline/exp_order.rs` | `lower/state/order_barrier.rs` | `schedule/verify/order_barriers.rs` |
 //! | clusters, multicast | `schedule/warp_specialize/cluster_multicast.rs` | `lower/async_ops/cluster_multicast.rs` | `schedule/analysis/cta_uniformity.rs` |
 //! | `setmaxnreg` | `schedule/analysis/register_budget.rs` | `lower/partitions.rs` | |
-//! | `.minnctapersm`, register pressure | `opt/register_pressure.rs` | `lower/driver.rs` | |
+//! | `.minnctapersm`, register pressure | `register_pressure.rs` | `lower/driver.rs` | |
 //! | instruction of an MMA, swizzle, matrix descriptor | `mma/wgmma.rs`, `mma/smem_descriptor.rs` | `mma/wgmma.rs` | `schedule/verify/mma_partition.rs` |
 //! | layout conversion | `layout/convert/mod.rs` | `lower/state/convert_layout.rs` | |
 //! | coalescing, vector width | `layout_inference/analysis/view_shape.rs`, `layout_inference/analysis/axis_info.rs` | `lower/state/vector_access.rs` | |
@@ -50,12 +50,12 @@ mod isa;
 mod layout_inference;
 mod lower;
 mod mma;
-mod opt;
 mod optimizations;
 mod options;
 mod plan;
 #[cfg(test)]
 mod ptxas_test;
+mod register_pressure;
 pub mod remarks;
 mod scalar;
 pub(crate) mod schedule;

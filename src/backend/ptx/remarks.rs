@@ -213,7 +213,7 @@ impl CodeRemarks {
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
         self.producer_warps = (function.threads / WARP_SIZE).saturating_sub(warps * self.groups());
-        self.live_registers = super::opt::register_pressure::live_registers(function);
+        self.live_registers = super::register_pressure::live_registers(function);
         // Consumer warps acquire registers that the producer releases.
         let taken = function.lines.iter().filter_map(|line| match line {
             Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {

@@ -25,9 +25,9 @@ use crate::backend::ptx::isa::emit::{self, Function, Param};
 use crate::backend::ptx::isa::inst::{Space, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
-use crate::backend::ptx::opt::register_pressure;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
+use crate::backend::ptx::register_pressure;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 #[cfg(any(test, feature = "_suite"))]

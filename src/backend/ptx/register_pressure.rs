@@ -8,11 +8,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::hardware::WARP_SIZE;
-use super::super::isa::emit::Function;
-use super::super::isa::inst::{
-    Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special,
-};
+use super::hardware::WARP_SIZE;
+use super::isa::emit::Function;
+use super::isa::inst::{Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
 use crate::target::Target;
 
 /// A sequence of instructions with one entry, at the top.
