@@ -83,7 +83,6 @@ registry! {
     SplitBasicBlocks, "split_basic_blocks", "lower/state/mma_queue", "The end of a basic block before the wait for an MMA.";
     ScalarLoad, "scalar_load", "lower/state/warp_uniform", "Scalar loads of MMA loops in vector registers.";
     PrefetchMaps, "prefetch_maps", "lower/async_ops/tma_store", "Prefetches of the tensor maps of stores.";
-    UnalignedLoad, "unaligned_load", "lower/memory/unaligned_load", "Vectors for loads at a known misalignment.";
     VectorAtomics, "vector_atomics", "lower/memory/atomic", "Vector atomic additions (sm_90).";
     PackedHalves, "packed_halves", "lower/state/elementwise", "Two f16 or bf16 elements per instruction.";
     MinMax3, "minmax3", "lower/compute/minmax3", "Float min and max reductions by three-input integer instructions.";

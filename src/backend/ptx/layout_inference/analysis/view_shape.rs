@@ -123,12 +123,6 @@ impl ViewShape {
     /// Returns the maximum number of elements of an aligned access along `axis`, a tile dimension
     /// of stride 1.
     pub fn vector(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
-        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
-        self.vector_if_aligned(module, facts, axis).min(start.max(self.least_vector()))
-    }
-
-    /// Returns [`ViewShape::vector`] for tiles that start at multiples of the result.
-    pub fn vector_if_aligned(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
         let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
@@ -137,7 +131,8 @@ impl ViewShape {
                 vector = vector.min(self.stride_divisor(module, facts, dim) as usize);
             }
         }
-        vector.max(self.least_vector()).min(self.tile[axis] as usize)
+        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
+        vector.min(start).max(self.least_vector()).min(self.tile[axis] as usize)
     }
 }
 
