@@ -258,7 +258,7 @@ fn blocks(function: &Function) -> Vec<BasicBlock> {
 }
 
 fn ends(inst: &Inst) -> bool {
-    matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret | Opcode::Trap)
+    matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret)
 }
 
 fn target(inst: &Inst) -> Option<Label> {

@@ -231,7 +231,6 @@ impl Opcode {
             Opcode::GridDepLaunch => "griddepcontrol.launch_dependents",
             Opcode::NanoSleep => "nanosleep.u32",
             Opcode::Ret => "ret",
-            Opcode::Trap => "trap",
             varied => unreachable!("{varied:?} is written with what varies in it"),
         }
     }

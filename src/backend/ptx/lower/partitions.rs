@@ -75,7 +75,7 @@ impl Lowering<'_> {
             acquired: vec![None; count],
             try_wait: vec![None; count],
             warp_leader: None,
-            opaque_branch: None,
+            opaque_false: None,
             peer_rank: None,
             remote_leader: None,
             uniform: None,
@@ -141,12 +141,9 @@ impl Lowering<'_> {
         self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(uniform);
         let grid = self.b.special(Special::NCtaIdX);
         let opaque_false = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
-        let target = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((opaque_false, target));
+        self.sync.pipelines.as_mut().expect("pipelines").opaque_false = Some(opaque_false);
         self.init_order();
         self.lower_partition(WarpRole::Consumer);
-        self.b.place(target);
-        self.b.trap();
     }
 
     /// Moves registers from the producer to the consumers (`setmaxnreg`).

@@ -40,7 +40,6 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::MmaOrder, "turns"),
     (Optimization::ExpOrder, "beside"),
     (Optimization::HoistInvariants, "teams"),
-    (Optimization::SplitBasicBlocks, "lent"),
     (Optimization::ScalarLoad, "scaled"),
     (Optimization::PrefetchMaps, "added"),
     (Optimization::VectorAtomics, "atomics_13.4"),

@@ -340,11 +340,6 @@ impl Builder {
     pub fn ret(&mut self) {
         self.push(Opcode::Ret, vec![], vec![]);
     }
-
-    /// Emits `trap`.
-    pub fn trap(&mut self) {
-        self.push(Opcode::Trap, vec![], vec![]);
-    }
 }
 
 fn split64(bits: u64) -> (Operand, Operand) {

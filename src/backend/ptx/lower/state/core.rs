@@ -151,11 +151,6 @@ impl<'m> Lowering<'m> {
         self.values.release(mark);
     }
 
-    /// Returns true if the current region is the body of a loop.
-    pub fn is_in_loop(&self) -> bool {
-        self.regions.last().is_some_and(|frame| frame.op.is_loop())
-    }
-
     /// Attributes the code that `work` emits to the source location of an op.
     pub fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.b.come_from(self.module.op(id).loc.0);

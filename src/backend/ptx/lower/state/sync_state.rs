@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::values::Tile;
-use crate::backend::ptx::isa::inst::{Label, Operand, Reg};
+use crate::backend::ptx::isa::inst::{Operand, Reg};
 use crate::backend::ptx::schedule::{
     CLUSTER_SIZE, ClusterMulticast, OrderPoint, PINGPONG_GROUPS, WarpRole, WarpSpecialization,
 };
@@ -67,7 +67,7 @@ impl SyncState {
 
     /// Returns a predicate that is never true. ptxas cannot prove it.
     pub fn opaque_false(&self) -> Option<Reg> {
-        self.pipelines.as_ref()?.opaque_branch.map(|(opaque_false, _)| opaque_false)
+        self.pipelines.as_ref()?.opaque_false
     }
 
     /// Returns the channel of a load whose stage is not waited for yet.
@@ -200,8 +200,8 @@ pub struct PipelineStates {
     pub try_wait: Vec<Option<TryWaitState>>,
     /// One thread of each consumer warp.
     pub warp_leader: Option<Reg>,
-    /// A predicate that is never true, and the target of the branch on it.
-    pub opaque_branch: Option<(Reg, Label)>,
+    /// A predicate that is never true. ptxas cannot prove it.
+    pub opaque_false: Option<Reg>,
     /// Rank of the peer block in the cluster.
     pub peer_rank: Option<Reg>,
     /// The thread of each consumer warp that arrives on barriers of the peer block.
@@ -251,8 +251,6 @@ pub struct InFlightMma {
     pub results: Vec<Value>,
     /// Releases of the stages that they read.
     pub releases: Vec<StageRelease>,
-    /// Number of lines before the issue; `usize::MAX` if the wait must not split the basic block.
-    pub issued_at: usize,
     /// Source location.
     pub loc: u32,
 }
