@@ -80,7 +80,6 @@ registry! {
     MmaOrder, "mma_order", "schedule/pipeline/mma_order", "Consumer groups that issue MMAs one after another.";
     ExpOrder, "exp_order", "schedule/pipeline/exp_order", "Consumer groups that evaluate `exp2` one after another.";
     HoistInvariants, "hoist_invariants", "lower/control_flow", "Invariant instructions before loops with MMAs.";
-    ScalarLoad, "scalar_load", "lower/state/warp_uniform", "Scalar loads of MMA loops in vector registers.";
     PrefetchMaps, "prefetch_maps", "lower/async_ops/tma_store", "Prefetches of the tensor maps of stores.";
     VectorAtomics, "vector_atomics", "lower/memory/atomic", "Vector atomic additions (sm_90).";
     PackedHalves, "packed_halves", "lower/state/elementwise", "Two f16 or bf16 elements per instruction.";

@@ -40,7 +40,6 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::MmaOrder, "turns"),
     (Optimization::ExpOrder, "beside"),
     (Optimization::HoistInvariants, "teams"),
-    (Optimization::ScalarLoad, "scaled"),
     (Optimization::PrefetchMaps, "added"),
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies beside operands"),
@@ -91,7 +90,6 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("large rows", large_rows()),
         ("masked counts", privatized::masked_counts()),
         ("sums of columns", sums_of_columns()),
-        ("scaled", deferred_load::scaled(false, 64, 1)),
     ];
     let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
     kernels().into_iter().chain(more).collect()

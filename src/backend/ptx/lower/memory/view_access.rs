@@ -315,11 +315,6 @@ impl ViewAccess {
         (self.mods.sem, self.mods.scope) = begun.semantics();
     }
 
-    /// Returns the address of the first element, for changes.
-    pub fn base_mut(&mut self) -> &mut Operand {
-        &mut self.base
-    }
-
     /// Returns the registers per vector.
     pub fn vector(&self) -> usize {
         self.vector

@@ -49,8 +49,6 @@ impl Lowering<'_> {
         let mut access = self.begin_view(id)?;
         access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
-        let base = access.base_mut();
-        *base = self.lane_dependent_base(id, *base);
         self.report.remarks.access(self.module, id, op.results[0], access.summary());
         Ok(access)
     }

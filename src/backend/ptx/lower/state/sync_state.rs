@@ -119,11 +119,6 @@ impl SyncState {
     pub fn warp_group(&self) -> Option<Reg> {
         self.warp_uniform().map(|uniform| uniform.warp_group)
     }
-
-    /// Returns a 64-bit zero that ptxas considers lane-dependent.
-    pub fn opaque_zero(&self) -> Option<Reg> {
-        self.warp_uniform().and_then(|uniform| uniform.opaque_zero)
-    }
 }
 
 impl MmaQueue {
@@ -287,9 +282,6 @@ pub struct WarpUniform {
     pub warp_group: Reg,
     /// Number of the first thread of the warp, if warps issue TMA stores.
     pub first_thread: Option<Reg>,
-    /// A 64-bit zero that ptxas considers lane-dependent, if there are scalar loads next to
-    /// asynchronous MMAs.
-    pub opaque_zero: Option<Reg>,
 }
 
 /// State of the peer block, in the producer.
