@@ -11,10 +11,7 @@
 //! [`crate::layout::SharedLayout::accesses`] of the plan's layout before a barrier, or in registers
 //! of the plan's layout. The folder depends on layouts and the builder, and on the IR only for the
 //! element types.
-//! types.
 
-#[cfg(test)]
-mod emulator;
 mod fma;
 mod fragment;
 mod mma_sync;

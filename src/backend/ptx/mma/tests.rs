@@ -1,13 +1,14 @@
 //! MMAs in the emulator, and assembled by ptxas.
 
 mod assembled;
+mod emulator;
 
 use super::super::isa::emit::{self, Param};
 use super::super::isa::inst::*;
-use super::emulator::{EmulatedBlock, decode, encode};
 use super::*;
 use crate::target::Target;
 use crate::util::test_sample::one_in;
+use emulator::{EmulatedBlock, decode, encode};
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     let [a, b, acc] = types;

@@ -3,8 +3,8 @@
 //! All threads execute in lockstep, because branches of MMA code are uniform. Fragments are those
 //! of the PTX ISA, written independently of the layouts that the lowering uses.
 
-use super::super::isa::emit::Function;
-use super::super::isa::inst::*;
+use crate::backend::ptx::isa::emit::Function;
+use crate::backend::ptx::isa::inst::*;
 
 /// Registers and shared memory of a tile block.
 pub(super) struct EmulatedBlock {
