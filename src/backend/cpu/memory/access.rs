@@ -122,7 +122,7 @@ impl Machine<'_> {
             Type::Tile { .. } | Type::TensorView { .. } | Type::Token => None,
         };
         let span = self.checked_span(view, &footprint, dtype, false)?;
-        let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
+        let words = footprint.load(span, dtype, padding.map_or(0, |padding| padding.bits(dtype)));
         self.fence_after(op, || footprint.places(dtype));
         self.put(op, words);
         self.set_token(op);
