@@ -87,14 +87,9 @@ impl Builder {
     /// address.
     pub fn ldmatrix(&mut self, num: u32, trans: bool, addr: &Addr) -> Vec<Reg> {
         let dsts = self.fresh_vec(RegClass::B32, num as usize);
-        self.ldmatrix_to(&dsts, trans, addr);
-        dsts
-    }
-
-    /// Emits [`Builder::ldmatrix`] into existing registers.
-    pub fn ldmatrix_to(&mut self, dsts: &[Reg], trans: bool, addr: &Addr) {
         let list = Arg::Vector(dsts.iter().map(|&d| d.into()).collect());
-        self.push(Opcode::LdMatrix { num: dsts.len() as u32, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
+        self.push(Opcode::LdMatrix { num, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
+        dsts
     }
 
     /// Stores matrices, as the inverse of [`Builder::ldmatrix`] (sm_90 and later).

@@ -200,10 +200,4 @@ impl Lowering<'_> {
         }
         Ok(())
     }
-
-    /// Returns the indices on which the multicast of a load depends; `None` if the load is never
-    /// multicast.
-    pub fn multicast_indices(warp_spec: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
-        warp_spec.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
-    }
 }

@@ -162,13 +162,6 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Waits for the MMAs of the loop, at its exit.
-    pub fn wait_mmas_of_cp_async(&mut self, cp_async: &CpAsyncState) {
-        if cp_async.pipeline.async_mma {
-            self.wait_all_mmas();
-        }
-    }
-
     /// Waits for all copies, after the loop.
     pub fn stop_cp_async(&mut self, cp_async: CpAsyncState) {
         self.b.cp_async_wait(0);

@@ -21,12 +21,6 @@ pub struct CarriedMmaRegs {
 }
 
 impl Lowering<'_> {
-    /// Adds an issued MMA group to the queue. `last` is its last op.
-    pub fn push_mma(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
-        let loc = self.module.op(last).loc.0;
-        self.sync.mmas.in_flight.push(InFlightMma { results, releases, loc });
-    }
-
     /// Lowers a wait for MMAs.
     pub fn mma_wait(&mut self, wait: &MmaWait) {
         if wait.defer_release {

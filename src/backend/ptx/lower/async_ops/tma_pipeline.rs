@@ -86,9 +86,10 @@ impl Lowering<'_> {
         let pipelines = self.sync.pipelines.take().expect("pipelines");
         let this = &pipelines.warp_spec.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
+        let multicast = pipelines.warp_spec.multicast.as_ref();
         let mut result = Ok(());
         for load in &this.loads {
-            let deciding = Self::multicast_indices(&pipelines.warp_spec, load.load);
+            let deciding = multicast.and_then(|multicast| multicast.multicast_loads.get(&load.load));
             result = result.and(self.for_op(load.load, |lowering| match (pipelines.peer_rank, deciding) {
                 (Some(peer), Some(deciding)) => lowering.issue_multicast(load, deciding, stage, &barrier, peer),
                 (peer, _) => lowering.issue_loads(load, stage, &barrier, peer.is_some()),

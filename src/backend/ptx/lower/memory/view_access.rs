@@ -22,9 +22,8 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::remarks::DataPath;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
+use crate::ir::{Attr, AttrKind, OpId, Value};
 use crate::layout::Layout;
-use crate::types::float_codec;
 
 /// Number of addresses per thread and tile from which on they are not all kept in registers.
 const MANY_ADDRESSES: usize = 32;
@@ -72,7 +71,7 @@ impl Lowering<'_> {
         let shape = ViewShape::at(module, &self.info.inference.facts, view, indices)
             .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
-        let ty = tensor.index_type();
+        let ty = if tensor.wide { Ty::S64 } else { Ty::S32 };
         let (mut checks, mut inside) = (Vec::new(), Vec::new());
         let mut offset: Operand = Operand::Imm(0);
         let mut offset_before = None;
@@ -106,7 +105,7 @@ impl Lowering<'_> {
         let list = self.indexed_axis(&shape, indices, &tensor)?;
         let (vector, ragged) = self.vector_width(&shape, layout, &is_promised)?;
         Ok(ViewAccess {
-            otherwise: padding_bits(tensor.elem, partition.padding),
+            otherwise: partition.padding.map_or(0, |padding| padding.bits(tensor.elem)),
             partition,
             layout: layout.clone(),
             mods: MemMods::default(),
@@ -366,16 +365,4 @@ impl ViewAccess {
         self.masks.clear();
         self.combined.clear();
     }
-}
-
-/// Returns the bits of elements outside of the array.
-fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
-    let value = match padding {
-        None | Some(Padding::Zero) => return 0,
-        Some(Padding::NegZero) => -0.0,
-        Some(Padding::NaN) => f64::NAN,
-        Some(Padding::PosInf) => f64::INFINITY,
-        Some(Padding::NegInf) => f64::NEG_INFINITY,
-    };
-    float_codec::encode(dtype, value, Rounding::NearestEven)
 }

@@ -122,11 +122,6 @@ impl SyncState {
 }
 
 impl MmaQueue {
-    /// Returns true if an MMA may be in flight.
-    pub fn is_any_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
-    }
-
     /// Returns the number of MMA groups that a wait completes, if any.
     pub fn num_completed_by(&self, pending: usize) -> Option<usize> {
         self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::ptx::isa::inst::{Operand, Ty};
+use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::schedule::ConversionCache;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
@@ -135,13 +135,6 @@ pub struct TensorView {
     pub strides: Vec<Operand>,
     /// Extents and strides are 64 bits wide.
     pub wide: bool,
-}
-
-impl TensorView {
-    /// Returns the integer type of offsets.
-    pub fn index_type(&self) -> Ty {
-        if self.wide { Ty::S64 } else { Ty::S32 }
-    }
 }
 
 /// A tile in a stage of `cp.async` with thread-private elements.
