@@ -1,7 +1,7 @@
 //! The ptx back end: a native code generator, from a Tile IR module to PTX text.
 //!
 //! Input: a verified and optimized module of one entry, a target, options. Output: PTX text and the
-//! facts that a launch needs. `compile` is the pipeline. Folders, in the order of the stages:
+//! properties that a launch needs. `compile` is the pipeline. Folders, in the order of the stages:
 //! 1. `plan`: number of warps, plan search by the cost model (`cost`), rewriting of loops;
 //! 2. `layout_inference`: a register layout for each value, and MMA plans (`mma`);
 //! 3. `schedule`: warps, pipelines, barriers and steps, as data;

@@ -1,6 +1,6 @@
 //! Cost model: the cycles of a schedule, by discrete-event simulation.
 //!
-//! Input: a schedule, its kernel, and the facts of a launch. Output: cycles of a tile block,
+//! Input: a schedule, its kernel, and the properties of a launch. Output: cycles of a tile block,
 //! utilization of each resource, and a timeline as SVG. Order:
 //! 1. `machine_model`: rates and latencies of the target;
 //! 2. `resource_use`, `op_cost`: cycles that an op needs of each resource;

@@ -1,5 +1,5 @@
-//! Trip counts of loops, by interval arithmetic over the integers of the kernel and the facts of a
-//! launch.
+//! Trip counts of loops, by interval arithmetic over the integers of the kernel and the properties
+//! of a launch.
 //!
 //! Inputs are constants, grid and parameters. A loop inside another loop gets the mean of a sample
 //! of tile blocks. An outermost loop gets the maximum, because the block with the most work is the
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::ParamWord;
 use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, RegionTree, Type, Value};
 
-/// Facts of a launch.
+/// Properties of a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LaunchInfo<'a> {
     pub grid: Option<[u32; 3]>,

@@ -22,11 +22,11 @@ impl<'m> Inference<'m> {
         num_warps: u32,
         optimizations: OptimizationSet,
     ) -> Inference<'m> {
-        let facts = Rc::new(IntRanges::analyze(module, entry));
+        let int_ranges = Rc::new(IntRanges::analyze(module, entry));
         let regions = Rc::new(RegionTree::new(module, entry.body));
         let uses = Rc::new(Uses::new(module, entry.body));
         let empty = || {
-            let analyses = (regions.clone(), uses.clone(), facts.clone());
+            let analyses = (regions.clone(), uses.clone(), int_ranges.clone());
             Inference::empty(module, analyses, (target, num_warps), optimizations)
         };
         let mut inference = empty();

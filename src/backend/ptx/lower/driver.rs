@@ -215,7 +215,7 @@ impl<'m> Lowering<'m> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
-    /// Returns the facts of the kernel.
+    /// Returns the properties of the kernel.
     pub fn context(&self) -> &KernelInfo<'m> {
         &self.info
     }

@@ -6,7 +6,7 @@
 //!
 //! Folders, each of which uses only those above it (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
-//! * `analysis` — facts about a kernel;
+//! * `analysis` — analyses of a kernel;
 //! * `requirements` — operands, exchanges and barriers that the lowering of an op needs;
 //! * `strip_mine` — sequences of elementwise ops that are computed some registers at a time;
 //! * `store` — TMA stores, privatized atomics;
@@ -17,8 +17,8 @@
 //!
 //! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
-//! The folder uses `ir`, `layout`, the facts of `pass`, layouts and plans of the back end. It does
-//! not use instructions or the builder of PTX.
+//! The folder uses `ir`, `layout`, the analyses of `pass`, layouts and plans of the back end. It
+//! does not use instructions or the builder of PTX.
 
 mod analysis;
 mod build;

@@ -43,9 +43,9 @@ impl Inference<'_> {
                 Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
                 _ => continue,
             };
-            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { continue };
+            let Some(view) = ViewShape::at(module, &self.int_ranges, view, index) else { continue };
             let order = memory_order(module, &view);
-            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
+            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.int_ranges, axis));
             let least = view.least_vector();
             found.push((id, view.tile, order, vector, least));
         }
@@ -68,7 +68,7 @@ impl Inference<'_> {
         let value = stored(op);
         let Some(layout) = self.natural(value) else { return };
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-        let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
+        let Some(view) = ViewShape::at(module, &self.int_ranges, view, index) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
         if self.has_user_layout(value) {

@@ -63,7 +63,7 @@ impl Lowering<'_> {
     /// Tiles have `tile` elements, and start every `step` elements.
     fn near_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
-        let range = self.info.inference.facts.range(index);
+        let range = self.info.inference.int_ranges.range(index);
         // The last index before the array, and the first one after the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
         let (least, most) = (least.div_euclid(whole) * whole, (most + whole - 1).div_euclid(whole) * whole);

@@ -215,7 +215,7 @@ impl Lowering<'_> {
         let partition = self.partition(view)?;
         let mut issues = issuer;
         for (axis, &index) in indices.iter().enumerate() {
-            if self.info.inference.facts.is_inside(self.module, view, axis, index) {
+            if self.info.inference.int_ranges.is_inside(self.module, view, axis, index) {
                 continue;
             }
             let wide = partition.tensor.wide;

@@ -63,7 +63,7 @@ impl Lowering<'_> {
     ) -> Lowered<TileBounds> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
-        let reach = match self.info.inference.facts.range(index) {
+        let reach = match self.info.inference.int_ranges.range(index) {
             Some(range) if range.lo >= 0 => 0,
             _ if !checked => 0,
             _ => partition.tiles_before(axis),

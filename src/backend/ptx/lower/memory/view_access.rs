@@ -68,7 +68,7 @@ impl Lowering<'_> {
         };
         let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
-        let shape = ViewShape::at(module, &self.info.inference.facts, view, indices)
+        let shape = ViewShape::at(module, &self.info.inference.int_ranges, view, indices)
             .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = if tensor.wide { Ty::S64 } else { Ty::S32 };
@@ -137,10 +137,10 @@ impl Lowering<'_> {
         let mut ragged = None;
         if let Some(axis) = contiguous {
             vector = shape
-                .vector(module, &self.info.inference.facts, axis)
+                .vector(module, &self.info.inference.int_ranges, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
-            let divisor = shape.extent_divisor(module, &self.info.inference.facts, shape.dim_map[axis]);
+            let divisor = shape.extent_divisor(module, &self.info.inference.int_ranges, shape.dim_map[axis]);
             if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
                 ragged = Some(axis);
             }

@@ -1,4 +1,4 @@
-//! Facts about one kernel that all planning passes read: module, layouts, options, uses.
+//! Properties of one kernel that all planning passes read: module, layouts, options, uses.
 
 use std::rc::Rc;
 

@@ -213,10 +213,10 @@ impl KernelInfo<'_> {
         let mut vector = 1;
         if let Some(axis) = contiguous_axis(module, &shape) {
             vector = shape
-                .vector(module, &self.inference.facts, axis)
+                .vector(module, &self.inference.int_ranges, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
-            if vector as u64 > shape.extent_divisor(module, &self.inference.facts, shape.dim_map[axis]) {
+            if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
                 return None;
             }
         }

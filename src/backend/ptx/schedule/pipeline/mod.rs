@@ -1,6 +1,6 @@
 //! Software pipelining: copies, MMAs and waits of several loop iterations in flight.
 //!
-//! Input: facts of `analysis` and the plan of `warp_specialize`. Output: steps and fields of
+//! Input: results of `analysis` and the plan of `warp_specialize`. Output: steps and fields of
 //! `ir/program`.
 //!
 //! * `cp_async` — multistage `cp.async` copies for loops without a producer
