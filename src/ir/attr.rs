@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::types::Padding;
 use crate::dtype::DType;
-use crate::types::float_codec;
 
 macro_rules! plain_enum {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
@@ -175,20 +174,6 @@ plain_enum! {
     Flag {
         FlushToZero = "flush_to_zero", PropagateNan = "propagate_nan", UnsignedCmp = "unsigned_cmp",
         Saturating = "saturating", FastAcc = "fast_acc", Global = "global",
-    }
-}
-
-impl Padding {
-    /// Returns the bits of an element outside of the array.
-    pub(crate) fn bits(self, dtype: DType) -> u64 {
-        let value = match self {
-            Padding::Zero => return 0,
-            Padding::NegZero => -0.0,
-            Padding::NaN => f64::NAN,
-            Padding::PosInf => f64::INFINITY,
-            Padding::NegInf => f64::NEG_INFINITY,
-        };
-        float_codec::encode(dtype, value, Rounding::NearestEven)
     }
 }
 

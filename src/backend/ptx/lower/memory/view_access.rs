@@ -24,6 +24,7 @@ use crate::backend::ptx::remarks::DataPath;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 use crate::layout::Layout;
+use crate::types::float_codec;
 
 /// Number of addresses per thread and tile from which on they are not all kept in registers.
 const MANY_ADDRESSES: usize = 32;
@@ -105,7 +106,7 @@ impl Lowering<'_> {
         let list = self.indexed_axis(&shape, indices, &tensor)?;
         let (vector, ragged) = self.vector_width(&shape, layout, &is_promised)?;
         Ok(ViewAccess {
-            otherwise: partition.padding.map_or(0, |padding| padding.bits(tensor.elem)),
+            otherwise: partition.padding.map_or(0, |padding| float_codec::padding_bits(tensor.elem, padding)),
             partition,
             layout: layout.clone(),
             mods: MemMods::default(),
