@@ -353,8 +353,8 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     // A stage is reused for the staging buffers of stores.
     ("warp_specialize", &["ir", "analysis", "store"]),
     ("pipeline", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize"]),
-    ("membar", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
-    ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
+    ("sub_steps", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
+    ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "sub_steps"]),
 ];
 
 /// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.

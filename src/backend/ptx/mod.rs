@@ -20,7 +20,7 @@
 //! | subject | decision | emission | verification |
 //! |---|---|---|---|
 //! | `wgmma.wait_group`, MMAs in flight | `schedule/pipeline/mma_waits.rs`, `schedule/pipeline/mma_carry.rs` | `lower/async_ops/mma_in_flight.rs` | `schedule/verify/async_order.rs` |
-//! | `bar.sync` (`barrier.cta.sync`) | `schedule/membar/state.rs`, `schedule/membar/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
+//! | `bar.sync` (`barrier.cta.sync`) | `schedule/sub_steps/membar.rs`, `schedule/sub_steps/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
 //! | warp specialization | `schedule/warp_specialize/plan.rs`; rejected loads: `schedule/ir/rejected_loads.rs` | `lower/partitions.rs` | `schedule/verify/program.rs` |
 //! | stages of a TMA pipeline, mbarriers | `schedule/warp_specialize/stage_count.rs` | `lower/async_ops/tma_pipeline.rs`, `lower/state/pipeline.rs` | `schedule/verify/stage_layout.rs` |
 //! | tensor maps, `cp.async.bulk.tensor` | `schedule/analysis/tensor_maps.rs` | `lower/async_ops/tma_coords.rs` | `schedule/verify/stage_layout.rs` |
@@ -37,7 +37,7 @@
 //! | TMA stores, staging buffers | `schedule/store/tma_store.rs`, `schedule/store/split.rs` | `lower/async_ops/tma_store.rs` | `schedule/verify/tma_store.rs` |
 //! | reductions, scans | `schedule/requirements/reduction_steps.rs` | `lower/compute/reduce.rs`, `lower/compute/scan.rs` | |
 //! | unrolling, strip mining | `schedule/pipeline/unroll.rs`, `schedule/strip_mine/find.rs` | `lower/unroll.rs`, `lower/strip_mine.rs` | `schedule/verify/steps.rs` |
-//! | shared-memory allocation | `smem/allocation.rs`, `schedule/membar/fulfil.rs` | | `schedule/verify/barriers.rs` |
+//! | shared-memory allocation | `smem/allocation.rs`, `schedule/sub_steps/fulfil.rs` | | `schedule/verify/barriers.rs` |
 //! | number of warps, plan search | `plan/num_warps.rs`, `plan/plan_search.rs` with `cost/mod.rs` | | |
 //! | optimizations and their switches | `optimizations.rs` | | |
 

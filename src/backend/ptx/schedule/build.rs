@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
             builder.schedule.partitions.push(Partition { role, warps, body });
         }
         self.insert_waits(&mut builder.schedule);
-        self.insert_barriers(&mut builder.schedule, smem);
+        self.insert_sub_steps(&mut builder.schedule, smem);
         self.overlap_work_with_mmas(&mut builder.schedule);
         self.insert_try_waits(&mut builder.schedule);
         self.order_mmas(&mut builder.schedule);

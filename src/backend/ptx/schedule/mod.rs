@@ -12,8 +12,9 @@
 //! * `store` — TMA stores, privatized atomics;
 //! * `warp_specialize` — loads of a producer, pipelines, ping-pong, data partitioning;
 //! * `pipeline` — copies, MMAs and waits in flight over iterations;
-//! * `membar` — sub-steps of every step: conversions, shared-memory buffers, barriers;
-//! * `verify` — the verifier, independent of the passes.
+//! * `sub_steps` — sub-steps of every step: conversions, shared-memory buffers, barriers;
+//! * `verify` — the verifier. It has its own analyses of hazards, pipelines and waits. It takes the
+//!   kind and order of the sub-steps of each step from a second run of `sub_steps`.
 //!
 //! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
@@ -24,11 +25,11 @@ mod analysis;
 mod build;
 mod ir;
 mod layout_dump;
-mod membar;
 mod pipeline;
 mod requirements;
 mod store;
 mod strip_mine;
+mod sub_steps;
 mod verify;
 mod warp_specialize;
 

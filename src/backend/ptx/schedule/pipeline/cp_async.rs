@@ -101,8 +101,8 @@ impl KernelInfo<'_> {
         self.with_stages_that_fit(plan, requested, capacity)
     }
 
-    /// Returns a plan with the requested number of stages, or as many as the plan has, if at least
-    /// two fit.
+    /// Returns a plan with the requested number of stages, if at least two fit. Without a request
+    /// the plan keeps its number.
     fn with_stages_that_fit(&self, plan: CpAsyncPlan, requested: Option<u32>, capacity: usize) -> Option<CpAsyncPlan> {
         let for_latency = || self.stages_for_latency(plan.copies.iter().map(|copy| copy.load));
         let stages = requested.or_else(for_latency).map_or(plan.stages, |stages| stages as usize);

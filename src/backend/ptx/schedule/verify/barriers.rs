@@ -80,7 +80,7 @@ impl KernelInfo<'_> {
     fn verify_sub_step_shapes(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
-        self.insert_barriers(&mut wanted, &schedule.smem);
+        self.insert_sub_steps(&mut wanted, &schedule.smem);
         for (have, want) in schedule.sequences.iter().zip(&wanted.sequences) {
             let mut have = have.iter().filter_map(|step| SubStepShape::of(schedule, step));
             let mut want = want.iter().filter_map(|step| SubStepShape::of(&wanted, step));
