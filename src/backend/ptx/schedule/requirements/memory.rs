@@ -48,7 +48,7 @@ impl OpRequirements<'_, '_> {
         match broadcast_dtype.filter(|_| replica_bits(layout) != 0) {
             Some(dtype) => {
                 let bytes = layout.num_elements() * smem_element_bytes(dtype);
-                self.list.push(Requirement::Exchange(vec![bytes]));
+                self.list.push(Requirement::SmemExchange(vec![bytes]));
             }
             None if order.acquires() => self.list.push(Requirement::Barrier),
             None => {}

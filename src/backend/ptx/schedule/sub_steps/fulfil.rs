@@ -19,7 +19,7 @@ impl SubStepBuilder<'_, '_> {
                 Requirement::Operand(value, layout) => self.require(value, &layout),
                 Requirement::GlobalAccess => self.global_access(id),
                 Requirement::Barrier => self.barrier(true),
-                Requirement::Exchange(bytes) => {
+                Requirement::SmemExchange(bytes) => {
                     let write = |bytes| {
                         let buffer = self.scratch(bytes);
                         self.smem_write(buffer);
@@ -37,7 +37,7 @@ impl SubStepBuilder<'_, '_> {
                         self.smem_read(&[buffer]);
                     }
                 }
-                Requirement::Collect(bytes) => {
+                Requirement::SmemGatherToLeader(bytes) => {
                     if let Some(buffer) = self.scratch(bytes) {
                         self.smem.write(buffer);
                         self.barrier(true);
