@@ -11,7 +11,8 @@
 //! or is being written, a write to a stage that is being read, a deadlock.
 //!
 //! A seed determines the interleaving of the partitions and the completion of copies
-//! ([`Simulation::run`]). The final memory must be equal to that of the interpreter, bit by bit.
+//! ([`ScheduleSimulator::run`]). The final memory must be equal to that of the interpreter, bit by
+//! bit.
 //!
 //! * `block`: scheduling of the partitions of a tile block, by `interleaving`;
 //! * `warp`: execution of the steps of one partition;
@@ -41,14 +42,14 @@ use crate::ir::{Loc, Module};
 use crate::target::Target;
 use error::Fault;
 
-/// A scheduled kernel, ready for execution.
-pub struct Simulation<'a> {
+/// Simulator of a scheduled kernel.
+pub struct ScheduleSimulator<'a> {
     scheduled: &'a Scheduled<'a>,
 }
 
-impl Simulation<'_> {
+impl ScheduleSimulator<'_> {
     /// Schedules a kernel for a target and for launches with these parameters, and calls `then`
-    /// with its simulation.
+    /// with its simulator.
     ///
     /// # Errors
     /// Errors of the ptx back end and of `then`.
@@ -57,14 +58,14 @@ impl Simulation<'_> {
         target: Target,
         options: &CompileOptions,
         params: &[ParamWord],
-        then: &mut dyn FnMut(&Simulation<'_>) -> Result<()>,
+        then: &mut dyn FnMut(&ScheduleSimulator<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut look = |scheduled: &Scheduled<'_>| {
             // For arrays without a tensor map, the launch has another kernel.
             if scheduled.maps.iter().any(|map| map.resolve(params).is_none()) {
                 return Ok(false);
             }
-            then(&Simulation { scheduled })?;
+            then(&ScheduleSimulator { scheduled })?;
             Ok(true)
         };
         if !with_schedule(module, target, options, &mut look)?? {

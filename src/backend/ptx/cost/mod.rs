@@ -36,7 +36,7 @@ pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
 pub use trip_count::LaunchInfo;
 
-use self::discrete_event::Simulation;
+use self::discrete_event::EventReplay;
 use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
@@ -91,7 +91,7 @@ impl CostInput<'_, '_> {
     pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Simulation::run(&programs, blocks as usize, false)?;
+        let replay = EventReplay::run(&programs, blocks as usize, false)?;
         let (loops, block) = discrete_event::extrapolated(&programs, &replay);
         let block = block + weights.block_launch;
         let shares = discrete_event::shares(&replay);
@@ -109,7 +109,7 @@ impl CostInput<'_, '_> {
     pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Simulation::run(&programs, blocks as usize, true)?;
+        let replay = EventReplay::run(&programs, blocks as usize, true)?;
         Some(timeline_svg::draw(&programs, &replay, title))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::discrete_event::{Simulation, extrapolated};
+use super::discrete_event::{EventReplay, extrapolated};
 use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost};
 use super::resource_use::{Resource, ResourceUse};
 use super::timeline_svg::LEGEND;
@@ -108,15 +108,15 @@ fn timing(body: usize, trip_count: u32) -> LoopTiming {
 fn those_who_want_the_same_unit_share_it() {
     let both = vec![work(ResourceUse::new(Resource::Special, 640.0))];
     let all = programs(free(), vec![partition(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
-    let replay = Simulation::run(&all, 1, true).unwrap();
+    let replay = EventReplay::run(&all, 1, true).unwrap();
     assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
     // They proceed at the same time: neither ends long before the other one.
     assert!(replay.warp_groups.iter().all(|warp_group| warp_group.time >= 1280.0 - 64.0));
     // So do the blocks of a multiprocessor; other resources have other queues.
-    assert_eq!(Simulation::run(&all, 2, false).unwrap().end, 2560.0);
+    assert_eq!(EventReplay::run(&all, 2, false).unwrap().end, 2560.0);
     let apart = vec![work(ResourceUse::new(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
     let apart = programs(free(), vec![partition(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
-    assert_eq!(Simulation::run(&apart, 1, false).unwrap().end, 100.0);
+    assert_eq!(EventReplay::run(&apart, 1, false).unwrap().end, 100.0);
 }
 
 /// Returns the cycles of an iteration of a loop that consumes the stages of another partition, with
@@ -138,7 +138,7 @@ fn pipeline(stages: usize) -> f64 {
     let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
     all.pipelines = vec![PipelineCost { stages, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 100.0, boxes: 1.0 }];
-    let replay = Simulation::run(&all, 1, false).unwrap();
+    let replay = EventReplay::run(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
 
@@ -160,7 +160,7 @@ fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let reads = Event { reads: vec![value], ..work(alu) };
     let lists = vec![vec![Event::new(load, String::new()), reads], vec![work(ResourceUse::time(500.0)), work(alu)]];
     let partitions = vec![partition(super::WarpRole::Consumer, 0, 1), partition(super::WarpRole::Producer, 1, 1)];
-    let replay = Simulation::run(
+    let replay = EventReplay::run(
         &programs(MachineModel { load_latency: 1000.0, ..free() }, partitions, lists, Vec::new()),
         1,
         false,
@@ -188,7 +188,7 @@ fn multiplying(turns: bool) -> f64 {
         .filter(|event| turns || !matches!(event.what, EventKind::OrderWait(_) | EventKind::OrderArrive(_)));
     let lists = vec![vec![event(EventKind::Loop(0))], body.collect()];
     let all = programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, vec![timing(1, 64)]);
-    extrapolated(&all, &Simulation::run(&all, 1, false).unwrap()).0[0].cycles
+    extrapolated(&all, &EventReplay::run(&all, 1, false).unwrap()).0[0].cycles
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn groups_wait_for_the_turn_before() {
     let of = |ordered_groups, groups, weights| {
         let partitions = vec![PartitionEvents { ordered_groups, ..partition(super::WarpRole::Consumer, 0, groups) }];
         let all = programs(weights, partitions, vec![turn(100.0)], Vec::new());
-        Simulation::run(&all, 1, false).unwrap().end
+        EventReplay::run(&all, 1, false).unwrap().end
     };
     // Three groups, one after another; two data partitions of two groups each are executed at the
     // same time.
@@ -222,7 +222,7 @@ fn groups_wait_for_the_turn_before() {
     // A section without an end has no cost.
     let lists = vec![vec![event(EventKind::OrderWait(OrderPoint::Exp(Value(0))))]];
     assert!(
-        Simulation::run(
+        EventReplay::run(
             &programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()),
             1,
             false
@@ -258,7 +258,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
     );
     all.pipelines = vec![PipelineCost { stages: 2, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 1.0, boxes: 1.0 }];
-    assert!(Simulation::run(&all, 1, false).is_none());
+    assert!(EventReplay::run(&all, 1, false).is_none());
 }
 
 #[test]
