@@ -35,7 +35,7 @@ pub struct ViewAccess {
     pub layout: Layout,
     pub mods: MemMods,
     /// Bits of elements outside of the array.
-    pub otherwise: u64,
+    pub padding: u64,
     /// Address of the element in register 0 of the thread (B64).
     base: Operand,
     /// Bounds checks by tile dimension, relative to the coordinate of the thread. `None` for
@@ -106,7 +106,7 @@ impl Lowering<'_> {
         let list = self.indexed_axis(&shape, indices, &tensor)?;
         let (vector, ragged) = self.vector_width(&shape, layout, &is_promised)?;
         Ok(ViewAccess {
-            otherwise: partition.padding.map_or(0, |padding| float_codec::padding_bits(tensor.elem, padding)),
+            padding: partition.padding.map_or(0, |padding| float_codec::padding_bits(tensor.elem, padding)),
             partition,
             layout: layout.clone(),
             mods: MemMods::default(),

@@ -118,7 +118,7 @@ impl Lowering<'_> {
         let mut regs = Vec::with_capacity(range.len());
         for start in range.step_by(access.vector()) {
             let addr = self.address(access, start);
-            let guard = self.mask(access, start).map(|pred| (pred, access.otherwise));
+            let guard = self.mask(access, start).map(|pred| (pred, access.padding));
             regs.extend(vector_access::load(
                 &mut self.b,
                 self.smem.data_space,
