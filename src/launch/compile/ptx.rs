@@ -8,7 +8,7 @@ use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, KernelVariant, TmaVariant};
 use super::kernel_source::Source;
-use super::tensor_map::TensorMaps;
+use super::tensor_map_cache::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
 use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
