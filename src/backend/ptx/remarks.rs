@@ -37,7 +37,7 @@ pub enum DataPath {
         boxes: u32,
         /// Number of stages.
         stages: u32,
-        /// Tile blocks of the cluster that receive a tile.
+        /// CTAs of the cluster that receive a tile.
         multicast: u32,
     },
     /// TMA without a pipeline.
@@ -80,7 +80,7 @@ pub struct Product {
 pub struct CodeRemarks {
     accesses: Vec<(OpId, Access)>,
     products: Vec<(OpId, Product)>,
-    /// Reason against the requested clusters of tile blocks.
+    /// Reason against the requested clusters of CTAs.
     pub cluster_rejected: Option<&'static str>,
     /// Occupancy as requested and as possible, if they differ.
     pub occupancy_limited: Option<[u32; 2]>,
@@ -103,7 +103,7 @@ pub struct CodeRemarks {
     pub smem_conversions: u32,
     /// Reductions across warps.
     pub cross_warp_reductions: u32,
-    /// Barriers of the whole block in the code.
+    /// Barriers of the whole CTA in the code.
     pub barriers: u32,
     /// Consumer warps of a group.
     pub warps: u32,

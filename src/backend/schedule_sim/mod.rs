@@ -2,7 +2,7 @@
 //!
 //! The interpreter (`backend::cpu`) executes the ops of a kernel in program order. The simulator
 //! executes the same ops with the same semantics (`cpu::Frame`), in the order of the *schedule*:
-//! * Each partition of a tile block executes its steps.
+//! * Each partition of a CTA executes its steps.
 //! * Tiles of producer loads and multistage copies are bytes in stages, and MMAs read them there.
 //! * Asynchronous operations complete at any time between their issue and the wait for them.
 //! * Strip-mined sequences are executed strip by strip.
@@ -14,12 +14,12 @@
 //! ([`ScheduleSimulator::run`]). The final memory must be equal to that of the interpreter, bit by
 //! bit.
 //!
-//! * `block`: scheduling of the partitions of a tile block, by `interleaving`;
+//! * `block`: scheduling of the partitions of a CTA, by `interleaving`;
 //! * `warp`: execution of the steps of one partition;
 //! * `memory`: stages, and asynchronous operations;
 //! * `kernel`, `error`: the schedule with its launch, and faults.
 //!
-//! The tile blocks of a cluster are executed as single blocks. The simulator is for tests.
+//! The CTAs of a cluster are executed as single CTAs. The simulator is for tests.
 
 mod block;
 mod error;
@@ -74,7 +74,7 @@ impl ScheduleSimulator<'_> {
         Ok(())
     }
 
-    /// Returns true if further runs from the same memory have the same results. False if blocks
+    /// Returns true if further runs from the same memory have the same results. False if CTAs
     /// wait for each other, or if memory outside of the launch may be written.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl ScheduleSimulator<'_> {
         Error::Execution(Diagnostic::new(message, None).note(format!("order {seed}")))
     }
 
-    /// Executes all tile blocks and returns the printed text. Blocks run one after another, or
+    /// Executes all CTAs and returns the printed text. Blocks run one after another, or
     /// interleaved if they wait for each other. Seeds 0 to 2 are extremes: producer first and late
     /// copies; producer last; early copies. Other seeds are random.
     ///
@@ -169,7 +169,7 @@ impl ScheduleSimulator<'_> {
         Ok(printed.into_values().collect())
     }
 
-    /// Runs each block until it waits.
+    /// Runs each CTA until it waits.
     fn go_on(
         &self,
         blocks: &mut VecDeque<(usize, Block<'_>)>,

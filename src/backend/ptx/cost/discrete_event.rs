@@ -1,4 +1,4 @@
-//! Discrete-event simulation of a schedule: all warp groups of the resident tile blocks, until they
+//! Discrete-event simulation of a schedule: all warp groups of the resident CTAs, until they
 //! are done.
 //!
 //! The next event is always the one with the smallest time, of a warp group or of an asynchronous
@@ -28,7 +28,7 @@ pub struct EventReplay {
 }
 
 impl EventReplay {
-    /// Simulates `blocks` resident tile blocks. `seen`: spans are recorded. `None`: deadlock.
+    /// Simulates `blocks` resident CTAs. `seen`: spans are recorded. `None`: deadlock.
     pub fn run(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<EventReplay> {
         let mut warp_groups = Vec::new();
         for block in 0..blocks {
@@ -116,7 +116,7 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     (to.1 - from.1) / (to.0 - from.0) as f64
 }
 
-/// Returns the loops of the consumers, and the cycles of a tile block with all iterations.
+/// Returns the loops of the consumers, and the cycles of a CTA with all iterations.
 pub fn extrapolated(programs: &EventPrograms, replay: &EventReplay) -> (Vec<LoopCost>, f64) {
     let mut starts: FxHashMap<usize, (Vec<(usize, f64)>, f64)> = FxHashMap::default();
     let last = |timings: &IterationTiming| timings.starts.first().map_or(0.0, |&(_, start)| start);

@@ -142,7 +142,7 @@ pub struct PipelineCost {
 #[derive(Clone, Copy)]
 pub struct ChannelCost {
     pub pipeline: usize,
-    /// Bytes that this tile block fetches, and its boxes: half of a multicast load.
+    /// Bytes that this CTA fetches, and its boxes: half of a multicast load.
     pub fetched: f64,
     pub boxes: f64,
 }

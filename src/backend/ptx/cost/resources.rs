@@ -1,5 +1,5 @@
-//! Simulated resources: the units of a multiprocessor, and the barriers and pipeline stages of a
-//! tile block.
+//! Simulated resources: the units of an SM, and the barriers and pipeline stages of a
+//! CTA.
 
 use super::events::{EventPrograms, PipelineCost};
 use super::resource_use::{NUM_RESOURCES, Resource, ResourceUse};
@@ -16,7 +16,7 @@ pub struct ResourceSpan {
     pub event: (usize, usize),
 }
 
-/// Resources of a multiprocessor, which serve requests in the order of the calls.
+/// Resources of an SM, which serve requests in the order of the calls.
 #[derive(Default)]
 pub struct Resources {
     free: [f64; NUM_RESOURCES],
@@ -80,7 +80,7 @@ pub struct OrderRelease {
     pub product: Option<(usize, usize)>,
 }
 
-/// Barriers and pipelines of one tile block.
+/// Barriers and pipelines of one CTA.
 pub struct BlockState {
     pipelines: Vec<StageTimes>,
     /// Waits at named order barriers, by section in program order.

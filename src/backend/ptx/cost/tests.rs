@@ -112,7 +112,7 @@ fn those_who_want_the_same_unit_share_it() {
     assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
     // They proceed at the same time: neither ends long before the other one.
     assert!(replay.warp_groups.iter().all(|warp_group| warp_group.time >= 1280.0 - 64.0));
-    // So do the blocks of a multiprocessor; other resources have other queues.
+    // So do the CTAs of an SM; other resources have other queues.
     assert_eq!(EventReplay::run(&all, 2, false).unwrap().end, 2560.0);
     let apart = vec![work(ResourceUse::new(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
     let apart = programs(free(), vec![partition(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
@@ -271,7 +271,7 @@ fn tensor_cores_of_twice_the_rate_take_half_the_time() {
 }
 
 #[test]
-fn more_stages_and_the_copy_engine_are_faster() {
+fn more_stages_and_tma_are_faster() {
     for target in [Target::SM_80, Target::SM_90A] {
         let tile = if target == Target::SM_80 { [128, 128, 32] } else { [128, 256, 64] };
         let module = matmul(DType::F16, DType::F32, tile);
@@ -306,7 +306,7 @@ fn loops_go_round_as_often_as_a_launch_says() {
     loops.retain(|&id| module.op(id).code == Opcode::For);
     assert_eq!(loops.len(), 2);
     assert!(trip_counts(&module, (body, &regions), LaunchInfo::default()).is_empty());
-    // Tiles from the block's number along x to 64, 8 apart, with as many steps as the block's
+    // Tiles from the CTA's number along x to 64, 8 apart, with as many steps as the CTA's
     // number along z: 0, 4 and 8 of a sample.
     let known = trip_counts(&module, (body, &regions), LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();

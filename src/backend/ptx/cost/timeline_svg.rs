@@ -3,8 +3,8 @@
 //! kind of the event, which a legend explains; a bar of a resource has the colour of its warp
 //! group.
 //!
-//! The first panel is one steady iteration of the first innermost loop with MMAs, or the tile block
-//! if no loop has MMAs. With ping-pong, a second panel shows the whole tile block.
+//! The first panel is one steady iteration of the first innermost loop with MMAs, or the CTA
+//! if no loop has MMAs. With ping-pong, a second panel shows the whole CTA.
 
 use std::fmt::Write;
 

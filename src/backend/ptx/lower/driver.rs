@@ -106,7 +106,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
     lowering.info.select_tma_stores();
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
-    // Without a number of blocks ptxas may save registers for too many of them.
+    // Without a number of CTAs ptxas may save registers for too many of them.
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
     match planned.warp_spec {
@@ -161,7 +161,7 @@ pub fn lower<'m>(
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
-    // Kernels with MMAs plan their registers for one block.
+    // Kernels with MMAs plan their registers for one CTA.
     let limits = options.optimizations.contains(Optimization::MinBlocks);
     if limits && !has_mmas && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
@@ -195,7 +195,7 @@ pub fn lower<'m>(
     })
 }
 
-/// Returns the requested number of blocks, limited so that a thread has three quarters of its live
+/// Returns the requested number of CTAs, limited so that a thread has three quarters of its live
 /// registers.
 fn without_thrashing(function: &Function, requested: u32, target: Target, warps: u32) -> u32 {
     let needed = register_pressure::live_registers(function) * 3 / 4;
@@ -225,7 +225,7 @@ impl<'m> Lowering<'m> {
         &self.schedule
     }
 
-    /// Returns the number of tile blocks per multiprocessor, as far as it is uniform without code.
+    /// Returns the number of CTAs per SM, as far as it is uniform without code.
     pub fn blocks(&self) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();

@@ -20,7 +20,7 @@ pub struct MmaRequest {
     pub acc: DType,
     /// Sums of 8-bit floats may have fewer bits than f32.
     pub fast: bool,
-    /// The number of warps of the tile block.
+    /// The number of warps of the CTA.
     pub num_warps: usize,
     /// The GPU architecture.
     pub target: Target,
@@ -57,7 +57,7 @@ pub struct OperandPlan {
     /// Its register layout, for an operand that can be in registers. Few threads have replicas
     /// unless the MMA has few rows or columns, so this layout needs registers.
     pub registers: Option<Layout>,
-    /// The same place in shared memory as panels, for a copy engine that writes whole panels; only
+    /// The same place in shared memory as panels, for TMA, which writes whole panels; only
     /// if [`OperandPlan::shared`] consists of panels.
     pub panels: Option<Panels>,
     /// The operand in shared memory may be f32 that is not yet rounded to tf32

@@ -77,7 +77,7 @@ impl SmemMatrix {
         self.along_k || count * self.size % self.span == 0
     }
 
-    /// Returns the panels that a copy engine has to write; `other`: extent of m or n.
+    /// Returns the panels that TMA has to write; `other`: extent of m or n.
     pub fn panels(&self, other: i64, k: i64) -> Panels {
         let row = if self.along_k { k } else { other };
         Panels { along_k: self.along_k, span: self.span, rows: self.rows, count: row * self.size / self.span }

@@ -15,7 +15,7 @@ use crate::dtype::DType;
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = SWIZZLE_ROW_BYTES;
 /// Alignment of a buffer of at least eight such rows. They form a whole swizzle pattern of matrix
-/// instructions and of the copy engine, and these patterns depend on the address.
+/// instructions and of TMA, and these patterns depend on the address.
 const PATTERN: u32 = SWIZZLE_ATOM_BYTES;
 
 /// Returns the bytes of `count` adjacent elements.
@@ -28,7 +28,7 @@ pub fn shared_type(dtype: DType) -> DType {
     if dtype.storage_bits() < 8 { DType::I8 } else { dtype }
 }
 
-/// A range of bytes of the tile block's shared memory.
+/// A range of bytes of the CTA's shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
     /// Offset of the first byte.

@@ -45,7 +45,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Makes an empty kernel of this name with `threads` threads per block.
+    /// Makes an empty kernel of this name with `threads` threads per CTA.
     pub fn new(target: Target, name: &str, threads: u32) -> Builder {
         let function = Function {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Instructions of a warp or block: shuffles, votes, barriers, matrix instructions.
+//! Instructions of a warp or CTA: shuffles, votes, barriers, matrix instructions.
 
 use super::super::inst::*;
 use super::Builder;
@@ -67,7 +67,7 @@ impl Builder {
         dst
     }
 
-    /// Waits for all threads of the block (or `threads` of them) at barrier `id`; orders memory.
+    /// Waits for all threads of the CTA (or `threads` of them) at barrier `id`; orders memory.
     pub fn bar_sync(&mut self, id: impl Into<Operand>, threads: Option<u32>) {
         let srcs = std::iter::once(id.into()).chain(threads.map(Operand::from)).map(Into::into).collect();
         self.push(Opcode::BarSync, vec![], srcs);

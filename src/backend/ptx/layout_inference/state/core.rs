@@ -37,7 +37,7 @@ pub struct Layouts {
     pub int_ranges: Rc<IntRanges>,
     /// Target that the code is for.
     pub target: Target,
-    /// Number of warps of a tile block.
+    /// Number of warps of a CTA.
     pub num_warps: usize,
     /// Enabled optimizations.
     pub optimizations: OptimizationSet,

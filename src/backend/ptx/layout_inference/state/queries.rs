@@ -49,7 +49,7 @@ impl Inference<'_> {
                 == AxisPattern::Constant
     }
 
-    /// Returns the layout of a `with_layout`, if its number of threads is that of the tile block.
+    /// Returns the layout of a `with_layout`, if its number of threads is that of the CTA.
     pub fn chosen(&self, op: &Op) -> Option<Layout> {
         let layout = op.distribution()?;
         let shape = self.module.shape(op.results[0]);

@@ -1,4 +1,4 @@
-//! Tensor-map parameters, tile coordinates and the TMA loads of one tile block.
+//! Tensor-map parameters, tile coordinates and the TMA loads of one CTA.
 //!
 //! A partition view has a tensor map if its array is a kernel argument and the launch guarantees:
 //! the base address and all strides but one are multiples of 16 bytes, the other stride is 1.
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn without_promises_or_engine_there_is_no_map() {
+    fn without_promises_or_tma_there_is_no_map() {
         let map = |aligned, target, tma| {
             let module = matrix(aligned).finish();
             with_views(&module, target, tma, |lowering, views| {

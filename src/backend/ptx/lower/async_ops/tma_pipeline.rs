@@ -99,10 +99,10 @@ impl Lowering<'_> {
         result
     }
 
-    /// Waits until the consumers of both blocks have released all stages, before the producer of a
+    /// Waits until the consumers of both CTAs have released all stages, before the producer of a
     /// cluster ends.
     ///
-    /// After that no other block accesses the shared memory of this block.
+    /// After that no other CTA accesses the shared memory of this CTA.
     pub fn drain_pipelines(&mut self) {
         let Some(pipelines) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else {
             return;

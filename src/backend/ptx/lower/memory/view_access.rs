@@ -4,7 +4,7 @@
 //! elements (none if the index is outside of the index space). A thread compares the coordinate of
 //! each vector with `remaining`:
 //! * If the extent is divisible by the vector length, a vector is completely inside or outside.
-//! * Otherwise tile blocks with complete tiles use vectors, and the others access single elements.
+//! * Otherwise CTAs with complete tiles use vectors, and the others access single elements.
 //! * Along a dimension with a promise of the user (`inbounds`) there is no comparison.
 
 use std::rc::Rc;
@@ -286,7 +286,7 @@ impl Lowering<'_> {
         mask
     }
 
-    /// Returns a predicate, equal in the whole block: the tile is inside along this axis.
+    /// Returns a predicate, equal in the whole CTA: the tile is inside along this axis.
     pub fn is_whole_inside(&mut self, access: &ViewAccess, axis: usize) -> Reg {
         let inside = access.inside[axis].expect("only an axis that is checked is ragged");
         self.b.setp(Cmp::Ge, Ty::S32, inside, access.partition.tile[axis])

@@ -53,7 +53,7 @@ pub struct Params {
     pub assert_note: Option<Operand>,
 }
 
-/// Shared memory of the tile block.
+/// Shared memory of the CTA.
 pub struct Smem {
     /// The allocated ranges.
     pub memory: SharedMemory,

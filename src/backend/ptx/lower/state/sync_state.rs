@@ -1,4 +1,4 @@
-//! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer block.
+//! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer CTA.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub struct SyncState {
     pub group: PingPongGroup,
     /// Named barriers of the consumer group, if they are in registers.
     pub order: Option<OrderBarrier>,
-    /// The other tile block of the cluster.
+    /// The other CTA of the cluster.
     pub peer: ClusterPeer,
 }
 
@@ -82,12 +82,12 @@ impl SyncState {
         self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_spec.multicast.as_ref())
     }
 
-    /// Returns the number of tile blocks of a cluster.
+    /// Returns the number of CTAs of a cluster.
     pub fn cluster_size(&self) -> u32 {
         if self.multicast().is_some() { CLUSTER_SIZE } else { 1 }
     }
 
-    /// Returns the number of blocks that may share the tile of a load.
+    /// Returns the number of CTAs that may share the tile of a load.
     pub fn multicast_blocks(&self, load: OpId) -> u32 {
         if self.multicast().is_some_and(|multicast| multicast.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
@@ -104,7 +104,7 @@ impl SyncState {
         channels.iter().filter_map(release).collect()
     }
 
-    /// Returns true if both blocks of a cluster fill the stages of a channel.
+    /// Returns true if both CTAs of a cluster fill the stages of a channel.
     pub fn is_clustered(&self, channel: u32) -> bool {
         let warp_spec = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
         warp_spec.is_some_and(|warp_spec| warp_spec.pipelines[warp_spec.channels[channel as usize].pipeline].clustered)
@@ -192,9 +192,9 @@ pub struct PipelineStates {
     pub warp_leader: Option<Reg>,
     /// A predicate that is never true. ptxas cannot prove it.
     pub opaque_false: Option<Reg>,
-    /// Rank of the peer block in the cluster.
+    /// Rank of the peer CTA in the cluster.
     pub peer_rank: Option<Reg>,
-    /// The thread of each consumer warp that arrives on barriers of the peer block.
+    /// The thread of each consumer warp that arrives on barriers of the peer CTA.
     pub remote_leader: Option<Reg>,
     /// Warp-uniform values of consumers.
     pub uniform: Option<WarpUniform>,
@@ -206,7 +206,7 @@ pub struct PipelineStates {
 #[derive(Clone, Copy, Debug)]
 pub struct StageRelease {
     pub barrier: ReleaseBarrier,
-    /// Both tile blocks of the cluster fill the stage, so the release is for both producers.
+    /// Both CTAs of the cluster fill the stage, so the release is for both producers.
     pub cluster: bool,
 }
 
@@ -279,17 +279,17 @@ pub struct WarpUniform {
     pub first_thread: Option<Reg>,
 }
 
-/// State of the peer block, in the producer.
+/// State of the peer CTA, in the producer.
 #[derive(Default)]
 pub struct ClusterPeer {
     /// Results of ops that are computed for the peer. While the peer is active: those of this
-    /// block.
+    /// CTA.
     pub tiles: FxHashMap<Value, Option<Tile>>,
-    /// Ops are lowered for the peer block.
+    /// Ops are lowered for the peer CTA.
     pub is_active: bool,
-    /// Predicates: an index is equal in both blocks.
+    /// Predicates: an index is equal in both CTAs.
     pub equal_indices: FxHashMap<Value, Reg>,
-    /// Predicate: the blocks advance in lockstep. `None`: always.
+    /// Predicate: the CTAs advance in lockstep. `None`: always.
     pub in_lockstep: Option<Reg>,
 }
 

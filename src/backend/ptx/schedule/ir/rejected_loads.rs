@@ -31,7 +31,7 @@ pub enum Reason {
     Target,
     /// TMA or warp specialization is disabled.
     NoMaps,
-    /// With a producer, a tile block has more threads than the hardware allows.
+    /// With a producer, a CTA has more threads than the hardware allows.
     Threads { count: u32, most: u32 },
     /// The kernel prints.
     Prints,
@@ -53,7 +53,7 @@ pub enum Reason {
     Product,
     /// Several MMAs read the tile in different forms.
     Forms,
-    /// The kernel writes the array, or the load is ordered with accesses of other tile blocks.
+    /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
     /// TMA cannot load boxes of this array or view.
     View,

@@ -33,7 +33,7 @@ pub struct SubStepBuilder<'a, 'm> {
     pub available: ConversionCache<()>,
     /// The TMA stores, each with its array.
     pub tma_stores: FxHashMap<OpId, Value>,
-    /// TMA stores of the whole tile block, through shared memory that other steps use, too.
+    /// TMA stores of the whole CTA, through shared memory that other steps use, too.
     pub block_tma_stores: FxHashSet<OpId>,
     /// True if some TMA stores are per warp.
     pub has_warp_tma_stores: bool,
