@@ -40,7 +40,7 @@ pub struct OperandSpec {
     /// The maximum bytes of a row in shared memory if k is not contiguous: 128, or fewer if a row
     /// is also to divide the rows of adjacent operands
     /// ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
-    pub most_span: i64,
+    pub max_swizzle_bytes: i64,
 }
 
 /// The element type and the layouts that an MMA requires of one operand.
@@ -78,14 +78,14 @@ impl OperandPlan {
     }
 }
 
-/// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along
-/// the contiguous axis.
+/// An operand in shared memory as panels: rows of `swizzle_bytes` swizzled bytes, panel after panel
+/// along the contiguous axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panels {
     /// Contiguous along k, otherwise along m or n.
     pub along_k: bool,
     /// Bytes of a row, and of the swizzle span: 32, 64 or 128.
-    pub span: i64,
+    pub swizzle_bytes: i64,
     /// Rows of a panel.
     pub rows: i64,
     /// Number of panels.
