@@ -90,9 +90,9 @@ pub struct CodeRemarks {
     pub data_partitions: Option<u32>,
     /// Reason against the data partitions that the requested number of warps implies.
     pub data_partition_rejected: Option<String>,
-    /// Loop hints that are not met, and loops with matrix products and without a producer: place
+    /// Missed loop hints, and loops with matrix products and without a producer: place
     /// and reason.
-    pub unmet_loop_hints: Vec<(Option<Location>, String)>,
+    pub missed_loop_hints: Vec<(Option<Location>, String)>,
     /// Considered plans, one line each: cost, and difference from the selected plan.
     pub plans_considered: Vec<String>,
     /// Reason against TMA and warp specialization in a kernel that could have them.
@@ -201,10 +201,10 @@ impl CodeRemarks {
         self.pingpong_groups.or(self.data_partitions).unwrap_or(1)
     }
 
-    /// Adds unmet loop hints.
-    pub(super) fn unmet(&mut self, module: &Module, unmet: Vec<(OpId, String)>) {
+    /// Adds missed loop hints.
+    pub(super) fn missed_hints(&mut self, module: &Module, missed: Vec<(OpId, String)>) {
         let at = |id: OpId| module.location(module.op(id).loc).cloned();
-        self.unmet_loop_hints.extend(unmet.into_iter().map(|(id, what)| (at(id), what)));
+        self.missed_loop_hints.extend(missed.into_iter().map(|(id, what)| (at(id), what)));
     }
 
     /// Adds the remarks that need the finished code.
@@ -291,7 +291,7 @@ impl fmt::Display for CodeRemarks {
         if let Some(reason) = &self.data_partition_rejected {
             writeln!(f, "  data partitioning rejected: {reason}")?;
         }
-        for (at, what) in &self.unmet_loop_hints {
+        for (at, what) in &self.missed_loop_hints {
             writeln!(f, "  {}: loop: {what}", place(at))?;
         }
         if let Some([requested, possible]) = self.occupancy_limited {

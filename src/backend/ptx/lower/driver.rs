@@ -128,8 +128,8 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
             }
         }
     }
-    let unmet = lowering.info.unmet_loop_hints(&lowering.schedule, &planned.rejected_loads);
-    lowering.report.remarks.unmet(lowering.module, unmet);
+    let missed = lowering.info.missed_loop_hints(&lowering.schedule, &planned.rejected_loads);
+    lowering.report.remarks.missed_hints(lowering.module, missed);
     lowering
 }
 

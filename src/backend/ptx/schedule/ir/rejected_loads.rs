@@ -1,6 +1,6 @@
 //! Rejected loads: the loads that the producer does not issue, with the reasons.
 //!
-//! `warp_specialize/plan` returns them; `pipeline/unmet_hints` prints them as remarks.
+//! `warp_specialize/plan` returns them; `pipeline/missed_hints` prints them as remarks.
 
 use std::fmt;
 
