@@ -36,7 +36,7 @@ pub enum Reason {
     /// The kernel prints.
     Prints,
     /// The kernel ends early, or leaves a loop between a load and its MMA.
-    Exits,
+    EarlyExit,
     /// One stage of each pipeline exceeds the free shared memory.
     Room { needed: u32, free: u32 },
     /// A hint of the loop excludes a producer.
@@ -84,7 +84,7 @@ impl fmt::Display for Reason {
                 write!(f, "with a producer, a tile block has {count} threads, and the maximum is {most}")
             }
             Reason::Prints => write!(f, "the kernel prints"),
-            Reason::Exits => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
+            Reason::EarlyExit => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
             Reason::Room { needed, free } => {
                 write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }

@@ -250,7 +250,7 @@ impl KernelInfo<'_> {
             () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::NoMaps),
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.has_print() => Err(Reason::Prints),
-            () if self.has_inner_exit(body) => Err(Reason::Exits),
+            () if self.has_early_exit(body) => Err(Reason::EarlyExit),
             () => Ok(()),
         }
     }
