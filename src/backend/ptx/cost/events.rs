@@ -335,7 +335,20 @@ impl EventBuilder<'_, '_> {
             | Step::StripMine(_)
             | Step::Mma(_)
             | Step::For(_) => self.op_costs.context.values_read_by(step),
-            _ => Vec::new(),
+            Step::Deferred(_)
+            | Step::LocalLoad(_)
+            | Step::Produce(_)
+            | Step::Advance(_)
+            | Step::ConsumerWait(_)
+            | Step::MmaWait(_)
+            | Step::ConsumerTryWait(_)
+            | Step::ConsumerRelease(_)
+            | Step::OrderWait { .. }
+            | Step::OrderArrive(_)
+            | Step::Loop(_)
+            | Step::If { .. }
+            | Step::Sub(_)
+            | Step::End(_) => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
             let code = self.op_costs.context.module.op(id).code;
