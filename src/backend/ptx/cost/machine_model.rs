@@ -14,7 +14,7 @@ use crate::target::Target;
 pub struct MachineModel {
     /// Cycles per nanosecond.
     pub clock: f64,
-    pub multiprocessors: f64,
+    pub num_sms: f64,
     /// Multiply-adds of 16-bit elements on tensor cores, per cycle.
     pub tensor: f64,
     /// Issued lanes per cycle, of any instruction.
@@ -72,7 +72,7 @@ pub struct MachineModel {
 /// A100.
 const SM_80: MachineModel = MachineModel {
     clock: 1.41,                  // sheet: boost
-    multiprocessors: 108.0,       // sheet
+    num_sms: 108.0,               // sheet
     tensor: 1024.0,               // sheet: 312 TFLOP/s
     issue: 128.0,                 // four schedulers
     alu: 64.0,                    // guide
@@ -103,7 +103,7 @@ const SM_80: MachineModel = MachineModel {
 /// H100 and H200.
 const SM_90A: MachineModel = MachineModel {
     clock: 1.5,                    // what products leave of 1.98 GHz: fitted
-    multiprocessors: 132.0,        // sheet
+    num_sms: 132.0,                // sheet
     tensor: 2048.0,                // sheet: 989 TFLOP/s at 1.83 GHz
     issue: 128.0,                  // four schedulers
     alu: 64.0,                     // guide

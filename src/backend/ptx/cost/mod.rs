@@ -100,7 +100,7 @@ impl CostInput<'_, '_> {
             shares.iter().filter(|(resource, _)| fixed.contains(resource)).map(|share| share.1).fold(0.0, f64::max);
         let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
+        let waves = all.map(|all| (all / (weights.num_sms * f64::from(blocks))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * block + weights.launch);
         Some(Cost { block, blocks, loops, busy, lower_bound_fraction, launch })
     }
@@ -116,7 +116,7 @@ impl CostInput<'_, '_> {
     /// Returns the number of resident CTAs, which the grid limits.
     fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.multiprocessors).ceil().max(1.0) as u32);
+        let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.num_sms).ceil().max(1.0) as u32);
         self.blocks.clamp(1, there)
     }
 

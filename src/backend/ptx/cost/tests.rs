@@ -21,7 +21,7 @@ use crate::target::Target;
 fn free() -> MachineModel {
     MachineModel {
         clock: 1.0,
-        multiprocessors: 132.0,
+        num_sms: 132.0,
         tensor: 1e9,
         issue: 1e9,
         alu: 1e9,

@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
 
     fn pingpong_rejection(&self) -> &'static str {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
-            return "tile blocks share a multiprocessor";
+            return "tile blocks share an SM";
         }
         if !self.can_pingpong() {
             return "a ping-pong group has 4 warps";
