@@ -57,7 +57,7 @@ registry! {
     // A gather of rows by pointers (embedding): one access for each element without it.
     PointerContiguity, "pointer_contiguity", "layout_inference/ops/pointer_access", "Vector accesses through pointer tiles.";
     DeferredLoad, "deferred_load", "layout_inference/ops/view_access", "Loads of small tiles in the layout of their use.";
-    // Products with tiles of 96 columns, and attention with heads of 96: twice the `wgmma` without it.
+    // Products with tiles of 96 columns: twice the number of `wgmma` without it.
     AdjacentOperands, "adjacent_operands", "layout_inference/dispatch", "Common panels of right operands that are adjacent.";
     RequestedLayouts, "requested_layouts", "layout_inference/dispatch", "Layouts of unanchored values by their first use.";
     WarpSpecialization, "warp_specialization", "schedule/warp_specialize/plan", "A producer with TMA loads.";
@@ -75,7 +75,7 @@ registry! {
     CpAsync, "cp_async", "schedule/pipeline/cp_async", "Multistage copies by `cp.async`.";
     ThreadPrivateCopies, "thread_private_copies", "schedule/pipeline/cp_async", "Multistage copies of the elements of each thread.";
     Unroll, "unroll", "schedule/pipeline/unroll", "Unrolling by the hint of a loop.";
-    // A transposed tile, added to many tiles of a loop: 17 more registers and two barriers an iteration without it.
+    // A transposed tile, added to all tiles of a loop: two barriers an iteration without it.
     HoistConversions, "hoist_conversions", "schedule/pipeline/hoist_conversions", "Layout conversions of loop invariants before the loop.";
     MmaGroups, "mma_groups", "schedule/analysis/kernel_info", "Several MMAs under one commit.";
     WideMma, "wide_mma", "schedule/pipeline/mma_groups", "One MMA instruction for adjacent right operands.";
