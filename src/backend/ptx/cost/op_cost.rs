@@ -285,7 +285,7 @@ impl OpCosts<'_, '_> {
     }
 
     /// Returns the cost of a TMA store for the threads, and the bytes of the asynchronous copy.
-    pub fn send(&self, id: OpId) -> (OpCost, f64) {
+    pub fn tma_store(&self, id: OpId) -> (OpCost, f64) {
         let tile = stored(self.context.module.op(id));
         let bytes = extent(self.context.module, tile).1 as f64;
         let cost = self.through_shared(bytes, 1.0);

@@ -25,6 +25,9 @@ pub struct Resources {
     pub resource_spans: Option<Vec<ResourceSpan>>,
 }
 
+/// A warp group, and its event: list and position.
+pub type Requester = (usize, (usize, usize));
+
 impl Resources {
     /// Returns free resources. `seen`: spans are recorded.
     pub fn new(seen: bool) -> Resources {
@@ -32,26 +35,26 @@ impl Resources {
     }
 
     /// Reserves a resource for `cycles` from time `at` on; returns start and end.
-    pub fn serve(&mut self, resource: Resource, at: f64, cycles: f64, who: (usize, (usize, usize))) -> (f64, f64) {
+    pub fn serve(&mut self, resource: Resource, at: f64, cycles: f64, requester: Requester) -> (f64, f64) {
         let start = self.free[resource as usize].max(at);
         let end = start + cycles;
         if cycles > 0.0 {
             self.free[resource as usize] = end;
             self.busy[resource as usize] += cycles;
             if let Some(resource_spans) = &mut self.resource_spans {
-                resource_spans.push(ResourceSpan { resource, start, end, warp_group: who.0, event: who.1 });
+                resource_spans.push(ResourceSpan { resource, start, end, warp_group: requester.0, event: requester.1 });
             }
         }
         (start, end)
     }
 
     /// Reserves all resources of a use; returns the end of the last one.
-    pub fn serve_all(&mut self, usage: &ResourceUse, at: f64, who: (usize, (usize, usize))) -> f64 {
+    pub fn serve_all(&mut self, usage: &ResourceUse, at: f64, requester: Requester) -> f64 {
         let mut end = at;
         for resource in Resource::ALL {
             let cycles = usage.resources[resource as usize];
             if cycles > 0.0 {
-                end = end.max(self.serve(resource, at, cycles, who).1);
+                end = end.max(self.serve(resource, at, cycles, requester).1);
             }
         }
         end + usage.latency

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::discrete_event::{EventReplay, extrapolated};
-use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost};
+use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost, Work};
 use super::resource_use::{Resource, ResourceUse};
 use super::timeline_svg::LEGEND;
 use super::trip_count::trip_counts;
@@ -78,9 +78,7 @@ fn programs(
 }
 
 fn work(usage: ResourceUse) -> Event {
-    let (background, arrives) = (ResourceUse::default(), Vec::new());
-    let what = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
-    Event::new(what, "work".to_owned())
+    Event::new(EventKind::Work(Work { usage, ..Work::default() }), "work".to_owned())
 }
 
 fn partition(role: super::WarpRole, list: usize, groups: u32) -> PartitionEvents {
@@ -154,8 +152,7 @@ fn stages_hide_the_way_of_copies() {
 #[test]
 fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let value = crate::ir::Value(0);
-    let (usage, background, arrives) = (ResourceUse::time(1.0), ResourceUse::default(), vec![value]);
-    let load = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
+    let load = EventKind::Work(Work { usage: ResourceUse::time(1.0), arrives: vec![value], ..Work::default() });
     let alu = ResourceUse::new(Resource::Alu, 64.0);
     let reads = Event { reads: vec![value], ..work(alu) };
     let lists = vec![vec![Event::new(load, String::new()), reads], vec![work(ResourceUse::time(500.0)), work(alu)]];

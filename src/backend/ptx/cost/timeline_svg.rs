@@ -325,7 +325,7 @@ impl Panel<'_> {
 
 fn colour(what: &EventKind) -> &'static str {
     match what {
-        EventKind::Work { .. } => INSTRUCTIONS,
+        EventKind::Work(_) => INSTRUCTIONS,
         EventKind::Mma { .. } => MMA,
         EventKind::Produce(_) => TMA_LOAD,
         EventKind::TmaStore { .. } => TMA_STORE,

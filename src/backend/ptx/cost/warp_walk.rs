@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::async_queue::{AsyncQueue, L2_QUEUE, MEMORY_QUEUE, MMA_QUEUE, NUM_QUEUES};
-use super::events::{Event, EventKind, EventPrograms, LoopTiming};
+use super::events::{Event, EventKind, EventPrograms, LoopTiming, Work};
 use super::resource_use::{QUANTUM_CYCLES, Resource, ResourceUse};
 use super::resources::{BlockState, OrderRelease, Resources};
 use crate::backend::ptx::schedule::{OrderBarrierKind, OrderPoint, WarpRole};
@@ -212,7 +212,7 @@ impl WarpGroupState {
         let programs = sim.programs;
         let weights = programs.weights;
         match &event.what {
-            EventKind::Work { usage, background, stores, barriers, arrives, waits } => {
+            EventKind::Work(Work { usage, background, stores, barriers, arrives, waits }) => {
                 if self.background.is_none() && *stores {
                     sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((background, 0.0), self.time, place, 0.0);
                     self.background = Some(self.time);
@@ -227,7 +227,7 @@ impl WarpGroupState {
                     self.parts = 1.0;
                 }
                 if *waits {
-                    self.land(sim, self.flights.len(), place)?;
+                    self.wait_mmas(sim, self.flights.len(), place)?;
                 }
                 self.parts = 0.0;
             }
@@ -247,7 +247,7 @@ impl WarpGroupState {
                 }
             }
             &EventKind::MmaWait { pending } => {
-                self.land(sim, self.flights.len().saturating_sub(pending), place)?;
+                self.wait_mmas(sim, self.flights.len().saturating_sub(pending), place)?;
             }
             EventKind::ConsumerRelease(channels) => {
                 for &channel in channels {
@@ -285,10 +285,10 @@ impl WarpGroupState {
         let clustered = programs.pipelines[channel.pipeline].clustered;
         self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
             + channel.boxes * weights.tma_box;
-        let who = (self.number, place);
-        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, who);
+        let requester = (self.number, place);
+        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, requester);
         let far = channel.fetched * weights.misses / weights.memory;
-        let (_, far) = sim.resources.serve(Resource::Memory, start, far, who);
+        let (_, far) = sim.resources.serve(Resource::Memory, start, far, requester);
         sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
         self.note(sim, place, start, false);
         Some(true)
@@ -377,13 +377,13 @@ impl WarpGroupState {
         }
         if self.barriers > 0 {
             let plan = &sim.programs.partitions[self.partition];
-            let who = (self.partition, self.pingpong_group);
+            let group = (self.partition, self.pingpong_group);
             if !self.arrived {
-                sim.blocks[self.block].meet(who, self.met, self.time);
+                sim.blocks[self.block].meet(group, self.met, self.time);
                 self.arrived = true;
                 return Some(false);
             }
-            let all = sim.blocks[self.block].met(who, self.met, plan.groups)?;
+            let all = sim.blocks[self.block].met(group, self.met, plan.groups)?;
             self.wait_until(sim, all + sim.programs.weights.barrier, place);
             self.arrived = false;
             self.met += 1;
@@ -419,7 +419,7 @@ impl WarpGroupState {
     }
 
     /// Waits for the `count` oldest MMA groups. `None`: they are in flight.
-    fn land(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
+    fn wait_mmas(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
         let done = *sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].done.get(last.number)?;
         self.wait_until(sim, done, place);
@@ -466,13 +466,13 @@ impl WarpGroupState {
     /// Issues the multistage copies of one iteration; returns their completion time.
     fn copy(&mut self, sim: &mut SimState<'_>, timing: &LoopTiming, place: (usize, usize)) -> f64 {
         let Some(cp_async) = &timing.cp_async else { return self.time };
-        let (start, who) = (self.time, (self.number, place));
-        self.time = sim.resources.serve_all(&cp_async.issue, start, who);
+        let (start, requester) = (self.time, (self.number, place));
+        self.time = sim.resources.serve_all(&cp_async.issue, start, requester);
         self.note(sim, place, start, false);
         let weights = sim.programs.weights;
-        let share = if cp_async.operands { weights.misses } else { 1.0 };
-        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, who);
-        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / weights.memory, who);
+        let share = if cp_async.barrier_at_head { weights.misses } else { 1.0 };
+        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, requester);
+        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / weights.memory, requester);
         near.max(far) + weights.copy_latency
     }
 

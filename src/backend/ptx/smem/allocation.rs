@@ -270,13 +270,13 @@ impl SharedMemory {
         self.bulk.extend_from_slice(&other.bulk);
     }
 
-    /// Enters or leaves code with several predecessors: all bytes may have been accessed. If that
-    /// code has `sends`, TMA stores may be reading all bytes.
-    pub fn unknown(&mut self, sends: bool) {
+    /// Enters or leaves code with several predecessors: all bytes may have been accessed. With
+    /// `has_tma_stores`, TMA stores of that code may be reading all bytes.
+    pub fn unknown(&mut self, has_tma_stores: bool) {
         let all = Buffer { offset: 0, bytes: self.budget };
         self.reads = vec![all];
         self.writes = vec![all];
-        if sends {
+        if has_tma_stores {
             self.bulk = vec![all];
         }
     }

@@ -13,8 +13,8 @@ impl Lowering<'_> {
         let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
         let thread = self.b.special(Special::TidX);
         let group = MmaPlan::group(&mut self.b, thread).reg();
-        let sends = self.schedule.tma_stores().any(|send| send.staging.is_some());
-        let first = sends.then(|| self.b.shfl(ShflMode::Idx, thread, 0u32).reg());
+        let has_warp_stores = self.schedule.tma_stores().any(|store| store.staging.is_some());
+        let first = has_warp_stores.then(|| self.b.shfl(ShflMode::Idx, thread, 0u32).reg());
         WarpUniform { smem_base: base, warp_group: group, first_thread: first }
     }
 
