@@ -126,7 +126,7 @@ impl BlockState {
     }
 
     /// Returns the time at which the next stage is free, or `None` if it is not yet determined.
-    pub fn free(&self, pipeline: usize) -> Option<f64> {
+    pub fn free_at(&self, pipeline: usize) -> Option<f64> {
         let pipeline = &self.pipelines[pipeline];
         match pipeline.full.len().checked_sub(pipeline.cost.stages) {
             Some(before) => complete(&pipeline.released, before, self.consumers),
@@ -140,11 +140,11 @@ impl BlockState {
     }
 
     /// Returns the time at which stage number `index` is full.
-    pub fn full(&self, pipeline: usize, index: usize) -> Option<f64> {
+    pub fn full_at(&self, pipeline: usize, index: usize) -> Option<f64> {
         self.pipelines[pipeline].full.get(index).copied()
     }
 
-    pub fn give(&mut self, pipeline: usize, index: usize, at: f64) {
+    pub fn release_stage(&mut self, pipeline: usize, index: usize, at: f64) {
         arrive(&mut self.pipelines[pipeline].released, index, at);
     }
 
@@ -173,12 +173,17 @@ impl BlockState {
         (ends.len() >= warp_groups as usize).then_some(ends)
     }
 
-    pub fn meet(&mut self, (partition, pingpong_group): (usize, usize), index: usize, at: f64) {
+    pub fn arrive_at_barrier(&mut self, (partition, pingpong_group): (usize, usize), index: usize, at: f64) {
         arrive(&mut self.barriers[partition][pingpong_group], index, at);
     }
 
     /// Returns the time at which all warp groups have arrived at a barrier.
-    pub fn met(&self, (partition, pingpong_group): (usize, usize), index: usize, groups: u32) -> Option<f64> {
+    pub fn barrier_completion(
+        &self,
+        (partition, pingpong_group): (usize, usize),
+        index: usize,
+        groups: u32,
+    ) -> Option<f64> {
         complete(&self.barriers[partition][pingpong_group], index, groups)
     }
 }
