@@ -42,7 +42,7 @@ pub struct GlobalArray {
 }
 
 /// A kernel: directives, parameters, registers and body.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// Entry name.
     pub name: String,

@@ -71,15 +71,9 @@ impl Lowering<'_> {
         self.sync.pipelines = Some(PipelineStates {
             warp_spec,
             buffers: pipelines,
-            states: Vec::new(),
             acquired: vec![None; count],
             try_wait: vec![None; count],
-            warp_leader: None,
-            opaque_false: None,
-            peer_rank: None,
-            remote_leader: None,
-            uniform: None,
-            data_partition: None,
+            ..PipelineStates::default()
         });
         self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
         self.report.remarks.data_partitions = (data_partitions > 1).then_some(data_partitions);

@@ -68,19 +68,7 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Makes an allocator of at most `budget` bytes.
     pub fn new(budget: u32) -> SharedMemory {
-        SharedMemory {
-            budget,
-            start: 0,
-            next: 0,
-            high: 0,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            trips: Vec::new(),
-            bulk: Vec::new(),
-            wait_for_bulk: false,
-            held: Vec::new(),
-            overlaid: false,
-        }
+        SharedMemory { budget, ..SharedMemory::default() }
     }
 
     /// Returns the offset below which buffers are reserved.

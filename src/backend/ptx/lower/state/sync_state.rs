@@ -178,6 +178,7 @@ pub struct TryWaitState {
 }
 
 /// The TMA pipelines of a kernel and their state.
+#[derive(Default)]
 pub struct PipelineStates {
     pub warp_spec: Rc<WarpSpecialization>,
     /// By pipeline.

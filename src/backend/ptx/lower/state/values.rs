@@ -12,6 +12,7 @@ use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 /// Values of the kernel that are computed so far.
+#[derive(Default)]
 pub struct Values {
     /// Tiles in registers, by value index.
     pub tiles: Vec<Option<Tile>>,
@@ -45,15 +46,7 @@ pub struct Snapshot {
 impl Values {
     /// Returns no values, of a module with `count` values.
     pub fn new(count: usize) -> Values {
-        Values {
-            tiles: vec![None; count],
-            conversions: ConversionCache::default(),
-            thread_indices: ThreadIndexCache::default(),
-            views: FxHashMap::default(),
-            staged: FxHashMap::default(),
-            private_tiles: FxHashMap::default(),
-            operands: VecDeque::new(),
-        }
+        Values { tiles: vec![None; count], ..Values::default() }
     }
 
     /// Defines a value: its registers in its layout.

@@ -10,7 +10,7 @@ use crate::ir::{BlockId, OpId, Value};
 pub const PINGPONG_GROUPS: u32 = 2;
 
 /// The warp specialization of a kernel: its pipelines, channels and TMA loads.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct WarpSpecialization {
     /// The channels, in program order.
     pub channels: Vec<Channel>,

@@ -178,16 +178,8 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
         self.can_specialize(body).map_err(RejectedLoads::all)?;
-        let mut warp_spec = WarpSpecialization {
-            channels: Vec::new(),
-            pipelines: Vec::new(),
-            load_paths: FxHashMap::default(),
-            producer_ops: FxHashSet::default(),
-            producer_live: FxHashSet::default(),
-            multicast: None,
-            pingpong: None,
-            data_partitions: self.data_partitions,
-        };
+        let mut warp_spec =
+            WarpSpecialization { data_partitions: self.data_partitions, ..WarpSpecialization::default() };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let (mut operand_uses, mut rejected_loads) = (FxHashMap::default(), RejectedLoads::default());
         for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
