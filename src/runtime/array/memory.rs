@@ -390,8 +390,8 @@ impl Memory {
                 from_order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
-                // SAFETY: in bounds as checked, and of two distinct allocations, each in the primary
-                // context of its GPU.
+                // SAFETY: in bounds as checked, and of two distinct allocations, each in the
+                // primary context of its GPU.
                 unsafe {
                     match is_one_gpu {
                         true => gpu.driver.copy_on_device(to, from, bytes, stream.raw),
