@@ -5,7 +5,7 @@ use cutlet::prelude::*;
 
 /// Terms of the sums, and columns of the second matrix, that share a scale; of the first matrix each row has its own.
 pub const BLOCK: usize = 128;
-/// Scales in 16 bytes: what the copy engine brings begins at a multiple of them.
+/// Scales in 16 bytes: what TMA brings begins at a multiple of them.
 const GRAIN: usize = 4;
 /// Rows and columns of a tile of the result; of columns a multiple of 64.
 pub type Extents = [usize; 2];

@@ -226,7 +226,7 @@ fn a_loop_has_the_requested_stages() {
         let threads = product_with(Target::SM_90A, Hints::new(), wished as u32, Some(false));
         assert_eq!(stages(&threads), (vec![], vec![wished]), "{}", threads.schedule);
         assert!(
-            new.remarks.unmet_loop_hints.is_empty() && threads.remarks.unmet_loop_hints.is_empty(),
+            new.remarks.missed_loop_hints.is_empty() && threads.remarks.missed_loop_hints.is_empty(),
             "{}",
             new.remarks
         );
@@ -238,7 +238,7 @@ fn a_loop_has_the_requested_stages() {
         let none = product_with(target, Hints::new().num_stages(4), 1, None);
         assert_eq!(stages(&none), (vec![], vec![]), "{}", none.schedule);
         assert!(
-            !none.schedule.contains("partition producer") && none.remarks.unmet_loop_hints.is_empty(),
+            !none.schedule.contains("partition producer") && none.remarks.missed_loop_hints.is_empty(),
             "{}",
             none.schedule
         );
@@ -263,7 +263,7 @@ fn a_loop_has_a_producer_on_request() {
         let code = product_with(target, Hints::new(), 0, streamed);
         assert_eq!(code.schedule.contains("partition producer"), produced, "{target} {streamed:?}\n{}", code.schedule);
         assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
-        assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
+        assert!(code.remarks.missed_loop_hints.is_empty(), "{}", code.remarks);
     }
     // The reason is given without a wish, too.
     for wish in [None, Some(true)] {
@@ -385,7 +385,7 @@ fn iterations_alternate_on_request() {
     {
         let code = code(Target::SM_90A, 4, teams, scaled);
         assert_eq!(code.schedule.contains("pingpong 2"), dealt, "{teams} {scaled}\n{}", code.schedule);
-        assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
+        assert!(code.remarks.missed_loop_hints.is_empty(), "{}", code.remarks);
     }
     let wide = code(Target::SM_90A, 8, 2, false).remarks.to_string();
     assert!(wide.contains(": loop: no ping-pong: a ping-pong group has 4 warps"), "{wide}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::compile::executable::{Code, GpuCode};
 use super::compile::params::param_pointers;
-use super::compile::tensor_map::Encoded;
+use super::compile::tensor_map_cache::Encoded;
 use super::specialize::Specialised;
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};

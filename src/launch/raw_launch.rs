@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::compile::executable::GpuCode;
 use super::compile::params::param_pointers;
-use super::compile::tensor_map::Encoded;
+use super::compile::tensor_map_cache::Encoded;
 use super::specialize::Specialised;
 use crate::backend::ParamWord;
 use crate::backend::ptx::ParamKind;

@@ -33,7 +33,7 @@ pub(crate) use code::cubin::{
     Cubin, GpuFunction, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
 };
 pub(crate) use code::device_assert::{FailureNote, Note};
-pub(crate) use code::tensor_map::TiledArray;
+pub(crate) use code::encode_tensor_map::TiledArray;
 pub(crate) use device::compile_timeout::{compile_limit, within};
 pub(crate) use device::deadline::{in_user_code, launch_end, limited};
 pub use device::device::{Backend, Device};

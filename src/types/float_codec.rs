@@ -10,7 +10,7 @@
 //! also for infinities.
 
 use crate::dtype::DType;
-use crate::ir::Rounding;
+use crate::ir::{Padding, Rounding};
 
 /// Meaning of the codes with an all-ones exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +257,18 @@ fn decode_from(format: &Format, bits: u64) -> f64 {
 /// Returns 2^exponent for exponents of normal f64 numbers.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
+}
+
+/// Returns the bits of elements outside of an array.
+pub(crate) fn padding_bits(dtype: DType, padding: Padding) -> u64 {
+    let value = match padding {
+        Padding::Zero => return 0,
+        Padding::NegZero => -0.0,
+        Padding::NaN => f64::NAN,
+        Padding::PosInf => f64::INFINITY,
+        Padding::NegInf => f64::NEG_INFINITY,
+    };
+    encode(dtype, value, Rounding::NearestEven)
 }
 
 /// Returns the bit pattern of `value` in a float type, rounded once.

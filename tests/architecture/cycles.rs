@@ -309,8 +309,8 @@ const PTX_TABLES: &[&str] = &["hardware", "optimizations"];
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
-    ("opt", &["isa"]),
-    ("scalar", &["isa", "opt/mul_wide"]),
+    ("register_pressure", &["isa"]),
+    ("scalar", &["isa"]),
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),
     ("layout_inference", &["plan/extract_groups", "mma"]),
@@ -354,8 +354,8 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     // A stage is reused for the staging buffers of stores.
     ("warp_specialize", &["ir", "analysis", "store"]),
     ("pipeline", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize"]),
-    ("membar", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
-    ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
+    ("sub_steps", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
+    ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "sub_steps"]),
 ];
 
 /// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.

@@ -19,7 +19,7 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ("kernel/mod.rs", "pub use kernel_fn::trace_kernel", "tests of traces"),
     ("kernel/mod.rs", "pub use word_buffer::{INLINE_WORDS, WordWriter}", "methods of `LaunchArg`, which is sealed"),
     ("launch/inspect/plans.rs", "pub fn plans<", "measurements of the cost model: compiles alone"),
-    ("launch/compile/ptx.rs", "pub struct Plan ", "the same"),
+    ("launch/compile/ptx.rs", "pub struct CostedPlan ", "the same"),
     ("layout/mod.rs", "pub mod f2_matrix", "maps over F2, which the ptx back end computes with"),
     ("layout/mod.rs", "pub use convert::", "plans of the ptx back end"),
     ("layout/mod.rs", "pub use mma_fragments::{Instruction", "plans of the ptx back end"),

@@ -7,7 +7,7 @@ use cutlet::Target;
 use cutlet::backend::Hints;
 use cutlet::backend::cpu::Memory;
 use cutlet::backend::ptx::CompileOptions;
-use cutlet::backend::schedule_sim::Simulation;
+use cutlet::backend::schedule_sim::ScheduleSimulator;
 use cutlet::ir::{Module, verify};
 
 use crate::ptxas::is_too_small;
@@ -47,16 +47,16 @@ pub fn are_simulated(name: &str) -> bool {
 /// last one leaves it.
 pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], memory: &Memory) -> Result<()> {
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
-    let before = Simulation::contents(memory);
+    let before = ScheduleSimulator::contents(memory);
     let mut options = CompileOptions::default();
     (options.num_warps, options.occupancy, options.num_stages) = (hints.num_warps, hints.occupancy, hints.num_stages);
     (options.num_ctas, options.code_limit, options.tma) = (hints.num_ctas, hints.code_limit, module.globals.is_empty());
-    let (repeatable, number) = (Simulation::is_repeatable(module)?, module.num_ops());
+    let (repeatable, number) = (ScheduleSimulator::is_repeatable(module)?, module.num_ops());
     for at in 0..TARGETS.len() {
         let target = TARGETS[(at + number) % TARGETS.len()];
-        let outcome = Simulation::plan(module, target, &options, words, &mut |simulation| {
+        let outcome = ScheduleSimulator::plan(module, target, &options, words, &mut |simulation| {
             // Only for a target that runs the kernel: else what the other one has left is looked at.
-            Simulation::restore(memory, &before);
+            ScheduleSimulator::restore(memory, &before);
             simulation.check(grid, words, memory, &[0, 1, 2, 3 + number as u64])
         });
         match outcome {

@@ -47,8 +47,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     Ok(compiled)
 }
 
-/// Shows `look` the plan that [`compile`] generates code from, with the facts of a launch, to be
-/// costed. No code is made.
+/// Shows `look` the plan that [`compile`] generates code from, with the properties of a launch, to
+/// be costed. No code is made.
 ///
 /// # Errors
 /// Those of [`compile`] that a plan has.

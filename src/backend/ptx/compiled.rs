@@ -27,14 +27,14 @@ pub struct Compiled {
     pub text: String,
     /// Name of the entry in the text.
     pub entry: String,
-    /// Threads of a tile block.
+    /// Threads of a CTA.
     pub threads: u32,
-    /// The number of tile blocks that should fit on a multiprocessor, for which the assembler
+    /// The number of CTAs that should fit on an SM, for which the assembler
     /// limits registers.
     pub min_blocks: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
-    /// Tile blocks of a cluster (1: none).
+    /// CTAs of a cluster (1: none).
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,

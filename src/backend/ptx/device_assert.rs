@@ -29,7 +29,7 @@ pub enum NoteField {
     State,
     /// Number of the assertion.
     Site,
-    /// Number of the tile block along an axis.
+    /// Number of the CTA along an axis.
     Block(usize),
     /// Row-major number of the element.
     Element,

@@ -17,16 +17,16 @@ pub const MAX_WARPS_PER_CTA: u32 = 32;
 /// Threads of a CTA at most (CUDA, maximum number of threads per block).
 pub const MAX_THREADS_PER_CTA: u32 = MAX_WARPS_PER_CTA * WARP_SIZE;
 
-/// Warps that are resident on a multiprocessor at most (CUDA, compute capability 8.0 and 9.0).
+/// Warps that are resident on an SM at most (CUDA, compute capability 8.0 and 9.0).
 pub const MAX_WARPS_PER_SM: u32 = 64;
 
-/// CTAs that are resident on a multiprocessor at most (CUDA, compute capability 8.0 and 9.0).
+/// CTAs that are resident on an SM at most (CUDA, compute capability 8.0 and 9.0).
 pub const MAX_CTAS_PER_SM: u32 = 32;
 
 /// 32-bit registers of a thread at most (CUDA, maximum number of 32-bit registers per thread).
 pub const MAX_REGISTERS_PER_THREAD: u32 = 255;
 
-/// 32-bit registers of a multiprocessor (CUDA, number of 32-bit registers per multiprocessor).
+/// 32-bit registers of an SM (CUDA, number of 32-bit registers per multiprocessor).
 pub const REGISTERS_PER_SM: u32 = 1 << 16;
 
 /// Bytes of a row of shared memory: 32 banks of 4 bytes, and the widest swizzle span (PTX,

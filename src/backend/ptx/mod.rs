@@ -1,14 +1,14 @@
 //! The ptx back end: a native code generator, from a Tile IR module to PTX text.
 //!
 //! Input: a verified and optimized module of one entry, a target, options. Output: PTX text and the
-//! facts that a launch needs. `compile` is the pipeline. Folders, in the order of the stages:
+//! properties that a launch needs. `compile` is the pipeline. Folders, in the order of the stages:
 //! 1. `plan`: number of warps, plan search by the cost model (`cost`), rewriting of loops;
 //! 2. `layout_inference`: a register layout for each value, and MMA plans (`mma`);
 //! 3. `schedule`: warps, pipelines, barriers and steps, as data;
 //! 4. `lower`: steps become instructions, by `scalar`, `mma` and the builder of `isa`, with buffers
 //!    placed by `smem`;
 //! 5. `workarounds`: rewrites of instructions that ptxas compiles to wrong code;
-//! 6. `opt`: passes over instructions, and the register pressure;
+//! 6. `register_pressure`: the number of registers of a thread, and of CTAs on an SM;
 //! 7. `isa`: text of the instructions.
 //!
 //! `optimizations` lists the optional transformations, each with a switch.
@@ -20,7 +20,7 @@
 //! | subject | decision | emission | verification |
 //! |---|---|---|---|
 //! | `wgmma.wait_group`, MMAs in flight | `schedule/pipeline/mma_waits.rs`, `schedule/pipeline/mma_carry.rs` | `lower/async_ops/mma_in_flight.rs` | `schedule/verify/async_order.rs` |
-//! | `bar.sync` (`barrier.cta.sync`) | `schedule/membar/state.rs`, `schedule/membar/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
+//! | `bar.sync` (`barrier.cta.sync`) | `schedule/sub_steps/membar.rs`, `schedule/sub_steps/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
 //! | warp specialization | `schedule/warp_specialize/plan.rs`; rejected loads: `schedule/ir/rejected_loads.rs` | `lower/partitions.rs` | `schedule/verify/program.rs` |
 //! | stages of a TMA pipeline, mbarriers | `schedule/warp_specialize/stage_count.rs` | `lower/async_ops/tma_pipeline.rs`, `lower/state/pipeline.rs` | `schedule/verify/stage_layout.rs` |
 //! | tensor maps, `cp.async.bulk.tensor` | `schedule/analysis/tensor_maps.rs` | `lower/async_ops/tma_coords.rs` | `schedule/verify/stage_layout.rs` |
@@ -29,7 +29,7 @@
 //! | order of MMAs and exponentials of groups | `schedule/pipeline/mma_order.rs`, `schedule/pipeline/exp_order.rs` | `lower/state/order_barrier.rs` | `schedule/verify/order_barriers.rs` |
 //! | clusters, multicast | `schedule/warp_specialize/cluster_multicast.rs` | `lower/async_ops/cluster_multicast.rs` | `schedule/analysis/cta_uniformity.rs` |
 //! | `setmaxnreg` | `schedule/analysis/register_budget.rs` | `lower/partitions.rs` | |
-//! | `.minnctapersm`, register pressure | `opt/register_pressure.rs` | `lower/driver.rs` | |
+//! | `.minnctapersm`, register pressure | `register_pressure.rs` | `lower/driver.rs` | |
 //! | instruction of an MMA, swizzle, matrix descriptor | `mma/wgmma.rs`, `mma/smem_descriptor.rs` | `mma/wgmma.rs` | `schedule/verify/mma_partition.rs` |
 //! | layout conversion | `layout/convert/mod.rs` | `lower/state/convert_layout.rs` | |
 //! | coalescing, vector width | `layout_inference/analysis/view_shape.rs`, `layout_inference/analysis/axis_info.rs` | `lower/state/vector_access.rs` | |
@@ -37,7 +37,7 @@
 //! | TMA stores, staging buffers | `schedule/store/tma_store.rs`, `schedule/store/split.rs` | `lower/async_ops/tma_store.rs` | `schedule/verify/tma_store.rs` |
 //! | reductions, scans | `schedule/requirements/reduction_steps.rs` | `lower/compute/reduce.rs`, `lower/compute/scan.rs` | |
 //! | unrolling, strip mining | `schedule/pipeline/unroll.rs`, `schedule/strip_mine/find.rs` | `lower/unroll.rs`, `lower/strip_mine.rs` | `schedule/verify/steps.rs` |
-//! | shared-memory allocation | `smem/allocation.rs`, `schedule/membar/fulfil.rs` | | `schedule/verify/barriers.rs` |
+//! | shared-memory allocation | `smem/allocation.rs`, `schedule/sub_steps/fulfil.rs` | | `schedule/verify/barriers.rs` |
 //! | number of warps, plan search | `plan/num_warps.rs`, `plan/plan_search.rs` with `cost/mod.rs` | | |
 //! | optimizations and their switches | `optimizations.rs` | | |
 
@@ -50,12 +50,12 @@ mod isa;
 mod layout_inference;
 mod lower;
 mod mma;
-mod opt;
 mod optimizations;
 mod options;
 mod plan;
 #[cfg(test)]
 mod ptxas_test;
+mod register_pressure;
 pub mod remarks;
 mod scalar;
 pub(crate) mod schedule;

@@ -6,14 +6,14 @@ use super::optimizations::OptimizationSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompileOptions {
-    /// Warps of a tile block: a power of two from 1 to 32.
+    /// Warps of a CTA: a power of two from 1 to 32.
     pub num_warps: Option<u32>,
-    /// The requested number of tile blocks per multiprocessor; fewer if registers and warps do not
+    /// The requested number of CTAs per SM; fewer if registers and warps do not
     /// allow it.
     pub occupancy: Option<u32>,
     /// Pipeline stages of a loop whose loads are operands of an MMA; 1: no pipelining.
     pub num_stages: Option<u32>,
-    /// Tile blocks of a cluster; with 2 or more, pairs multicast loads if possible.
+    /// CTAs of a cluster; with 2 or more, pairs multicast loads if possible.
     pub num_ctas: Option<u32>,
     /// Number of lines at which lowering stops.
     pub code_limit: Option<u32>,

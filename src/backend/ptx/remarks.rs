@@ -37,7 +37,7 @@ pub enum DataPath {
         boxes: u32,
         /// Number of stages.
         stages: u32,
-        /// Tile blocks of the cluster that receive a tile.
+        /// CTAs of the cluster that receive a tile.
         multicast: u32,
     },
     /// TMA without a pipeline.
@@ -80,7 +80,7 @@ pub struct Product {
 pub struct CodeRemarks {
     accesses: Vec<(OpId, Access)>,
     products: Vec<(OpId, Product)>,
-    /// Reason against the requested clusters of tile blocks.
+    /// Reason against the requested clusters of CTAs.
     pub cluster_rejected: Option<&'static str>,
     /// Occupancy as requested and as possible, if they differ.
     pub occupancy_limited: Option<[u32; 2]>,
@@ -90,9 +90,9 @@ pub struct CodeRemarks {
     pub data_partitions: Option<u32>,
     /// Reason against the data partitions that the requested number of warps implies.
     pub data_partition_rejected: Option<String>,
-    /// Loop hints that are not met, and loops with matrix products and without a producer: place
+    /// Missed loop hints, and loops with matrix products and without a producer: place
     /// and reason.
-    pub unmet_loop_hints: Vec<(Option<Location>, String)>,
+    pub missed_loop_hints: Vec<(Option<Location>, String)>,
     /// Considered plans, one line each: cost, and difference from the selected plan.
     pub plans_considered: Vec<String>,
     /// Reason against TMA and warp specialization in a kernel that could have them.
@@ -103,7 +103,7 @@ pub struct CodeRemarks {
     pub smem_conversions: u32,
     /// Reductions across warps.
     pub cross_warp_reductions: u32,
-    /// Barriers of the whole block in the code.
+    /// Barriers of the whole CTA in the code.
     pub barriers: u32,
     /// Consumer warps of a group.
     pub warps: u32,
@@ -201,10 +201,10 @@ impl CodeRemarks {
         self.pingpong_groups.or(self.data_partitions).unwrap_or(1)
     }
 
-    /// Adds unmet loop hints.
-    pub(super) fn unmet(&mut self, module: &Module, unmet: Vec<(OpId, String)>) {
+    /// Adds missed loop hints.
+    pub(super) fn missed_hints(&mut self, module: &Module, missed: Vec<(OpId, String)>) {
         let at = |id: OpId| module.location(module.op(id).loc).cloned();
-        self.unmet_loop_hints.extend(unmet.into_iter().map(|(id, what)| (at(id), what)));
+        self.missed_loop_hints.extend(missed.into_iter().map(|(id, what)| (at(id), what)));
     }
 
     /// Adds the remarks that need the finished code.
@@ -213,7 +213,7 @@ impl CodeRemarks {
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
         self.producer_warps = (function.threads / WARP_SIZE).saturating_sub(warps * self.groups());
-        self.live_registers = super::opt::register_pressure::live_registers(function);
+        self.live_registers = super::register_pressure::live_registers(function);
         // Consumer warps acquire registers that the producer releases.
         let taken = function.lines.iter().filter_map(|line| match line {
             Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {
@@ -291,7 +291,7 @@ impl fmt::Display for CodeRemarks {
         if let Some(reason) = &self.data_partition_rejected {
             writeln!(f, "  data partitioning rejected: {reason}")?;
         }
-        for (at, what) in &self.unmet_loop_hints {
+        for (at, what) in &self.missed_loop_hints {
             writeln!(f, "  {}: loop: {what}", place(at))?;
         }
         if let Some([requested, possible]) = self.occupancy_limited {

@@ -67,7 +67,7 @@ pub struct Dim {
     pub boxed: u32,
 }
 
-/// Element type of the copy engine. It copies bits, unless it rounds or adds.
+/// Element type of a TMA transfer. TMA copies bits, unless it rounds or adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapElement {
     /// One byte.

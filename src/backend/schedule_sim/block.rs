@@ -1,4 +1,4 @@
-//! Tile block: interleaves its partitions and completes asynchronous operations.
+//! CTA: interleaves its partitions and completes asynchronous operations.
 
 use super::error::{Fault, broken};
 use super::interleaving::{Next, Order};
@@ -7,7 +7,7 @@ use super::memory::shared_state::Shared;
 use super::warp::warp_state::{Partition, StepOutcome};
 use crate::backend::ptx::schedule::WarpRole;
 
-/// State of a tile block.
+/// State of a CTA.
 pub struct Block<'a> {
     pub id: [u32; 3],
     shared: Shared<'a>,
@@ -27,7 +27,7 @@ impl<'a> Block<'a> {
         Block { id, shared: Shared::new(kernel), partitions, order }
     }
 
-    /// Runs the block until it is complete or waits for other blocks. Returns true if it is
+    /// Runs the CTA until it is complete or waits for other CTAs. Returns true if it is
     /// complete.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! The interpreter (`backend::cpu`) executes the ops of a kernel in program order. The simulator
 //! executes the same ops with the same semantics (`cpu::Frame`), in the order of the *schedule*:
-//! * Each partition of a tile block executes its steps.
+//! * Each partition of a CTA executes its steps.
 //! * Tiles of producer loads and multistage copies are bytes in stages, and MMAs read them there.
 //! * Asynchronous operations complete at any time between their issue and the wait for them.
 //! * Strip-mined sequences are executed strip by strip.
@@ -11,14 +11,15 @@
 //! or is being written, a write to a stage that is being read, a deadlock.
 //!
 //! A seed determines the interleaving of the partitions and the completion of copies
-//! ([`Simulation::run`]). The final memory must be equal to that of the interpreter, bit by bit.
+//! ([`ScheduleSimulator::run`]). The final memory must be equal to that of the interpreter, bit by
+//! bit.
 //!
-//! * `block`: scheduling of the partitions of a tile block, by `interleaving`;
+//! * `block`: scheduling of the partitions of a CTA, by `interleaving`;
 //! * `warp`: execution of the steps of one partition;
 //! * `memory`: stages, and asynchronous operations;
 //! * `kernel`, `error`: the schedule with its launch, and faults.
 //!
-//! The tile blocks of a cluster are executed as single blocks. The simulator is for tests.
+//! The CTAs of a cluster are executed as single CTAs. The simulator is for tests.
 
 mod block;
 mod error;
@@ -41,14 +42,14 @@ use crate::ir::{Loc, Module};
 use crate::target::Target;
 use error::Fault;
 
-/// A scheduled kernel, ready for execution.
-pub struct Simulation<'a> {
+/// Simulator of a scheduled kernel.
+pub struct ScheduleSimulator<'a> {
     scheduled: &'a Scheduled<'a>,
 }
 
-impl Simulation<'_> {
+impl ScheduleSimulator<'_> {
     /// Schedules a kernel for a target and for launches with these parameters, and calls `then`
-    /// with its simulation.
+    /// with its simulator.
     ///
     /// # Errors
     /// Errors of the ptx back end and of `then`.
@@ -57,14 +58,14 @@ impl Simulation<'_> {
         target: Target,
         options: &CompileOptions,
         params: &[ParamWord],
-        then: &mut dyn FnMut(&Simulation<'_>) -> Result<()>,
+        then: &mut dyn FnMut(&ScheduleSimulator<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut look = |scheduled: &Scheduled<'_>| {
             // For arrays without a tensor map, the launch has another kernel.
             if scheduled.maps.iter().any(|map| map.resolve(params).is_none()) {
                 return Ok(false);
             }
-            then(&Simulation { scheduled })?;
+            then(&ScheduleSimulator { scheduled })?;
             Ok(true)
         };
         if !with_schedule(module, target, options, &mut look)?? {
@@ -73,7 +74,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Returns true if further runs from the same memory have the same results. False if blocks
+    /// Returns true if further runs from the same memory have the same results. False if CTAs
     /// wait for each other, or if memory outside of the launch may be written.
     ///
     /// # Errors
@@ -146,7 +147,7 @@ impl Simulation<'_> {
         Error::Execution(Diagnostic::new(message, None).note(format!("order {seed}")))
     }
 
-    /// Executes all tile blocks and returns the printed text. Blocks run one after another, or
+    /// Executes all CTAs and returns the printed text. Blocks run one after another, or
     /// interleaved if they wait for each other. Seeds 0 to 2 are extremes: producer first and late
     /// copies; producer last; early copies. Other seeds are random.
     ///
@@ -168,7 +169,7 @@ impl Simulation<'_> {
         Ok(printed.into_values().collect())
     }
 
-    /// Runs each block until it waits.
+    /// Runs each CTA until it waits.
     fn go_on(
         &self,
         blocks: &mut VecDeque<(usize, Block<'_>)>,

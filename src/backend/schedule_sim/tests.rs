@@ -6,7 +6,7 @@ mod launch;
 use std::collections::BTreeMap;
 
 use self::launch::Launch;
-use super::Simulation;
+use super::ScheduleSimulator;
 use super::warp::warp_groups;
 use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{KernelInfo, Schedule};
@@ -24,7 +24,7 @@ const ORDERS: [u64; 5] = [0, 1, 2, 3, 4];
 fn run(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
     let scheduled = Scheduled { context: info, body, schedule, maps: Vec::new() };
     let memory = launch.memory();
-    Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
+    ScheduleSimulator { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
 }
 
 /// Returns the sampling interval of schedules: `CUTLET_SCHEDULES` as in the suite, else `usual`.

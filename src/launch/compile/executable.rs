@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::launch_conditions::ConditionCheck;
 use super::preconditions::Requirements;
-use super::tensor_map::{Encoded, TensorMaps};
+use super::tensor_map_cache::{Encoded, TensorMaps};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;

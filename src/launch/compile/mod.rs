@@ -212,6 +212,6 @@ pub(super) mod offline_ptxas;
 pub(super) mod params;
 pub(super) mod preconditions;
 pub(super) mod ptx;
-pub(super) mod tensor_map;
+pub(super) mod tensor_map_cache;
 pub(super) mod tileir;
 pub(super) mod tileir_route;

@@ -9,7 +9,7 @@ use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant};
 use super::kernel_source::Source;
-use super::tensor_map::TensorMaps;
+use super::tensor_map_cache::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
 use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
@@ -87,7 +87,7 @@ fn stuck() -> crate::Error {
 /// Plan of a kernel, its time by the cost model, and the hints that select it.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CostedPlan {
     /// Difference from the default plan, as text.
     pub what: String,
     /// Hints that determine the plan completely.
@@ -120,15 +120,15 @@ pub(crate) fn plans(
     hints: Hints,
     launched: ptx::LaunchInfo<'_>,
     all: bool,
-) -> Result<Vec<Plan>> {
+) -> Result<Vec<CostedPlan>> {
     let (model, schedule) = priced(module, target, hints, launched)?;
-    let first = Plan { what: "as chosen".to_owned(), hints, model, chosen: true, schedule };
-    let mut plans: Vec<Plan> = Vec::new();
+    let first = CostedPlan { what: "as chosen".to_owned(), hints, model, chosen: true, schedule };
+    let mut plans: Vec<CostedPlan> = Vec::new();
     for (what, hints) in if all { open_plans(hints) } else { Vec::new() } {
         let Ok((model, schedule)) = priced(module, target, hints, launched) else { continue };
         if plans.iter().all(|plan| plan.schedule != schedule) {
             let chosen = schedule == first.schedule;
-            plans.push(Plan { what, hints, model, chosen, schedule });
+            plans.push(CostedPlan { what, hints, model, chosen, schedule });
         }
     }
     if !plans.iter().any(|plan| plan.chosen) {

@@ -5,7 +5,7 @@ use crate::backend::ptx::LaunchInfo;
 use crate::error::Result;
 use crate::kernel::{Arguments, Bound, IntoKernelArg, Kernel, WordWriter};
 use crate::launch::compile::check_hints::check_hints;
-use crate::launch::compile::ptx::{Plan, plans};
+use crate::launch::compile::ptx::{CostedPlan, plans};
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -20,7 +20,7 @@ impl Launch<'_> {
     /// limits.
     #[doc(hidden)]
     #[track_caller]
-    pub fn plans<K, A, P>(&self, kernel: K, args: A, target: Target, all: bool) -> Result<Vec<Plan>>
+    pub fn plans<K, A, P>(&self, kernel: K, args: A, target: Target, all: bool) -> Result<Vec<CostedPlan>>
     where
         K: Kernel<P>,
         A: IntoKernelArg<P>,

@@ -284,7 +284,7 @@ impl<S, C> Tuner<S, C> {
     /// * Records are valid for these kernels only.
     /// * Configurations are rejected without an execution for these reasons: their threads spill
     ///   registers to memory; not all of their matrix products use tensor cores; their tiles use no
-    ///   copy engine (TMA). Each reason applies only if another configuration is better in this
+    ///   TMA. Each reason applies only if another configuration is better in this
     ///   respect.
     /// * For launches with grids ([`Kernels::add_with`]), the times are estimated, too.
     ///

@@ -1,5 +1,5 @@
 //! Rejection of candidates by properties of their code: spilled registers, matrix products without
-//! tensor cores, or no use of the copy engine (TMA). Each reason applies only if another candidate
+//! tensor cores, or no use of TMA. Each reason applies only if another candidate
 //! is better in this respect. The remaining candidates are ranked by an estimate of their time.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(super) struct Qualities {
     /// Matrix products, and the number of them on tensor cores.
     pub products: u32,
     pub on_tensor_cores: u32,
-    /// Loads and stores, and the number of them by the copy engine.
+    /// Loads and stores, and the number of them by TMA.
     pub accesses: u32,
     pub by_copy_engine: u32,
     /// Estimate of the time of the launch, if known.

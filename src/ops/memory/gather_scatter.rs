@@ -185,7 +185,7 @@ impl Trace {
         let Some(places) = access.places(self, Effect::Read, ("padding", padding)) else { return self.poison(least) };
         let Places { pointers, mask, shape } = places;
         let ty = Type::tile(access.dtype, shape.as_slice());
-        let otherwise = match mask {
+        let padding_tile = match mask {
             Some(_) => {
                 let source = padding.unwrap_or(Source::Literal(0));
                 match self.stretched_operand(access.place, source, access.dtype, &shape) {
@@ -196,8 +196,8 @@ impl Trace {
             None => None,
         };
         let types = [self.builder.module.intern(ty), self.builder.module.intern(Type::Token)];
-        let (mask, otherwise): (Vec<_>, Vec<_>) = (mask.into_iter().collect(), otherwise.into_iter().collect());
-        let loaded = self.emit(Opcode::LoadPtr, &[&[pointers], &mask, &otherwise, &[]], attrs, vec![], &types);
+        let (mask, padding_tile): (Vec<_>, Vec<_>) = (mask.into_iter().collect(), padding_tile.into_iter().collect());
+        let loaded = self.emit(Opcode::LoadPtr, &[&[pointers], &mask, &padding_tile, &[]], attrs, vec![], &types);
         self.raw(loaded[0])
     }
 

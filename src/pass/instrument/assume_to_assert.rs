@@ -16,9 +16,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, ConstData, Loc, Module, OpId, Opcode, Overflow, Predicate, Rounding, Sign,
-    Substitution, Type, TypeId, Value,
+    Attr, AttrKind, BlockId, CmpPred, ConstData, Module, OpId, Opcode, Overflow, Predicate, Rounding, Sign,
+    Substitution, Type, Value,
 };
+use crate::pass::transform::op_writer::OpWriter;
 
 /// Prefix of the text of these assertions.
 pub(crate) const VIOLATED_ASSUMPTION: &str = "violated assumption: ";
@@ -27,18 +28,15 @@ pub(crate) const VIOLATED_ASSUMPTION: &str = "violated assumption: ";
 pub(crate) fn assume_to_assert(module: &mut Module) {
     let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
     let user_ops = module.written.iter().map(|user_ops| user_ops.op).collect();
-    let (ops, values, arrays) = (Vec::new(), Substitution::new(), FxHashMap::default());
-    let mut instrumenter = Instrumenter { module, ops, loc: Loc::UNKNOWN, user_ops, values, depth: 0, arrays };
+    let (values, arrays) = (Substitution::new(), FxHashMap::default());
+    let mut instrumenter = Instrumenter { writer: OpWriter::new(module), user_ops, values, depth: 0, arrays };
     instrumenter.block(body);
-    let Instrumenter { module, values, .. } = instrumenter;
+    let values = instrumenter.values;
     values.apply(module, body);
 }
 
 struct Instrumenter<'m> {
-    module: &'m mut Module,
-    /// Ops of the block that is being rebuilt.
-    ops: Vec<OpId>,
-    loc: Loc,
+    writer: OpWriter<'m>,
     /// Ops written by the user.
     user_ops: FxHashSet<OpId>,
     /// Replacements of removed values.
@@ -51,35 +49,33 @@ struct Instrumenter<'m> {
 
 impl Instrumenter<'_> {
     fn block(&mut self, block: BlockId) {
-        let ops = std::mem::take(&mut self.module.block_mut(block).ops);
-        let outer = std::mem::replace(&mut self.ops, Vec::with_capacity(ops.len()));
+        let (ops, outer) = self.writer.begin_block(block);
         self.depth += 1;
         for id in ops {
-            let op = self.module.op(id);
-            self.loc = op.loc;
+            let op = self.writer.module.op(id).clone();
             // Bodies of reductions and scans contain no assertions.
             if !matches!(op.code, Opcode::Reduce | Opcode::Scan) {
-                op.regions.clone().into_iter().for_each(|region| self.block(region));
+                op.regions.iter().for_each(|&region| self.block(region));
             }
-            self.loc = self.module.op(id).loc;
+            self.writer.begin(&op);
             self.op(id);
         }
         self.depth -= 1;
-        self.module.block_mut(block).ops = std::mem::replace(&mut self.ops, outer);
+        self.writer.end_block(block, outer);
     }
 
     fn op(&mut self, id: OpId) {
         use Opcode as O;
-        match self.module.op(id).code {
+        match self.writer.module.op(id).code {
             O::LoadView | O::StoreView | O::AtomicRedView => self.view(id),
             O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => self.pointers(id),
             O::Assume if self.user_ops.contains(&id) => return self.assume(id),
             O::MakeTensorView if self.depth == 1 => {
-                let op = self.module.op(id);
+                let op = self.writer.module.op(id);
                 self.arrays.entry(op.operands[0]).or_insert(op.results[0]);
             }
             O::AddI | O::SubI | O::MulI | O::ShlI => {
-                for attr in &mut self.module.ops[id.index()].attrs {
+                for attr in &mut self.writer.module.ops[id.index()].attrs {
                     if let Attr::Overflow(promise) = attr {
                         *promise = Overflow::None;
                     }
@@ -87,17 +83,17 @@ impl Instrumenter<'_> {
             }
             _ => {}
         }
-        self.ops.push(id);
+        self.writer.keep(id);
     }
 
     // Rewrites of ops with an assumption.
 
     fn assume(&mut self, id: OpId) {
-        let op = self.module.op(id);
+        let op = self.writer.module.op(id);
         let (value, result) = (op.operands[0], op.results[0]);
         let predicate = match op.attr(AttrKind::Predicate) {
             Some(Attr::Predicate(predicate)) => predicate.clone(),
-            _ => return self.ops.push(id),
+            _ => return self.writer.keep(id),
         };
         let format = "%lld";
         let wide = self.widened(value);
@@ -114,28 +110,31 @@ impl Instrumenter<'_> {
             }
             Predicate::DivBy { divisor, every: None, .. } => {
                 let mask = self.splat(value, (divisor - 1) as i64);
-                let rest = self.put(Opcode::AndI, &[value, mask], vec![], self.module.ty_id(value));
+                let rest =
+                    self.writer.emit_typed(Opcode::AndI, &[value, mask], vec![], self.writer.module.ty_id(value));
                 let holds = self.compare(CmpPred::Eq, rest, 0);
                 self.assert(holds, &format!("{format} was assumed to be divisible by {divisor}"), &[wide]);
             }
-            Predicate::DivBy { .. } | Predicate::SameElements(_) => return self.ops.push(id),
+            Predicate::DivBy { .. } | Predicate::SameElements(_) => return self.writer.keep(id),
         }
         self.values.replace(result, value);
     }
 
     /// Asserts the bounds that an access through a view assumes, and removes the assumption.
     fn view(&mut self, id: OpId) {
-        let op = self.module.op(id);
+        let op = self.writer.module.op(id);
         let Some(Attr::Inbounds(promised)) = op.attr(AttrKind::Inbounds).cloned() else { return };
         let view = op.operand_group("view")[0];
         let index = op.operand_group("index").to_vec();
-        let Some(array) = self.module.defining_op(view).map(|id| self.module.op(id).operands[0]) else { return };
-        if !promised.contains(&true) || !matches!(self.module.ty(array), Type::TensorView { .. }) {
+        let Some(array) = self.writer.module.defining_op(view).map(|id| self.writer.module.op(id).operands[0]) else {
+            return;
+        };
+        if !promised.contains(&true) || !matches!(self.writer.module.ty(array), Type::TensorView { .. }) {
             return;
         }
         // For each dimension of the tile: its extent, the step between tiles in elements, and the
         // dimension of the array.
-        let dims: Vec<(i32, i32, i32)> = match self.module.ty(view) {
+        let dims: Vec<(i32, i32, i32)> = match self.writer.module.ty(view) {
             Type::PartitionView { tile, dim_map, .. } => {
                 tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile, tile, dim)).collect()
             }
@@ -151,10 +150,10 @@ impl Instrumenter<'_> {
         for (d, &(tile, step, dim)) in dims.iter().enumerate().filter(|&(d, _)| promised.get(d) == Some(&true)) {
             let extent = extents[dim as usize];
             // An index tile holds element positions.
-            let tile = if self.module.shape(index[d]).is_empty() { tile } else { 1 };
+            let tile = if self.writer.module.shape(index[d]).is_empty() { tile } else { 1 };
             self.assert_bounds(index[d], tile.into(), step.into(), extent);
         }
-        for attr in &mut self.module.ops[id.index()].attrs {
+        for attr in &mut self.writer.module.ops[id.index()].attrs {
             if let Attr::Inbounds(promised) = attr {
                 promised.fill(false);
             }
@@ -164,16 +163,16 @@ impl Instrumenter<'_> {
     /// Asserts that the `tile` elements from `index * step` are inside of an extent.
     fn assert_bounds(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
         let wide = self.widened(index);
-        let shape = self.module.shape(wide).to_vec();
-        let extent_like = self.spread(extent, &shape);
+        let shape = self.writer.module.shape(wide).to_vec();
+        let extent_like = self.writer.splat_to(extent, &shape);
         // index <= floor((extent - tile) / step). A negative bound remains negative, which is below
         // every index.
         let all = self.splat(extent_like, tile);
-        let ty = self.module.ty_id(extent_like);
-        let left = self.put(Opcode::SubI, &[extent_like, all], vec![Attr::Overflow(Overflow::None)], ty);
+        let ty = self.writer.module.ty_id(extent_like);
+        let left = self.writer.emit_typed(Opcode::SubI, &[extent_like, all], vec![Attr::Overflow(Overflow::None)], ty);
         let by = self.splat(extent_like, step);
         let down = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::NegInf)];
-        let last = self.put(Opcode::DivI, &[left, by], down, ty);
+        let last = self.writer.emit_typed(Opcode::DivI, &[left, by], down, ty);
         let below = self.compare_values(CmpPred::Le, wide, last);
         let above = self.compare(CmpPred::Ge, wide, 0);
         let holds = self.both(below, above);
@@ -186,7 +185,7 @@ impl Instrumenter<'_> {
     /// Asserts that an access through pointers derived from an array is inside of it, and masks the
     /// elements outside.
     fn pointers(&mut self, id: OpId) {
-        let op = self.module.op(id);
+        let op = self.writer.module.op(id);
         let group = match op.code {
             Opcode::LoadPtr => "source",
             Opcode::StorePtr => "destination",
@@ -194,34 +193,34 @@ impl Instrumenter<'_> {
         };
         let (pointers, mask) = (op.operand_group(group)[0], op.operand_group("mask").first().copied());
         let Some((array, base)) = self.array_of(pointers) else { return };
-        let Type::TensorView { elem, .. } = *self.module.ty(array) else { return };
+        let Type::TensorView { elem, .. } = *self.writer.module.ty(array) else { return };
         if elem.storage_bits() < 8 {
             return;
         }
         let size = i64::from(elem.storage_bits() / 8);
-        let shape = self.module.shape(pointers).to_vec();
-        let long = self.module.intern(Type::tile(DType::I64, shape.clone()));
-        let address = self.put(Opcode::PtrToInt, &[pointers], vec![], long);
-        let scalar = self.module.intern(Type::scalar(DType::I64));
-        let start = self.put(Opcode::PtrToInt, &[base], vec![], scalar);
-        let start = self.spread(start, &shape);
+        let shape = self.writer.module.shape(pointers).to_vec();
+        let long = self.writer.module.intern(Type::tile(DType::I64, shape.clone()));
+        let address = self.writer.emit_typed(Opcode::PtrToInt, &[pointers], vec![], long);
+        let scalar = self.writer.module.intern(Type::scalar(DType::I64));
+        let start = self.writer.emit_typed(Opcode::PtrToInt, &[base], vec![], scalar);
+        let start = self.writer.splat_to(start, &shape);
         let wrap = || vec![Attr::Overflow(Overflow::None)];
-        let offset = self.put(Opcode::SubI, &[address, start], wrap(), long);
+        let offset = self.writer.emit_typed(Opcode::SubI, &[address, start], wrap(), long);
         let one = self.splat(offset, size);
         let down = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::NegInf)];
-        let number = self.put(Opcode::DivI, &[offset, one], down, long);
+        let number = self.writer.emit_typed(Opcode::DivI, &[offset, one], down, long);
         let last = self.last_element(array);
-        let last_like = self.spread(last, &shape);
+        let last_like = self.writer.splat_to(last, &shape);
         let below = self.compare_values(CmpPred::Le, number, last_like);
         let above = self.compare(CmpPred::Ge, number, 0);
         let in_bounds = self.both(below, above);
         let holds = match mask {
             None => in_bounds,
             Some(mask) => {
-                let ty = self.module.ty_id(mask);
+                let ty = self.writer.module.ty_id(mask);
                 let ones = self.splat(mask, 1);
-                let out = self.put(Opcode::XorI, &[mask, ones], vec![], ty);
-                self.put(Opcode::OrI, &[in_bounds, out], vec![], ty)
+                let out = self.writer.emit_typed(Opcode::XorI, &[mask, ones], vec![], ty);
+                self.writer.emit_typed(Opcode::OrI, &[in_bounds, out], vec![], ty)
             }
         };
         let text = "element %lld is outside of an array whose last element is %lld";
@@ -234,8 +233,8 @@ impl Instrumenter<'_> {
     fn array_of(&self, pointers: Value) -> Option<(Value, Value)> {
         let mut base = pointers;
         // Not through `PtrToPtr`, which changes the element type.
-        while let Some(id) = self.module.defining_op(base) {
-            let op = self.module.op(id);
+        while let Some(id) = self.writer.module.defining_op(base) {
+            let op = self.writer.module.op(id);
             match op.code {
                 code if code.is_shape_alias() || code == Opcode::Offset => base = op.operands[0],
                 _ => break,
@@ -246,13 +245,13 @@ impl Instrumenter<'_> {
 
     /// Returns the offset of the last element of an array from its first one, in elements.
     fn last_element(&mut self, array: Value) -> Value {
-        let Some(id) = self.module.defining_op(array) else { unreachable!("an array is made by an op") };
-        let (dynamic, ty) = (self.module.op(id).group(2).to_vec(), self.module.ty(array).clone());
+        let Some(id) = self.writer.module.defining_op(array) else { unreachable!("an array is made by an op") };
+        let (dynamic, ty) = (self.writer.module.op(id).group(2).to_vec(), self.writer.module.ty(array).clone());
         let Type::TensorView { strides, .. } = ty else { unreachable!("an array is a tensor view") };
         let extents = self.extents(array);
         let mut dynamic = dynamic.into_iter();
         let wrap = || vec![Attr::Overflow(Overflow::None)];
-        let long = self.module.intern(Type::scalar(DType::I64));
+        let long = self.writer.module.intern(Type::scalar(DType::I64));
         let mut last = self.number(0);
         for (extent, stride) in extents.into_iter().zip(strides) {
             let stride = match stride {
@@ -263,15 +262,15 @@ impl Instrumenter<'_> {
                 }
             };
             let one = self.number(1);
-            let most = self.put(Opcode::SubI, &[extent, one], wrap(), long);
-            let far = self.put(Opcode::MulI, &[most, stride], wrap(), long);
-            last = self.put(Opcode::AddI, &[last, far], wrap(), long);
+            let most = self.writer.emit_typed(Opcode::SubI, &[extent, one], wrap(), long);
+            let far = self.writer.emit_typed(Opcode::MulI, &[most, stride], wrap(), long);
+            last = self.writer.emit_typed(Opcode::AddI, &[last, far], wrap(), long);
         }
         last
     }
 
     fn set_mask(&mut self, id: OpId, mask: Value) {
-        let op = &mut self.module.ops[id.index()];
+        let op = &mut self.writer.module.ops[id.index()];
         let names = op.code.spec().operands;
         let at = names.iter().position(|group| group.name == "mask").expect("an access with a mask");
         if op.segments.is_empty() {
@@ -285,55 +284,37 @@ impl Instrumenter<'_> {
 
     // Emission of ops.
 
-    fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
-        let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.loc);
-        self.ops.push(id);
-        self.module.op(id).results[0]
-    }
-
     /// Returns the extents of an array as i64.
     fn extents(&mut self, array: Value) -> Vec<Value> {
-        let Type::TensorView { shape, .. } = self.module.ty(array) else { unreachable!("an array is a tensor view") };
+        let Type::TensorView { shape, .. } = self.writer.module.ty(array) else {
+            unreachable!("an array is a tensor view")
+        };
         let rank = shape.len();
-        let long = self.module.intern(Type::scalar(DType::I64));
-        let id = self.module.add_op(Opcode::GetTensorShape, &[&[array]], vec![], vec![], &vec![long; rank], self.loc);
-        self.ops.push(id);
-        self.module.op(id).results.clone()
+        let long = self.writer.module.intern(Type::scalar(DType::I64));
+        let id = self.writer.emit(Opcode::GetTensorShape, &[&[array]], vec![], vec![], &vec![long; rank]);
+        self.writer.module.op(id).results.clone()
     }
 
     fn number(&mut self, number: i64) -> Value {
-        let long = self.module.intern(Type::scalar(DType::I64));
-        self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(number as u64))], long)
+        let long = self.writer.module.intern(Type::scalar(DType::I64));
+        self.writer.emit_typed(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(number as u64))], long)
     }
 
     /// Returns a constant of the type of `like`.
     fn splat(&mut self, like: Value, number: i64) -> Value {
-        let (ty, bits) = (self.module.ty_id(like), self.module.dtype(like).bits());
+        let (ty, bits) = (self.writer.module.ty_id(like), self.writer.module.dtype(like).bits());
         let data = ConstData::Splat(number as u64 & (u64::MAX >> (64 - bits)));
-        self.put(Opcode::Constant, &[], vec![Attr::Value(data)], ty)
+        self.writer.emit_typed(Opcode::Constant, &[], vec![Attr::Value(data)], ty)
     }
 
     /// Converts integers to i64.
     fn widened(&mut self, value: Value) -> Value {
-        if self.module.dtype(value) == DType::I64 {
+        if self.writer.module.dtype(value) == DType::I64 {
             return value;
         }
-        let shape = self.module.shape(value).to_vec();
-        let ty = self.module.intern(Type::tile(DType::I64, shape));
-        self.put(Opcode::ExtI, &[value], vec![Attr::Sign(Sign::Signed)], ty)
-    }
-
-    /// Broadcasts a scalar to a tile.
-    fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
-        if shape.is_empty() {
-            return scalar;
-        }
-        let dtype = self.module.dtype(scalar);
-        let one = self.module.intern(Type::tile(dtype, vec![1; shape.len()]));
-        let all = self.module.intern(Type::tile(dtype, shape.to_vec()));
-        let reshaped = self.put(Opcode::Reshape, &[scalar], vec![], one);
-        self.put(Opcode::Broadcast, &[reshaped], vec![], all)
+        let shape = self.writer.module.shape(value).to_vec();
+        let ty = self.writer.module.intern(Type::tile(DType::I64, shape));
+        self.writer.emit_typed(Opcode::ExtI, &[value], vec![Attr::Sign(Sign::Signed)], ty)
     }
 
     fn compare(&mut self, pred: CmpPred, value: Value, bound: i64) -> Value {
@@ -342,19 +323,18 @@ impl Instrumenter<'_> {
     }
 
     fn compare_values(&mut self, pred: CmpPred, a: Value, b: Value) -> Value {
-        let shape = self.module.shape(a).to_vec();
-        let ty = self.module.intern(Type::tile(DType::I1, shape));
-        self.put(Opcode::CmpI, &[a, b], vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)], ty)
+        let shape = self.writer.module.shape(a).to_vec();
+        let ty = self.writer.module.intern(Type::tile(DType::I1, shape));
+        self.writer.emit_typed(Opcode::CmpI, &[a, b], vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)], ty)
     }
 
     fn both(&mut self, a: Value, b: Value) -> Value {
-        let ty = self.module.ty_id(a);
-        self.put(Opcode::AndI, &[a, b], vec![], ty)
+        let ty = self.writer.module.ty_id(a);
+        self.writer.emit_typed(Opcode::AndI, &[a, b], vec![], ty)
     }
 
     fn assert(&mut self, condition: Value, text: &str, values: &[Value]) {
         let text = vec![Attr::Text(format!("{VIOLATED_ASSUMPTION}{text}").into())];
-        let id = self.module.add_op(Opcode::Assert, &[&[condition], values], text, vec![], &[], self.loc);
-        self.ops.push(id);
+        self.writer.emit(Opcode::Assert, &[&[condition], values], text, vec![], &[]);
     }
 }

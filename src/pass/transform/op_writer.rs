@@ -63,6 +63,11 @@ impl<'m> OpWriter<'m> {
     /// Appends an op with one operand per group and one result.
     pub fn emit_one(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, elem: Elem, shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::Tile { elem, shape: shape.to_vec() });
+        self.emit_typed(code, operands, attrs, ty)
+    }
+
+    /// Appends an op with one operand per group and one result of this type.
+    pub fn emit_typed(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
         let id = self.emit(code, &groups, attrs, vec![], &[ty]);
         self.module.op(id).results[0]

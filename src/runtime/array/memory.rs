@@ -377,30 +377,27 @@ impl Memory {
             }
         }
         match (&self.kind, &from.kind) {
-            (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
-                if std::ptr::eq(*gpu, *from_gpu) =>
-            {
-                let stream = own_stream(gpu, order);
-                order.before_use(&stream, true)?;
-                from_order.before_use(&stream, false)?;
-                gpu.make_current()?;
-                let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
-                // SAFETY: in bounds as checked, and of two distinct allocations.
-                unsafe { gpu.driver.copy_on_device(to, from, bytes, stream.raw) }
-            }
             // Without the host if one GPU can access the memory of the other.
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
-                if peer::can_access(gpu, from_gpu)? =>
+                if std::ptr::eq(*gpu, *from_gpu) || peer::can_access(gpu, from_gpu)? =>
             {
-                peer::enable(gpu, from_gpu)?;
+                let is_one_gpu = std::ptr::eq(*gpu, *from_gpu);
+                if !is_one_gpu {
+                    peer::enable(gpu, from_gpu)?;
+                }
                 let stream = own_stream(gpu, order);
                 order.before_use(&stream, true)?;
                 from_order.before_use(&stream, false)?;
                 gpu.make_current()?;
                 let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
-                // SAFETY: in bounds as checked, of two allocations, each in the primary context of
-                // its GPU.
-                unsafe { gpu.driver.copy_between(to, gpu.context, from, from_gpu.context, bytes, stream.raw) }
+                // SAFETY: in bounds as checked, and of two distinct allocations, each in the
+                // primary context of its GPU.
+                unsafe {
+                    match is_one_gpu {
+                        true => gpu.driver.copy_on_device(to, from, bytes, stream.raw),
+                        false => gpu.driver.copy_between(to, gpu.context, from, from_gpu.context, bytes, stream.raw),
+                    }
+                }
             }
             _ => {
                 let mut host = pack_host::zeros::<u8>(bytes.min(pack_host::CHUNK_BYTES))?;

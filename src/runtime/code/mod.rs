@@ -2,5 +2,5 @@
 
 pub(super) mod cubin;
 pub(super) mod device_assert;
+pub(super) mod encode_tensor_map;
 pub(super) mod pending_asserts;
-pub(super) mod tensor_map;

@@ -17,6 +17,7 @@ use crate::backend::cpu::ops::int;
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Opcode, Sign, Type, Value};
+use crate::types::float_codec;
 
 impl Machine<'_> {
     // Addresses.
@@ -122,7 +123,7 @@ impl Machine<'_> {
             Type::Tile { .. } | Type::TensorView { .. } | Type::Token => None,
         };
         let span = self.checked_span(view, &footprint, dtype, false)?;
-        let words = footprint.load(span, dtype, view::padding_bits(dtype, padding));
+        let words = footprint.load(span, dtype, padding.map_or(0, |padding| float_codec::padding_bits(dtype, padding)));
         self.fence_after(op, || footprint.places(dtype));
         self.put(op, words);
         self.set_token(op);

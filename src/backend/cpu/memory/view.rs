@@ -8,8 +8,7 @@
 use super::host_memory::{Cell, Span};
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width};
 use crate::dtype::DType;
-use crate::ir::{Padding, Rounding, Type};
-use crate::types::float_codec;
+use crate::ir::Type;
 
 /// By tile dimension: element offsets relative to the start of the footprint; `None` is outside.
 pub(super) type Axes = Vec<Vec<Option<usize>>>;
@@ -217,16 +216,4 @@ impl Footprint {
             }
         });
     }
-}
-
-/// Returns the pattern of elements that a load reads outside of the array.
-pub(super) fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
-    let value = match padding {
-        None | Some(Padding::Zero) => return 0,
-        Some(Padding::NegZero) => -0.0,
-        Some(Padding::NaN) => f64::NAN,
-        Some(Padding::PosInf) => f64::INFINITY,
-        Some(Padding::NegInf) => f64::NEG_INFINITY,
-    };
-    float_codec::encode(dtype, value, Rounding::NearestEven)
 }

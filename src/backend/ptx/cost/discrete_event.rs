@@ -1,4 +1,4 @@
-//! Discrete-event simulation of a schedule: all warp groups of the resident tile blocks, until they
+//! Discrete-event simulation of a schedule: all warp groups of the resident CTAs, until they
 //! are done.
 //!
 //! The next event is always the one with the smallest time, of a warp group or of an asynchronous
@@ -16,8 +16,8 @@ use super::warp_walk::{IterationTiming, Progress, SimState, TraceSpan, WarpGroup
 /// Maximum number of steps of a simulation.
 const MAX_STEPS: usize = 4_000_000;
 
-/// Result of a simulation of one multiprocessor.
-pub struct Simulation {
+/// Events of a replay of the schedule on one SM.
+pub struct EventReplay {
     pub warp_groups: Vec<WarpGroupState>,
     pub spans: Vec<TraceSpan>,
     pub resource_spans: Vec<ResourceSpan>,
@@ -27,9 +27,9 @@ pub struct Simulation {
     pub busy: [f64; NUM_RESOURCES],
 }
 
-impl Simulation {
-    /// Simulates `blocks` resident tile blocks. `seen`: spans are recorded. `None`: deadlock.
-    pub fn run(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
+impl EventReplay {
+    /// Simulates `blocks` resident CTAs. `seen`: spans are recorded. `None`: deadlock.
+    pub fn run(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<EventReplay> {
         let mut warp_groups = Vec::new();
         for block in 0..blocks {
             for (partition, plan) in programs.partitions.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Simulation {
         let end = warp_groups.iter().map(|warp_group| warp_group.time).fold(0.0, f64::max);
         let SimState { resources: Resources { busy, resource_spans, .. }, spans, iteration_timings, .. } = sim;
         let (spans, resource_spans) = (spans.unwrap_or_default(), resource_spans.unwrap_or_default());
-        Some(Simulation { warp_groups, spans, resource_spans, iteration_timings, end, busy })
+        Some(EventReplay { warp_groups, spans, resource_spans, iteration_timings, end, busy })
     }
 }
 
@@ -116,8 +116,8 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     (to.1 - from.1) / (to.0 - from.0) as f64
 }
 
-/// Returns the loops of the consumers, and the cycles of a tile block with all iterations.
-pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopCost>, f64) {
+/// Returns the loops of the consumers, and the cycles of a CTA with all iterations.
+pub fn extrapolated(programs: &EventPrograms, replay: &EventReplay) -> (Vec<LoopCost>, f64) {
     let mut starts: FxHashMap<usize, (Vec<(usize, f64)>, f64)> = FxHashMap::default();
     let last = |timings: &IterationTiming| timings.starts.first().map_or(0.0, |&(_, start)| start);
     for (loop_index, plan) in programs.loops.iter().enumerate() {
@@ -162,6 +162,6 @@ fn extra_of(programs: &EventPrograms, list: usize, extra: &FxHashMap<usize, f64>
 }
 
 /// Returns the utilization of each resource.
-pub fn shares(replay: &Simulation) -> Vec<(Resource, f64)> {
+pub fn shares(replay: &EventReplay) -> Vec<(Resource, f64)> {
     Resource::ALL.into_iter().map(|resource| (resource, replay.busy[resource as usize] / replay.end.max(1.0))).collect()
 }

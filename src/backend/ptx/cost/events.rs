@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
-use super::op_cost::OpCosts;
+use super::op_cost::{OpCost, OpCosts};
 use super::resource_use::{Resource, ResourceUse};
 use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
@@ -34,18 +34,23 @@ pub struct Event {
     pub count: u32,
 }
 
+/// Instructions, their background transfers, then barriers.
+#[derive(Default)]
+pub struct Work {
+    pub usage: ResourceUse,
+    pub background: ResourceUse,
+    /// The background transfers are stores.
+    pub stores: bool,
+    pub barriers: u32,
+    /// Values that are available later.
+    pub arrives: Vec<Value>,
+    /// The event itself waits for the values in `arrives`.
+    pub waits: bool,
+}
+
 /// Kind of an event.
 pub enum EventKind {
-    /// Instructions, their background transfers, then `barriers` barriers. Values in `arrives` are
-    /// available later; with `waits` the event itself waits for them.
-    Work {
-        usage: ResourceUse,
-        background: ResourceUse,
-        stores: bool,
-        barriers: u32,
-        arrives: Vec<Value>,
-        waits: bool,
-    },
+    Work(Work),
     /// An asynchronous MMA group; with `waits` it is waited for at once.
     Mma {
         mma_usage: ResourceUse,
@@ -103,9 +108,8 @@ pub struct CpAsyncTiming {
     /// Resource use of the threads that issue the copies of an iteration, and their bytes.
     pub issue: ResourceUse,
     pub bytes: f64,
-    /// Threads read elements that other threads copied.
+    /// Threads read elements that other threads copied: operands of MMAs.
     pub barrier_at_head: bool,
-    pub operands: bool,
 }
 
 /// Event programs of all partitions.
@@ -142,7 +146,7 @@ pub struct PipelineCost {
 #[derive(Clone, Copy)]
 pub struct ChannelCost {
     pub pipeline: usize,
-    /// Bytes that this tile block fetches, and its boxes: half of a multicast load.
+    /// Bytes that this CTA fetches, and its boxes: half of a multicast load.
     pub fetched: f64,
     pub boxes: f64,
 }
@@ -236,14 +240,7 @@ struct EventBuilder<'a, 'm> {
 
 /// Returns an event of instructions only.
 fn work(usage: ResourceUse) -> EventKind {
-    EventKind::Work {
-        usage,
-        background: ResourceUse::default(),
-        stores: false,
-        barriers: 0,
-        arrives: Vec::new(),
-        waits: false,
-    }
+    EventKind::Work(Work { usage, ..Work::default() })
 }
 
 /// Merges adjacent instruction events: ptxas interleaves them, so that their resources are busy at
@@ -254,8 +251,8 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
     let mut open = false;
     for mut event in events {
         let mixes = event.mixes();
-        if let (true, Some(last), EventKind::Work { usage, .. }) = (open && mixes, out.last_mut(), &event.what)
-            && let EventKind::Work { usage: all, .. } = &mut last.what
+        if let (true, Some(last), EventKind::Work(Work { usage, .. })) = (open && mixes, out.last_mut(), &event.what)
+            && let EventKind::Work(Work { usage: all, .. }) = &mut last.what
         {
             let alone = usage.alone();
             *all += *usage;
@@ -270,7 +267,7 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
         }
         open = mixes && !event.folds;
         most = match &event.what {
-            EventKind::Work { usage, .. } => usage.alone(),
+            EventKind::Work(work) => work.usage.alone(),
             _ => 0.0,
         };
         out.push(event);
@@ -285,7 +282,8 @@ impl Event {
 
     /// Returns true if the event has instructions only.
     fn mixes(&self) -> bool {
-        matches!(&self.what, EventKind::Work { barriers: 0, arrives, waits: false, background, .. } if arrives.is_empty() && background.alone() == 0.0)
+        matches!(&self.what, EventKind::Work(Work { barriers: 0, arrives, waits: false, background, .. })
+            if arrives.is_empty() && background.alone() == 0.0)
     }
 }
 
@@ -297,8 +295,8 @@ impl EventBuilder<'_, '_> {
             // The planner orders only bodies without barriers, but op costs assume barriers of
             // layout conversions.
             for event in &mut events {
-                if let EventKind::Work { barriers, .. } = &mut event.what {
-                    *barriers = 0;
+                if let EventKind::Work(work) = &mut event.what {
+                    work.barriers = 0;
                 }
             }
         }
@@ -335,7 +333,20 @@ impl EventBuilder<'_, '_> {
             | Step::StripMine(_)
             | Step::Mma(_)
             | Step::For(_) => self.op_costs.context.values_read_by(step),
-            _ => Vec::new(),
+            Step::Deferred(_)
+            | Step::LocalLoad(_)
+            | Step::Produce(_)
+            | Step::Advance(_)
+            | Step::ConsumerWait(_)
+            | Step::MmaWait(_)
+            | Step::ConsumerTryWait(_)
+            | Step::ConsumerRelease(_)
+            | Step::OrderWait { .. }
+            | Step::OrderArrive(_)
+            | Step::Loop(_)
+            | Step::If { .. }
+            | Step::Sub(_)
+            | Step::End(_) => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
             let code = self.op_costs.context.module.op(id).code;
@@ -361,7 +372,7 @@ impl EventBuilder<'_, '_> {
                 self.push(events, step, self.label(id), work(usage));
             }
             Step::StripMine(strip) => self.strip_mine(step, strip, events),
-            Step::TmaStore(send) => self.tma_store(step, send.op, events),
+            Step::TmaStore(store) => self.tma_store(step, store.op, events),
             Step::Mma(plan) => self.multiply(step, plan, events),
             &Step::Produce(channel) => {
                 self.push(events, step, self.channel_label("produce", channel), EventKind::Produce(channel))
@@ -373,9 +384,9 @@ impl EventBuilder<'_, '_> {
                 let label = self.channel_label("consumer_wait", wait.channel);
                 self.push(events, step, label, EventKind::ConsumerWait(wait.channel));
             }
-            Step::MmaWait(land) => {
-                let label = format!("mma_wait {}", self.source(land.mma));
-                self.push(events, step, label, EventKind::MmaWait { pending: land.pending });
+            Step::MmaWait(wait) => {
+                let label = format!("mma_wait {}", self.source(wait.mma));
+                self.push(events, step, label, EventKind::MmaWait { pending: wait.pending });
             }
             Step::ConsumerTryWait(_) => {}
             Step::ConsumerRelease(channels) => {
@@ -413,16 +424,10 @@ impl EventBuilder<'_, '_> {
         let context = self.op_costs.context;
         let cost = self.op_costs.op(id);
         let arrives = if cost.arrives { context.module.op(id).results.clone() } else { Vec::new() };
-        let what = EventKind::Work {
-            usage: cost.usage,
-            background: cost.background,
-            stores: !cost.arrives,
-            barriers: cost.barriers,
-            arrives,
-            waits: false,
-        };
-        if cost.usage.alone() > 0.0 || cost.barriers > 0 {
-            self.push(events, step, self.label(id), what);
+        let OpCost { usage, background, barriers, .. } = cost;
+        if usage.alone() > 0.0 || barriers > 0 {
+            let work = Work { usage, background, stores: !cost.arrives, barriers, arrives, waits: false };
+            self.push(events, step, self.label(id), EventKind::Work(work));
         }
     }
 
@@ -441,17 +446,16 @@ impl EventBuilder<'_, '_> {
             }
         }
         let first = strip.ops().next().map_or_else(String::new, |id| self.label(id));
-        let what =
-            EventKind::Work { usage, background, stores: !arrives, barriers, arrives: Vec::new(), waits: arrives };
-        self.push(events, step, format!("strip_mine {first}"), what);
+        let work = Work { usage, background, stores: !arrives, barriers, arrives: Vec::new(), waits: arrives };
+        self.push(events, step, format!("strip_mine {first}"), EventKind::Work(work));
     }
 
     /// Adds a TMA store: the writes of the threads to shared memory, then the copy.
     fn tma_store(&mut self, step: &Step, id: OpId, events: &mut Vec<Event>) {
-        let (cost, bytes) = self.op_costs.send(id);
-        let (usage, background, barriers) = (cost.usage, cost.background, cost.barriers);
-        let what = EventKind::Work { usage, background, stores: true, barriers, arrives: Vec::new(), waits: false };
-        self.push(events, step, self.label(id), what);
+        let (cost, bytes) = self.op_costs.tma_store(id);
+        let OpCost { usage, background, barriers, .. } = cost;
+        let work = Work { usage, background, stores: true, barriers, ..Work::default() };
+        self.push(events, step, self.label(id), EventKind::Work(work));
         let weights = self.op_costs.weights;
         let near = ResourceUse::new(Resource::L2, bytes / weights.l2);
         let far = ResourceUse::new(Resource::Memory, bytes / weights.memory);
@@ -517,19 +521,8 @@ impl EventBuilder<'_, '_> {
         // The order wait of MMAs is sunk to their issue.
         let order_wait = events.pop_if(|event| matches!(event.what, EventKind::OrderWait(OrderPoint::Mma(_))));
         if before.alone() > 0.0 || barriers > 0 {
-            self.push(
-                events,
-                step,
-                name.clone(),
-                EventKind::Work {
-                    usage: before,
-                    background: ResourceUse::default(),
-                    stores: false,
-                    barriers,
-                    arrives: Vec::new(),
-                    waits: false,
-                },
-            );
+            let work = Work { usage: before, barriers, ..Work::default() };
+            self.push(events, step, name.clone(), EventKind::Work(work));
         }
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {
@@ -542,12 +535,8 @@ impl EventBuilder<'_, '_> {
         }
         let waits = !context.is_async(&plan.ops);
         events.extend(order_wait);
-        self.push(
-            events,
-            step,
-            name.clone(),
-            EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() },
-        );
+        let what = EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() };
+        self.push(events, step, name, what);
         if after.alone() > 0.0 {
             let what = work(after);
             events.push(Event::new(what, format!("accumulate {}", last.index())));
@@ -573,7 +562,6 @@ impl EventBuilder<'_, '_> {
             issue: self.op_costs.copies(cp_async.stage_bytes as f64),
             bytes: cp_async.stage_bytes as f64 / self.op_costs.groups,
             barrier_at_head: cp_async.barrier_at_head,
-            operands: cp_async.barrier_at_head,
         });
         let pingpong = plan.pingpong.as_ref().map(|pingpong| pingpong.stages_per_iteration.clone());
         self.push_loop(plan.op, list, epilogue, cp_async, events);

@@ -1,20 +1,20 @@
-//! Machine models: rates and latencies of a multiprocessor, one table for each target.
+//! Machine models: rates and latencies of an SM, one table for each target.
 //!
 //! Sources of the numbers:
 //! * *guide*: table of arithmetic throughput, CUDA programming guide 12.9;
-//! * *sheet*: data sheets of A100 and H200; rates are divided by multiprocessors and boost clock;
+//! * *sheet*: data sheets of A100 and H200; rates are divided by SMs and boost clock;
 //! * *fitted*: chosen such that the order of the configurations in `benches/compare/h200.tune` is
 //!   reproduced (H200, driver 580.159, November 2026), as `benches/schedules` prints it;
 //! * *estimate*: no measurement.
 
 use crate::target::Target;
 
-/// Rates of a multiprocessor per cycle, and latencies in cycles.
+/// Rates of an SM per cycle, and latencies in cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineModel {
     /// Cycles per nanosecond.
     pub clock: f64,
-    pub multiprocessors: f64,
+    pub num_sms: f64,
     /// Multiply-adds of 16-bit elements on tensor cores, per cycle.
     pub tensor: f64,
     /// Issued lanes per cycle, of any instruction.
@@ -25,9 +25,9 @@ pub struct MachineModel {
     pub special: f64,
     /// Bytes of shared memory per cycle, read or written.
     pub shared: f64,
-    /// Bytes from the L2 cache per cycle, if all multiprocessors access it.
+    /// Bytes from the L2 cache per cycle, if all SMs access it.
     pub l2: f64,
-    /// Bytes of memory per cycle: the share of one multiprocessor.
+    /// Bytes of memory per cycle: the share of one SM.
     pub memory: f64,
     /// Fraction of the operand bytes of MMAs that miss the L2 cache.
     pub misses: f64,
@@ -51,10 +51,10 @@ pub struct MachineModel {
     pub gather: f64,
     /// Fraction of the issue slots that asynchronous MMAs use, for their register accesses.
     pub registers: f64,
-    /// Relative slowdown of instructions per doubling of the warp groups of a block: warp groups
+    /// Relative slowdown of instructions per doubling of the warp groups of a CTA: warp groups
     /// execute the same code at the same time and compete for the same resource.
     pub warpgroup_contention: f64,
-    /// Cycles of a producer per stage, without its boxes; and in a cluster, where a remote block
+    /// Cycles of a producer per stage, without its boxes; and in a cluster, where a remote CTA
     /// releases stages.
     pub producer_stage: f64,
     pub producer_stage_cluster: f64,
@@ -62,8 +62,8 @@ pub struct MachineModel {
     pub tma_box: f64,
     /// Cycles of the head of a loop.
     pub loop_overhead: f64,
-    /// Cycles from the start of a tile block to its first instruction, plus those from its end to
-    /// the next block.
+    /// Cycles from the start of a CTA to its first instruction, plus those from its end to
+    /// the next CTA.
     pub block_launch: f64,
     /// Cycles of a launch.
     pub launch: f64,
@@ -72,7 +72,7 @@ pub struct MachineModel {
 /// A100.
 const SM_80: MachineModel = MachineModel {
     clock: 1.41,                  // sheet: boost
-    multiprocessors: 108.0,       // sheet
+    num_sms: 108.0,               // sheet
     tensor: 1024.0,               // sheet: 312 TFLOP/s
     issue: 128.0,                 // four schedulers
     alu: 64.0,                    // guide
@@ -103,7 +103,7 @@ const SM_80: MachineModel = MachineModel {
 /// H100 and H200.
 const SM_90A: MachineModel = MachineModel {
     clock: 1.5,                    // what products leave of 1.98 GHz: fitted
-    multiprocessors: 132.0,        // sheet
+    num_sms: 132.0,                // sheet
     tensor: 2048.0,                // sheet: 989 TFLOP/s at 1.83 GHz
     issue: 128.0,                  // four schedulers
     alu: 64.0,                     // guide

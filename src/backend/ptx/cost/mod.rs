@@ -1,6 +1,6 @@
 //! Cost model: the cycles of a schedule, by discrete-event simulation.
 //!
-//! Input: a schedule, its kernel, and the facts of a launch. Output: cycles of a tile block,
+//! Input: a schedule, its kernel, and the properties of a launch. Output: cycles of a CTA,
 //! utilization of each resource, and a timeline as SVG. Order:
 //! 1. `machine_model`: rates and latencies of the target;
 //! 2. `resource_use`, `op_cost`: cycles that an op needs of each resource;
@@ -8,13 +8,13 @@
 //!    `events::DEFAULT_TRIP_COUNTS`;
 //! 4. `events`: the steps of each partition as events;
 //! 5. `discrete_event`: the simulation, with `warp_walk` (state of a warp group), `async_queue`
-//!    (MMAs and stores in flight) and `resources` (multiprocessor and barriers);
+//!    (MMAs and stores in flight) and `resources` (SM and barriers);
 //! 6. `timeline_svg`: the simulation as a picture.
 //!
 //! Model: each warp group of a consumer, and the one lane of a producer, executes the steps of its
-//! partition. Resources of the multiprocessor serve requests in the order of their arrival: tensor
+//! partition. Resources of the SM serve requests in the order of their arrival: tensor
 //! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
-//! are asynchronous. All resident tile blocks are simulated together.
+//! are asynchronous. All resident CTAs are simulated together.
 //!
 //! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
 //! The folder does not know instructions (`isa`).
@@ -36,7 +36,7 @@ pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
 pub use trip_count::LaunchInfo;
 
-use self::discrete_event::Simulation;
+use self::discrete_event::EventReplay;
 use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
@@ -47,9 +47,9 @@ use crate::target::Target;
 /// Cost of a schedule.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// Cycles of a tile block that shares its multiprocessor with the other resident ones.
+    /// Cycles of a CTA that shares its SM with the other resident ones.
     pub block: f64,
-    /// Number of resident tile blocks.
+    /// Number of resident CTAs.
     pub blocks: u32,
     /// Loops of the consumers, inner ones first.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
@@ -64,7 +64,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns the cycles of a multiprocessor per tile block, by which plans are compared.
+    /// Returns the cycles of an SM per CTA, by which plans are compared.
     pub fn cycles_per_block(&self) -> f64 {
         self.block / f64::from(self.blocks.max(1))
     }
@@ -76,7 +76,7 @@ pub struct CostInput<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
     pub body: BlockId,
     pub schedule: &'a Schedule,
-    /// Tile blocks that fit on a multiprocessor.
+    /// CTAs that fit on an SM.
     pub blocks: u32,
     pub launched: LaunchInfo<'a>,
 }
@@ -91,7 +91,7 @@ impl CostInput<'_, '_> {
     pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Simulation::run(&programs, blocks as usize, false)?;
+        let replay = EventReplay::run(&programs, blocks as usize, false)?;
         let (loops, block) = discrete_event::extrapolated(&programs, &replay);
         let block = block + weights.block_launch;
         let shares = discrete_event::shares(&replay);
@@ -100,7 +100,7 @@ impl CostInput<'_, '_> {
             shares.iter().filter(|(resource, _)| fixed.contains(resource)).map(|share| share.1).fold(0.0, f64::max);
         let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
+        let waves = all.map(|all| (all / (weights.num_sms * f64::from(blocks))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * block + weights.launch);
         Some(Cost { block, blocks, loops, busy, lower_bound_fraction, launch })
     }
@@ -109,14 +109,14 @@ impl CostInput<'_, '_> {
     pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Simulation::run(&programs, blocks as usize, true)?;
+        let replay = EventReplay::run(&programs, blocks as usize, true)?;
         Some(timeline_svg::draw(&programs, &replay, title))
     }
 
-    /// Returns the number of resident tile blocks, which the grid limits.
+    /// Returns the number of resident CTAs, which the grid limits.
     fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.multiprocessors).ceil().max(1.0) as u32);
+        let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.num_sms).ceil().max(1.0) as u32);
         self.blocks.clamp(1, there)
     }
 
@@ -126,7 +126,7 @@ impl CostInput<'_, '_> {
         programs
     }
 
-    /// Sets the trip count of a persistent loop: all blocks together store each element once.
+    /// Sets the trip count of a persistent loop: all CTAs together store each element once.
     fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };

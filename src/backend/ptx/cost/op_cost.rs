@@ -7,7 +7,7 @@ use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
 use crate::backend::ptx::layout_inference::{ValueOrigin, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Value};
+use crate::ir::{Flag, Op, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// Bytes of the widest access of a thread.
@@ -224,11 +224,11 @@ impl OpCosts<'_, '_> {
         if count <= 1 || inference.source(value) != ValueOrigin::Register {
             return OpCost::default();
         }
-        match inference.layout(value) {
-            Some(own) if own.shape() == wanted.shape() && !own.is_same(wanted) => {
-                self.through_shared(bytes as f64, 2.0)
-            }
-            _ => OpCost::default(),
+        let differs = |own: &Layout| own.shape() == wanted.shape() && !own.is_same(wanted);
+        if inference.layout(value).is_some_and(differs) {
+            self.through_shared(bytes as f64, 2.0)
+        } else {
+            OpCost::default()
         }
     }
 
@@ -285,7 +285,7 @@ impl OpCosts<'_, '_> {
     }
 
     /// Returns the cost of a TMA store for the threads, and the bytes of the asynchronous copy.
-    pub fn send(&self, id: OpId) -> (OpCost, f64) {
+    pub fn tma_store(&self, id: OpId) -> (OpCost, f64) {
         let tile = stored(self.context.module.op(id));
         let bytes = extent(self.context.module, tile).1 as f64;
         let cost = self.through_shared(bytes, 1.0);
@@ -298,10 +298,7 @@ impl OpCosts<'_, '_> {
             Some(layout) => layout.clone(),
             None => self.context.inference.natural_or_default(op.operands[0]),
         };
-        let axis = match op.attr(AttrKind::Dim) {
-            Some(&Attr::Dim(axis)) => axis as usize,
-            _ => 0,
-        };
+        let axis = op.dim() as usize;
         let along = |bases: &[u32]| {
             let moves = |&&basis: &&u32| basis != 0 && layout.coordinates(basis)[axis] != 0;
             bases.iter().filter(moves).count() as i32

@@ -1,8 +1,8 @@
-//! Resource use: cycles of each resource of a multiprocessor.
+//! Resource use: cycles of each resource of an SM.
 
 use std::ops::AddAssign;
 
-/// A unit of a multiprocessor, or its share of L2 cache and memory.
+/// A unit of an SM, or its share of L2 cache and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     Tensor,

@@ -1,5 +1,5 @@
-//! Simulated resources: the units of a multiprocessor, and the barriers and pipeline stages of a
-//! tile block.
+//! Simulated resources: the units of an SM, and the barriers and pipeline stages of a
+//! CTA.
 
 use super::events::{EventPrograms, PipelineCost};
 use super::resource_use::{NUM_RESOURCES, Resource, ResourceUse};
@@ -16,7 +16,7 @@ pub struct ResourceSpan {
     pub event: (usize, usize),
 }
 
-/// Resources of a multiprocessor, which serve requests in the order of the calls.
+/// Resources of an SM, which serve requests in the order of the calls.
 #[derive(Default)]
 pub struct Resources {
     free: [f64; NUM_RESOURCES],
@@ -25,6 +25,9 @@ pub struct Resources {
     pub resource_spans: Option<Vec<ResourceSpan>>,
 }
 
+/// A warp group, and its event: list and position.
+pub type Requester = (usize, (usize, usize));
+
 impl Resources {
     /// Returns free resources. `seen`: spans are recorded.
     pub fn new(seen: bool) -> Resources {
@@ -32,26 +35,26 @@ impl Resources {
     }
 
     /// Reserves a resource for `cycles` from time `at` on; returns start and end.
-    pub fn serve(&mut self, resource: Resource, at: f64, cycles: f64, who: (usize, (usize, usize))) -> (f64, f64) {
+    pub fn serve(&mut self, resource: Resource, at: f64, cycles: f64, requester: Requester) -> (f64, f64) {
         let start = self.free[resource as usize].max(at);
         let end = start + cycles;
         if cycles > 0.0 {
             self.free[resource as usize] = end;
             self.busy[resource as usize] += cycles;
             if let Some(resource_spans) = &mut self.resource_spans {
-                resource_spans.push(ResourceSpan { resource, start, end, warp_group: who.0, event: who.1 });
+                resource_spans.push(ResourceSpan { resource, start, end, warp_group: requester.0, event: requester.1 });
             }
         }
         (start, end)
     }
 
     /// Reserves all resources of a use; returns the end of the last one.
-    pub fn serve_all(&mut self, usage: &ResourceUse, at: f64, who: (usize, (usize, usize))) -> f64 {
+    pub fn serve_all(&mut self, usage: &ResourceUse, at: f64, requester: Requester) -> f64 {
         let mut end = at;
         for resource in Resource::ALL {
             let cycles = usage.resources[resource as usize];
             if cycles > 0.0 {
-                end = end.max(self.serve(resource, at, cycles, who).1);
+                end = end.max(self.serve(resource, at, cycles, requester).1);
             }
         }
         end + usage.latency
@@ -80,7 +83,7 @@ pub struct OrderRelease {
     pub product: Option<(usize, usize)>,
 }
 
-/// Barriers and pipelines of one tile block.
+/// Barriers and pipelines of one CTA.
 pub struct BlockState {
     pipelines: Vec<StageTimes>,
     /// Waits at named order barriers, by section in program order.
@@ -123,7 +126,7 @@ impl BlockState {
     }
 
     /// Returns the time at which the next stage is free, or `None` if it is not yet determined.
-    pub fn free(&self, pipeline: usize) -> Option<f64> {
+    pub fn free_at(&self, pipeline: usize) -> Option<f64> {
         let pipeline = &self.pipelines[pipeline];
         match pipeline.full.len().checked_sub(pipeline.cost.stages) {
             Some(before) => complete(&pipeline.released, before, self.consumers),
@@ -137,11 +140,11 @@ impl BlockState {
     }
 
     /// Returns the time at which stage number `index` is full.
-    pub fn full(&self, pipeline: usize, index: usize) -> Option<f64> {
+    pub fn full_at(&self, pipeline: usize, index: usize) -> Option<f64> {
         self.pipelines[pipeline].full.get(index).copied()
     }
 
-    pub fn give(&mut self, pipeline: usize, index: usize, at: f64) {
+    pub fn release_stage(&mut self, pipeline: usize, index: usize, at: f64) {
         arrive(&mut self.pipelines[pipeline].released, index, at);
     }
 
@@ -170,12 +173,17 @@ impl BlockState {
         (ends.len() >= warp_groups as usize).then_some(ends)
     }
 
-    pub fn meet(&mut self, (partition, pingpong_group): (usize, usize), index: usize, at: f64) {
+    pub fn arrive_at_barrier(&mut self, (partition, pingpong_group): (usize, usize), index: usize, at: f64) {
         arrive(&mut self.barriers[partition][pingpong_group], index, at);
     }
 
     /// Returns the time at which all warp groups have arrived at a barrier.
-    pub fn met(&self, (partition, pingpong_group): (usize, usize), index: usize, groups: u32) -> Option<f64> {
+    pub fn barrier_completion(
+        &self,
+        (partition, pingpong_group): (usize, usize),
+        index: usize,
+        groups: u32,
+    ) -> Option<f64> {
         complete(&self.barriers[partition][pingpong_group], index, groups)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::discrete_event::{Simulation, extrapolated};
-use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost};
+use super::discrete_event::{EventReplay, extrapolated};
+use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost, Work};
 use super::resource_use::{Resource, ResourceUse};
 use super::timeline_svg::LEGEND;
 use super::trip_count::trip_counts;
@@ -21,7 +21,7 @@ use crate::target::Target;
 fn free() -> MachineModel {
     MachineModel {
         clock: 1.0,
-        multiprocessors: 132.0,
+        num_sms: 132.0,
         tensor: 1e9,
         issue: 1e9,
         alu: 1e9,
@@ -78,9 +78,7 @@ fn programs(
 }
 
 fn work(usage: ResourceUse) -> Event {
-    let (background, arrives) = (ResourceUse::default(), Vec::new());
-    let what = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
-    Event::new(what, "work".to_owned())
+    Event::new(EventKind::Work(Work { usage, ..Work::default() }), "work".to_owned())
 }
 
 fn partition(role: super::WarpRole, list: usize, groups: u32) -> PartitionEvents {
@@ -108,15 +106,15 @@ fn timing(body: usize, trip_count: u32) -> LoopTiming {
 fn those_who_want_the_same_unit_share_it() {
     let both = vec![work(ResourceUse::new(Resource::Special, 640.0))];
     let all = programs(free(), vec![partition(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
-    let replay = Simulation::run(&all, 1, true).unwrap();
+    let replay = EventReplay::run(&all, 1, true).unwrap();
     assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
     // They proceed at the same time: neither ends long before the other one.
     assert!(replay.warp_groups.iter().all(|warp_group| warp_group.time >= 1280.0 - 64.0));
-    // So do the blocks of a multiprocessor; other resources have other queues.
-    assert_eq!(Simulation::run(&all, 2, false).unwrap().end, 2560.0);
+    // So do the CTAs of an SM; other resources have other queues.
+    assert_eq!(EventReplay::run(&all, 2, false).unwrap().end, 2560.0);
     let apart = vec![work(ResourceUse::new(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
     let apart = programs(free(), vec![partition(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
-    assert_eq!(Simulation::run(&apart, 1, false).unwrap().end, 100.0);
+    assert_eq!(EventReplay::run(&apart, 1, false).unwrap().end, 100.0);
 }
 
 /// Returns the cycles of an iteration of a loop that consumes the stages of another partition, with
@@ -138,7 +136,7 @@ fn pipeline(stages: usize) -> f64 {
     let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
     all.pipelines = vec![PipelineCost { stages, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 100.0, boxes: 1.0 }];
-    let replay = Simulation::run(&all, 1, false).unwrap();
+    let replay = EventReplay::run(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
 
@@ -154,13 +152,12 @@ fn stages_hide_the_way_of_copies() {
 #[test]
 fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let value = crate::ir::Value(0);
-    let (usage, background, arrives) = (ResourceUse::time(1.0), ResourceUse::default(), vec![value]);
-    let load = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
+    let load = EventKind::Work(Work { usage: ResourceUse::time(1.0), arrives: vec![value], ..Work::default() });
     let alu = ResourceUse::new(Resource::Alu, 64.0);
     let reads = Event { reads: vec![value], ..work(alu) };
     let lists = vec![vec![Event::new(load, String::new()), reads], vec![work(ResourceUse::time(500.0)), work(alu)]];
     let partitions = vec![partition(super::WarpRole::Consumer, 0, 1), partition(super::WarpRole::Producer, 1, 1)];
-    let replay = Simulation::run(
+    let replay = EventReplay::run(
         &programs(MachineModel { load_latency: 1000.0, ..free() }, partitions, lists, Vec::new()),
         1,
         false,
@@ -188,7 +185,7 @@ fn multiplying(turns: bool) -> f64 {
         .filter(|event| turns || !matches!(event.what, EventKind::OrderWait(_) | EventKind::OrderArrive(_)));
     let lists = vec![vec![event(EventKind::Loop(0))], body.collect()];
     let all = programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, vec![timing(1, 64)]);
-    extrapolated(&all, &Simulation::run(&all, 1, false).unwrap()).0[0].cycles
+    extrapolated(&all, &EventReplay::run(&all, 1, false).unwrap()).0[0].cycles
 }
 
 #[test]
@@ -212,7 +209,7 @@ fn groups_wait_for_the_turn_before() {
     let of = |ordered_groups, groups, weights| {
         let partitions = vec![PartitionEvents { ordered_groups, ..partition(super::WarpRole::Consumer, 0, groups) }];
         let all = programs(weights, partitions, vec![turn(100.0)], Vec::new());
-        Simulation::run(&all, 1, false).unwrap().end
+        EventReplay::run(&all, 1, false).unwrap().end
     };
     // Three groups, one after another; two data partitions of two groups each are executed at the
     // same time.
@@ -222,7 +219,7 @@ fn groups_wait_for_the_turn_before() {
     // A section without an end has no cost.
     let lists = vec![vec![event(EventKind::OrderWait(OrderPoint::Exp(Value(0))))]];
     assert!(
-        Simulation::run(
+        EventReplay::run(
             &programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()),
             1,
             false
@@ -258,7 +255,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
     );
     all.pipelines = vec![PipelineCost { stages: 2, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 1.0, boxes: 1.0 }];
-    assert!(Simulation::run(&all, 1, false).is_none());
+    assert!(EventReplay::run(&all, 1, false).is_none());
 }
 
 #[test]
@@ -271,7 +268,7 @@ fn tensor_cores_of_twice_the_rate_take_half_the_time() {
 }
 
 #[test]
-fn more_stages_and_the_copy_engine_are_faster() {
+fn more_stages_and_tma_are_faster() {
     for target in [Target::SM_80, Target::SM_90A] {
         let tile = if target == Target::SM_80 { [128, 128, 32] } else { [128, 256, 64] };
         let module = matmul(DType::F16, DType::F32, tile);
@@ -306,7 +303,7 @@ fn loops_go_round_as_often_as_a_launch_says() {
     loops.retain(|&id| module.op(id).code == Opcode::For);
     assert_eq!(loops.len(), 2);
     assert!(trip_counts(&module, (body, &regions), LaunchInfo::default()).is_empty());
-    // Tiles from the block's number along x to 64, 8 apart, with as many steps as the block's
+    // Tiles from the CTA's number along x to 64, 8 apart, with as many steps as the CTA's
     // number along z: 0, 4 and 8 of a sample.
     let known = trip_counts(&module, (body, &regions), LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();

@@ -3,12 +3,12 @@
 //! kind of the event, which a legend explains; a bar of a resource has the colour of its warp
 //! group.
 //!
-//! The first panel is one steady iteration of the first innermost loop with MMAs, or the tile block
-//! if no loop has MMAs. With ping-pong, a second panel shows the whole tile block.
+//! The first panel is one steady iteration of the first innermost loop with MMAs, or the CTA
+//! if no loop has MMAs. With ping-pong, a second panel shows the whole CTA.
 
 use std::fmt::Write;
 
-use super::discrete_event::Simulation;
+use super::discrete_event::EventReplay;
 use super::events::{Event, EventKind, EventPrograms};
 use super::resource_use::Resource;
 use super::warp_walk::IterationTiming;
@@ -64,7 +64,7 @@ struct TimeWindow {
 }
 
 /// Draws a simulation.
-pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> String {
+pub fn draw(programs: &EventPrograms, replay: &EventReplay, title: &str) -> String {
     let windows = windows(programs, replay);
     let lanes = replay.warp_groups.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
     let panel = HEAD + lanes + AXIS;
@@ -107,7 +107,7 @@ fn middle(timings: &IterationTiming) -> Option<(f64, f64)> {
     Some((timings.starts[at].1, end))
 }
 
-fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
+fn windows(programs: &EventPrograms, replay: &EventReplay) -> Vec<TimeWindow> {
     let mut windows = Vec::new();
     let of_first = |timings: &&IterationTiming| {
         let warp_group = &replay.warp_groups[timings.warp_group];
@@ -139,7 +139,7 @@ fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
 
 struct Panel<'a> {
     programs: &'a EventPrograms,
-    replay: &'a Simulation,
+    replay: &'a EventReplay,
     window: &'a TimeWindow,
     top: f64,
     out: &'a mut String,
@@ -325,7 +325,7 @@ impl Panel<'_> {
 
 fn colour(what: &EventKind) -> &'static str {
     match what {
-        EventKind::Work { .. } => INSTRUCTIONS,
+        EventKind::Work(_) => INSTRUCTIONS,
         EventKind::Mma { .. } => MMA,
         EventKind::Produce(_) => TMA_LOAD,
         EventKind::TmaStore { .. } => TMA_STORE,

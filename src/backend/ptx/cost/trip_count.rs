@@ -1,8 +1,8 @@
-//! Trip counts of loops, by interval arithmetic over the integers of the kernel and the facts of a
-//! launch.
+//! Trip counts of loops, by interval arithmetic over the integers of the kernel and the properties
+//! of a launch.
 //!
 //! Inputs are constants, grid and parameters. A loop inside another loop gets the mean of a sample
-//! of tile blocks. An outermost loop gets the maximum, because the block with the most work is the
+//! of CTAs. An outermost loop gets the maximum, because the CTA with the most work is the
 //! last to end.
 
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::ParamWord;
 use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, RegionTree, Type, Value};
 
-/// Facts of a launch.
+/// Properties of a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LaunchInfo<'a> {
     pub grid: Option<[u32; 3]>,
@@ -19,7 +19,7 @@ pub struct LaunchInfo<'a> {
 }
 
 impl LaunchInfo<'_> {
-    /// Returns the first, the middle and the last tile block, or one unknown block if the grid is
+    /// Returns the first, the middle and the last CTA, or one unknown CTA if the grid is
     /// unknown.
     fn sample(&self) -> Vec<Option<[u32; 3]>> {
         let Some(grid) = self.grid else { return vec![None] };
@@ -30,7 +30,7 @@ impl LaunchInfo<'_> {
 /// Inclusive bounds of an integer, wide enough that sums do not overflow.
 type IntRange = (i128, i128);
 
-/// Returns the trip counts of the loops of an entry that are known: over a sample of tile blocks
+/// Returns the trip counts of the loops of an entry that are known: over a sample of CTAs
 /// the maximum of an outermost loop, and the mean of an inner one.
 pub fn trip_counts(
     module: &Module,
@@ -73,7 +73,7 @@ struct TripCountAnalysis<'a> {
     module: &'a Module,
     launched: LaunchInfo<'a>,
     body: BlockId,
-    /// The tile block.
+    /// The CTA.
     block: Option<[u32; 3]>,
     values: FxHashMap<Value, Option<IntRange>>,
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::async_queue::{AsyncQueue, L2_QUEUE, MEMORY_QUEUE, MMA_QUEUE, NUM_QUEUES};
-use super::events::{Event, EventKind, EventPrograms, LoopTiming};
+use super::events::{Event, EventKind, EventPrograms, LoopTiming, Work};
 use super::resource_use::{QUANTUM_CYCLES, Resource, ResourceUse};
 use super::resources::{BlockState, OrderRelease, Resources};
 use crate::backend::ptx::schedule::{OrderBarrierKind, OrderPoint, WarpRole};
@@ -49,6 +49,12 @@ struct EventFrame {
     timings: Option<IterationTiming>,
 }
 
+impl EventFrame {
+    fn new(list: usize, loop_and_iteration: Option<(usize, usize)>) -> EventFrame {
+        EventFrame { list, next: 0, loop_and_iteration, arrivals: VecDeque::new(), timings: None }
+    }
+}
+
 /// Result of one step of a warp group.
 pub enum Progress {
     Advanced,
@@ -57,6 +63,8 @@ pub enum Progress {
     Ended,
 }
 
+/// A simulated warp group.
+#[derive(Default)]
 pub struct WarpGroupState {
     pub number: usize,
     pub block: usize,
@@ -69,28 +77,32 @@ pub struct WarpGroupState {
     pub blocked: bool,
     frames: Vec<EventFrame>,
     /// Number of consumed stages of each pipeline, and the acquired stage of each channel.
-    taken: Vec<usize>,
-    held: Vec<usize>,
-    flights: VecDeque<QueuedMma>,
-    issued: usize,
+    consumed: Vec<usize>,
+    acquired: Vec<usize>,
+    mmas_in_flight: VecDeque<QueuedMma>,
+    /// Number of issued MMA groups.
+    issued_mmas: usize,
     /// Iteration of the ping-pong loop.
     iteration: usize,
     /// Number of ordered sections that the group has left, by set of barriers.
     sections: [usize; OrderPoint::BARRIER_SETS],
-    met: usize,
+    /// Number of barriers that the group has passed.
+    passed_barriers: usize,
     /// Remaining barriers of the event; `arrived`: at the next one of them.
     barriers: u32,
     arrived: bool,
     /// Completed quanta of the event.
-    parts: f64,
-    begun: bool,
+    quanta: f64,
+    /// The warp group has reached the event.
+    reached: bool,
     /// End of the background transfers.
     background: Option<f64>,
-    late: Vec<(Value, f64)>,
+    /// Values that are available later, and their times.
+    pending_values: Vec<(Value, f64)>,
     /// Number of issued TMA stores.
-    sent: usize,
+    issued_tma_stores: usize,
     /// Time at which the warp group reached the event.
-    came: f64,
+    reached_at: f64,
 }
 
 /// State that all warp groups share.
@@ -106,44 +118,29 @@ pub struct SimState<'a> {
     pub iteration_timings: Vec<IterationTiming>,
 }
 
+impl<'a> SimState<'a> {
+    /// Returns a queue of a warp group.
+    fn queue(&mut self, warp_group: usize, queue: usize) -> &mut AsyncQueue<'a> {
+        &mut self.queues[NUM_QUEUES * warp_group + queue]
+    }
+}
+
 impl WarpGroupState {
     pub fn new(
         number: usize,
         [block, partition, pingpong_group, group]: [usize; 4],
         programs: &EventPrograms,
     ) -> WarpGroupState {
-        let frame = EventFrame {
-            list: programs.partitions[partition].list,
-            next: 0,
-            loop_and_iteration: None,
-            arrivals: VecDeque::new(),
-            timings: None,
-        };
         WarpGroupState {
             number,
             block,
             partition,
             pingpong_group,
             group,
-            time: 0.0,
-            done: false,
-            blocked: false,
-            frames: vec![frame],
-            taken: vec![0; programs.pipelines.len()],
-            held: vec![0; programs.channels.len()],
-            flights: VecDeque::new(),
-            issued: 0,
-            iteration: 0,
-            sections: [0; OrderPoint::BARRIER_SETS],
-            met: 0,
-            barriers: 0,
-            arrived: false,
-            parts: 0.0,
-            begun: false,
-            background: None,
-            late: Vec::new(),
-            sent: 0,
-            came: 0.0,
+            frames: vec![EventFrame::new(programs.partitions[partition].list, None)],
+            consumed: vec![0; programs.pipelines.len()],
+            acquired: vec![0; programs.channels.len()],
+            ..WarpGroupState::default()
         }
     }
 
@@ -153,19 +150,19 @@ impl WarpGroupState {
         let Some(frame) = self.frames.last() else { return self.end(sim) };
         let place = (frame.list, frame.next);
         let Some(event) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(sim) };
-        if !self.begun {
-            self.begun = true;
-            self.came = self.time;
+        if !self.reached {
+            self.reached = true;
+            self.reached_at = self.time;
             self.wait_for_values(sim, event, place);
             // Resources serve requests in the order of the calls. Requests before the end of the
             // wait are served first.
-            if self.time > self.came {
+            if self.time > self.reached_at {
                 return Progress::Advanced;
             }
         }
-        let Some(went) = self.execute(sim, event, place) else { return Progress::Blocked };
-        if went {
-            self.begun = false;
+        let Some(is_complete) = self.execute(sim, event, place) else { return Progress::Blocked };
+        if is_complete {
+            self.reached = false;
             self.background = None;
             if !matches!(event.what, EventKind::Loop(_)) {
                 self.next();
@@ -198,12 +195,12 @@ impl WarpGroupState {
     }
 
     fn wait_for_values(&mut self, sim: &mut SimState<'_>, event: &Event, place: (usize, usize)) {
-        if self.late.is_empty() {
+        if self.pending_values.is_empty() {
             return;
         }
-        let wanted = self.late.iter().filter(|(value, _)| event.reads.contains(value));
+        let wanted = self.pending_values.iter().filter(|(value, _)| event.reads.contains(value));
         let last = wanted.map(|&(_, time)| time).fold(0.0, f64::max);
-        self.late.retain(|(value, _)| !event.reads.contains(value));
+        self.pending_values.retain(|(value, _)| !event.reads.contains(value));
         self.wait_until(sim, last, place);
     }
 
@@ -212,9 +209,9 @@ impl WarpGroupState {
         let programs = sim.programs;
         let weights = programs.weights;
         match &event.what {
-            EventKind::Work { usage, background, stores, barriers, arrives, waits } => {
+            EventKind::Work(Work { usage, background, stores, barriers, arrives, waits }) => {
                 if self.background.is_none() && *stores {
-                    sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((background, 0.0), self.time, place, 0.0);
+                    sim.queue(self.number, MEMORY_QUEUE).issue((background, 0.0), self.time, place, 0.0);
                     self.background = Some(self.time);
                 } else if self.background.is_none() {
                     self.background = Some(sim.resources.serve_all(background, self.time, (self.number, place)));
@@ -222,24 +219,24 @@ impl WarpGroupState {
                 return self.work(sim, (usage, *barriers), (arrives, *waits), place);
             }
             EventKind::Mma { mma_usage, min_cycles, waits, releases } => {
-                if self.parts == 0.0 {
+                if self.quanta == 0.0 {
                     self.product(sim, (mma_usage, *min_cycles, releases), place);
-                    self.parts = 1.0;
+                    self.quanta = 1.0;
                 }
                 if *waits {
-                    self.land(sim, self.flights.len(), place)?;
+                    self.wait_mmas(sim, self.mmas_in_flight.len(), place)?;
                 }
-                self.parts = 0.0;
+                self.quanta = 0.0;
             }
             &EventKind::Produce(channel) => return self.produce(sim, channel, place),
             &EventKind::Advance(channel) => {
                 let pipeline = programs.channels[channel as usize].pipeline;
-                self.held[channel as usize] = self.taken[pipeline];
-                self.taken[pipeline] += 1;
+                self.acquired[channel as usize] = self.consumed[pipeline];
+                self.consumed[pipeline] += 1;
             }
             &EventKind::ConsumerWait(channel) => {
                 let pipeline = programs.channels[channel as usize].pipeline;
-                let full = sim.blocks[self.block].full(pipeline, self.held[channel as usize])?;
+                let full = sim.blocks[self.block].full_at(pipeline, self.acquired[channel as usize])?;
                 if full > self.time {
                     self.wait_until(sim, full + weights.wait_wakeup, place);
                 } else {
@@ -247,18 +244,18 @@ impl WarpGroupState {
                 }
             }
             &EventKind::MmaWait { pending } => {
-                self.land(sim, self.flights.len().saturating_sub(pending), place)?;
+                self.wait_mmas(sim, self.mmas_in_flight.len().saturating_sub(pending), place)?;
             }
             EventKind::ConsumerRelease(channels) => {
                 for &channel in channels {
                     let stage = self.stage_of(sim, channel);
-                    self.give(sim, stage);
+                    self.release_stage(sim, stage);
                 }
             }
             &EventKind::OrderWait(point) => return self.order_wait(sim, point, place),
             &EventKind::OrderArrive(point) => {
                 let (section, _) = self.section(sim, point);
-                let last = self.issued.checked_sub(1).filter(|_| matches!(point, OrderPoint::Mma(_)));
+                let last = self.issued_mmas.checked_sub(1).filter(|_| matches!(point, OrderPoint::Mma(_)));
                 let end = OrderRelease { at: self.time, product: last.map(|last| (self.number, last)) };
                 sim.blocks[self.block].end_section(point, section, end);
                 self.sections[point.barrier_set()] += 1;
@@ -276,7 +273,7 @@ impl WarpGroupState {
     fn produce(&mut self, sim: &mut SimState<'_>, channel: u32, place: (usize, usize)) -> Option<bool> {
         let (programs, weights) = (sim.programs, sim.programs.weights);
         let channel = &programs.channels[channel as usize];
-        let free = sim.blocks[self.block].free(channel.pipeline)?;
+        let free = sim.blocks[self.block].free_at(channel.pipeline)?;
         if free > self.time {
             self.wait_until(sim, free, place);
             return Some(false);
@@ -285,10 +282,10 @@ impl WarpGroupState {
         let clustered = programs.pipelines[channel.pipeline].clustered;
         self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
             + channel.boxes * weights.tma_box;
-        let who = (self.number, place);
-        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, who);
+        let requester = (self.number, place);
+        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, requester);
         let far = channel.fetched * weights.misses / weights.memory;
-        let (_, far) = sim.resources.serve(Resource::Memory, start, far, who);
+        let (_, far) = sim.resources.serve(Resource::Memory, start, far, requester);
         sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
         self.note(sim, place, start, false);
         Some(true)
@@ -302,13 +299,13 @@ impl WarpGroupState {
         place: (usize, usize),
     ) -> Option<()> {
         // The threads write to shared memory again when what stood there has been read.
-        if self.sent > 0 {
-            let read = *sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1)?;
+        if self.issued_tma_stores > 0 {
+            let read = *sim.queue(self.number, L2_QUEUE).done.get(self.issued_tma_stores - 1)?;
             self.wait_until(sim, read, place);
         }
-        self.sent += 1;
-        sim.queues[NUM_QUEUES * self.number + L2_QUEUE].issue((near, 0.0), self.time, place, 0.0);
-        sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((far, 0.0), self.time, place, 0.0);
+        self.issued_tma_stores += 1;
+        sim.queue(self.number, L2_QUEUE).issue((near, 0.0), self.time, place, 0.0);
+        sim.queue(self.number, MEMORY_QUEUE).issue((far, 0.0), self.time, place, 0.0);
         Some(())
     }
 
@@ -365,37 +362,37 @@ impl WarpGroupState {
         place: (usize, usize),
     ) -> Option<bool> {
         let parts = (usage.alone() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
-        if self.parts < parts {
+        if self.quanta < parts {
             let start = self.time;
-            if self.parts == 0.0 {
+            if self.quanta == 0.0 {
                 self.barriers = barriers;
             }
             self.time = sim.resources.serve_all(&usage.part(1.0 / parts), start, (self.number, place));
             self.note(sim, place, start, false);
-            self.parts += 1.0;
+            self.quanta += 1.0;
             return Some(false);
         }
         if self.barriers > 0 {
             let plan = &sim.programs.partitions[self.partition];
-            let who = (self.partition, self.pingpong_group);
+            let group = (self.partition, self.pingpong_group);
             if !self.arrived {
-                sim.blocks[self.block].meet(who, self.met, self.time);
+                sim.blocks[self.block].arrive_at_barrier(group, self.passed_barriers, self.time);
                 self.arrived = true;
                 return Some(false);
             }
-            let all = sim.blocks[self.block].met(who, self.met, plan.groups)?;
+            let all = sim.blocks[self.block].barrier_completion(group, self.passed_barriers, plan.groups)?;
             self.wait_until(sim, all + sim.programs.weights.barrier, place);
             self.arrived = false;
-            self.met += 1;
+            self.passed_barriers += 1;
             self.barriers -= 1;
             return Some(false);
         }
-        self.parts = 0.0;
+        self.quanta = 0.0;
         let arrival = self.background.unwrap_or(0.0).max(self.time) + sim.programs.weights.load_latency;
         if waits {
             self.wait_until(sim, arrival, place);
         }
-        self.late.extend(arrives.iter().map(|&value| (value, arrival)));
+        self.pending_values.extend(arrives.iter().map(|&value| (value, arrival)));
         Some(true)
     }
 
@@ -412,20 +409,20 @@ impl WarpGroupState {
         self.note(sim, place, start, false);
         let alone = sim.programs.partitions[self.partition].pingpong_groups == 1;
         let gap = if alone { weights.mma_group_gap } else { 0.0 };
-        sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].issue((mma_usage, min_cycles), self.time, place, gap);
+        sim.queue(self.number, MMA_QUEUE).issue((mma_usage, min_cycles), self.time, place, gap);
         let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
-        self.flights.push_back(QueuedMma { number: self.issued, releases });
-        self.issued += 1;
+        self.mmas_in_flight.push_back(QueuedMma { number: self.issued_mmas, releases });
+        self.issued_mmas += 1;
     }
 
     /// Waits for the `count` oldest MMA groups. `None`: they are in flight.
-    fn land(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
-        let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
-        let done = *sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].done.get(last.number)?;
+    fn wait_mmas(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
+        let Some(last) = count.checked_sub(1).and_then(|last| self.mmas_in_flight.get(last)) else { return Some(()) };
+        let done = *sim.queue(self.number, MMA_QUEUE).done.get(last.number)?;
         self.wait_until(sim, done, place);
-        for flight in self.flights.drain(..count).collect::<Vec<_>>() {
-            for stage in flight.releases {
-                self.give(sim, stage);
+        for mma in self.mmas_in_flight.drain(..count).collect::<Vec<_>>() {
+            for stage in mma.releases {
+                self.release_stage(sim, stage);
             }
         }
         Some(())
@@ -433,24 +430,18 @@ impl WarpGroupState {
 
     /// Returns the pipeline of a channel and its acquired stage.
     fn stage_of(&self, sim: &SimState<'_>, channel: u32) -> (usize, usize) {
-        (sim.programs.channels[channel as usize].pipeline, self.held[channel as usize])
+        (sim.programs.channels[channel as usize].pipeline, self.acquired[channel as usize])
     }
 
-    fn give(&self, sim: &mut SimState<'_>, (pipeline, stage): (usize, usize)) {
-        sim.blocks[self.block].give(pipeline, stage, self.time + sim.programs.weights.wait_wakeup);
+    fn release_stage(&self, sim: &mut SimState<'_>, (pipeline, stage): (usize, usize)) {
+        sim.blocks[self.block].release_stage(pipeline, stage, self.time + sim.programs.weights.wait_wakeup);
     }
 
     fn enter(&mut self, sim: &mut SimState<'_>, index: usize, place: (usize, usize)) {
         let timing = &sim.programs.loops[index];
         self.next();
         let first = if timing.pingpong.is_some() { self.pingpong_group } else { 0 };
-        let mut frame = EventFrame {
-            list: timing.body,
-            next: 0,
-            loop_and_iteration: Some((index, first)),
-            arrivals: VecDeque::new(),
-            timings: None,
-        };
+        let mut frame = EventFrame::new(timing.body, Some((index, first)));
         frame.timings =
             Some(IterationTiming { warp_group: self.number, loop_index: index, starts: Vec::new(), end: 0.0 });
         if let Some(cp_async) = &timing.cp_async {
@@ -466,13 +457,13 @@ impl WarpGroupState {
     /// Issues the multistage copies of one iteration; returns their completion time.
     fn copy(&mut self, sim: &mut SimState<'_>, timing: &LoopTiming, place: (usize, usize)) -> f64 {
         let Some(cp_async) = &timing.cp_async else { return self.time };
-        let (start, who) = (self.time, (self.number, place));
-        self.time = sim.resources.serve_all(&cp_async.issue, start, who);
+        let (start, requester) = (self.time, (self.number, place));
+        self.time = sim.resources.serve_all(&cp_async.issue, start, requester);
         self.note(sim, place, start, false);
         let weights = sim.programs.weights;
-        let share = if cp_async.operands { weights.misses } else { 1.0 };
-        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, who);
-        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / weights.memory, who);
+        let share = if cp_async.barrier_at_head { weights.misses } else { 1.0 };
+        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, requester);
+        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / weights.memory, requester);
         near.max(far) + weights.copy_latency
     }
 
@@ -490,14 +481,7 @@ impl WarpGroupState {
             }
             self.frames.pop();
             if let Some(epilogue) = epilogue {
-                let arrivals = VecDeque::new();
-                self.frames.push(EventFrame {
-                    list: epilogue,
-                    next: 0,
-                    loop_and_iteration: None,
-                    arrivals,
-                    timings: None,
-                });
+                self.frames.push(EventFrame::new(epilogue, None));
             }
             return;
         }
@@ -509,14 +493,14 @@ impl WarpGroupState {
         let cycles =
             programs.weights.loop_overhead * f64::from(programs.partitions[self.partition].warps).max(4.0) / 4.0;
         self.time = sim.resources.serve(Resource::Issue, self.time, cycles, (self.number, place)).1;
-        if let Some(takes) = &timing.pingpong {
+        if let Some(counts) = &timing.pingpong {
             self.iteration = iteration;
-            for (pipeline, takes) in takes.iter().enumerate() {
-                let of_loops = takes.per_iteration_of.iter().map(|&op| {
+            for (pipeline, count) in counts.iter().enumerate() {
+                let of_loops = count.per_iteration_of.iter().map(|&op| {
                     let known = programs.loops.iter().find(|timing| timing.op == op);
                     known.map_or(0, |timing| timing.simulated as usize)
                 });
-                self.taken[pipeline] = iteration * (takes.fixed as usize + of_loops.sum::<usize>());
+                self.consumed[pipeline] = iteration * (count.fixed as usize + of_loops.sum::<usize>());
             }
         }
         if let (Some(arrival), Some(cp_async)) = (arrival, &timing.cp_async) {
@@ -533,8 +517,8 @@ impl WarpGroupState {
 
     /// Ends the program when TMA stores have read shared memory.
     fn end(&mut self, sim: &mut SimState<'_>) -> Progress {
-        if self.sent > 0 {
-            let Some(&read) = sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1) else {
+        if self.issued_tma_stores > 0 {
+            let Some(&read) = sim.queue(self.number, L2_QUEUE).done.get(self.issued_tma_stores - 1) else {
                 return Progress::Blocked;
             };
             self.wait_until(sim, read, (sim.programs.partitions[self.partition].list, usize::MAX));

@@ -42,15 +42,15 @@ pub struct GlobalArray {
 }
 
 /// A kernel: directives, parameters, registers and body.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// Entry name.
     pub name: String,
     /// Parameters in order; [`Operand::Param`] names them by position.
     pub params: Vec<Param>,
-    /// Threads of a block.
+    /// Threads of a CTA.
     pub threads: u32,
-    /// Blocks that should fit on one multiprocessor.
+    /// CTAs that should fit on one SM.
     pub min_blocks: Option<u32>,
     /// Blocks of a cluster along x.
     pub cluster: Option<u32>,

@@ -20,7 +20,7 @@ spell! { Special {
     CtaIdX = "%ctaid.x", CtaIdY = "%ctaid.y", CtaIdZ = "%ctaid.z",
     NCtaIdX = "%nctaid.x", NCtaIdY = "%nctaid.y", NCtaIdZ = "%nctaid.z",
     ClusterIdX = "%clusterid.x", ClusterCtaRank = "%cluster_ctarank", ClusterNCtaRank = "%cluster_nctarank",
-    LaneId = "%laneid", LaneMaskLt = "%lanemask_lt", WarpId = "%warpid", SmId = "%smid",
+    LaneId = "%laneid", WarpId = "%warpid", SmId = "%smid",
     Clock64 = "%clock64", GlobalTimer = "%globaltimer",
 } }
 spell! { Ty {
@@ -231,7 +231,6 @@ impl Opcode {
             Opcode::GridDepLaunch => "griddepcontrol.launch_dependents",
             Opcode::NanoSleep => "nanosleep.u32",
             Opcode::Ret => "ret",
-            Opcode::Trap => "trap",
             varied => unreachable!("{varied:?} is written with what varies in it"),
         }
     }

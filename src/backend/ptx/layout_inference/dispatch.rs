@@ -9,6 +9,7 @@ use super::state::core::Inference;
 use crate::backend::ptx::optimizations::{Optimization, OptimizationSet};
 use crate::backend::ptx::plan::extract_groups::ExtractGroups;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, RegionTree, Type, Uses, Value};
+use crate::layout::Layout;
 use crate::pass::IntRanges;
 use crate::target::Target;
 
@@ -21,11 +22,11 @@ impl<'m> Inference<'m> {
         num_warps: u32,
         optimizations: OptimizationSet,
     ) -> Inference<'m> {
-        let facts = Rc::new(IntRanges::analyze(module, entry));
+        let int_ranges = Rc::new(IntRanges::analyze(module, entry));
         let regions = Rc::new(RegionTree::new(module, entry.body));
         let uses = Rc::new(Uses::new(module, entry.body));
         let empty = || {
-            let analyses = (regions.clone(), uses.clone(), facts.clone());
+            let analyses = (regions.clone(), uses.clone(), int_ranges.clone());
             Inference::empty(module, analyses, (target, num_warps), optimizations)
         };
         let mut inference = empty();
@@ -73,7 +74,7 @@ impl<'m> Inference<'m> {
         match op.code {
             Opcode::For => {
                 let args = &module.block(op.regions[0]).args;
-                self.enter_for(args[0]);
+                self.set(args[0], Layout::replicated(&[], self.num_warps));
                 self.loop_body(id, &args[1..], op.group(3));
                 self.leave_for(id);
             }

@@ -219,8 +219,8 @@ impl Lowering<'_> {
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
         }
-        if let Some(cp_async) = &cp_async {
-            self.wait_mmas_of_cp_async(cp_async);
+        if plan.cp_async.as_ref().is_some_and(|ahead| ahead.async_mma) {
+            self.wait_all_mmas();
         }
         self.b.place(end);
         if let Some(cp_async) = cp_async {

@@ -25,9 +25,9 @@ use crate::backend::ptx::isa::emit::{self, Function, Param};
 use crate::backend::ptx::isa::inst::{Space, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
-use crate::backend::ptx::opt::{mul_wide, register_pressure};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
+use crate::backend::ptx::register_pressure;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 #[cfg(any(test, feature = "_suite"))]
@@ -106,7 +106,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
     lowering.info.select_tma_stores();
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
-    // Without a number of blocks ptxas may save registers for too many of them.
+    // Without a number of CTAs ptxas may save registers for too many of them.
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
     match planned.warp_spec {
@@ -128,8 +128,8 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
             }
         }
     }
-    let unmet = lowering.info.unmet_loop_hints(&lowering.schedule, &planned.rejected_loads);
-    lowering.report.remarks.unmet(lowering.module, unmet);
+    let missed = lowering.info.missed_loop_hints(&lowering.schedule, &planned.rejected_loads);
+    lowering.report.remarks.missed_hints(lowering.module, missed);
     lowering
 }
 
@@ -161,10 +161,7 @@ pub fn lower<'m>(
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
-    if options.optimizations.contains(Optimization::MulWide) {
-        mul_wide::merge(&mut function);
-    }
-    // Kernels with MMAs plan their registers for one block.
+    // Kernels with MMAs plan their registers for one CTA.
     let limits = options.optimizations.contains(Optimization::MinBlocks);
     if limits && !has_mmas && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
@@ -198,7 +195,7 @@ pub fn lower<'m>(
     })
 }
 
-/// Returns the requested number of blocks, limited so that a thread has three quarters of its live
+/// Returns the requested number of CTAs, limited so that a thread has three quarters of its live
 /// registers.
 fn without_thrashing(function: &Function, requested: u32, target: Target, warps: u32) -> u32 {
     let needed = register_pressure::live_registers(function) * 3 / 4;
@@ -218,7 +215,7 @@ impl<'m> Lowering<'m> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
-    /// Returns the facts of the kernel.
+    /// Returns the properties of the kernel.
     pub fn context(&self) -> &KernelInfo<'m> {
         &self.info
     }
@@ -228,7 +225,7 @@ impl<'m> Lowering<'m> {
         &self.schedule
     }
 
-    /// Returns the number of tile blocks per multiprocessor, as far as it is uniform without code.
+    /// Returns the number of CTAs per SM, as far as it is uniform without code.
     pub fn blocks(&self) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();

@@ -6,7 +6,7 @@ use crate::backend::ptx::schedule::PINGPONG_GROUPS;
 /// A named barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBarrier {
-    /// All threads of the tile block.
+    /// All threads of the CTA.
     Cta,
     /// The warps of one ping-pong group, or all consumer warps of a kernel without such groups.
     ConsumerGroup(u32),

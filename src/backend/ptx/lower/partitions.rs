@@ -71,15 +71,9 @@ impl Lowering<'_> {
         self.sync.pipelines = Some(PipelineStates {
             warp_spec,
             buffers: pipelines,
-            states: Vec::new(),
             acquired: vec![None; count],
             try_wait: vec![None; count],
-            warp_leader: None,
-            opaque_branch: None,
-            peer_rank: None,
-            remote_leader: None,
-            uniform: None,
-            data_partition: None,
+            ..PipelineStates::default()
         });
         self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
         self.report.remarks.data_partitions = (data_partitions > 1).then_some(data_partitions);
@@ -141,12 +135,9 @@ impl Lowering<'_> {
         self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(uniform);
         let grid = self.b.special(Special::NCtaIdX);
         let opaque_false = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
-        let target = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((opaque_false, target));
+        self.sync.pipelines.as_mut().expect("pipelines").opaque_false = Some(opaque_false);
         self.init_order();
         self.lower_partition(WarpRole::Consumer);
-        self.b.place(target);
-        self.b.trap();
     }
 
     /// Moves registers from the producer to the consumers (`setmaxnreg`).

@@ -142,10 +142,6 @@ impl Fragments {
             Fetch::Elements => words << (self.word + 1),
         }
     }
-
-    fn register_class(&self) -> RegClass {
-        if self.element == Ty::F64 { RegClass::F64 } else { RegClass::B32 }
-    }
 }
 
 /// An operand during emission.
@@ -231,7 +227,9 @@ impl<'a> FragmentOperand<'a> {
                 let addr = cursor.at(b, fragments.place(chunk_first + k));
                 b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
             });
-            for (neighbour, word) in transpose_bytes(b, rows).into_iter().enumerate() {
+            for (neighbour, word) in
+                transpose_bytes(b, rows, [0x5410u32, 0x7632].map(Operand::from)).into_iter().enumerate()
+            {
                 // The lowest bits of the number of an adjacent row select the upper rows, then the
                 // repeats.
                 let (high, repeat) = (neighbour & ((1 << upper) - 1), neighbour >> upper);
@@ -251,15 +249,15 @@ impl<'a> FragmentOperand<'a> {
     /// Returns the register word whose first element is in `register`.
     fn word(&mut self, b: &mut Builder, register: usize) -> Operand {
         let fragments = self.fragments;
+        let ty = if fragments.element == Ty::F64 { Ty::F64 } else { Ty::B32 };
         if let (Fetch::Words, From::Shared(cursor)) = (fragments.fetch, &mut self.from) {
             let addr = cursor.at(b, fragments.place(register));
-            let ty = if fragments.element == Ty::F64 { Ty::F64 } else { Ty::B32 };
             return b.ld(Space::Shared, ty, &addr, MemMods::default()).into();
         }
         let elements: Vec<Operand> = (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect();
         let word = pack(b, fragments.element, &elements);
         match self.outside {
-            Some(outside) => b.select(fragments.register_class(), outside, Operand::Imm(0), word),
+            Some(outside) => b.select(ty.class(), outside, Operand::Imm(0), word),
             None => word,
         }
     }
@@ -286,15 +284,10 @@ impl<'a> FragmentOperand<'a> {
     }
 }
 
-/// Transposes bytes: word `j` of the result has byte `j` of each row, in order.
-fn transpose_bytes(b: &mut Builder, rows: [Reg; 4]) -> [Operand; 4] {
-    transpose_bytes_by(b, rows, [0x5410u32, 0x7632].map(Operand::from))
-}
-
-/// Transposes bytes as [`transpose_bytes`], with selectors that combine the halves of even and of
-/// odd words: 0x5410 and 0x7632. XOR 0x4444 exchanges the halves, for threads whose last two rows
-/// are first.
-pub(super) fn transpose_bytes_by(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4], joins: [Operand; 2]) -> [Operand; 4] {
+/// Transposes bytes: word `j` of the result has byte `j` of each row, in order. `joins` are the
+/// selectors that combine the halves of even and of odd words: 0x5410 and 0x7632. XOR 0x4444
+/// exchanges the halves, for threads whose last two rows are first.
+pub(super) fn transpose_bytes(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4], joins: [Operand; 2]) -> [Operand; 4] {
     let mut halves = |selector: u32| (b.prmt(r0, r1, selector), b.prmt(r2, r3, selector));
     let (low, high) = (halves(0x5140), halves(0x7362));
     [(low, joins[0]), (low, joins[1]), (high, joins[0]), (high, joins[1])]

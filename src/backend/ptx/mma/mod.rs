@@ -1,4 +1,4 @@
-//! MMA plans of one tile block: `acc += a × b` over tiles of power-of-two extents.
+//! MMA plans of one CTA: `acc += a × b` over tiles of power-of-two extents.
 //!
 //! Input: an [`MmaRequest`]. Output: an [`MmaPlan`], i.e. the instruction, the register layouts of
 //! operands and accumulator, and the swizzle of operands in shared memory.
@@ -11,10 +11,7 @@
 //! [`crate::layout::SharedLayout::accesses`] of the plan's layout before a barrier, or in registers
 //! of the plan's layout. The folder depends on layouts and the builder, and on the IR only for the
 //! element types.
-//! types.
 
-#[cfg(test)]
-mod emulator;
 mod fma;
 mod fragment;
 mod mma_sync;
@@ -105,10 +102,10 @@ impl MmaPlan {
     /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`MmaPart::accumulate`].
     /// Asynchronous ones are one group, which one wait completes.
     ///
-    /// `thread`: the linear number of the thread in the block (B32). `group`: the result of
+    /// `thread`: the linear number of the thread in the CTA (B32). `group`: the result of
     /// [`MmaPlan::group`], if it is available. The accumulator of a part has one register for each
     /// register of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64). All threads
-    /// of the block execute it together.
+    /// of the CTA execute it together.
     pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[MmaPart<'_, MmaPlan>]) {
         let mut running = Vec::new();
         for part in parts {

@@ -20,7 +20,7 @@ pub struct MmaRequest {
     pub acc: DType,
     /// Sums of 8-bit floats may have fewer bits than f32.
     pub fast: bool,
-    /// The number of warps of the tile block.
+    /// The number of warps of the CTA.
     pub num_warps: usize,
     /// The GPU architecture.
     pub target: Target,
@@ -40,7 +40,7 @@ pub struct OperandSpec {
     /// The maximum bytes of a row in shared memory if k is not contiguous: 128, or fewer if a row
     /// is also to divide the rows of adjacent operands
     /// ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
-    pub most_span: i64,
+    pub max_swizzle_bytes: i64,
 }
 
 /// The element type and the layouts that an MMA requires of one operand.
@@ -57,7 +57,7 @@ pub struct OperandPlan {
     /// Its register layout, for an operand that can be in registers. Few threads have replicas
     /// unless the MMA has few rows or columns, so this layout needs registers.
     pub registers: Option<Layout>,
-    /// The same place in shared memory as panels, for a copy engine that writes whole panels; only
+    /// The same place in shared memory as panels, for TMA, which writes whole panels; only
     /// if [`OperandPlan::shared`] consists of panels.
     pub panels: Option<Panels>,
     /// The operand in shared memory may be f32 that is not yet rounded to tf32
@@ -78,14 +78,14 @@ impl OperandPlan {
     }
 }
 
-/// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along
-/// the contiguous axis.
+/// An operand in shared memory as panels: rows of `swizzle_bytes` swizzled bytes, panel after panel
+/// along the contiguous axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panels {
     /// Contiguous along k, otherwise along m or n.
     pub along_k: bool,
     /// Bytes of a row, and of the swizzle span: 32, 64 or 128.
-    pub span: i64,
+    pub swizzle_bytes: i64,
     /// Rows of a panel.
     pub rows: i64,
     /// Number of panels.

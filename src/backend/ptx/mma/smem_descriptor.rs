@@ -18,7 +18,7 @@ pub(super) struct SmemMatrix {
     /// Contiguous along k, otherwise along m or n.
     pub along_k: bool,
     /// Bytes of a swizzled row.
-    pub span: i64,
+    pub swizzle_bytes: i64,
     /// Rows of a panel: the extent of m or n if contiguous along k, else of k.
     pub rows: i64,
     /// Bytes of an element.
@@ -26,12 +26,12 @@ pub(super) struct SmemMatrix {
 }
 
 impl SmemMatrix {
-    /// Returns the layout of an operand; `other`: extent of m or n.
-    pub fn new(spec: &OperandSpec, along_k: bool, other: i64, k: i64) -> Option<SmemMatrix> {
+    /// Returns the layout of an operand; `mn`: extent of m or n.
+    pub fn new(spec: &OperandSpec, along_k: bool, mn: i64, k: i64) -> Option<SmemMatrix> {
         let size = i64::from(spec.dtype.storage_bits() / 8);
-        let (row, rows) = if along_k { (k, other) } else { (other, k) };
-        let span = (row * size).min(if along_k { 128 } else { spec.most_span });
-        (span >= 32 && rows >= 8).then_some(SmemMatrix { along_k, span, rows, size })
+        let (row, rows) = if along_k { (k, mn) } else { (mn, k) };
+        let swizzle_bytes = (row * size).min(if along_k { 128 } else { spec.max_swizzle_bytes });
+        (swizzle_bytes >= 32 && rows >= 8).then_some(SmemMatrix { along_k, swizzle_bytes, rows, size })
     }
 
     /// Returns true if instructions can read it in place. Only 16-bit elements need not be
@@ -42,13 +42,13 @@ impl SmemMatrix {
 
     /// Returns the bytes of a swizzle pattern: eight rows, aligned to their size.
     pub fn pattern_bytes(&self) -> u32 {
-        8 * self.span as u32
+        8 * self.swizzle_bytes as u32
     }
 
     /// Returns the constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
     fn constants(&self) -> (u32, u32) {
-        let leading = if self.along_k { 1 } else { (self.rows * self.span) as u32 >> 4 };
-        let swizzle = match self.span {
+        let leading = if self.along_k { 1 } else { (self.rows * self.swizzle_bytes) as u32 >> 4 };
+        let swizzle = match self.swizzle_bytes {
             128 => 1,
             64 => 2,
             _ => 3,
@@ -59,48 +59,57 @@ impl SmemMatrix {
     /// Returns the bytes from the start of the matrix to step `step` of k.
     pub fn step(&self, step: i64) -> i64 {
         if self.along_k {
-            let in_row = self.span / STEP_BYTES;
-            step / in_row * self.rows * self.span + step % in_row * STEP_BYTES
+            let in_row = self.swizzle_bytes / STEP_BYTES;
+            step / in_row * self.rows * self.swizzle_bytes + step % in_row * STEP_BYTES
         } else {
-            step * (STEP_BYTES / self.size) * self.span
+            step * (STEP_BYTES / self.size) * self.swizzle_bytes
         }
     }
 
     /// Returns the bytes from the start of the matrix to row or column `index` (a multiple of the
     /// panel width if that axis is contiguous).
-    pub fn other(&self, index: i64) -> i64 {
-        if self.along_k { index * self.span } else { index * self.size / self.span * self.rows * self.span }
+    pub fn mn_offset(&self, index: i64) -> i64 {
+        if self.along_k {
+            index * self.swizzle_bytes
+        } else {
+            index * self.size / self.swizzle_bytes * self.rows * self.swizzle_bytes
+        }
     }
 
     /// Returns true if the rows or columns can be divided into parts of `count`.
     pub fn divides(&self, count: i64) -> bool {
-        self.along_k || count * self.size % self.span == 0
+        self.along_k || count * self.size % self.swizzle_bytes == 0
     }
 
-    /// Returns the panels that a copy engine has to write; `other`: extent of m or n.
-    pub fn panels(&self, other: i64, k: i64) -> Panels {
-        let row = if self.along_k { k } else { other };
-        Panels { along_k: self.along_k, span: self.span, rows: self.rows, count: row * self.size / self.span }
+    /// Returns the panels that TMA has to write; `mn`: extent of m or n.
+    pub fn panels(&self, mn: i64, k: i64) -> Panels {
+        let row = if self.along_k { k } else { mn };
+        Panels {
+            along_k: self.along_k,
+            swizzle_bytes: self.swizzle_bytes,
+            rows: self.rows,
+            count: row * self.size / self.swizzle_bytes,
+        }
     }
 
     /// Returns the place of each element. `k_last`: k is the last dimension of the tile.
     pub fn layout(&self, shape: &[i64], k_last: bool) -> SharedLayout {
         let last = shape.len() - 1;
         let contiguous = if self.along_k == k_last { last } else { last - 1 };
-        let other = 2 * last - 1 - contiguous;
-        let mut order = vec![contiguous, other];
+        let strided = 2 * last - 1 - contiguous;
+        let mut order = vec![contiguous, strided];
         order.extend(0..last - 1);
-        let stride = if other == last { 1 } else { shape[last] as u32 };
+        let stride = if strided == last { 1 } else { shape[last] as u32 };
         let lanes = [stride, 2 * stride, 4 * stride];
-        let row = self.span / self.size;
-        if self.span == 128 || shape[contiguous] == row {
+        let row = self.swizzle_bytes / self.size;
+        if self.swizzle_bytes == 128 || shape[contiguous] == row {
             return SharedLayout::swizzled(shape, &order, self.size as usize, 16, &lanes);
         }
         // Rows narrower than the extent: the panels are a separate axis.
         let mut parted = shape.to_vec();
         parted.splice(contiguous..=contiguous, [shape[contiguous] / row, row]);
         let behind = |axis: usize| if axis > contiguous { axis + 1 } else { axis };
-        let mut order = vec![contiguous + 1, behind(other), contiguous];
+        let mut order = vec![contiguous + 1, behind(strided), contiguous];
         order.extend(0..last - 1);
         let parted = SharedLayout::swizzled(&parted, &order, self.size as usize, 16, &lanes);
         SharedLayout { shape: shape.to_vec(), ..parted }
@@ -109,7 +118,7 @@ impl SmemMatrix {
     /// Emits the low word of the descriptor of part `part` of a matrix at `base`; parts have
     /// `count` rows or columns.
     pub fn base(&self, b: &mut Builder, base: Operand, part: Operand, count: i64) -> Operand {
-        let part = b.mul(Ty::U32, part, self.other(count));
+        let part = b.mul(Ty::U32, part, self.mn_offset(count));
         let start = b.add(Ty::U32, base, part);
         let field = b.and(Ty::B32, start, 0x3ffffu32);
         let field = b.shr(Ty::U32, field, 4u32);

@@ -1,17 +1,18 @@
 //! MMAs in the emulator, and assembled by ptxas.
 
 mod assembled;
+mod emulator;
 
 use super::super::isa::emit::{self, Param};
 use super::super::isa::inst::*;
-use super::emulator::{EmulatedBlock, decode, encode};
 use super::*;
 use crate::target::Target;
 use crate::util::test_sample::one_in;
+use emulator::{EmulatedBlock, decode, encode};
 
 fn request(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguous: [bool; 2]) -> MmaRequest {
     let [a, b, acc] = types;
-    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous, most_span: 128 };
+    let spec = |dtype, k_contiguous| OperandSpec { dtype, signed: true, k_contiguous, max_swizzle_bytes: 128 };
     MmaRequest {
         extents,
         rank: if extents[0] > 1 { 3 } else { 2 },
@@ -184,12 +185,12 @@ fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
     let plan = |&width: &i64| {
         let mut request = accelerated(types, [1, m, width, k], 8, [true, along_k]);
         request.fast = true;
-        request.b.most_span = unit.min(128);
+        request.b.max_swizzle_bytes = unit.min(128);
         MmaPlan::new(&request).expect("a plan")
     };
     let plans: Vec<MmaPlan> = widths.iter().map(plan).collect();
     let rows = if along_k { n } else { k };
-    let span = plans[0].b.panels.expect("panels").span;
+    let span = plans[0].b.panels.expect("panels").swizzle_bytes;
     let mut b = Builder::new(Target::SM_90A, "product", 256);
     let accs: Vec<Vec<Reg>> = plans.iter().map(|plan| b.fresh_vec(RegClass::F32, plan.acc.num_registers())).collect();
     let thread = b.special(Special::TidX).reg();
@@ -349,8 +350,11 @@ fn wgmma_keeps_the_outputs_rows_together() {
         let plan = MmaPlan::new(&accelerated(types, extents, 8, [true, false])).unwrap();
         assert!(plan.describe().contains("transposed"), "{}", plan.describe());
         assert_eq!(plan.acc.vector_len(1), columns);
-        assert_eq!(plan.b.panels, Some(Panels { along_k: false, span: 128, rows: 32, count: extents[2] / 32 }));
-        assert_eq!(plan.a.panels, Some(Panels { along_k: true, span: 128, rows: extents[1], count: 1 }));
+        assert_eq!(
+            plan.b.panels,
+            Some(Panels { along_k: false, swizzle_bytes: 128, rows: 32, count: extents[2] / 32 })
+        );
+        assert_eq!(plan.a.panels, Some(Panels { along_k: true, swizzle_bytes: 128, rows: extents[1], count: 1 }));
     }
 }
 

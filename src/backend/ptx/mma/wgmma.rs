@@ -128,7 +128,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
         return None;
     }
     let arrangement = if gathered {
-        (left.span == 128).then(|| Rows::gathered(left.size, groups[0], counts[0]))??
+        (left.swizzle_bytes == 128).then(|| Rows::gathered(left.size, groups[0], counts[0]))??
     } else {
         Rows::plain(groups[0], counts[0])
     };
@@ -241,11 +241,11 @@ impl WgmmaPlan {
             let [left, right] = plan.staged;
             let alone = plan.swapped || plan.left.gathered || plan.apart.is_some() || plan.batch > 1;
             let one = !alone && plan.groups[1] == 1 && plan.counts[1] == 1;
-            one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.span)))
+            one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.swizzle_bytes)))
         };
         let right = SmemMatrix { rows, ..self.staged[1] };
         let whole = right.divides(self.columns) && self.columns + other.columns <= MAX_COLUMNS;
-        (whole && form(self)? == form(other)?).then(|| right.other(self.columns))
+        (whole && form(self)? == form(other)?).then(|| right.mn_offset(self.columns))
     }
 
     fn run<'a>(
@@ -365,7 +365,7 @@ impl WgmmaIssue<'_> {
         match &mut self.feed {
             LeftOperand::Descriptor(low) => {
                 let start = batch * plan.matrix_bytes[0] + staged.step(step);
-                let bytes = |i: i64| start + staged.other(i * ROWS * plan.groups[0]);
+                let bytes = |i: i64| start + staged.mn_offset(i * ROWS * plan.groups[0]);
                 blocks.map(|i| vec![staged.descriptor(b, *low, bytes(i))]).collect()
             }
             LeftOperand::Gather(gather) => {
@@ -381,7 +381,7 @@ impl WgmmaIssue<'_> {
     fn issue(&self, b: &mut Builder, left: &[Reg], (batch, step): (i64, i64), first: i64, d: &[Reg], add: bool) {
         let plan = self.plan;
         let staged = self.staged[1];
-        let offset = batch * plan.matrix_bytes[1] + staged.step(step) + staged.other(first);
+        let offset = batch * plan.matrix_bytes[1] + staged.step(step) + staged.mn_offset(first);
         let right = staged.descriptor(b, self.right, offset);
         let trans = (!self.staged[0].along_k, !staged.along_k);
         b.wgmma(2 * d.len() as u32, plan.types, d, left, right, Operand::from(add), trans);

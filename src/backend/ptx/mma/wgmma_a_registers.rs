@@ -8,7 +8,7 @@
 use super::super::hardware::WGMMA_ROWS;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::fragment::transpose_bytes_by;
+use super::fragment::transpose_bytes;
 use super::smem_descriptor::SmemMatrix;
 use super::smem_operand::{Cursor, round_to_tf32};
 use crate::dtype::DType;
@@ -211,6 +211,6 @@ impl<'a> Gather<'a> {
             let addr = self.cursor.at(b, self.left.place(register + k));
             b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
         });
-        transpose_bytes_by(b, rows, self.joins).map(|word| b.reg(word, RegClass::B32)).to_vec()
+        transpose_bytes(b, rows, self.joins).map(|word| b.reg(word, RegClass::B32)).to_vec()
     }
 }

@@ -3,7 +3,7 @@
 //! Input: an optimized module whose extents are powers of two, and the options of the user. Output:
 //! [`kernel_plan::Plan`], i.e. the module to lower, its layouts, and complete options. Order:
 //! 1. `plan_search`: compares the default plan with alternatives by the cost model;
-//! 2. `num_warps`: the number of warps of a tile block, from the sizes of its tiles
+//! 2. `num_warps`: the number of warps of a CTA, from the sizes of its tiles
 //!    (`extract_groups`);
 //! 3. `rematerialize`: repeats loads of tiles that would fill the registers;
 //! 4. layout inference;

@@ -1,15 +1,15 @@
-//! Number of warps of a tile block, from the bytes of a tile that a thread should hold.
+//! Number of warps of a CTA, from the bytes of a tile that a thread should hold.
 //!
 //! | kernel | bytes per thread | reason |
 //! |---|---|---|
-//! | elementwise | 16 | one access; resident blocks touch a small window of memory |
+//! | elementwise | 16 | one access; resident CTAs touch a small window of memory |
 //! | loaded addresses, unaligned tiles | 32 | fewer address computations, more bytes in flight per thread |
-//! | reductions, layout conversions | 32 | small blocks share a multiprocessor and hide each other's barriers |
+//! | reductions, layout conversions | 32 | small CTAs share an SM and hide each other's barriers |
 //! | ordered reductions | 128 | each step between lanes is as expensive as one in a thread |
 //!
-//! If a block moves its tiles once and has barriers, its bytes are in registers during its
-//! lifetime. If the resident blocks hold too few bytes to saturate memory, the block gets fewer
-//! warps, so that more blocks are resident.
+//! If a CTA moves its tiles once and has barriers, its bytes are in registers during its
+//! lifetime. If the resident CTAs hold too few bytes to saturate memory, the CTA gets fewer
+//! warps, so that more CTAs are resident.
 //!
 //! A kernel with MMAs gets warps by the elements of its accumulators. Accumulators of dependent
 //! MMAs are live together; each warp then has rows of its own, so that no values move between warps
@@ -39,12 +39,12 @@ const SCATTERED_BYTES: u64 = 32;
 /// Bytes of a tile per thread with barriers.
 const BARRIER_BYTES_PER_THREAD: u64 = 32;
 
-/// Bytes that the resident blocks of a multiprocessor should transfer in the lifetime of one. A
-/// block with a reduction lives for about 2 us, and a multiprocessor of an H200 has 36 bytes of
+/// Bytes that the resident CTAs of an SM should transfer in the lifetime of one. A
+/// CTA with a reduction lives for about 2 us, and an SM of an H200 has 36 bytes of
 /// memory bandwidth per ns.
 const BYTES_IN_FLIGHT: u64 = 96 << 10;
 
-/// Maximum number of warps of a block with barriers, unless a thread would hold more than
+/// Maximum number of warps of a CTA with barriers, unless a thread would hold more than
 /// [`OCCUPANCY_BYTES`].
 const BARRIER_MAX_WARPS: u64 = 16;
 
@@ -64,7 +64,7 @@ const ACCUMULATORS_PER_THREAD: u64 = 64;
 /// Minimum rows of an accumulator per warp, of dependent MMAs.
 const ROWS_PER_WARP: u64 = 16;
 
-/// Returns the warps of a tile block, or of one data partition: a power of two from 1 to 32. A
+/// Returns the warps of a CTA, or of one data partition: a power of two from 1 to 32. A
 /// layout of the user determines them.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
@@ -271,7 +271,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the warps of a block with barriers.
+    /// Returns the warps of a CTA with barriers.
     fn meeting_warps(&self) -> u64 {
         let least = warps_for(self.largest, OCCUPANCY_BYTES);
         if self.in_order {

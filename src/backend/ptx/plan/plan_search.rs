@@ -3,13 +3,13 @@
 //! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
 //! The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
 //! with an asynchronous MMA in a loop. With `CUTLET_REMARKS` more plans are costed and reported:
-//! numbers of stages, two blocks per multiprocessor, no ping-pong.
+//! numbers of stages, two CTAs per SM, no ping-pong.
 //!
 //! A candidate is selected if it needs less by [`MIN_SPEEDUP`]. The margin covers the error of the
-//! model; the default plan is measured. Occupancy is never requested, because the number of blocks
-//! depends on the grid, and half of the registers are too few for a single block. So a candidate
+//! model; the default plan is measured. Occupancy is never requested, because the number of CTAs
+//! depends on the grid, and half of the registers are too few for a single CTA. So a candidate
 //! that gains by occupancy is selected only if it is as fast at the default occupancy. Kernels that
-//! read the number of blocks (persistent kernels) are compared at the default occupancy.
+//! read the number of CTAs (persistent kernels) are compared at the default occupancy.
 
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ enum CandidateResult {
 /// Cost of a candidate.
 struct CandidateCost {
     cost: Cost,
-    /// Cycles per block at no higher occupancy than that of the default plan.
+    /// Cycles per CTA at no higher occupancy than that of the default plan.
     at_default_occupancy: f64,
     /// Warps of a ping-pong group, and number of groups.
     warp_shape: (u32, u32),
@@ -66,7 +66,7 @@ struct CandidateCost {
 
 impl CandidateCost {
     /// Returns the cost by which it is compared with the default plan, of `usual` cycles.
-    /// `is_persistent`: the kernel reads the number of blocks.
+    /// `is_persistent`: the kernel reads the number of CTAs.
     fn compared_cost(&self, usual: f64, is_persistent: bool) -> Option<f64> {
         match is_persistent {
             true => Some(self.at_default_occupancy),
@@ -150,7 +150,7 @@ fn considered(
     lines
 }
 
-/// Returns true if a kernel reads the number of tile blocks.
+/// Returns true if a kernel reads the number of CTAs.
 fn is_persistent_kernel(module: &Module, entry: &Entry) -> bool {
     let mut counts = false;
     module.walk(entry.body, &mut |id| counts |= module.op(id).code == Opcode::GetNumTileBlocks);
@@ -245,7 +245,7 @@ fn candidates(
     all
 }
 
-/// Evaluates a plan. `usual`: resident tile blocks of the default plan.
+/// Evaluates a plan. `usual`: resident CTAs of the default plan.
 fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
     let plan = Plan::new(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
@@ -319,7 +319,7 @@ mod tests {
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, false), Some(60.0));
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, false), None);
-        // Persistent blocks are as many as the grid says.
+        // Persistent CTAs are as many as the grid says.
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, true), Some(130.0));
     }
 

@@ -32,6 +32,11 @@ const EXP: [f64; 11] = [
     2.0914707069612355e-09,
 ];
 
+/// Returns a float constant of f32 or f64 from an f64.
+pub(super) fn constant(ty: Ty, value: f64) -> Operand {
+    if ty == Ty::F32 { Operand::F32(value as f32) } else { Operand::F64(value) }
+}
+
 /// Evaluates a polynomial by Horner's rule, lowest power first.
 pub(super) fn horner<C: Copy + Into<Operand>>(b: &mut Builder, ty: Ty, x: Operand, coefficients: &[C]) -> Operand {
     let (last, rest) = coefficients.split_last().expect("a coefficient");
@@ -145,11 +150,6 @@ pub(super) fn exp2_sum_double(b: &mut Builder, x: Operand, low: Option<Operand>)
     let value = b.fadd(Ty::F64, m, 1f64);
     let value = ldexp_double(b, value, n);
     bounded_double(b, x, value, -1076.0, 1024.5)
-}
-
-/// Returns 2^x.
-pub(super) fn exp2_double(b: &mut Builder, x: Operand) -> Operand {
-    exp2_sum_double(b, x, None)
 }
 
 /// Returns e^x - 1 for x from 0 to 50.

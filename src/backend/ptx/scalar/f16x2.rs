@@ -64,8 +64,3 @@ pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Opt
         _ => None,
     }
 }
-
-/// Converts two f32 to codes of an 8-bit float, if the target has an instruction for it.
-pub fn narrow_bytes(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
-    super::small_float::encode_pair(b, dtype, low, high)
-}

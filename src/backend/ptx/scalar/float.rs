@@ -73,14 +73,6 @@ fn single(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupporte
     let ftz = op.flag(Flag::FlushToZero);
     let approx = op.rounding() == Rounding::Approx;
     Ok(match op.code {
-        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma | Opcode::DivF | Opcode::Sqrt => {
-            return arithmetic(b, op, DType::F32, x);
-        }
-        Opcode::AbsF => b.fabs(Ty::F32, x[0]),
-        Opcode::NegF => b.fneg(Ty::F32, x[0]),
-        Opcode::MaxF | Opcode::MinF => min_max(b, op, DType::F32, x),
-        Opcode::Floor => b.cvt(Ty::F32, Ty::F32, CvtRound::Rmi, x[0]),
-        Opcode::Ceil => b.cvt(Ty::F32, Ty::F32, CvtRound::Rpi, x[0]),
         Opcode::RemF => remainder::single(b, x[0], x[1]),
         Opcode::Rsqrt => b.float(FloatOp::Rsqrt, Ty::F32, FloatMods::APPROX.ftz(ftz), x),
         Opcode::Exp2 => b.float(FloatOp::Ex2, Ty::F32, FloatMods::APPROX.ftz(ftz), x),
@@ -92,47 +84,45 @@ fn single(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupporte
         Opcode::Log2 => log::log2_single(b, x[0]),
         Opcode::Sin if approx => b.float(FloatOp::Sin, Ty::F32, FloatMods::APPROX_FTZ, x),
         Opcode::Cos if approx => b.float(FloatOp::Cos, Ty::F32, FloatMods::APPROX_FTZ, x),
-        Opcode::Sin => trig::sin_single(b, x[0]),
-        Opcode::Cos => trig::cos_single(b, x[0]),
-        Opcode::Tan => trig::tan_single(b, x[0]),
-        Opcode::Sinh => hyperbolic::sinh_single(b, x[0]),
-        Opcode::Cosh => hyperbolic::cosh_single(b, x[0]),
         Opcode::Tanh if approx => b.float(FloatOp::Tanh, Ty::F32, FloatMods::APPROX, x),
         Opcode::Tanh => hyperbolic::tanh_single(b, x[0]),
-        Opcode::Atan2 => trig::atan2(b, Ty::F32, x[0], x[1]),
-        Opcode::PowF => pow::pow(b, Ty::F32, x[0], x[1]),
-        _ => return Err(Unsupported::new(op, DType::F32)),
+        _ => return single_or_double(b, op, DType::F32, x),
     })
 }
 
 fn double(b: &mut Builder, op: &Op, x: &[Operand]) -> Result<Operand, Unsupported> {
     Ok(match op.code {
-        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma | Opcode::DivF | Opcode::Sqrt => {
-            return arithmetic(b, op, DType::F64, x);
-        }
-        Opcode::AbsF => b.fabs(Ty::F64, x[0]),
-        Opcode::NegF => b.fneg(Ty::F64, x[0]),
-        Opcode::MaxF | Opcode::MinF => min_max(b, op, DType::F64, x),
-        Opcode::Floor => b.cvt(Ty::F64, Ty::F64, CvtRound::Rmi, x[0]),
-        Opcode::Ceil => b.cvt(Ty::F64, Ty::F64, CvtRound::Rpi, x[0]),
         Opcode::RemF => remainder::double(b, x[0], x[1]),
         Opcode::Rsqrt => {
             let root = b.float(FloatOp::Sqrt, Ty::F64, FloatMods::RN, x);
             b.float(FloatOp::Rcp, Ty::F64, FloatMods::RN, &[root])
         }
-        Opcode::Exp2 => exp::exp2_double(b, x[0]),
+        Opcode::Exp2 => exp::exp2_sum_double(b, x[0], None),
         Opcode::Exp => exp::double(b, x[0]),
         Opcode::Log => log::double(b, x[0]),
         Opcode::Log2 => log::log2_double(b, x[0]),
-        Opcode::Sin => trig::sin_double(b, x[0]),
-        Opcode::Cos => trig::cos_double(b, x[0]),
-        Opcode::Tan => trig::tan_double(b, x[0]),
-        Opcode::Sinh => hyperbolic::sinh_double(b, x[0]),
-        Opcode::Cosh => hyperbolic::cosh_double(b, x[0]),
         Opcode::Tanh => hyperbolic::tanh_double(b, x[0]),
-        Opcode::Atan2 => trig::atan2(b, Ty::F64, x[0], x[1]),
-        Opcode::PowF => pow::pow(b, Ty::F64, x[0], x[1]),
-        _ => return Err(Unsupported::new(op, DType::F64)),
+        _ => return single_or_double(b, op, DType::F64, x),
+    })
+}
+
+/// Emits the ops with one lowering for f32 and f64.
+fn single_or_double(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand, Unsupported> {
+    let ty = ty(dtype);
+    Ok(match op.code {
+        Opcode::AbsF => b.fabs(ty, x[0]),
+        Opcode::NegF => b.fneg(ty, x[0]),
+        Opcode::MaxF | Opcode::MinF => min_max(b, op, dtype, x),
+        Opcode::Floor => b.cvt(ty, ty, CvtRound::Rmi, x[0]),
+        Opcode::Ceil => b.cvt(ty, ty, CvtRound::Rpi, x[0]),
+        Opcode::Sin => trig::sin(b, ty, x[0]),
+        Opcode::Cos => trig::cos(b, ty, x[0]),
+        Opcode::Tan => trig::tan(b, ty, x[0]),
+        Opcode::Sinh => hyperbolic::sinh(b, ty, x[0]),
+        Opcode::Cosh => hyperbolic::cosh(b, ty, x[0]),
+        Opcode::Atan2 => trig::atan2(b, ty, x[0], x[1]),
+        Opcode::PowF => pow::pow(b, ty, x[0], x[1]),
+        _ => return arithmetic(b, op, dtype, x),
     })
 }
 

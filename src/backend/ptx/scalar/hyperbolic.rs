@@ -2,7 +2,7 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::exp::{expm1_double, horner, scaled_double, scaled_single};
+use super::exp::{constant, expm1_double, horner, scaled_double, scaled_single};
 
 /// (sinh x - x) / x³ as a polynomial in x² for |x| ≤ 1.
 const SINH: [f32; 4] = [
@@ -33,8 +33,7 @@ const TANH: [f32; 4] = [
 fn odd_polynomial<C: Copy + Into<Operand>>(b: &mut Builder, ty: Ty, x: Operand, coefficients: &[C]) -> Operand {
     let z = b.fmul(ty, x, x);
     let series = horner(b, ty, z, coefficients);
-    let zero: Operand = if ty == Ty::F32 { 0f32.into() } else { 0f64.into() };
-    let factor = b.fma(ty, series, z, zero);
+    let factor = b.fma(ty, series, z, constant(ty, 0.0));
     b.fma(ty, factor, x, x)
 }
 
@@ -43,26 +42,32 @@ fn with_sign_of(b: &mut Builder, ty: Ty, x: Operand, magnitude: Operand) -> Oper
 }
 
 /// Returns e^|x| / 2 and e^-|x| / 2.
-fn halves_single(b: &mut Builder, magnitude: Operand) -> (Operand, Operand) {
-    let grown = scaled_single(b, magnitude, -1);
-    let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[grown]);
-    (grown, b.fmul(Ty::F32, inverse, 0.25f32))
+fn halves(b: &mut Builder, ty: Ty, magnitude: Operand) -> (Operand, Operand) {
+    let (grown, mods) = match ty {
+        Ty::F32 => (scaled_single(b, magnitude, -1), FloatMods::APPROX_FTZ),
+        _ => (scaled_double(b, magnitude, -1), FloatMods::RN),
+    };
+    let inverse = b.float(FloatOp::Rcp, ty, mods, &[grown]);
+    (grown, b.fmul(ty, inverse, constant(ty, 0.25)))
 }
 
-pub(super) fn sinh_single(b: &mut Builder, x: Operand) -> Operand {
-    let magnitude = b.fabs(Ty::F32, x);
-    let (grown, shrunk) = halves_single(b, magnitude);
-    let far = b.fsub(Ty::F32, grown, shrunk);
-    let far = with_sign_of(b, Ty::F32, x, far);
-    let near = odd_polynomial(b, Ty::F32, x, &SINH);
-    let small = b.setp(Cmp::Lt, Ty::F32, magnitude, 1f32);
-    b.select(RegClass::F32, small, near, far)
+pub(super) fn sinh(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
+    let magnitude = b.fabs(ty, x);
+    let (grown, shrunk) = halves(b, ty, magnitude);
+    let far = b.fsub(ty, grown, shrunk);
+    let far = with_sign_of(b, ty, x, far);
+    let near = match ty {
+        Ty::F32 => odd_polynomial(b, ty, x, &SINH),
+        _ => odd_polynomial(b, ty, x, &SINH_F64),
+    };
+    let small = b.setp(Cmp::Lt, ty, magnitude, constant(ty, 1.0));
+    b.select(ty.class(), small, near, far)
 }
 
-pub(super) fn cosh_single(b: &mut Builder, x: Operand) -> Operand {
-    let magnitude = b.fabs(Ty::F32, x);
-    let (grown, shrunk) = halves_single(b, magnitude);
-    b.fadd(Ty::F32, grown, shrunk)
+pub(super) fn cosh(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
+    let magnitude = b.fabs(ty, x);
+    let (grown, shrunk) = halves(b, ty, magnitude);
+    b.fadd(ty, grown, shrunk)
 }
 
 pub(super) fn tanh_single(b: &mut Builder, x: Operand) -> Operand {
@@ -77,28 +82,6 @@ pub(super) fn tanh_single(b: &mut Builder, x: Operand) -> Operand {
     let near = odd_polynomial(b, Ty::F32, x, &TANH);
     let small = b.setp(Cmp::Lt, Ty::F32, magnitude, 0.6f32);
     b.select(RegClass::F32, small, near, far)
-}
-
-fn halves_double(b: &mut Builder, magnitude: Operand) -> (Operand, Operand) {
-    let grown = scaled_double(b, magnitude, -1);
-    let inverse = b.float(FloatOp::Rcp, Ty::F64, FloatMods::RN, &[grown]);
-    (grown, b.fmul(Ty::F64, inverse, 0.25f64))
-}
-
-pub(super) fn sinh_double(b: &mut Builder, x: Operand) -> Operand {
-    let magnitude = b.fabs(Ty::F64, x);
-    let (grown, shrunk) = halves_double(b, magnitude);
-    let far = b.fsub(Ty::F64, grown, shrunk);
-    let far = with_sign_of(b, Ty::F64, x, far);
-    let near = odd_polynomial(b, Ty::F64, x, &SINH_F64);
-    let small = b.setp(Cmp::Lt, Ty::F64, magnitude, 1f64);
-    b.select(RegClass::F64, small, near, far)
-}
-
-pub(super) fn cosh_double(b: &mut Builder, x: Operand) -> Operand {
-    let magnitude = b.fabs(Ty::F64, x);
-    let (grown, shrunk) = halves_double(b, magnitude);
-    b.fadd(Ty::F64, grown, shrunk)
 }
 
 pub(super) fn tanh_double(b: &mut Builder, x: Operand) -> Operand {

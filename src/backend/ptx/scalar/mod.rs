@@ -18,7 +18,7 @@ mod log;
 mod pow;
 mod remainder;
 pub mod repr;
-mod small_float;
+pub mod small_float;
 mod trig;
 
 #[cfg(test)]

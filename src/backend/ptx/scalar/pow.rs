@@ -2,7 +2,7 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::exp::{LOG2E, LOG2E_F64, exp2_sum_double, horner};
+use super::exp::{LOG2E, LOG2E_F64, constant, exp2_sum_double, horner};
 use super::log::{Split, split_double, split_single};
 use super::{ScalarTypes, Unsupported, cast, repr};
 use crate::dtype::DType;
@@ -30,10 +30,6 @@ const LOG_RATIO_F64: [f64; 10] = [
 
 /// High word of 2/3.
 const TWO_THIRDS: i64 = 0x3fe5_5555;
-
-fn constant(ty: Ty, value: f64) -> Operand {
-    if ty == Ty::F32 { Operand::F32(value as f32) } else { Operand::F64(value) }
-}
 
 /// The unevaluated sum high + low, where high is the rounded sum.
 #[derive(Clone, Copy)]

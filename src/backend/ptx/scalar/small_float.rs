@@ -107,7 +107,7 @@ fn decode_e8m0(b: &mut Builder, code: Operand) -> Operand {
 }
 
 /// Converts two f32 to their codes, if the target has an instruction for it.
-pub(super) fn encode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
+pub fn encode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
     let pair = native(b, dtype)?;
     let mods = CvtMods { round: CvtRound::Rn, satfinite: true, ..CvtMods::default() };
     let half = b.cvt_pack(pair, mods, low, high);

@@ -6,7 +6,7 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::exp::{MAGIC, horner};
+use super::exp::{MAGIC, constant, horner};
 
 /// (sin r - r) / r³ and (cos r - 1 + r²/2) / r⁴ as polynomials in r².
 const SIN: [f32; 3] = [f32::from_bits(0xbe2a_aaa3), f32::from_bits(0x3c08_83b0), f32::from_bits(0xb94c_a75a)];
@@ -103,6 +103,11 @@ struct Reduced {
     quadrant: Operand,
     angle: Operand,
     low: Option<Operand>,
+}
+
+/// Returns an angle as a quadrant and a rest.
+fn reduce(b: &mut Builder, ty: Ty, x: Operand) -> Reduced {
+    if ty == Ty::F32 { reduce_single(b, x) } else { reduce_double(b, x) }
 }
 
 fn reduce_single(b: &mut Builder, x: Operand) -> Reduced {
@@ -304,7 +309,8 @@ fn kernels(b: &mut Builder, reduced: &Reduced) -> (Operand, Operand) {
 }
 
 /// Returns the sine of the angle plus `quarters` quarter turns.
-fn turned(b: &mut Builder, ty: Ty, reduced: Reduced, quarters: i64) -> Operand {
+fn turned(b: &mut Builder, ty: Ty, x: Operand, quarters: i64) -> Operand {
+    let reduced = reduce(b, ty, x);
     let (sin, cos) = kernels(b, &reduced);
     let quadrant = b.add(Ty::S32, reduced.quadrant, quarters);
     let odd = b.and(Ty::B32, quadrant, 1i64);
@@ -316,28 +322,17 @@ fn turned(b: &mut Builder, ty: Ty, reduced: Reduced, quarters: i64) -> Operand {
     b.select(ty.class(), half_turn, negated, value)
 }
 
-pub(super) fn sin_single(b: &mut Builder, x: Operand) -> Operand {
-    let reduced = reduce_single(b, x);
-    turned(b, Ty::F32, reduced, 0)
+pub(super) fn sin(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
+    turned(b, ty, x, 0)
 }
 
-pub(super) fn cos_single(b: &mut Builder, x: Operand) -> Operand {
-    let reduced = reduce_single(b, x);
-    turned(b, Ty::F32, reduced, 1)
-}
-
-pub(super) fn sin_double(b: &mut Builder, x: Operand) -> Operand {
-    let reduced = reduce_double(b, x);
-    turned(b, Ty::F64, reduced, 0)
-}
-
-pub(super) fn cos_double(b: &mut Builder, x: Operand) -> Operand {
-    let reduced = reduce_double(b, x);
-    turned(b, Ty::F64, reduced, 1)
+pub(super) fn cos(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
+    turned(b, ty, x, 1)
 }
 
 /// Returns sin / cos in even quadrants, -cos / sin in odd ones.
-fn tangent(b: &mut Builder, ty: Ty, reduced: Reduced) -> Operand {
+pub(super) fn tan(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
+    let reduced = reduce(b, ty, x);
     let (sin, cos) = kernels(b, &reduced);
     let odd = b.and(Ty::B32, reduced.quadrant, 1i64);
     let odd = b.setp(Cmp::Ne, Ty::B32, odd, 0i64);
@@ -345,21 +340,6 @@ fn tangent(b: &mut Builder, ty: Ty, reduced: Reduced) -> Operand {
     let numerator = b.select(ty.class(), odd, minus_cos, sin);
     let denominator = b.select(ty.class(), odd, sin, cos);
     b.float(FloatOp::Div, ty, FloatMods::RN, &[numerator, denominator])
-}
-
-pub(super) fn tan_single(b: &mut Builder, x: Operand) -> Operand {
-    let reduced = reduce_single(b, x);
-    tangent(b, Ty::F32, reduced)
-}
-
-pub(super) fn tan_double(b: &mut Builder, x: Operand) -> Operand {
-    let reduced = reduce_double(b, x);
-    tangent(b, Ty::F64, reduced)
-}
-
-/// Returns a float constant of either type from an f64.
-fn constant(ty: Ty, value: f64) -> Operand {
-    if ty == Ty::F32 { Operand::F32(value as f32) } else { Operand::F64(value) }
 }
 
 /// Returns the angle of the point (x, y) from the x axis.

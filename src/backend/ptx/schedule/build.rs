@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
             builder.schedule.partitions.push(Partition { role, warps, body });
         }
         self.insert_waits(&mut builder.schedule);
-        self.insert_barriers(&mut builder.schedule, smem);
+        self.insert_sub_steps(&mut builder.schedule, smem);
         self.overlap_work_with_mmas(&mut builder.schedule);
         self.insert_try_waits(&mut builder.schedule);
         self.order_mmas(&mut builder.schedule);
@@ -197,11 +197,6 @@ impl ScheduleBuilder<'_, '_> {
         }
     }
 
-    /// Returns true if this is an auxiliary load.
-    fn is_aux_load(&self, id: OpId) -> bool {
-        matches!(self.schedule.load_path(id), LoadPath::TmaAux { .. })
-    }
-
     /// Returns the last op that reads the stage of an auxiliary load.
     fn last_use_of_stage(&self, load: OpId) -> Option<OpId> {
         self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[warp_spec.aux_channel(load)? as usize].last_use))
@@ -211,7 +206,8 @@ impl ScheduleBuilder<'_, '_> {
     /// occupy registers for the shortest time.
     fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
-        for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
+        let is_aux_load = |&&id: &&OpId| matches!(self.schedule.load_path(id), LoadPath::TmaAux { .. });
+        for &load in ops.iter().filter(is_aux_load) {
             let names = self.info.load_and_views(ops, load);
             let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));

@@ -6,29 +6,30 @@
 //!
 //! Folders, each of which uses only those above it (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
-//! * `analysis` — facts about a kernel;
+//! * `analysis` — analyses of a kernel;
 //! * `requirements` — operands, exchanges and barriers that the lowering of an op needs;
 //! * `strip_mine` — sequences of elementwise ops that are computed some registers at a time;
 //! * `store` — TMA stores, privatized atomics;
 //! * `warp_specialize` — loads of a producer, pipelines, ping-pong, data partitioning;
 //! * `pipeline` — copies, MMAs and waits in flight over iterations;
-//! * `membar` — sub-steps of every step: conversions, shared-memory buffers, barriers;
-//! * `verify` — the verifier, independent of the passes.
+//! * `sub_steps` — sub-steps of every step: conversions, shared-memory buffers, barriers;
+//! * `verify` — the verifier. It has its own analyses of hazards, pipelines and waits. It takes the
+//!   kind and order of the sub-steps of each step from a second run of `sub_steps`.
 //!
 //! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
-//! The folder uses `ir`, `layout`, the facts of `pass`, layouts and plans of the back end. It does
-//! not use instructions or the builder of PTX.
+//! The folder uses `ir`, `layout`, the analyses of `pass`, layouts and plans of the back end. It
+//! does not use instructions or the builder of PTX.
 
 mod analysis;
 mod build;
 mod ir;
 mod layout_dump;
-mod membar;
 mod pipeline;
 mod requirements;
 mod store;
 mod strip_mine;
+mod sub_steps;
 mod verify;
 mod warp_specialize;
 

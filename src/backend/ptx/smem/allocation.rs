@@ -15,7 +15,7 @@ use crate::dtype::DType;
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = SWIZZLE_ROW_BYTES;
 /// Alignment of a buffer of at least eight such rows. They form a whole swizzle pattern of matrix
-/// instructions and of the copy engine, and these patterns depend on the address.
+/// instructions and of TMA, and these patterns depend on the address.
 const PATTERN: u32 = SWIZZLE_ATOM_BYTES;
 
 /// Returns the bytes of `count` adjacent elements.
@@ -28,7 +28,7 @@ pub fn shared_type(dtype: DType) -> DType {
     if dtype.storage_bits() < 8 { DType::I8 } else { dtype }
 }
 
-/// A range of bytes of the tile block's shared memory.
+/// A range of bytes of the CTA's shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
     /// Offset of the first byte.
@@ -68,19 +68,7 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Makes an allocator of at most `budget` bytes.
     pub fn new(budget: u32) -> SharedMemory {
-        SharedMemory {
-            budget,
-            start: 0,
-            next: 0,
-            high: 0,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            trips: Vec::new(),
-            bulk: Vec::new(),
-            wait_for_bulk: false,
-            held: Vec::new(),
-            overlaid: false,
-        }
+        SharedMemory { budget, ..SharedMemory::default() }
     }
 
     /// Returns the offset below which buffers are reserved.
@@ -270,13 +258,13 @@ impl SharedMemory {
         self.bulk.extend_from_slice(&other.bulk);
     }
 
-    /// Enters or leaves code with several predecessors: all bytes may have been accessed. If that
-    /// code has `sends`, TMA stores may be reading all bytes.
-    pub fn unknown(&mut self, sends: bool) {
+    /// Enters or leaves code with several predecessors: all bytes may have been accessed. With
+    /// `has_tma_stores`, TMA stores of that code may be reading all bytes.
+    pub fn unknown(&mut self, has_tma_stores: bool) {
         let all = Buffer { offset: 0, bytes: self.budget };
         self.reads = vec![all];
         self.writes = vec![all];
-        if sends {
+        if has_tma_stores {
             self.bulk = vec![all];
         }
     }

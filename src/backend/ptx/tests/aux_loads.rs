@@ -67,7 +67,7 @@ fn vectors_of_all_rows_are_auxiliary_loads() {
     assert_eq!(read(levels(DType::F32, 64, true), plain()), 1);
     // A TMA box has at least 16 bytes.
     assert_eq!(read(levels(DType::F32, 1, false), plain()), 0);
-    // In a cluster, each block loads its own tile.
+    // In a cluster, each CTA loads its own tile.
     assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { num_ctas: Some(2), ..plain() }), 1);
     // Without TMA there are no auxiliary loads.
     assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { tma: false, ..plain() }), 0);

@@ -1,4 +1,4 @@
-//! Clusters: MMAs whose operands the two tile blocks of a cluster share.
+//! Clusters: MMAs whose operands the two CTAs of a cluster share.
 
 use super::*;
 use crate::backend::ptx::{OptimizationSet, PlanSearch};
@@ -20,16 +20,16 @@ pub const PAIRS: CompileOptions = CompileOptions {
 /// Options for ping-pong.
 pub const TEAMS: CompileOptions = CompileOptions { num_warps: Some(4), num_ctas: None, ..PAIRS };
 
-/// Assignment of tiles to blocks.
+/// Assignment of tiles to CTAs.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     /// The grid has two extents.
     Plain,
     /// Groups of eight rows along x, column by column.
     Grouped,
-    /// As `Plain`, but the trip count grows with the block index along x.
+    /// As `Plain`, but the trip count grows with the CTA index along x.
     Triangle,
-    /// Persistent blocks.
+    /// Persistent CTAs.
     Persistent,
 }
 
@@ -108,15 +108,15 @@ fn blocks_of_a_cluster_share_the_columns() {
     let compiled = code(&product(DType::F16, [128, 256, 64], Order::Plain, false));
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
-    // Each block loads two of the four boxes of the right tile. The left tile is its own.
+    // Each CTA loads two of the four boxes of the right tile. The left tile is its own.
     assert_eq!(count(text, "multicast::cluster"), 2, "{text}");
     assert_eq!(count(text, "cp.async.bulk.tensor.2d.shared"), 3, "{text}");
-    // Each block waits for all bytes of both tiles.
+    // Each CTA waits for all bytes of both tiles.
     assert!(text.contains(&format!("_, [%r{}], {};", arrival(text), (128 * 64 + 64 * 256) * 2)), "{text}");
     let counts = barrier_counts(text);
     assert!(!counts.is_empty() && counts.chunks(2).all(|stage| *stage == [1, 2 * 8]), "{counts:?}");
     // A cluster barrier precedes the first use of the peer's barriers. Stages are released in both
-    // blocks.
+    // CTAs.
     assert_eq!(count(text, "barrier.cluster.arrive.relaxed.aligned"), 1);
     assert_eq!(count(text, "barrier.cluster.wait.acquire.aligned"), 1);
     assert!(!text.contains("barrier.cta.sync.aligned 0;"), "{text}");
@@ -229,7 +229,7 @@ fn iterations_alternate_between_pingpong_groups() {
         (is_pingpong, count(&compiled.text, "setmaxnreg.inc"))
     };
     assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));
-    // Also in clusters. Not with several blocks per multiprocessor, with one tile per block, or
+    // Also in clusters. Not with several CTAs per SM, with one tile per CTA, or
     // with tiles of few registers.
     assert_eq!(deals(&tiles_in_turn(), &CompileOptions { num_ctas: Some(2), ..TEAMS }), (true, 2));
     assert_eq!(deals(&tiles_in_turn(), &CompileOptions { occupancy: Some(2), ..TEAMS }), (false, 0));

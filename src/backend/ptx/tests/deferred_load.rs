@@ -79,26 +79,6 @@ fn scales_are_loaded_at_their_use() {
     }
 }
 
-#[test]
-fn the_address_of_a_scalar_load_depends_on_the_lane_for_ptxas() {
-    for (numbers, lone) in [(1, true), (128, false)] {
-        let text = check(&scaled(true, 128, numbers)).pop().unwrap().text;
-        let zero = text.split_once("%lanemask_lt").map(|(before, behind)| {
-            let one = before.rsplit_once("mov.u32 ").unwrap().1.trim_end_matches(", ");
-            let shifted = behind.split_once(&format!(", {one}, 31;")).unwrap().0.rsplit_once("shr.u32 ").unwrap().1;
-            behind.split_once(&format!(", {shifted};")).unwrap().0.rsplit_once("cvt.u64.u32 ").unwrap().1
-        });
-        assert_eq!(zero.is_some(), lone, "{text}");
-        let Some(zero) = zero else { continue };
-        // The lane is part of the address of the only load in the loop.
-        let addresses: Vec<&str> = text.lines().filter(|line| line.contains(&format!(", {zero};"))).collect();
-        let [sum] = addresses[..] else { panic!("{addresses:?}") };
-        let address = sum.trim().strip_prefix("add.s64 ").unwrap().split_once(',').unwrap().0;
-        let loads = text.lines().filter(|line| line.contains("ld.global") && line.contains(&format!("[{address}]")));
-        assert_eq!(loads.count(), 1, "{text}");
-    }
-}
-
 /// Returns sums of the rows of products of 64 terms, carried by a loop.
 fn row_sums() -> Module {
     let mut k = Kernel::new("row_sums");

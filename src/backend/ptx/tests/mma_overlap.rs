@@ -178,7 +178,6 @@ fn a_stage_is_released_after_the_exponentials_and_the_next_one_is_tested() {
     let [arrive] = arrives[..] else { panic!("{before}") };
     let sum = before.rfind("add.rn.f32").unwrap();
     assert!(before[sum..arrive].matches("setp.lt.s32").count() == 2, "{before}");
-    assert!(!before[..arrive].contains("trap") && !before.contains("bra.uni $L2;"), "{before}");
     // Before the next MMAs, the full barrier is waited for only if the try-wait failed.
     let try_wait = behind.find("mbarrier.test_wait").expect("a try-wait");
     let predicate = behind[try_wait..].split(['%', ',']).nth(1).unwrap();

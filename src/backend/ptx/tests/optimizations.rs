@@ -3,8 +3,6 @@
 use super::schedules::kernels;
 use super::*;
 use crate::backend::ptx::{Optimization, OptimizationSet};
-use crate::ir::Overflow;
-use crate::pass;
 
 /// For each optimization the name of a kernel of [`all`] whose code its switch changes on sm_90a.
 pub const CHANGED: &[(Optimization, &str)] = &[
@@ -42,59 +40,12 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::MmaOrder, "turns"),
     (Optimization::ExpOrder, "beside"),
     (Optimization::HoistInvariants, "teams"),
-    (Optimization::SplitBasicBlocks, "lent"),
-    (Optimization::ScalarLoad, "scaled"),
     (Optimization::PrefetchMaps, "added"),
-    (Optimization::UnalignedLoad, "shifted"),
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies beside operands"),
     (Optimization::MinMax3, "beside"),
-    (Optimization::MulWide, "both halves"),
     (Optimization::MinBlocks, "vadd 1024"),
 ];
-
-/// A copy of a vector by one element.
-const SHIFTED: &str = "
-entry @shifted(%p: tile<ptr<f32>>, %q: tile<ptr<f32>>, %n: tile<i32>) {
-  %token = make_token : token
-  %from = assume div_by<16>, %p : tile<ptr<f32>>
-  %to = assume div_by<16>, %q : tile<ptr<f32>>
-  %count = assume div_by<16>, %n : tile<i32>
-  %x = make_tensor_view %from, shape = [%count], strides = [1] : tile<i32> -> tensor_view<?xf32, strides=[1]>
-  %y = make_tensor_view %to, shape = [%count], strides = [1] : tile<i32> -> tensor_view<?xf32, strides=[1]>
-  %each = make_strided_view %x : strided_view<tile=(1024), traversal_strides=[1], padding_value = zero, tensor_view<?xf32, strides=[1]>>
-  %tiles = make_partition_view %y : partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>
-  %i, %j, %k = get_tile_block_id : tile<i32>
-  %tile = constant <i32: 1024> : tile<i32>
-  %one = constant <i32: 1> : tile<i32>
-  %start = muli %i, %tile : tile<i32>
-  %before = subi %start, %one : tile<i32>
-  %values, %loaded = load_view_tko weak %each[%before] token = %token : strided_view<tile=(1024), traversal_strides=[1], padding_value = zero, tensor_view<?xf32, strides=[1]>>, tile<i32> -> tile<1024xf32>, token
-  %stored = store_view_tko weak %values, %tiles[%i] token = %token : tile<1024xf32>, partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>, tile<i32> -> token
-  return
-}";
-
-/// Both halves of products.
-fn both_halves() -> Module {
-    let mut k = Kernel::new("halves");
-    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::I32, 1, true)).collect();
-    let i = k.bids()[0];
-    let [x, low, high] = [0, 1, 2].map(|n| k.partition(&arrays[n], &[1024], &[0]));
-    let tile = k.load(x, &[i]);
-    // A masked load writes its registers on two paths.
-    let ones = k.b.splat(DType::I32, u64::from(u32::MAX), &[1024]);
-    let tile = k.op(Opcode::XorI, &[tile, ones]);
-    let ty = k.tile(DType::I32, &[1024]);
-    let factor = k.b.splat(DType::I32, 0xD251_1F53, &[1024]);
-    let products = [
-        k.b.simple(Opcode::MulI, &[tile, factor], vec![Attr::Overflow(Overflow::None)], ty),
-        k.b.simple(Opcode::MulHiI, &[tile, factor], vec![], ty),
-    ];
-    for (product, view) in products.into_iter().zip([low, high]) {
-        k.store(product, view, &[i]);
-    }
-    k.finish()
-}
 
 /// Rows, less their sums, that fill the registers.
 fn large_rows() -> Module {
@@ -134,16 +85,11 @@ fn sums_of_columns() -> Module {
 
 /// The kernels of the tests of schedules, and further ones.
 pub fn all() -> Vec<(String, Module, CompileOptions)> {
-    let mut shifted = Module::parse("shifted", SHIFTED).unwrap_or_else(|error| panic!("{error}"));
-    pass::optimize(&mut shifted);
     let more = [
         ("whole", data_partition::whole(192)),
         ("large rows", large_rows()),
         ("masked counts", privatized::masked_counts()),
         ("sums of columns", sums_of_columns()),
-        ("scaled", deferred_load::scaled(false, 64, 1)),
-        ("shifted", shifted),
-        ("both halves", both_halves()),
     ];
     let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
     kernels().into_iter().chain(more).collect()

@@ -1,4 +1,4 @@
-//! Memory of the simulated block: pipeline stages, staging buffers, copies in flight and barriers.
+//! Memory of the simulated CTA: pipeline stages, staging buffers, copies in flight and barriers.
 //!
 //! Input: the accesses of the warps. Output: elements of tiles, or a fault of the schedule. Nothing
 //! here knows the steps.

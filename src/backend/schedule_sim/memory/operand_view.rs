@@ -75,7 +75,7 @@ impl Source {
             Form::Shared(shared) => Box::new(|flat| self.start + shared.offset(flat as u32) as usize),
             &Form::Panels(panels, rows) => {
                 let columns = self.shape[self.shape.len() - 1] as usize;
-                let (span, rows) = (panels.span as usize, rows as usize);
+                let (span, rows) = (panels.swizzle_bytes as usize, rows as usize);
                 let along_last = panels.along_k == self.k_last;
                 Box::new(move |flat| {
                     let (row, column) = (flat / columns, flat % columns);

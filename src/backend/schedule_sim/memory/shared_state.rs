@@ -1,4 +1,4 @@
-//! State that the partitions of a tile block share: stages, and asynchronous operations in flight.
+//! State that the partitions of a CTA share: stages, and asynchronous operations in flight.
 
 use std::collections::BTreeMap;
 

@@ -115,7 +115,7 @@ mod tests {
             let bytes = copy(&map(40, 72), &coordinates, launch, (&mut stage, at)).unwrap();
             stage.wrote(bytes);
         }
-        let panels = Panels { along_k: true, span: 64, rows: 16, count: 2 };
+        let panels = Panels { along_k: true, swizzle_bytes: 64, rows: 16, count: 2 };
         let form = Form::Panels(panels, rows);
         let source = Source { start: 0, form, shape: vec![16, 64], k_last: true, stored: DType::I16, rounds: false };
         source.tile(&mut |at, bytes| stage.read(at, bytes)).unwrap().bits()

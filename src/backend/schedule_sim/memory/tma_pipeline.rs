@@ -22,7 +22,7 @@ struct Pipeline {
     released_by: Vec<Vec<usize>>,
 }
 
-/// Pipelines of a tile block.
+/// Pipelines of a CTA.
 #[derive(Default)]
 pub struct Pipelines {
     pipelines: Vec<Pipeline>,

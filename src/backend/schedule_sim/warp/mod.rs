@@ -1,6 +1,6 @@
-//! Warps of the simulated block: execution of the steps of a schedule by one group of warps.
+//! Warps of the simulated CTA: execution of the steps of a schedule by one group of warps.
 //!
-//! Input: a partition of the schedule, and the memory of the block. Output: the next state of the
+//! Input: a partition of the schedule, and the memory of the CTA. Output: the next state of the
 //! group, or a fault.
 
 pub(super) mod control;

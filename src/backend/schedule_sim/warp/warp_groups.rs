@@ -36,7 +36,7 @@ pub fn has_side_effect(op: &Op) -> bool {
 struct Accesses {
     reads: Vec<Option<MemoryEffect>>,
     writes: Vec<Option<MemoryEffect>>,
-    /// An op has different results in different groups, or orders accesses of other blocks.
+    /// An op has different results in different groups, or orders accesses of other CTAs.
     is_bound: bool,
 }
 

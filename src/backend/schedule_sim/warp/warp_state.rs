@@ -87,7 +87,7 @@ pub struct Level<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StepOutcome {
     Done,
-    /// Waits for other tile blocks.
+    /// Waits for other CTAs.
     Blocked,
 }
 

@@ -9,7 +9,6 @@
 
 mod dataflow;
 mod lattice;
-mod residue;
 mod table;
 mod transfer;
 mod views;

@@ -392,15 +392,9 @@ impl Builder {
             return Operand::Imm(value);
         }
         let dst = self.fresh(dst_ty.class());
-        self.cvt_to(dst, dst_ty, src_ty, mods, a);
-        dst.into()
-    }
-
-    /// Emits [`Builder::cvt`] into an existing register.
-    pub fn cvt_to(&mut self, dst: Reg, dst_ty: Ty, src_ty: Ty, mods: impl Into<CvtMods>, a: impl Into<Operand>) {
         let a = self.reg(a, src_ty.class());
-        let op = Opcode::Cvt { dst: dst_ty, src: src_ty, mods: mods.into() };
-        self.push(op, vec![dst.into()], vec![a.into()]);
+        self.push(Opcode::Cvt { dst: dst_ty, src: src_ty, mods }, vec![dst.into()], vec![a.into()]);
+        dst.into()
     }
 
     /// Converts two f32 into one packed pair (`F16x2`, `BF16x2` as B32; `E4M3x2`, `E5M2x2` as B16).

@@ -8,7 +8,7 @@ use super::Builder;
 pub struct LoadRoute {
     /// The destination is a cluster address.
     pub cluster: bool,
-    /// Mask (B16) of the blocks of the cluster that receive the data.
+    /// Mask (B16) of the CTAs of the cluster that receive the data.
     pub multicast: Option<Reg>,
     /// Cache policy (B64).
     pub policy: Option<Reg>,
@@ -60,7 +60,7 @@ impl Builder {
         self.push(Opcode::MbarrierTestWaitParity, vec![seen.into()], vec![Arg::Mem(bar.clone()), parity.into()]);
     }
 
-    /// Returns the address of the same place in the shared memory of another block of the cluster.
+    /// Returns the address of the same place in the shared memory of another CTA of the cluster.
     pub fn mapa(&mut self, addr: impl Into<Operand>, rank: impl Into<Operand>) -> Operand {
         let (addr, rank) = (self.reg(addr, RegClass::B32), self.source(rank, Ty::U32));
         let dst = self.fresh(RegClass::B32);

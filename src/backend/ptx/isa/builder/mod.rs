@@ -45,21 +45,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Makes an empty kernel of this name with `threads` threads per block.
+    /// Makes an empty kernel of this name with `threads` threads per CTA.
     pub fn new(target: Target, name: &str, threads: u32) -> Builder {
-        let function = Function {
-            name: name.into(),
-            params: Vec::new(),
-            threads,
-            min_blocks: None,
-            cluster: None,
-            registers: [0; 4],
-            tables: Vec::new(),
-            texts: Vec::new(),
-            frame_bytes: 0,
-            lines: Vec::new(),
-            source: None,
-        };
+        let function = Function { name: name.into(), threads, ..Function::default() };
         Builder {
             target,
             function,
@@ -339,11 +327,6 @@ impl Builder {
     /// Emits `ret`.
     pub fn ret(&mut self) {
         self.push(Opcode::Ret, vec![], vec![]);
-    }
-
-    /// Emits `trap`.
-    pub fn trap(&mut self) {
-        self.push(Opcode::Trap, vec![], vec![]);
     }
 }
 

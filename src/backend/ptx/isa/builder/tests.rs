@@ -382,7 +382,7 @@ fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
         assert!(before.contains(moved) && !inside.contains(moved), "{moved}: {text}");
     }
     // Two instructions after an available value do not justify hoisting, nor do values that depend
-    // on the block alone.
+    // on the CTA alone.
     for stays in [", 16;", ", 48;", ", 2;", ", 5;", ", 31;"] {
         assert!(!before.contains(stays) && inside.contains(stays), "{stays}: {text}");
     }

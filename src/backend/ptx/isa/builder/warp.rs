@@ -1,4 +1,4 @@
-//! Instructions of a warp or block: shuffles, votes, barriers, matrix instructions.
+//! Instructions of a warp or CTA: shuffles, votes, barriers, matrix instructions.
 
 use super::super::inst::*;
 use super::Builder;
@@ -67,7 +67,7 @@ impl Builder {
         dst
     }
 
-    /// Waits for all threads of the block (or `threads` of them) at barrier `id`; orders memory.
+    /// Waits for all threads of the CTA (or `threads` of them) at barrier `id`; orders memory.
     pub fn bar_sync(&mut self, id: impl Into<Operand>, threads: Option<u32>) {
         let srcs = std::iter::once(id.into()).chain(threads.map(Operand::from)).map(Into::into).collect();
         self.push(Opcode::BarSync, vec![], srcs);
@@ -87,14 +87,9 @@ impl Builder {
     /// address.
     pub fn ldmatrix(&mut self, num: u32, trans: bool, addr: &Addr) -> Vec<Reg> {
         let dsts = self.fresh_vec(RegClass::B32, num as usize);
-        self.ldmatrix_to(&dsts, trans, addr);
-        dsts
-    }
-
-    /// Emits [`Builder::ldmatrix`] into existing registers.
-    pub fn ldmatrix_to(&mut self, dsts: &[Reg], trans: bool, addr: &Addr) {
         let list = Arg::Vector(dsts.iter().map(|&d| d.into()).collect());
-        self.push(Opcode::LdMatrix { num: dsts.len() as u32, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
+        self.push(Opcode::LdMatrix { num, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
+        dsts
     }
 
     /// Stores matrices, as the inverse of [`Builder::ldmatrix`] (sm_90 and later).

@@ -173,7 +173,6 @@ pub enum Opcode {
         uniform: bool,
     },
     Ret,
-    Trap,
     /// Inline PTX of the user: `$0` is the result, `$1` and so on are the operands.
     Inline(&'static str),
 }

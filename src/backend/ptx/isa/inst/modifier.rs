@@ -171,7 +171,7 @@ pub enum Space {
     Global,
     /// The space follows from the address.
     Generic,
-    /// Shared memory of the block itself.
+    /// Shared memory of the CTA itself.
     Shared,
     /// Shared memory of the cluster.
     SharedCluster,
@@ -333,12 +333,12 @@ pub enum ProxyFence {
 /// Direction and completion of a bulk copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BulkCopy {
-    /// Global to shared, completing on an mbarrier. `.shared::cta` unless the block is in a
+    /// Global to shared, completing on an mbarrier. `.shared::cta` unless the CTA is in a
     /// cluster.
     Load {
         /// The destination is a cluster address.
         cluster: bool,
-        /// A mask of blocks of the cluster is the next operand.
+        /// A mask of CTAs of the cluster is the next operand.
         multicast: bool,
         /// A cache policy is the next operand.
         hint: bool,

@@ -69,7 +69,6 @@ pub enum Special {
     ClusterCtaRank,
     ClusterNCtaRank,
     LaneId,
-    LaneMaskLt,
     WarpId,
     SmId,
     Clock64,

@@ -7,9 +7,9 @@ use crate::ir::{BlockId, Module, OpId, Value};
 use crate::pass::MmaGroups;
 
 /// Maximum number of bytes of a row of a swizzle panel (PTX ISA, swizzling modes).
-const MAX_SPAN: i64 = 128;
+const MAX_SWIZZLE_BYTES: i64 = 128;
 /// Minimum number of bytes of a row for which equal panels of adjacent operands are worth it.
-const MIN_SPAN: i64 = 64;
+const MIN_SWIZZLE_BYTES: i64 = 64;
 
 /// For each right operand, the number of columns that divides those of all adjacent operands.
 #[derive(Debug, Default)]
@@ -42,8 +42,12 @@ impl AdjacentOperands {
     }
 
     /// Returns the maximum number of bytes of a row of a right operand with contiguous columns.
-    pub fn max_span(&self, module: &Module, value: Value) -> i64 {
+    pub fn max_swizzle_bytes(&self, module: &Module, value: Value) -> i64 {
         let bytes = |unit: &i64| unit * i64::from(module.dtype(value).storage_bits()) / 8;
-        self.0.get(&value).map(bytes).filter(|bytes| (MIN_SPAN..MAX_SPAN).contains(bytes)).unwrap_or(MAX_SPAN)
+        self.0
+            .get(&value)
+            .map(bytes)
+            .filter(|bytes| (MIN_SWIZZLE_BYTES..MAX_SWIZZLE_BYTES).contains(bytes))
+            .unwrap_or(MAX_SWIZZLE_BYTES)
     }
 }

@@ -9,7 +9,7 @@
 //! mask that is constant in a group needs one test.
 //!
 //! Integers wrap. A contiguous group that starts at a multiple of its length does not wrap inside;
-//! widening keeps only such groups. Facts of single values are those of [`IntRanges`].
+//! widening keeps only such groups. The properties of single values are those of [`IntRanges`].
 
 use rustc_hash::FxHashMap;
 
@@ -31,7 +31,7 @@ pub enum AxisPattern {
     Unknown,
 }
 
-/// Facts of a value along groups of one axis.
+/// Axis info of a value along groups of one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisInfo {
     /// Relation of the elements of a group.
@@ -59,24 +59,24 @@ struct AxisGroups {
 /// Axis info of the values of a module, computed on request.
 pub struct AxisInfoAnalysis<'m> {
     module: &'m Module,
-    facts: &'m IntRanges,
+    int_ranges: &'m IntRanges,
     known: FxHashMap<(Value, AxisGroups), AxisInfo>,
 }
 
 impl<'m> AxisInfoAnalysis<'m> {
     /// Returns the analysis of a module.
-    pub fn new(module: &'m Module, facts: &'m IntRanges) -> AxisInfoAnalysis<'m> {
-        AxisInfoAnalysis { module, facts, known: FxHashMap::default() }
+    pub fn new(module: &'m Module, int_ranges: &'m IntRanges) -> AxisInfoAnalysis<'m> {
+        AxisInfoAnalysis { module, int_ranges, known: FxHashMap::default() }
     }
 
-    /// Returns the facts of `value` along groups of `length` elements of `axis`. `length` is a
+    /// Returns the axis info of `value` along groups of `length` elements of `axis`. `length` is a
     /// power of two, at least 2.
     pub fn along(&mut self, value: Value, axis: usize, length: u64) -> AxisInfo {
         self.of(value, AxisGroups { axis, length }, 0)
     }
 
     fn of(&mut self, value: Value, groups: AxisGroups, depth: u32) -> AxisInfo {
-        let least = AxisInfo { pattern: AxisPattern::Unknown, divisibility: self.facts.divisor(value) };
+        let least = AxisInfo { pattern: AxisPattern::Unknown, divisibility: self.int_ranges.divisor(value) };
         let Type::Tile { shape, .. } = self.module.ty(value) else { return least };
         // Along an axis of extent 1, a group is one element at any position.
         if shape.get(groups.axis).is_none_or(|&extent| extent == 1) {
@@ -89,7 +89,7 @@ impl<'m> AxisInfoAnalysis<'m> {
             Some(op) if depth < DEPTH => self.result(self.module.op(op), groups, depth).unwrap_or(least),
             _ => least,
         };
-        let constant = self.facts.constant(value).is_some() && self.is_number(value);
+        let constant = self.int_ranges.constant(value).is_some() && self.is_number(value);
         let pattern = if constant { AxisPattern::Constant } else { found.pattern };
         let run = AxisInfo { pattern, divisibility: found.divisibility.max(least.divisibility) };
         self.known.insert((value, groups), run);
@@ -105,7 +105,7 @@ impl<'m> AxisInfoAnalysis<'m> {
         Some(match op.code {
             Opcode::Constant => match op.const_data()? {
                 ConstData::Splat(_) => {
-                    AxisInfo { pattern: AxisPattern::Constant, divisibility: self.facts.divisor(result) }
+                    AxisInfo { pattern: AxisPattern::Constant, divisibility: self.int_ranges.divisor(result) }
                 }
                 ConstData::Dense(_) => return None,
             },
@@ -126,7 +126,8 @@ impl<'m> AxisInfoAnalysis<'m> {
         })
     }
 
-    /// Returns the facts of the operand of a renaming. An integer that is read as a float has none.
+    /// Returns the axis info of the operand of a renaming. An integer that is read as a float has
+    /// none.
     fn passed_on(&mut self, op: &Op, groups: AxisGroups, depth: u32) -> Option<AxisInfo> {
         let run = self.of(op.operands[0], groups, depth + 1);
         let numbers = [op.operands[0], op.results[0]].map(|value| self.is_number(value));
@@ -138,7 +139,8 @@ impl<'m> AxisInfoAnalysis<'m> {
         }
     }
 
-    /// Returns the facts of the operand of a `reshape`, if the groups are along one of its axes.
+    /// Returns the axis info of the operand of a `reshape`, if the groups are along one of its
+    /// axes.
     fn reshaped(&mut self, op: &Op, groups: AxisGroups, depth: u32) -> Option<AxisInfo> {
         let (from, to) = (self.module.shape(op.operands[0]), self.module.shape(op.results[0]));
         let inner = |shape: &[i64], axis: usize| shape[axis + 1..].iter().product::<i64>();
@@ -147,7 +149,7 @@ impl<'m> AxisInfoAnalysis<'m> {
         match axis {
             Some(axis) => Some(self.of(op.operands[0], AxisGroups { axis, ..groups }, depth + 1)),
             None if from.iter().product::<i64>() == 1 => {
-                let divisibility = self.facts.divisor(op.operands[0]);
+                let divisibility = self.int_ranges.divisor(op.operands[0]);
                 Some(AxisInfo { pattern: AxisPattern::Constant, divisibility })
             }
             None => None,
@@ -158,7 +160,7 @@ impl<'m> AxisInfoAnalysis<'m> {
         use AxisPattern::{Constant, Contiguous, Unknown};
         let forms: Vec<AxisPattern> = runs.iter().map(|run| run.pattern).collect();
         let all_same = forms.iter().all(|&pattern| pattern == Constant);
-        let own = self.facts.divisor(op.results[0]);
+        let own = self.int_ranges.divisor(op.results[0]);
         let same =
             |divisibility: u64| Some(AxisInfo { pattern: if all_same { Constant } else { Unknown }, divisibility });
         let least = |runs: &[AxisInfo]| runs.iter().map(|run| run.divisibility).min().unwrap_or(1);
@@ -173,7 +175,7 @@ impl<'m> AxisInfoAnalysis<'m> {
             }
             (Opcode::SubI, _) => same(least(runs)),
             (Opcode::MulI, &[a, b]) => {
-                let one = |at: usize| self.facts.constant(op.operands[at]) == Some(1);
+                let one = |at: usize| self.int_ranges.constant(op.operands[at]) == Some(1);
                 let steps = (a.pattern == Contiguous && one(1)) || (b.pattern == Contiguous && one(0));
                 let divisibility = a.divisibility.saturating_mul(b.divisibility).min(1 << 62);
                 if steps { Some(AxisInfo { pattern: Contiguous, divisibility }) } else { same(divisibility) }
@@ -226,15 +228,15 @@ impl<'m> AxisInfoAnalysis<'m> {
         }
     }
 
-    /// Returns the facts of a division by a constant that is a multiple of the group length: the
-    /// quotient is constant, the remainder is contiguous.
+    /// Returns the axis info of a division by a constant that is a multiple of the group length:
+    /// the quotient is constant, the remainder is contiguous.
     fn split(&self, op: &Op, a: AxisInfo, length: u64) -> Option<AxisInfo> {
         let (from, by) = (op.operands[0], op.operands[1]);
-        let constant = u64::try_from(self.facts.constant(by)?).ok()?;
+        let constant = u64::try_from(self.int_ranges.constant(by)?).ok()?;
         let aligned = a.pattern == AxisPattern::Contiguous && a.divisibility >= length;
-        let nonnegative = self.facts.range(from).is_some_and(|range| range.lo >= 0) || op.sign() == Sign::Unsigned;
+        let nonnegative = self.int_ranges.range(from).is_some_and(|range| range.lo >= 0) || op.sign() == Sign::Unsigned;
         let whole = |divisibility: u64| divisibility.is_multiple_of(length);
-        let own = self.facts.divisor(op.results[0]);
+        let own = self.int_ranges.divisor(op.results[0]);
         match op.code {
             Opcode::DivI if aligned && nonnegative && whole(constant) => {
                 Some(AxisInfo { pattern: AxisPattern::Constant, divisibility: own })

@@ -59,11 +59,11 @@ impl ViewShape {
     }
 
     /// Returns the shape of a view for the tile at an index.
-    pub fn at(module: &Module, facts: &IntRanges, view: Value, index: &[Value]) -> Option<ViewShape> {
+    pub fn at(module: &Module, int_ranges: &IntRanges, view: Value, index: &[Value]) -> Option<ViewShape> {
         let mut shape = ViewShape::of(module, view)?;
         for (axis, (start, &index)) in shape.starts.iter_mut().zip(index).enumerate() {
             if shape.sparse != Some(axis) {
-                *start = start.saturating_mul(facts.divisor(index).max(1));
+                *start = start.saturating_mul(int_ranges.divisor(index).max(1));
             }
         }
         Some(shape)
@@ -106,13 +106,13 @@ impl ViewShape {
 
     /// Returns the largest known power of two that divides the stride of tensor dimension `dim`. A
     /// stride is a whole number of bytes also for elements that share a byte.
-    pub fn stride_divisor(&self, module: &Module, facts: &IntRanges, dim: usize) -> u64 {
-        divisor_of(facts, self.stride(module, dim)).max(self.least_vector() as u64)
+    pub fn stride_divisor(&self, module: &Module, int_ranges: &IntRanges, dim: usize) -> u64 {
+        divisor_of(int_ranges, self.stride(module, dim)).max(self.least_vector() as u64)
     }
 
     /// Returns the largest known power of two that divides the extent of tensor dimension `dim`.
-    pub fn extent_divisor(&self, module: &Module, facts: &IntRanges, dim: usize) -> u64 {
-        divisor_of(facts, self.extent(module, dim)).max(self.least_vector() as u64)
+    pub fn extent_divisor(&self, module: &Module, int_ranges: &IntRanges, dim: usize) -> u64 {
+        divisor_of(int_ranges, self.extent(module, dim)).max(self.least_vector() as u64)
     }
 
     /// Returns the number of elements of the smallest access: 2 if two share a byte.
@@ -122,22 +122,17 @@ impl ViewShape {
 
     /// Returns the maximum number of elements of an aligned access along `axis`, a tile dimension
     /// of stride 1.
-    pub fn vector(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
-        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
-        self.vector_if_aligned(module, facts, axis).min(start.max(self.least_vector()))
-    }
-
-    /// Returns [`ViewShape::vector`] for tiles that start at multiples of the result.
-    pub fn vector_if_aligned(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
+    pub fn vector(&self, module: &Module, int_ranges: &IntRanges, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
-        let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
+        let mut vector = VECTOR_BYTES.min(int_ranges.divisor(base) as usize) / size.max(1);
         for (other, &dim) in self.dim_map.iter().enumerate() {
             if other != axis {
-                vector = vector.min(self.stride_divisor(module, facts, dim) as usize);
+                vector = vector.min(self.stride_divisor(module, int_ranges, dim) as usize);
             }
         }
-        vector.max(self.least_vector()).min(self.tile[axis] as usize)
+        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
+        vector.min(start).max(self.least_vector()).min(self.tile[axis] as usize)
     }
 }
 
@@ -159,10 +154,10 @@ fn dynamic(module: &Module, tensor: OpId, dim: usize, stride: bool) -> Result<i6
     }
 }
 
-fn divisor_of(facts: &IntRanges, value: Result<i64, Value>) -> u64 {
+fn divisor_of(int_ranges: &IntRanges, value: Result<i64, Value>) -> u64 {
     match value {
         Ok(constant) => 1 << constant.trailing_zeros().min(62),
-        Err(value) => facts.divisor(value),
+        Err(value) => int_ranges.divisor(value),
     }
 }
 

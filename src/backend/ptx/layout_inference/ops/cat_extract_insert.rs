@@ -52,7 +52,7 @@ impl Inference<'_> {
         let part = module.shape(result);
         if let Some(layout) = self.butterfly_layout(id) {
             let half = block_layout(&layout, part).canonical();
-            self.add_half(&half);
+            self.butterfly_chains.known_layouts.insert(flat(&half));
             self.set(result, half);
             self.accesses.insert(id, layout);
             return;
@@ -128,11 +128,6 @@ impl Inference<'_> {
         register.sort_unstable();
         let register = register.into_iter().map(|bit| 1 << bit).collect();
         Layout::new(self.module.shape(value), register, lane, warp)
-    }
-
-    /// Adds the layout of a half to the known layouts.
-    fn add_half(&mut self, layout: &Layout) {
-        self.butterfly_chains.known_layouts.insert(flat(layout));
     }
 
     /// Returns true if the operands of a `cat` are halves of a chain, or computed from halves.

@@ -36,11 +36,6 @@ impl Inference<'_> {
         }
     }
 
-    /// Sets the layout of the counter of a `for`.
-    pub fn enter_for(&mut self, counter: Value) {
-        self.set(counter, Layout::replicated(&[], self.num_warps));
-    }
-
     /// Gives the results of a `for` the layouts of its carried values.
     pub fn leave_for(&mut self, id: OpId) {
         let op = self.module.op(id);

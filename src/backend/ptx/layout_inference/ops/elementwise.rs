@@ -26,7 +26,7 @@ impl Inference<'_> {
 
     /// Sets the default layout for the results of an op without a family.
     pub fn other_op(&mut self, id: OpId) {
-        // Scalars, e.g. block ids, are equal in all threads. Views have no registers.
+        // Scalars, e.g. CTA ids, are equal in all threads. Views have no registers.
         for &result in &self.module.op(id).results {
             if matches!(self.module.ty(result), Type::Tile { .. }) && self.source(result) == ValueOrigin::Register {
                 let layout = self.default_layout(result);

@@ -38,7 +38,7 @@ impl Inference<'_> {
                 Some(layout) => (layout.vector_len(k_axis), k_axis) > (layout.vector_len(other), other),
                 None => true,
             },
-            most_span: self.adjacent_operands.max_span(module, value),
+            max_swizzle_bytes: self.adjacent_operands.max_swizzle_bytes(module, value),
         };
         MmaPlan::new(&MmaRequest {
             extents,

@@ -25,8 +25,8 @@ impl Inference<'_> {
             return;
         }
         let module = self.module;
-        let facts = self.facts.clone();
-        let mut runs = AxisInfoAnalysis::new(module, &facts);
+        let int_ranges = self.int_ranges.clone();
+        let mut runs = AxisInfoAnalysis::new(module, &int_ranges);
         let regions = self.regions.clone();
         for &id in regions.ops() {
             let op = module.op(id);

@@ -55,9 +55,9 @@ impl Inference<'_> {
                 Opcode::AtomicRedView => (op.group(0)[0], op.group(1)),
                 _ => continue,
             };
-            let Some(view) = ViewShape::at(module, &self.facts, view, index) else { continue };
+            let Some(view) = ViewShape::at(module, &self.int_ranges, view, index) else { continue };
             let order = memory_order(module, &view);
-            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.facts, axis));
+            let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.int_ranges, axis));
             let least = view.least_vector();
             found.push((id, view.tile, order, vector, least));
         }
@@ -80,7 +80,7 @@ impl Inference<'_> {
         let value = stored(op);
         let Some(layout) = self.natural(value) else { return };
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-        let Some(view) = ViewShape::at(module, &self.facts, view, index) else { return };
+        let Some(view) = ViewShape::at(module, &self.int_ranges, view, index) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
         let coalesced = &self.accesses[&id];
         if self.has_user_layout(value) {
@@ -119,7 +119,7 @@ impl Inference<'_> {
     /// Returns the number of contiguous bytes that the lanes of a warp load with one vector each.
     fn run_bytes(&self, load: OpId, layout: &Layout) -> usize {
         let op = self.module.op(load);
-        let view = ViewShape::at(self.module, &self.facts, op.group(0)[0], op.group(1));
+        let view = ViewShape::at(self.module, &self.int_ranges, op.group(0)[0], op.group(1));
         view.map_or(0, |view| self.run_length(&view, layout) * view.elem.storage_bits() as usize / 8)
     }
 

@@ -34,10 +34,10 @@ pub struct Layouts {
     /// Uses of its values.
     pub uses: Rc<Uses>,
     /// Ranges and divisibility of its integers and addresses.
-    pub facts: Rc<IntRanges>,
+    pub int_ranges: Rc<IntRanges>,
     /// Target that the code is for.
     pub target: Target,
-    /// Number of warps of a tile block.
+    /// Number of warps of a CTA.
     pub num_warps: usize,
     /// Enabled optimizations.
     pub optimizations: OptimizationSet,
@@ -102,14 +102,14 @@ impl<'m> Inference<'m> {
     /// Returns the state without layouts.
     pub fn empty(
         module: &'m Module,
-        (regions, uses, facts): (Rc<RegionTree>, Rc<Uses>, Rc<IntRanges>),
+        (regions, uses, int_ranges): (Rc<RegionTree>, Rc<Uses>, Rc<IntRanges>),
         (target, num_warps): (Target, u32),
         optimizations: OptimizationSet,
     ) -> Inference<'m> {
         let layouts = Layouts {
             regions,
             uses,
-            facts,
+            int_ranges,
             target,
             num_warps: num_warps as usize,
             optimizations,

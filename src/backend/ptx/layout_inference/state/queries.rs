@@ -30,7 +30,7 @@ impl Inference<'_> {
         let Some(axis) = contiguous_axis(self.module, view) else { return 1 };
         let inner: i64 = view.tile[axis + 1..].iter().product();
         let extent = view.tile[axis];
-        let mut run = layout.vector_len(axis).min(view.vector(self.module, &self.facts, axis)) as i64;
+        let mut run = layout.vector_len(axis).min(view.vector(self.module, &self.int_ranges, axis)) as i64;
         while run < extent && layout.lane_bases().contains(&((run * inner) as u32)) {
             run *= 2;
         }
@@ -45,11 +45,11 @@ impl Inference<'_> {
     /// Returns true if a mask is constant in each aligned group of `length` elements.
     pub fn is_same_in_groups(&self, value: Value, axis: usize, length: usize) -> bool {
         length < 2
-            || AxisInfoAnalysis::new(self.module, &self.facts).along(value, axis, length as u64).pattern
+            || AxisInfoAnalysis::new(self.module, &self.int_ranges).along(value, axis, length as u64).pattern
                 == AxisPattern::Constant
     }
 
-    /// Returns the layout of a `with_layout`, if its number of threads is that of the tile block.
+    /// Returns the layout of a `with_layout`, if its number of threads is that of the CTA.
     pub fn chosen(&self, op: &Op) -> Option<Layout> {
         let layout = op.distribution()?;
         let shape = self.module.shape(op.results[0]);

@@ -1,17 +1,17 @@
-//! Clusters: multicast loads of tiles that two adjacent tile blocks share.
+//! Clusters: multicast loads of tiles that two adjacent CTAs share.
 //!
-//! A tile that is equal in both blocks of a cluster is loaded once. Each block issues one half of
-//! the TMA boxes, and the engine writes each box to the shared memory of both blocks. A stage is
-//! therefore filled by two producers, and may be filled again when the consumers of both blocks
+//! A tile that is equal in both CTAs of a cluster is loaded once. Each CTA issues one half of
+//! the TMA boxes, and TMA writes each box to the shared memory of both CTAs. A stage is
+//! therefore filled by two producers, and may be filled again when the consumers of both CTAs
 //! have released it.
 //!
-//! Invariant: both blocks advance their pipelines in lockstep. The number of loads does not depend
-//! on the x coordinate of the block (`schedule/analysis/cta_uniformity`), except for the start of
-//! outermost loops. For these loops the blocks compare their trip counts first, and do not
+//! Invariant: both CTAs advance their pipelines in lockstep. The number of loads does not depend
+//! on the x coordinate of the CTA (`schedule/analysis/cta_uniformity`), except for the start of
+//! outermost loops. For these loops the CTAs compare their trip counts first, and do not
 //! multicast if they differ.
 //!
 //! Multicast may depend on the coordinate: the producer computes the tile indices of the peer
-//! block, too, and compares them.
+//! CTA, too, and compares them.
 
 use std::rc::Rc;
 
@@ -25,11 +25,11 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
 
-/// Multicast mask: both blocks of the cluster.
+/// Multicast mask: both CTAs of the cluster.
 const BOTH: u32 = 0b11;
 
 impl Lowering<'_> {
-    /// Computes an op of the producer for the peer block, too, and compares its results if loads
+    /// Computes an op of the producer for the peer CTA, too, and compares its results if loads
     /// depend on them.
     pub fn compute_for_peer(&mut self, id: OpId) -> Lowered {
         if self.sync.role != WarpRole::Producer
@@ -48,7 +48,7 @@ impl Lowering<'_> {
         self.as_peer(|lowering| lowering.nested_op(id))
     }
 
-    /// Emits comparisons with the peer block for those of the values that are indices of multicast
+    /// Emits comparisons with the peer CTA for those of the values that are indices of multicast
     /// loads.
     fn compare_with_peer(&mut self, values: &[Value]) -> Lowered {
         let Some(multicast) = self.sync.multicast() else { return Ok(()) };
@@ -63,12 +63,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns a scalar of this block and of its peer.
+    /// Returns a scalar of this CTA and of its peer.
     fn scalar_of_both_ctas(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
         Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
     }
 
-    /// Computes the loop counter of the peer block, at the head of a loop of the producer.
+    /// Computes the loop counter of the peer CTA, at the head of a loop of the producer.
     pub fn counter_of_peer(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
         if self.sync.role != WarpRole::Producer
             || !self.sync.multicast().is_some_and(|multicast| multicast.outer_loops.contains(&id))
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         self.compare_with_peer(&[arg])
     }
 
-    /// Compares the trip counts of the outermost loops in both blocks of a cluster, before the
+    /// Compares the trip counts of the outermost loops in both CTAs of a cluster, before the
     /// warps branch by role.
     pub fn compare_trip_counts(&mut self, body: BlockId, warp_spec: &WarpSpecialization) -> Lowered {
         let Some(multicast) = &warp_spec.multicast else { return Ok(()) };
@@ -112,7 +112,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Lowers with the grid coordinate of the peer block.
+    /// Lowers with the grid coordinate of the peer CTA.
     fn as_peer<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
         let cached = std::mem::take(&mut self.values.conversions);
         self.swap_peer_tiles();
@@ -129,10 +129,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// Issues the multicast loads of a tile if the indices are equal in both blocks, else the loads
-    /// of this block alone.
+    /// Issues the multicast loads of a tile if the indices are equal in both CTAs, else the loads
+    /// of this CTA alone.
     ///
-    /// `peer` is the rank of the peer block in the cluster.
+    /// `peer` is the rank of the peer CTA in the cluster.
     pub fn issue_multicast(
         &mut self,
         load: &TmaLoad,
@@ -189,7 +189,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Issues the TMA loads of a tile for this block. `cluster`: the kernel has clusters.
+    /// Issues the TMA loads of a tile for this CTA. `cluster`: the kernel has clusters.
     pub fn issue_loads(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
         let op = self.module.op(load.load);
         let map = self.tensor_map_address(&load.map);
@@ -199,11 +199,5 @@ impl Lowering<'_> {
             self.b.tma_load(&target, map, &coords, barrier, LoadRoute { cluster, ..LoadRoute::default() });
         }
         Ok(())
-    }
-
-    /// Returns the indices on which the multicast of a load depends; `None` if the load is never
-    /// multicast.
-    pub fn multicast_indices(warp_spec: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
-        warp_spec.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
     }
 }

@@ -14,7 +14,7 @@ use crate::ir::OpId;
 
 /// Registers of a multistage loop.
 pub struct CpAsyncState {
-    pipeline: Rc<CpAsyncPlan>,
+    plan: Rc<CpAsyncPlan>,
     slab: Buffer,
     /// Byte offset of the stage that is read, and of the stage that is written.
     compute: Reg,
@@ -26,7 +26,7 @@ impl CpAsyncState {
     /// Returns true if all copies are thread-private: each thread reads the elements that it has
     /// copied.
     pub fn is_thread_private(&self) -> bool {
-        self.pipeline.is_thread_private()
+        self.plan.is_thread_private()
     }
 }
 
@@ -60,34 +60,34 @@ impl Lowering<'_> {
     pub fn start_cp_async(
         &mut self,
         id: OpId,
-        pipeline: Rc<CpAsyncPlan>,
+        plan: Rc<CpAsyncPlan>,
         counter: Reg,
         upper: Operand,
         step: Operand,
         ty: Ty,
     ) -> Lowered<CpAsyncState> {
         let slab = self.next_write_buffer()?;
-        for copy in &pipeline.copies {
+        for copy in &plan.copies {
             let tile = self.module.op(copy.load).results[0];
             let bytes = vector_access::run_bytes(self.info.element_type(tile), copy.vector);
-            let way = DataPath::CpAsync { bytes, stages: pipeline.stages as u32 };
+            let way = DataPath::CpAsync { bytes, stages: plan.stages as u32 };
             self.report.remarks.access(self.module, copy.load, tile, way);
         }
-        let thread = pipeline.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
+        let thread = plan.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
         let thread = thread.iter().map(|bases| self.linear_in_thread(bases)).collect();
         let cp_async = CpAsyncState {
             slab,
             compute: self.b.copy(Operand::Imm(0), RegClass::B32),
             fill: self.b.copy(Operand::Imm(0), RegClass::B32),
             thread,
-            pipeline,
+            plan,
         };
         let mut exists = self.b.setp(Cmp::Lt, ty, counter, upper);
         let mut left = self.b.sub(ty, upper, counter);
         let ahead = self.b.copy(counter, ty.class());
-        for stage in 1..cp_async.pipeline.stages {
+        for stage in 1..cp_async.plan.stages {
             self.copy_stage(id, &cp_async, ahead.into(), exists)?;
-            if stage + 1 < cp_async.pipeline.stages {
+            if stage + 1 < cp_async.plan.stages {
                 (exists, left) = self.next_exists(exists, left, step, ty);
                 let next = self.b.add(ty, ahead, step);
                 self.b.mov_to(ahead, next);
@@ -106,16 +106,16 @@ impl Lowering<'_> {
     /// Waits for the stage of this iteration, at its head. All threads have finished the previous
     /// iteration.
     pub fn advance_cp_async(&mut self, cp_async: &CpAsyncState) {
-        self.b.cp_async_wait(cp_async.pipeline.stages as u32 - 2);
-        if cp_async.pipeline.async_mma {
+        self.b.cp_async_wait(cp_async.plan.stages as u32 - 2);
+        if cp_async.plan.async_mma {
             self.wait_all_mmas();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
-        if cp_async.pipeline.barrier_at_head {
+        if cp_async.plan.barrier_at_head {
             self.emit_barrier();
         }
         self.locate_private_tiles(cp_async);
-        for copy in cp_async.pipeline.copies.iter().filter(|copy| !copy.thread_private) {
+        for copy in cp_async.plan.copies.iter().filter(|copy| !copy.thread_private) {
             let offset = cp_async.slab.offset + copy.smem_offset as u32;
             let place = self.b.add(Ty::U32, cp_async.compute, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
@@ -126,7 +126,7 @@ impl Lowering<'_> {
 
     /// Computes the addresses of the thread-private elements of this iteration.
     fn locate_private_tiles(&mut self, cp_async: &CpAsyncState) {
-        let copies = cp_async.pipeline.copies.iter().zip(&cp_async.thread);
+        let copies = cp_async.plan.copies.iter().zip(&cp_async.thread);
         for (copy, &thread) in copies.filter(|(copy, _)| copy.thread_private) {
             let place = self.b.add(Ty::U32, thread, cp_async.slab.offset + copy.smem_offset as u32);
             let place = self.b.add(Ty::U32, place, cp_async.compute);
@@ -149,7 +149,7 @@ impl Lowering<'_> {
         step: Operand,
         ty: Ty,
     ) -> Lowered {
-        let distance = cp_async.pipeline.stages as i64 - 1;
+        let distance = cp_async.plan.stages as i64 - 1;
         let ahead = self.b.mad(ty, step, distance, counter);
         let left = self.b.sub(ty, upper, counter);
         let mut exists = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
@@ -162,17 +162,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Waits for the MMAs of the loop, at its exit.
-    pub fn wait_mmas_of_cp_async(&mut self, cp_async: &CpAsyncState) {
-        if cp_async.pipeline.async_mma {
-            self.wait_all_mmas();
-        }
-    }
-
     /// Waits for all copies, after the loop.
     pub fn stop_cp_async(&mut self, cp_async: CpAsyncState) {
         self.b.cp_async_wait(0);
-        for copy in &cp_async.pipeline.copies {
+        for copy in &cp_async.plan.copies {
             self.values.staged.remove(&self.module.op(copy.load).results[0]);
             self.values.private_tiles.remove(&copy.load);
         }
@@ -187,10 +180,10 @@ impl Lowering<'_> {
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
         let before = self.values.tiles[argument.index()].take();
         self.define_scalar(argument, counter);
-        for &op in &cp_async.pipeline.address_ops {
+        for &op in &cp_async.plan.address_ops {
             self.nested_op(op)?;
         }
-        for (copy, &thread) in cp_async.pipeline.copies.iter().zip(&cp_async.thread) {
+        for (copy, &thread) in cp_async.plan.copies.iter().zip(&cp_async.thread) {
             self.for_op(copy.load, |lowering| lowering.copy_tile(copy, cp_async, thread))?;
         }
         self.values.tiles[argument.index()] = before;
@@ -217,8 +210,8 @@ impl Lowering<'_> {
     }
 
     fn advance_offset(&mut self, cp_async: &CpAsyncState, offset: Reg) {
-        let next = self.b.add(Ty::U32, offset, cp_async.pipeline.stage_bytes as u32);
-        let end = (cp_async.pipeline.stage_bytes * cp_async.pipeline.stages) as u32;
+        let next = self.b.add(Ty::U32, offset, cp_async.plan.stage_bytes as u32);
+        let end = (cp_async.plan.stage_bytes * cp_async.plan.stages) as u32;
         let wraps = self.b.setp(Cmp::Eq, Ty::U32, next, end);
         let next = self.b.select(RegClass::B32, wraps, 0, next);
         self.b.mov_to(offset, next);

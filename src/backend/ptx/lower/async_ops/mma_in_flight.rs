@@ -1,17 +1,10 @@
 //! MMAs in flight: steps that issue or wait for `wgmma` groups, and loop-carried MMAs.
 
-use rustc_hash::FxHashSet;
-
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
-
-/// Greatest number of MMA groups in a basic block for which waits split this block.
-///
-/// With more groups ptxas has no registers for accumulators in flight at the end of a basic block.
-const MAX_SPLITTING_GROUPS: usize = 2;
 
 /// Registers of a loop-carried MMA group, which accumulates in place.
 pub struct CarriedMmaRegs {
@@ -28,21 +21,6 @@ pub struct CarriedMmaRegs {
 }
 
 impl Lowering<'_> {
-    /// Adds an issued MMA group to the queue. `last` is its last op.
-    pub fn push_mma(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
-        let issued = if self.mmas_in_block(last) <= MAX_SPLITTING_GROUPS { self.b.num_lines() } else { usize::MAX };
-        let place = self.module.op(last).loc.0;
-        self.sync.mmas.in_flight.push(InFlightMma { results, releases, issued_at: issued, loc: place });
-    }
-
-    /// Returns the number of MMA groups in the block of this MMA.
-    fn mmas_in_block(&self, mma: OpId) -> usize {
-        let Some(block) = self.info.regions.block_of(mma) else { return 0 };
-        let mmas = self.module.block(block).ops.iter().filter(|id| self.info.inference.mma_plans.contains_key(id));
-        let last: FxHashSet<OpId> = mmas.map(|&id| self.info.mma_groups.last_of(id)).collect();
-        last.len()
-    }
-
     /// Lowers a wait for MMAs.
     pub fn mma_wait(&mut self, wait: &MmaWait) {
         if wait.defer_release {
@@ -123,6 +101,6 @@ impl Lowering<'_> {
 
 impl CarriedMmaRegs {
     fn mma(&self, results: &[Value]) -> InFlightMma {
-        InFlightMma { results: results.to_vec(), releases: self.releases.clone(), issued_at: usize::MAX, loc: self.loc }
+        InFlightMma { results: results.to_vec(), releases: self.releases.clone(), loc: self.loc }
     }
 }

@@ -1,4 +1,4 @@
-//! Tensor-map parameters, tile coordinates and the TMA loads of one tile block.
+//! Tensor-map parameters, tile coordinates and the TMA loads of one CTA.
 //!
 //! A partition view has a tensor map if its array is a kernel argument and the launch guarantees:
 //! the base address and all strides but one are multiples of 16 bytes, the other stride is 1.
@@ -63,7 +63,7 @@ impl Lowering<'_> {
     /// Tiles have `tile` elements, and start every `step` elements.
     fn near_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
-        let range = self.info.inference.facts.range(index);
+        let range = self.info.inference.int_ranges.range(index);
         // The last index before the array, and the first one after the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
         let (least, most) = (least.div_euclid(whole) * whole, (most + whole - 1).div_euclid(whole) * whole);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn without_promises_or_engine_there_is_no_map() {
+    fn without_promises_or_tma_there_is_no_map() {
         let map = |aligned, target, tma| {
             let module = matrix(aligned).finish();
             with_views(&module, target, tma, |lowering, views| {

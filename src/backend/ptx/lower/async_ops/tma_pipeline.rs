@@ -86,9 +86,10 @@ impl Lowering<'_> {
         let pipelines = self.sync.pipelines.take().expect("pipelines");
         let this = &pipelines.warp_spec.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
+        let multicast = pipelines.warp_spec.multicast.as_ref();
         let mut result = Ok(());
         for load in &this.loads {
-            let deciding = Self::multicast_indices(&pipelines.warp_spec, load.load);
+            let deciding = multicast.and_then(|multicast| multicast.multicast_loads.get(&load.load));
             result = result.and(self.for_op(load.load, |lowering| match (pipelines.peer_rank, deciding) {
                 (Some(peer), Some(deciding)) => lowering.issue_multicast(load, deciding, stage, &barrier, peer),
                 (peer, _) => lowering.issue_loads(load, stage, &barrier, peer.is_some()),
@@ -98,10 +99,10 @@ impl Lowering<'_> {
         result
     }
 
-    /// Waits until the consumers of both blocks have released all stages, before the producer of a
+    /// Waits until the consumers of both CTAs have released all stages, before the producer of a
     /// cluster ends.
     ///
-    /// After that no other block accesses the shared memory of this block.
+    /// After that no other CTA accesses the shared memory of this CTA.
     pub fn drain_pipelines(&mut self) {
         let Some(pipelines) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else {
             return;

@@ -2,7 +2,7 @@
 //!
 //! The schedule selects the stores, the layout of the boxes and the staging buffers. Either all
 //! threads write the boxes, and thread 0 issues the copies after a barrier; or each warp writes and
-//! issues its own boxes. Threads continue while the engine reads. The schedule places waits before
+//! issues its own boxes. Threads continue while TMA reads. The schedule places waits before
 //! the next write to the buffer and before the end of the kernel.
 
 use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
@@ -95,7 +95,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// Emits a store of the whole tile block in `count` parts, of which `in_flight` fit into the
+    /// Emits a store of the whole CTA in `count` parts, of which `in_flight` fit into the
     /// buffer.
     fn store_by_cta(&mut self, store: &StoreRegs<'_>, [count, in_flight]: [u32; 2]) -> Lowered {
         let parts = StoreSplit { count, in_flight, bytes: store.plan.tile.bytes() / count };
@@ -215,7 +215,7 @@ impl Lowering<'_> {
         let partition = self.partition(view)?;
         let mut issues = issuer;
         for (axis, &index) in indices.iter().enumerate() {
-            if self.info.inference.facts.is_inside(self.module, view, axis, index) {
+            if self.info.inference.int_ranges.is_inside(self.module, view, axis, index) {
                 continue;
             }
             let wide = partition.tensor.wide;

@@ -61,7 +61,9 @@ impl Lowering<'_> {
             None => first.iter().chain(second.iter()).copied().collect(),
             Some(bit) => {
                 let class = repr::class(self.info.element_type(op.operands[0]));
-                let upper = self.thread_bit(bit);
+                let tid = self.b.special(Special::TidX);
+                let field = self.b.and(Ty::B32, tid, 1u32 << bit);
+                let upper = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
                 let pairs = first.iter().zip(second.iter());
                 pairs.map(|(&first, &second)| self.b.select(class, upper, second, first)).collect()
             }
@@ -72,13 +74,6 @@ impl Lowering<'_> {
         let regs = sources.into_iter().map(|source| regs[source]).collect();
         self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
-    }
-
-    /// Returns a predicate: this bit of the thread number is set.
-    fn thread_bit(&mut self, bit: usize) -> Reg {
-        let tid = self.b.special(Special::TidX);
-        let field = self.b.and(Ty::B32, tid, 1u32 << bit);
-        self.b.setp(Cmp::Ne, Ty::B32, field, 0)
     }
 
     fn scalar_operands(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {

@@ -41,7 +41,7 @@ impl Lowering<'_> {
 
     /// Clamps positions to the range from 0 to `extent` - 1.
     fn clamp_positions(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
-        let range = self.info.inference.facts.range(positions);
+        let range = self.info.inference.int_ranges.range(positions);
         if range.is_some_and(|range| range.lo >= 0 && range.hi < extent) {
             return at;
         }
@@ -180,7 +180,7 @@ impl Lowering<'_> {
         let copy = self.b.and(Ty::B32, tid, copies as u32 - 1);
         let copy = self.b.mul(Ty::U32, copy, row as u32);
         let is_inside =
-            self.info.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
+            self.info.inference.int_ranges.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
             let buffer = self.next_write_buffer()?;

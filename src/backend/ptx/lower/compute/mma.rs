@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::lower::state::sync_state::InFlightMma;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
@@ -88,7 +89,8 @@ impl Lowering<'_> {
         self.report.remarks.product(module, first, self.info.combined_shapes(members), self.b.lines_from(start));
         let releases = self.sync.take_releases(gives);
         if self.info.is_async(members) {
-            self.push_mma(last, self.info.results_of(members), releases);
+            let (results, loc) = (self.info.results_of(members), module.op(last).loc.0);
+            self.sync.mmas.in_flight.push(InFlightMma { results, releases, loc });
         } else {
             self.release_stages(&releases, None);
         }

@@ -1,6 +1,6 @@
 //! Implied masks: one predicate for all elements of a thread (LLVM: implied conditions).
 //!
-//! A mask that compares indices with a block-uniform bound is true for all elements except near the
+//! A mask that compares indices with a CTA-uniform bound is true for all elements except near the
 //! end of an array. If the largest index of a thread is known, one comparison implies the mask of
 //! all elements. The masks of the elements are computed only on the path where the comparison
 //! fails, so the ops that compute them are deferred to this path.

@@ -62,12 +62,12 @@ impl Lowering<'_> {
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
-        let otherwise = self.info.constant_padding(padding);
-        let mut regs = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
+        let constant_padding = self.info.constant_padding(padding);
+        let mut regs = self.load_pointers(&mut access, mods, constant_padding.unwrap_or(0));
         if !is_weak {
             regs = self.end_ordered_load(begun, access.dtype, &access.layout, regs)?.to_vec();
         }
-        let regs = if otherwise.is_none() { self.pad(&access, regs)? } else { regs };
+        let regs = if constant_padding.is_none() { self.pad(&access, regs)? } else { regs };
         self.remark_access(id, op.results[0], &access);
         self.values.define(op.results[0], Tile { layout: access.layout, regs: regs.into() });
         Ok(())
@@ -125,7 +125,7 @@ impl Lowering<'_> {
         let padding = self.operand()?.regs;
         let class = repr::class(access.dtype);
         let mut regs = Vec::with_capacity(loaded.len());
-        for (register, (&value, &otherwise)) in loaded.iter().zip(padding.iter()).enumerate() {
+        for (register, (&value, &padding)) in loaded.iter().zip(padding.iter()).enumerate() {
             let mask = match &access.mask {
                 Mask::None => None,
                 Mask::Vectors(mask) => Some(mask[register / access.vector]),
@@ -135,7 +135,7 @@ impl Lowering<'_> {
                 None => value,
                 Some(mask) => {
                     let mask = self.b.reg(mask, RegClass::Pred);
-                    self.b.select(class, mask, value, otherwise)
+                    self.b.select(class, mask, value, padding)
                 }
             });
         }
@@ -153,10 +153,10 @@ impl Lowering<'_> {
         different.into_iter().reduce(|all, register| self.b.and(Ty::Pred, all, register)).unwrap_or(Operand::Imm(1))
     }
 
-    fn load_pointers(&mut self, access: &mut PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
-        let Mask::Registers(mask) = &access.mask else { return self.load_runs(access, mods, otherwise) };
+    fn load_pointers(&mut self, access: &mut PointerAccess, mods: MemMods, padding: u64) -> Vec<Operand> {
+        let Mask::Registers(mask) = &access.mask else { return self.load_runs(access, mods, padding) };
         if access.vector == 1 {
-            return self.load_runs(access, mods, otherwise);
+            return self.load_runs(access, mods, padding);
         }
         let mask = mask.clone();
         let (slow, done) = (self.b.new_label(), self.b.new_label());
@@ -164,13 +164,13 @@ impl Lowering<'_> {
         let all = self.b.reg(all, RegClass::Pred);
         self.b.bra_if(all, true, slow, false);
         access.mask = Mask::None;
-        let fast = self.load_runs(access, mods, otherwise);
+        let fast = self.load_runs(access, mods, padding);
         let class = repr::class(access.dtype);
         let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
         self.b.bra(done, false);
         self.b.place(slow);
         access.mask = Mask::Registers(mask);
-        let singles = self.load_singles(access, mods, otherwise);
+        let singles = self.load_singles(access, mods, padding);
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
         }
@@ -179,10 +179,10 @@ impl Lowering<'_> {
     }
 
     /// Emits one load for each vector.
-    fn load_runs(&mut self, access: &PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
+    fn load_runs(&mut self, access: &PointerAccess, mods: MemMods, padding: u64) -> Vec<Operand> {
         let mut regs = Vec::with_capacity(access.layout.num_registers());
         for (index, &address) in access.addresses.iter().enumerate() {
-            let guard = self.guard(access, index, index).map(|pred| (pred, otherwise));
+            let guard = self.guard(access, index, index).map(|pred| (pred, padding));
             let addr = self.b.address(address, 0);
             regs.extend(vector_access::load(
                 &mut self.b,
@@ -198,10 +198,10 @@ impl Lowering<'_> {
     }
 
     /// Emits one load for each register.
-    fn load_singles(&mut self, access: &PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
+    fn load_singles(&mut self, access: &PointerAccess, mods: MemMods, padding: u64) -> Vec<Operand> {
         let mut regs = Vec::with_capacity(access.layout.num_registers());
         for register in 0..access.layout.num_registers() {
-            let guard = self.guard(access, register / access.vector, register).map(|pred| (pred, otherwise));
+            let guard = self.guard(access, register / access.vector, register).map(|pred| (pred, padding));
             let addr = self.register_address(access, register);
             regs.extend(vector_access::load(&mut self.b, self.smem.data_space, access.dtype, 1, &addr, mods, guard));
         }

@@ -104,7 +104,7 @@ impl Lowering<'_> {
         if self
             .info
             .inference
-            .facts
+            .int_ranges
             .range(offsets)
             .is_some_and(|range| range.lo >= 0 && range.hi < i64::from(REPLICATED_BINS))
         {

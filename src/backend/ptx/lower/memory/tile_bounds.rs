@@ -53,19 +53,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes the bounds of the tile at an index, or of one that starts `shifted` elements before
-    /// it.
+    /// Computes the bounds of the tile at an index.
     pub fn tile_bounds(
         &mut self,
         partition: &PartitionView,
         axis: usize,
         index: Value,
         checked: bool,
-        shifted: usize,
     ) -> Lowered<TileBounds> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
-        let reach = match self.info.inference.facts.range(index) {
+        let reach = match self.info.inference.int_ranges.range(index) {
             Some(range) if range.lo >= 0 => 0,
             _ if !checked => 0,
             _ => partition.tiles_before(axis),
@@ -75,7 +73,6 @@ impl Lowering<'_> {
             _ => self.signed_index(index, tensor.wide)?,
         };
         let start = self.b.mul(signed, index, partition.steps[axis]);
-        let start = self.b.sub(signed, start, shifted as i64);
         if !checked {
             return Ok(TileBounds { start, before: None, remaining: None });
         }

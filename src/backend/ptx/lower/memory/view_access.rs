@@ -4,7 +4,7 @@
 //! elements (none if the index is outside of the index space). A thread compares the coordinate of
 //! each vector with `remaining`:
 //! * If the extent is divisible by the vector length, a vector is completely inside or outside.
-//! * Otherwise tile blocks with complete tiles use vectors, and the others access single elements.
+//! * Otherwise CTAs with complete tiles use vectors, and the others access single elements.
 //! * Along a dimension with a promise of the user (`inbounds`) there is no comparison.
 
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::remarks::DataPath;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
+use crate::ir::{Attr, AttrKind, OpId, Value};
 use crate::layout::Layout;
 use crate::types::float_codec;
 
@@ -35,7 +35,7 @@ pub struct ViewAccess {
     pub layout: Layout,
     pub mods: MemMods,
     /// Bits of elements outside of the array.
-    pub otherwise: u64,
+    pub padding: u64,
     /// Address of the element in register 0 of the thread (B64).
     base: Operand,
     /// Bounds checks by tile dimension, relative to the coordinate of the thread. `None` for
@@ -49,8 +49,6 @@ pub struct ViewAccess {
     vector: usize,
     /// The axis along which a vector may be partly inside.
     pub ragged: Option<usize>,
-    /// Misalignment of the tile start.
-    pub misalignment: Option<Misalignment>,
     offsets: FxHashMap<(usize, u32), Operand>,
     addresses: FxHashMap<Vec<u32>, Operand>,
     masks: FxHashMap<(usize, u32), Reg>,
@@ -61,27 +59,9 @@ pub struct ViewAccess {
     in_strips: bool,
 }
 
-/// Misalignment of a tile with respect to vectors.
-#[derive(Clone, Copy, Debug)]
-pub struct Misalignment {
-    /// The contiguous axis of the tile.
-    pub axis: usize,
-    /// Elements per vector.
-    pub vector: usize,
-    /// Elements from the start of a vector to the start of the tile; at least 1.
-    pub elements: usize,
-}
-
 impl Lowering<'_> {
     /// Computes the shared part of an access.
-    pub fn access(
-        &mut self,
-        id: OpId,
-        view: Value,
-        indices: &[Value],
-        layout: &Layout,
-        shift: Option<Misalignment>,
-    ) -> Lowered<ViewAccess> {
+    pub fn access(&mut self, id: OpId, view: Value, indices: &[Value], layout: &Layout) -> Lowered<ViewAccess> {
         let module = self.module;
         let promised = match module.op(id).attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(promised)) => promised.as_slice(),
@@ -89,10 +69,10 @@ impl Lowering<'_> {
         };
         let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
-        let shape = ViewShape::at(module, &self.info.inference.facts, view, indices)
+        let shape = ViewShape::at(module, &self.info.inference.int_ranges, view, indices)
             .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
-        let ty = tensor.index_type();
+        let ty = if tensor.wide { Ty::S64 } else { Ty::S32 };
         let (mut checks, mut inside) = (Vec::new(), Vec::new());
         let mut offset: Operand = Operand::Imm(0);
         let mut offset_before = None;
@@ -103,8 +83,7 @@ impl Lowering<'_> {
                 inside.push(None);
                 continue;
             }
-            let shifted = shift.filter(|shift| shift.axis == axis).map_or(0, |shift| shift.elements);
-            let bounds = self.tile_bounds(&partition, axis, index, !is_promised(axis), shifted)?;
+            let bounds = self.tile_bounds(&partition, axis, index, !is_promised(axis))?;
             let thread = self.thread_coordinate(layout, axis);
             checks.push(bounds.remaining.map(|rem| self.bounds_check(rem, bounds.before, thread)));
             inside.push(bounds.remaining.map(|rem| self.inside_from_start(rem, bounds.before)));
@@ -125,12 +104,9 @@ impl Lowering<'_> {
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
         let list = self.indexed_axis(&shape, indices, &tensor)?;
-        let (vector, ragged) = match shift {
-            Some(shift) => (shift.vector, None),
-            None => self.vector_width(&shape, layout, &is_promised)?,
-        };
+        let (vector, ragged) = self.vector_width(&shape, layout, &is_promised)?;
         Ok(ViewAccess {
-            otherwise: padding_bits(tensor.elem, partition.padding),
+            padding: partition.padding.map_or(0, |padding| float_codec::padding_bits(tensor.elem, padding)),
             partition,
             layout: layout.clone(),
             mods: MemMods::default(),
@@ -140,7 +116,6 @@ impl Lowering<'_> {
             list,
             vector,
             ragged,
-            misalignment: shift,
             offsets: FxHashMap::default(),
             addresses: FxHashMap::default(),
             masks: FxHashMap::default(),
@@ -163,10 +138,10 @@ impl Lowering<'_> {
         let mut ragged = None;
         if let Some(axis) = contiguous {
             vector = shape
-                .vector(module, &self.info.inference.facts, axis)
+                .vector(module, &self.info.inference.int_ranges, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
-            let divisor = shape.extent_divisor(module, &self.info.inference.facts, shape.dim_map[axis]);
+            let divisor = shape.extent_divisor(module, &self.info.inference.int_ranges, shape.dim_map[axis]);
             if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
                 ragged = Some(axis);
             }
@@ -204,7 +179,7 @@ impl Lowering<'_> {
 
     /// Returns address and mask of the vector that starts in a register, for an asynchronous copy.
     pub fn copy_source(&mut self, access: &mut ViewAccess, register: usize) -> (Addr, Option<Reg>) {
-        (self.address(access, register), self.mask(access, register, (0, 0)))
+        (self.address(access, register), self.mask(access, register))
     }
 
     /// Returns the address of the element in a register.
@@ -271,15 +246,12 @@ impl Lowering<'_> {
         address
     }
 
-    /// Returns the mask of a vector: `ahead` elements after a register along an axis, inside of the
-    /// array, and owned. `None` if the access is unconditional.
-    pub fn mask(&mut self, access: &mut ViewAccess, register: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
+    /// Returns the mask of the vector of a register: inside of the array, and owned. `None` if the
+    /// access is unconditional.
+    pub fn mask(&mut self, access: &mut ViewAccess, register: usize) -> Option<Reg> {
         let element = access.layout.element(register, 0, 0);
         let checked = (0..access.checks.len()).filter(|&axis| access.checks[axis].is_some());
-        let position = |axis: usize| {
-            let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
-            if axis == along { coordinate + ahead } else { coordinate }
-        };
+        let position = |axis: usize| AxisBits::of(&access.partition.tile, axis).coordinate(element);
         let key: Vec<(usize, u32)> = checked.map(|axis| (axis, position(axis))).collect();
         if let Some(&mask) = access.combined.get(&key) {
             return Some(mask);
@@ -314,7 +286,7 @@ impl Lowering<'_> {
         mask
     }
 
-    /// Returns a predicate, equal in the whole block: the tile is inside along this axis.
+    /// Returns a predicate, equal in the whole CTA: the tile is inside along this axis.
     pub fn is_whole_inside(&mut self, access: &ViewAccess, axis: usize) -> Reg {
         let inside = access.inside[axis].expect("only an axis that is checked is ragged");
         self.b.setp(Cmp::Ge, Ty::S32, inside, access.partition.tile[axis])
@@ -343,11 +315,6 @@ impl ViewAccess {
         (self.mods.sem, self.mods.scope) = begun.semantics();
     }
 
-    /// Returns the address of the first element, for changes.
-    pub fn base_mut(&mut self) -> &mut Operand {
-        &mut self.base
-    }
-
     /// Returns the registers per vector.
     pub fn vector(&self) -> usize {
         self.vector
@@ -356,16 +323,6 @@ impl ViewAccess {
     /// Returns the element type.
     pub fn element_type(&self) -> DType {
         self.partition.tensor.elem
-    }
-
-    /// Returns the extents of the tile.
-    pub fn tile(&self) -> &[i64] {
-        &self.partition.tile
-    }
-
-    /// Returns the element index of a register in the first thread.
-    pub fn element_of(&self, register: usize) -> u32 {
-        self.layout.element(register, 0, 0)
     }
 
     /// Prepares accesses by strip iterations, in order. This matters if a thread has many
@@ -409,16 +366,4 @@ impl ViewAccess {
         self.masks.clear();
         self.combined.clear();
     }
-}
-
-/// Returns the bits of elements outside of the array.
-fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
-    let value = match padding {
-        None | Some(Padding::Zero) => return 0,
-        Some(Padding::NegZero) => -0.0,
-        Some(Padding::NaN) => f64::NAN,
-        Some(Padding::PosInf) => f64::INFINITY,
-        Some(Padding::NegInf) => f64::NEG_INFINITY,
-    };
-    float_codec::encode(dtype, value, Rounding::NearestEven)
 }

@@ -183,9 +183,8 @@ impl Lowering<'_> {
 
     /// Loads adjacent elements from shared memory. If `guard` is false, the result is `old`.
     pub fn loaded(&mut self, dtype: DType, addr: &Addr, guard: Option<Reg>, old: &[Operand]) -> Vec<Operand> {
-        let otherwise = guard.map(|guard| (guard, 0));
-        let new =
-            vector_access::load(&mut self.b, Space::Shared, dtype, old.len(), addr, MemMods::default(), otherwise);
+        let guarded = guard.map(|guard| (guard, 0));
+        let new = vector_access::load(&mut self.b, Space::Shared, dtype, old.len(), addr, MemMods::default(), guarded);
         match guard {
             None => new,
             Some(guard) => {

@@ -53,7 +53,7 @@ pub struct Params {
     pub assert_note: Option<Operand>,
 }
 
-/// Shared memory of the tile block.
+/// Shared memory of the CTA.
 pub struct Smem {
     /// The allocated ranges.
     pub memory: SharedMemory,
@@ -149,11 +149,6 @@ impl<'m> Lowering<'m> {
     /// Forgets the values that were computed since the mark.
     pub fn release(&mut self, mark: CacheMark) {
         self.values.release(mark);
-    }
-
-    /// Returns true if the current region is the body of a loop.
-    pub fn is_in_loop(&self) -> bool {
-        self.regions.last().is_some_and(|frame| frame.op.is_loop())
     }
 
     /// Attributes the code that `work` emits to the source location of an op.

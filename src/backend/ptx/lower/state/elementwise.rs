@@ -58,7 +58,7 @@ impl Lowering<'_> {
             // ptxas tracks packed conversions of accumulators across a branch, but not scalar ones.
             let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));
             if registers && dtype.storage_bits() == 8 {
-                let codes = scalar::f16x2::narrow_bytes(&mut self.b, dtype, first[0], second[0])?;
+                let codes = scalar::small_float::encode_pair(&mut self.b, dtype, first[0], second[0])?;
                 return Some((codes[0], codes[1]));
             }
             let word = registers.then(|| scalar::f16x2::narrow(&mut self.b, dtype, first[0], second[0]))??;

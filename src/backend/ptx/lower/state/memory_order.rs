@@ -1,6 +1,6 @@
 //! Memory order: fences, acquire and release accesses, results of one thread for all.
 //!
-//! A tile block is one thread of the memory model:
+//! A CTA is one thread of the memory model:
 //! * Before an access that releases, a barrier orders the accesses of all threads.
 //! * After an access that acquires, a barrier makes its effect visible to all threads.
 //!

@@ -9,11 +9,7 @@ use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
-use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{OpId, Value};
-
-/// Least number of lines between issue and wait for which the basic block is split before the wait.
-const OVERLAPPED_LINES: usize = 96;
 
 impl Lowering<'_> {
     /// Waits for the MMA that computes a value, before its first use.
@@ -59,14 +55,8 @@ impl Lowering<'_> {
 
     /// Waits until at most `pending` MMA groups are in flight.
     pub fn wait_mmas(&mut self, pending: usize) {
-        let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
-        let issued = self.sync.mmas.in_flight[completed - 1].issued_at;
-        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES
-            && self.is_in_loop()
-            && self.info.is_enabled(Optimization::SplitBasicBlocks)
-        {
-            // Without the end of a block ptxas moves work that overlaps the MMA below the wait.
-            self.split_basic_block();
+        if self.sync.mmas.num_completed_by(pending).is_none() {
+            return;
         }
         if let Some(point) = self.sync.mmas.sunk_order_wait.take() {
             self.order_wait(point);
@@ -74,7 +64,7 @@ impl Lowering<'_> {
         self.wait_mmas_here(pending, false);
     }
 
-    /// Waits without splitting the basic block. `defers`: the stages are released later.
+    /// Waits without the sunk order wait. `defers`: the stages are released later.
     pub fn wait_mmas_here(&mut self, pending: usize, defers: bool) {
         let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
         let place = self.sync.mmas.in_flight[completed - 1].loc;

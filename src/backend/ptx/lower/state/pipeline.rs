@@ -144,12 +144,4 @@ impl Lowering<'_> {
             None => self.b.mbarrier_wait(&barrier, parity),
         }
     }
-
-    /// Ends a basic block by a branch that is never taken. ptxas cannot prove it.
-    pub fn split_basic_block(&mut self) {
-        if let Some((opaque_false, target)) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.opaque_branch)
-        {
-            self.b.bra_if(opaque_false, false, target, true);
-        }
-    }
 }

@@ -87,7 +87,7 @@ impl Lowering<'_> {
         match sub_step {
             SubStep::MmaWaitAll => self.wait_before_barrier(),
             SubStep::TmaStoreWait { complete: written } => self.b.bulk_wait(0, !written),
-            _ if self.sync.mmas.is_any_in_flight() => return Err(SCHEDULE_MISMATCH.to_owned()),
+            _ if !self.sync.mmas.in_flight.is_empty() => return Err(SCHEDULE_MISMATCH.to_owned()),
             _ => self.emit_barrier(),
         }
         Ok(())

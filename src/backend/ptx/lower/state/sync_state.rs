@@ -1,4 +1,4 @@
-//! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer block.
+//! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer CTA.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::values::Tile;
-use crate::backend::ptx::isa::inst::{Label, Operand, Reg};
+use crate::backend::ptx::isa::inst::{Operand, Reg};
 use crate::backend::ptx::schedule::{
     CLUSTER_SIZE, ClusterMulticast, OrderPoint, PINGPONG_GROUPS, WarpRole, WarpSpecialization,
 };
@@ -25,7 +25,7 @@ pub struct SyncState {
     pub group: PingPongGroup,
     /// Named barriers of the consumer group, if they are in registers.
     pub order: Option<OrderBarrier>,
-    /// The other tile block of the cluster.
+    /// The other CTA of the cluster.
     pub peer: ClusterPeer,
 }
 
@@ -67,7 +67,7 @@ impl SyncState {
 
     /// Returns a predicate that is never true. ptxas cannot prove it.
     pub fn opaque_false(&self) -> Option<Reg> {
-        self.pipelines.as_ref()?.opaque_branch.map(|(opaque_false, _)| opaque_false)
+        self.pipelines.as_ref()?.opaque_false
     }
 
     /// Returns the channel of a load whose stage is not waited for yet.
@@ -82,12 +82,12 @@ impl SyncState {
         self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_spec.multicast.as_ref())
     }
 
-    /// Returns the number of tile blocks of a cluster.
+    /// Returns the number of CTAs of a cluster.
     pub fn cluster_size(&self) -> u32 {
         if self.multicast().is_some() { CLUSTER_SIZE } else { 1 }
     }
 
-    /// Returns the number of blocks that may share the tile of a load.
+    /// Returns the number of CTAs that may share the tile of a load.
     pub fn multicast_blocks(&self, load: OpId) -> u32 {
         if self.multicast().is_some_and(|multicast| multicast.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
@@ -104,7 +104,7 @@ impl SyncState {
         channels.iter().filter_map(release).collect()
     }
 
-    /// Returns true if both blocks of a cluster fill the stages of a channel.
+    /// Returns true if both CTAs of a cluster fill the stages of a channel.
     pub fn is_clustered(&self, channel: u32) -> bool {
         let warp_spec = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
         warp_spec.is_some_and(|warp_spec| warp_spec.pipelines[warp_spec.channels[channel as usize].pipeline].clustered)
@@ -119,19 +119,9 @@ impl SyncState {
     pub fn warp_group(&self) -> Option<Reg> {
         self.warp_uniform().map(|uniform| uniform.warp_group)
     }
-
-    /// Returns a 64-bit zero that ptxas considers lane-dependent.
-    pub fn opaque_zero(&self) -> Option<Reg> {
-        self.warp_uniform().and_then(|uniform| uniform.opaque_zero)
-    }
 }
 
 impl MmaQueue {
-    /// Returns true if an MMA may be in flight.
-    pub fn is_any_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
-    }
-
     /// Returns the number of MMA groups that a wait completes, if any.
     pub fn num_completed_by(&self, pending: usize) -> Option<usize> {
         self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0)
@@ -188,6 +178,7 @@ pub struct TryWaitState {
 }
 
 /// The TMA pipelines of a kernel and their state.
+#[derive(Default)]
 pub struct PipelineStates {
     pub warp_spec: Rc<WarpSpecialization>,
     /// By pipeline.
@@ -200,11 +191,11 @@ pub struct PipelineStates {
     pub try_wait: Vec<Option<TryWaitState>>,
     /// One thread of each consumer warp.
     pub warp_leader: Option<Reg>,
-    /// A predicate that is never true, and the target of the branch on it.
-    pub opaque_branch: Option<(Reg, Label)>,
-    /// Rank of the peer block in the cluster.
+    /// A predicate that is never true. ptxas cannot prove it.
+    pub opaque_false: Option<Reg>,
+    /// Rank of the peer CTA in the cluster.
     pub peer_rank: Option<Reg>,
-    /// The thread of each consumer warp that arrives on barriers of the peer block.
+    /// The thread of each consumer warp that arrives on barriers of the peer CTA.
     pub remote_leader: Option<Reg>,
     /// Warp-uniform values of consumers.
     pub uniform: Option<WarpUniform>,
@@ -216,7 +207,7 @@ pub struct PipelineStates {
 #[derive(Clone, Copy, Debug)]
 pub struct StageRelease {
     pub barrier: ReleaseBarrier,
-    /// Both tile blocks of the cluster fill the stage, so the release is for both producers.
+    /// Both CTAs of the cluster fill the stage, so the release is for both producers.
     pub cluster: bool,
 }
 
@@ -251,8 +242,6 @@ pub struct InFlightMma {
     pub results: Vec<Value>,
     /// Releases of the stages that they read.
     pub releases: Vec<StageRelease>,
-    /// Number of lines before the issue; `usize::MAX` if the wait must not split the basic block.
-    pub issued_at: usize,
     /// Source location.
     pub loc: u32,
 }
@@ -289,22 +278,19 @@ pub struct WarpUniform {
     pub warp_group: Reg,
     /// Number of the first thread of the warp, if warps issue TMA stores.
     pub first_thread: Option<Reg>,
-    /// A 64-bit zero that ptxas considers lane-dependent, if there are scalar loads next to
-    /// asynchronous MMAs.
-    pub opaque_zero: Option<Reg>,
 }
 
-/// State of the peer block, in the producer.
+/// State of the peer CTA, in the producer.
 #[derive(Default)]
 pub struct ClusterPeer {
     /// Results of ops that are computed for the peer. While the peer is active: those of this
-    /// block.
+    /// CTA.
     pub tiles: FxHashMap<Value, Option<Tile>>,
-    /// Ops are lowered for the peer block.
+    /// Ops are lowered for the peer CTA.
     pub is_active: bool,
-    /// Predicates: an index is equal in both blocks.
+    /// Predicates: an index is equal in both CTAs.
     pub equal_indices: FxHashMap<Value, Reg>,
-    /// Predicate: the blocks advance in lockstep. `None`: always.
+    /// Predicate: the CTAs advance in lockstep. `None`: always.
     pub in_lockstep: Option<Reg>,
 }
 

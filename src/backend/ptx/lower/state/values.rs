@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::ptx::isa::inst::{Operand, Ty};
+use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::schedule::ConversionCache;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 /// Values of the kernel that are computed so far.
+#[derive(Default)]
 pub struct Values {
     /// Tiles in registers, by value index.
     pub tiles: Vec<Option<Tile>>,
@@ -45,15 +46,7 @@ pub struct Snapshot {
 impl Values {
     /// Returns no values, of a module with `count` values.
     pub fn new(count: usize) -> Values {
-        Values {
-            tiles: vec![None; count],
-            conversions: ConversionCache::default(),
-            thread_indices: ThreadIndexCache::default(),
-            views: FxHashMap::default(),
-            staged: FxHashMap::default(),
-            private_tiles: FxHashMap::default(),
-            operands: VecDeque::new(),
-        }
+        Values { tiles: vec![None; count], ..Values::default() }
     }
 
     /// Defines a value: its registers in its layout.
@@ -135,13 +128,6 @@ pub struct TensorView {
     pub strides: Vec<Operand>,
     /// Extents and strides are 64 bits wide.
     pub wide: bool,
-}
-
-impl TensorView {
-    /// Returns the integer type of offsets.
-    pub fn index_type(&self) -> Ty {
-        if self.wide { Ty::S64 } else { Ty::S32 }
-    }
 }
 
 /// A tile in a stage of `cp.async` with thread-private elements.

@@ -50,7 +50,7 @@ pub fn param(b: &mut Builder, dtype: DType) -> (Operand, u32) {
     (elements(b, dtype, &[raw.into()], 1)[0], run_bytes(dtype, 1))
 }
 
-/// Loads adjacent elements. If `guard` is false, each element has the bits of `otherwise`.
+/// Loads adjacent elements. If `guard` is false, each element has the bits of `padding`.
 pub fn load(
     b: &mut Builder,
     space: Space,
@@ -63,8 +63,8 @@ pub fn load(
     let form = Form::new(dtype, count);
     let dsts = b.fresh_vec(form.class, form.count);
     match guard {
-        Some((pred, otherwise)) => {
-            let fill = Operand::Imm(repeat(otherwise, dtype.storage_bits(), form.class.bits()));
+        Some((pred, padding)) => {
+            let fill = Operand::Imm(repeat(padding, dtype.storage_bits(), form.class.bits()));
             for &dst in &dsts {
                 b.mov_to(dst, fill);
             }

@@ -52,8 +52,7 @@ impl Lowered {
         values.extend(last.map(|bits| repr::constant(operands[in_registers], bits)));
         let types = ScalarTypes { operands, result };
         let output = lower(&mut b, op, types, &values).unwrap_or_else(|e| panic!("{}", e.0));
-        let mut function = b.finish();
-        crate::backend::ptx::opt::mul_wide::merge(&mut function);
+        let function = b.finish();
         Lowered { function, inputs, output, bits: repr::class(result).bits() }
     }
 

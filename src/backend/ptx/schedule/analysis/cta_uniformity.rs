@@ -106,7 +106,7 @@ impl<'m> CtaUniformity<'m> {
             && (!ops.insert(id) || op.operands.iter().all(|&operand| self.peer_computable(operand, ops)))
     }
 
-    /// Returns true if the value certainly differs in the peer: the tile block index, or its sum or
+    /// Returns true if the value certainly differs in the peer: the CTA index, or its sum or
     /// difference with a uniform value.
     pub fn always_differs(&self, value: Value) -> bool {
         if let Some(&start) = self.counters.get(&value) {

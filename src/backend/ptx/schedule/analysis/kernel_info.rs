@@ -1,4 +1,4 @@
-//! Facts about one kernel that all planning passes read: module, layouts, options, uses.
+//! Properties of one kernel that all planning passes read: module, layouts, options, uses.
 
 use std::rc::Rc;
 
@@ -139,9 +139,9 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Returns the bytes of shared memory for stages, in addition to the reserved ones. With them,
-    /// the requested number of blocks fits on a multiprocessor.
+    /// the requested number of CTAs fits on an SM.
     pub fn smem_for_stages(&self, smem: &SharedMemory) -> u32 {
-        // The hardware reserves 1 KiB for each block.
+        // The hardware reserves 1 KiB for each CTA.
         const RESERVED: u32 = 1 << 10;
         let most = self.inference.target.max_shared_bytes();
         let each = (most + RESERVED) / self.options.occupancy.unwrap_or(1).max(1) - RESERVED;
@@ -150,7 +150,7 @@ impl<'m> KernelInfo<'m> {
     }
 }
 
-/// Returns true if an access has no order with respect to other tile blocks.
+/// Returns true if an access has no order with respect to other CTAs.
 pub fn is_weak(op: &Op) -> bool {
     op.mem_order() == MemOrder::Weak
 }

@@ -6,7 +6,7 @@ use crate::backend::ptx::layout_inference::ViewShape;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
-/// Map from threads to the accessed elements of an array, for races inside a block.
+/// Map from threads to the accessed elements of an array, for races inside a CTA.
 #[derive(Clone, Debug, PartialEq)]
 struct ThreadElementMap {
     tensor: OpId,
@@ -20,7 +20,7 @@ struct ThreadElementMap {
 pub enum MemoryRoot {
     /// A parameter.
     Param(Value),
-    /// Memory that the block allocates.
+    /// Memory that the CTA allocates.
     BlockLocal(Value),
     /// A global array.
     Global,
@@ -84,7 +84,7 @@ impl MemoryEffect {
 #[derive(Clone, Debug, Default)]
 pub struct WrittenMemory {
     stored_roots: FxHashSet<MemoryRoot>,
-    /// True if the block allocates memory.
+    /// True if the CTA allocates memory.
     has_block_local: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Analyses: facts about one kernel that the planning passes read.
+//! Analyses of one kernel that the planning passes read.
 //!
 //! Input: module, layouts and options of the kernel. Nothing here changes a schedule.
 //!

@@ -48,9 +48,9 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the maximum number of registers of a consumer thread with `blocks` CTAs per SM.
-    /// `streams`: the kernel has a producer.
-    pub fn consumer_registers(&self, streams: bool, blocks: u32) -> u32 {
-        match streams {
+    /// `with_producer`: the kernel has a producer.
+    pub fn consumer_registers(&self, with_producer: bool, blocks: u32) -> u32 {
+        match with_producer {
             true => self.registers_per_thread(blocks).1,
             false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP_SIZE)).min(MAX_REGISTERS_PER_THREAD),
         }

@@ -19,11 +19,11 @@ pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 
 impl KernelInfo<'_> {
     /// Returns the bytes of shared memory for operands without a pipeline, for layout conversions
-    /// and, with `boxes`, for TMA stores.
+    /// and, with `tma_stores`, for TMA stores.
     ///
     /// `fetched`: true for the loads of pipelines. `most`: the limit of conversions and stores,
     /// which is divided by the square of the occupancy.
-    pub fn other_smem_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
+    pub fn other_smem_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, tma_stores: bool, most: u32) -> u32 {
         let module = self.module;
         let mut operands = 0;
         let mut converts = 0;
@@ -38,7 +38,7 @@ impl KernelInfo<'_> {
                     let value = stored(op);
                     let boxed = self.tma_stores.contains_key(&id);
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
-                        _ if boxed && !boxes => false,
+                        _ if boxed && !tma_stores => false,
                         (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
                         _ => false,
                     };

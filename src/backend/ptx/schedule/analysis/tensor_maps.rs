@@ -51,7 +51,8 @@ impl KernelInfo<'_> {
             return None;
         }
         let fastest = shape.dim_map[contiguous_axis(self.module, &shape)?];
-        let whole = shape.extent_divisor(self.module, &self.inference.facts, fastest) * u64::from(map.element.bytes());
+        let whole =
+            shape.extent_divisor(self.module, &self.inference.int_ranges, fastest) * u64::from(map.element.bytes());
         whole.is_multiple_of(GRAIN).then_some(map)
     }
 
@@ -66,8 +67,8 @@ impl KernelInfo<'_> {
         if !self.options.tma || self.inference.target.arch < FIRST_ARCH {
             return None;
         }
-        let facts = &self.inference.facts;
-        let shape = ViewShape::at(module, facts, view, index).filter(|shape| shape.sparse.is_none())?;
+        let int_ranges = &self.inference.int_ranges;
+        let shape = ViewShape::at(module, int_ranges, view, index).filter(|shape| shape.sparse.is_none())?;
         let element = element(shape.elem)?;
         let fastest = contiguous_axis(module, &shape)?;
         let aligned = (shape.start_divisor(fastest).min(GRAIN) * u64::from(element.bytes())).is_multiple_of(GRAIN);
@@ -75,14 +76,14 @@ impl KernelInfo<'_> {
             return None;
         }
         let base = module.op(shape.tensor).group(0)[0];
-        if shape.tile.len() > MAX_RANK || !facts.divisor(base).is_multiple_of(GRAIN) {
+        if shape.tile.len() > MAX_RANK || !int_ranges.divisor(base).is_multiple_of(GRAIN) {
             return None;
         }
         let mut dims = Vec::new();
         for axis in box_order(shape.tile.len(), fastest) {
             let dim = shape.dim_map[axis];
             let stride = self.number(shape.stride(module, dim))?;
-            let aligned = shape.stride_divisor(module, facts, dim) * u64::from(element.bytes());
+            let aligned = shape.stride_divisor(module, int_ranges, dim) * u64::from(element.bytes());
             if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
                 return None;
             }

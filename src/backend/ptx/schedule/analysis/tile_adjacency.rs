@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
 
     /// Returns the same start in terms of an operand of its number.
     fn simpler(&self, start: Start, number: Value) -> Option<Start> {
-        if let Some(constant) = self.inference.facts.constant(number) {
+        if let Some(constant) = self.inference.int_ranges.constant(number) {
             let offset = start.offset + start.factor * i128::from(constant);
             return Some(Start { number: None, factor: 0, offset });
         }
@@ -63,7 +63,7 @@ impl KernelInfo<'_> {
             return Some(Start { number: Some(op.operands[0]), ..start });
         }
         let [a, b] = op.operands[..] else { return None };
-        let (value, constant) = match (self.inference.facts.constant(a), self.inference.facts.constant(b)) {
+        let (value, constant) = match (self.inference.int_ranges.constant(a), self.inference.int_ranges.constant(b)) {
             (_, Some(constant)) => (a, i128::from(constant)),
             (Some(constant), None) if op.code != Opcode::SubI => (b, i128::from(constant)),
             _ => return None,
@@ -78,7 +78,7 @@ impl KernelInfo<'_> {
         };
         let bits = self.module.dtype(number).bits();
         let most = (1i128 << (bits - 1)) - 1;
-        let range = self.inference.facts.range(value)?;
+        let range = self.inference.int_ranges.range(value)?;
         let holds = |bound: i64| (-most - 1..=most).contains(&(i128::from(bound) * factor + offset));
         (holds(range.lo) && holds(range.hi)).then_some(Start {
             number: Some(value),

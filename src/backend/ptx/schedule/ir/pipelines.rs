@@ -10,7 +10,7 @@ use crate::ir::{BlockId, OpId, Value};
 pub const PINGPONG_GROUPS: u32 = 2;
 
 /// The warp specialization of a kernel: its pipelines, channels and TMA loads.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct WarpSpecialization {
     /// The channels, in program order.
     pub channels: Vec<Channel>,
@@ -130,18 +130,18 @@ impl WarpSpecialization {
 /// The multicast loads of a cluster.
 #[derive(Clone)]
 pub struct ClusterMulticast {
-    /// Loads that may be equal in both tile blocks, each with the indices that decide it.
+    /// Loads that may be equal in both CTAs, each with the indices that decide it.
     pub multicast_loads: FxHashMap<OpId, Vec<Value>>,
     /// Ops that the producer also computes for the peer.
     pub peer_ops: FxHashSet<OpId>,
-    /// Outermost loops with different starts in the two tile blocks.
+    /// Outermost loops with different starts in the two CTAs.
     pub outer_loops: Vec<OpId>,
     /// Ops that compute the bounds of these loops.
     pub bound_ops: FxHashSet<OpId>,
 }
 
 impl ClusterMulticast {
-    /// Returns true if both tile blocks may need the tile of this load.
+    /// Returns true if both CTAs may need the tile of this load.
     pub fn can_multicast(&self, load: OpId) -> bool {
         self.multicast_loads.contains_key(&load)
     }
@@ -194,7 +194,7 @@ pub struct PipelineDesc {
     pub stage_bytes: u32,
     /// Number of stages.
     pub num_stages: u32,
-    /// True if both tile blocks of a cluster load into the stages.
+    /// True if both CTAs of a cluster load into the stages.
     pub clustered: bool,
     /// The position of the loads in the loops of the kernel.
     pub nesting: LoopNesting,

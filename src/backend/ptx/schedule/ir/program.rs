@@ -26,10 +26,10 @@ use crate::layout::Layout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqId(pub u32);
 
-/// The program of the tile blocks of a kernel.
+/// The program of the CTAs of a kernel.
 #[derive(Clone, Default)]
 pub struct Schedule {
-    /// The partitions of the warps of a tile block.
+    /// The partitions of the warps of a CTA.
     pub partitions: Vec<Partition>,
     /// Sequences of steps, indexed by [`SeqId`].
     pub sequences: Vec<Vec<Step>>,
@@ -57,7 +57,7 @@ pub struct Schedule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     pub role: WarpRole,
-    /// Range of warps in the tile block.
+    /// Range of warps in the CTA.
     pub warps: Range<u32>,
     pub body: SeqId,
 }

@@ -1,6 +1,6 @@
 //! Rejected loads: the loads that the producer does not issue, with the reasons.
 //!
-//! `warp_specialize/plan` returns them; `pipeline/unmet_hints` prints them as remarks.
+//! `warp_specialize/plan` returns them; `pipeline/missed_hints` prints them as remarks.
 
 use std::fmt;
 
@@ -31,12 +31,12 @@ pub enum Reason {
     Target,
     /// TMA or warp specialization is disabled.
     NoMaps,
-    /// With a producer, a tile block has more threads than the hardware allows.
+    /// With a producer, a CTA has more threads than the hardware allows.
     Threads { count: u32, most: u32 },
     /// The kernel prints.
     Prints,
     /// The kernel ends early, or leaves a loop between a load and its MMA.
-    Exits,
+    EarlyExit,
     /// One stage of each pipeline exceeds the free shared memory.
     Room { needed: u32, free: u32 },
     /// A hint of the loop excludes a producer.
@@ -53,7 +53,7 @@ pub enum Reason {
     Product,
     /// Several MMAs read the tile in different forms.
     Forms,
-    /// The kernel writes the array, or the load is ordered with accesses of other tile blocks.
+    /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
     /// TMA cannot load boxes of this array or view.
     View,
@@ -84,7 +84,7 @@ impl fmt::Display for Reason {
                 write!(f, "with a producer, a tile block has {count} threads, and the maximum is {most}")
             }
             Reason::Prints => write!(f, "the kernel prints"),
-            Reason::Exits => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
+            Reason::EarlyExit => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
             Reason::Room { needed, free } => {
                 write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }

@@ -94,22 +94,20 @@ impl KernelInfo<'_> {
         self.sort_in_program_order(body, &mut address_ops);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
-        let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(if others > 0 {
-            others + SWIZZLE_ATOM_BYTES as usize
-        } else {
-            0
-        });
-        let wanted = operand_stages(stage_bytes);
-        let requested = requested.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
-        let stages = requested.map_or(wanted, |stages| stages as usize).min(capacity / stage_bytes);
-        (stages >= 2).then_some(CpAsyncPlan {
-            copies,
-            address_ops,
-            stage_bytes,
-            stages,
-            async_mma,
-            barrier_at_head: true,
-        })
+        let reserved = if others > 0 { others + SWIZZLE_ATOM_BYTES as usize } else { 0 };
+        let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(reserved);
+        let stages = operand_stages(stage_bytes);
+        let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head: true };
+        self.with_stages_that_fit(plan, requested, capacity)
+    }
+
+    /// Returns a plan with the requested number of stages, if at least two fit. Without a request
+    /// the plan keeps its number.
+    fn with_stages_that_fit(&self, plan: CpAsyncPlan, requested: Option<u32>, capacity: usize) -> Option<CpAsyncPlan> {
+        let for_latency = || self.stages_for_latency(plan.copies.iter().map(|copy| copy.load));
+        let stages = requested.or_else(for_latency).map_or(plan.stages, |stages| stages as usize);
+        let stages = stages.min(capacity / plan.stage_bytes);
+        (stages >= 2).then_some(CpAsyncPlan { stages, ..plan })
     }
 
     fn sort_in_program_order(&self, body: BlockId, address_ops: &mut Vec<OpId>) {
@@ -150,17 +148,10 @@ impl KernelInfo<'_> {
         }
         let capacity = self.smem_for_stages(smem) as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
-        let wanted = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
-        let requested = requested.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
-        let stages = requested.map_or(wanted, |stages| stages as usize).min(capacity / stage_bytes);
-        (stages >= 2).then_some(CpAsyncPlan {
-            copies,
-            address_ops,
-            stage_bytes,
-            stages,
-            async_mma: false,
-            barrier_at_head: false,
-        })
+        let stages = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
+        let (async_mma, barrier_at_head) = (false, false);
+        let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
+        self.with_stages_that_fit(plan, requested, capacity)
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
@@ -222,10 +213,10 @@ impl KernelInfo<'_> {
         let mut vector = 1;
         if let Some(axis) = contiguous_axis(module, &shape) {
             vector = shape
-                .vector(module, &self.inference.facts, axis)
+                .vector(module, &self.inference.int_ranges, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
-            if vector as u64 > shape.extent_divisor(module, &self.inference.facts, shape.dim_map[axis]) {
+            if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
                 return None;
             }
         }

@@ -60,8 +60,8 @@ impl KernelInfo<'_> {
         if !(worth && wide) || has_barrier {
             return None;
         }
-        // A sunk MMA wait ends a basic block, and the computation of the exponents belongs to that
-        // block.
+        // A sunk MMA wait is emitted inside the step of the exponentials, and the section includes
+        // it.
         let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
         let [begin, end] = [begin, steps.len() - 1].map(|at| first_sub_step(steps, at));
         steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))

@@ -1,11 +1,12 @@
 //! Software pipelining: copies, MMAs and waits of several loop iterations in flight.
 //!
-//! Input: facts of `analysis` and the plan of `warp_specialize`. Output: steps and fields of
+//! Input: results of `analysis` and the plan of `warp_specialize`. Output: steps and fields of
 //! `ir/program`.
 //!
 //! * `cp_async` — multistage `cp.async` copies for loops without a producer
 //! * `exp_order` — two consumer groups evaluate `exp2` one after another
 //! * `hoist_conversions` — hoists layout conversions of loop invariants
+//! * `missed_hints` — reports loop hints that were not satisfied
 //! * `mma_carry` — MMAs in flight across a back edge or a side-effect-free branch
 //! * `mma_groups` — MMAs issued together under one `commit_group`
 //! * `mma_order` — consumer groups issue their MMAs one after another
@@ -13,12 +14,12 @@
 //! * `mma_partition` — the instruction of each MMA, and the rows and columns per warp group
 //! * `mma_waits` — inserts MMA waits and pipeline waits
 //! * `try_wait` — inserts `consumer_try_wait` for the next stage of a loop
-//! * `unmet_hints` — reports loop hints that were not satisfied
 //! * `unroll` — unroll factors of `for` loops
 
 pub mod cp_async;
 pub mod exp_order;
 pub mod hoist_conversions;
+pub mod missed_hints;
 pub mod mma_carry;
 pub mod mma_groups;
 pub mod mma_order;
@@ -26,5 +27,4 @@ pub mod mma_overlap;
 pub mod mma_partition;
 pub mod mma_waits;
 pub mod try_wait;
-pub mod unmet_hints;
 pub mod unroll;

@@ -20,7 +20,7 @@ impl OpRequirements<'_, '_> {
             let registers = 1usize << left.register.len();
             let parts = 1usize << warps.len();
             let bytes = |&operand| registers * rows * parts * smem_element_bytes(info.element_type(operand));
-            self.list.push(Requirement::Exchange(op.operands.iter().map(bytes).collect()));
+            self.list.push(Requirement::SmemExchange(op.operands.iter().map(bytes).collect()));
         }
     }
 
@@ -40,7 +40,7 @@ impl OpRequirements<'_, '_> {
         let of_registers = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         let row = |&operand| smem_element_bytes(info.element_type(operand)) << order.outer.len();
         let bytes = op.operands.iter().map(|operand| (row(operand) * rows) << of_registers);
-        self.list.push(Requirement::Exchange(bytes.collect()));
+        self.list.push(Requirement::SmemExchange(bytes.collect()));
     }
 
     /// Adds the operand of an `extract`, and the redistribution of a block that some warps hold.

@@ -13,7 +13,7 @@ impl OpRequirements<'_, '_> {
     pub fn begin_view(&mut self, layout: &Layout) {
         let op = self.info.module.op(self.id);
         let (view, indices) = (op.operand_group("view")[0], op.operand_group("index"));
-        let shape = ViewShape::at(self.info.module, &self.info.inference.facts, view, indices);
+        let shape = ViewShape::at(self.info.module, &self.info.inference.int_ranges, view, indices);
         if let Some((axis, list)) = shape.and_then(|shape| shape.sparse.zip(shape.list_layout(layout))) {
             self.operand(indices[axis], &list);
         }
@@ -48,7 +48,7 @@ impl OpRequirements<'_, '_> {
         match broadcast_dtype.filter(|_| replica_bits(layout) != 0) {
             Some(dtype) => {
                 let bytes = layout.num_elements() * smem_element_bytes(dtype);
-                self.list.push(Requirement::Exchange(vec![bytes]));
+                self.list.push(Requirement::SmemExchange(vec![bytes]));
             }
             None if order.acquires() => self.list.push(Requirement::Barrier),
             None => {}
@@ -105,7 +105,7 @@ impl KernelInfo<'_> {
 
     /// Returns the mask of an access through pointers, unless it is true for all elements.
     pub fn access_mask(&self, id: OpId) -> Option<Value> {
-        let is_true = |mask: &Value| self.inference.facts.constant(*mask).is_some_and(|value| value != 0);
+        let is_true = |mask: &Value| self.inference.int_ranges.constant(*mask).is_some_and(|value| value != 0);
         mask_of(self.module.op(id)).filter(|mask| !is_true(mask))
     }
 }

@@ -1,6 +1,6 @@
 //! Requirements: operands, exchanges and barriers that the lowering of an op needs, in order.
 //!
-//! This list is the single source of these facts. `membar` fulfils the requirements of a step: it
+//! This list is their single source. `sub_steps` fulfils the requirements of a step: it
 //! chooses conversions, allocates buffers and inserts barriers. `lower` reads the operands of the
 //! op from the same list. Scalars are equal in all threads and need no sub-step.
 //!

@@ -97,7 +97,7 @@ impl OpRequirements<'_, '_> {
             for value in tiles.drain(..) {
                 self.operand(value, &self.info.inference.natural_or_default(value));
             }
-            self.list.push(Requirement::Collect(bytes));
+            self.list.push(Requirement::SmemGatherToLeader(bytes));
         }
     }
 

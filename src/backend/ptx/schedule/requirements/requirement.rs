@@ -23,11 +23,11 @@ pub enum Requirement {
     /// A barrier, independent of hazards.
     Barrier,
     /// Buffers of these sizes: threads write all of them, then read all of them.
-    Exchange(Vec<usize>),
+    SmemExchange(Vec<usize>),
     /// A buffer that threads write and read in several rounds.
     Rounds(ScratchRounds),
-    /// A buffer of this size that all threads write and one thread reads.
-    Collect(usize),
+    /// A buffer of this size that all threads write and the leader, one thread, reads.
+    SmemGatherToLeader(usize),
     /// A conversion through shared memory of a value that some of the threads hold.
     Redistribute { value: Value, held: Layout, wanted: Layout },
 }

@@ -50,7 +50,7 @@ impl KernelInfo<'_> {
     fn comparison(&self, value: Value, bound: Value, signed: bool) -> Option<Comparison> {
         let bound = self.uniform(bound).filter(|&bound| self.module.dtype(bound) == DType::I32)?;
         let small = |largest: i64| largest < i64::from(i16::MAX);
-        match self.inference.facts.range(value).filter(|range| range.lo >= 0 && small(range.hi)) {
+        match self.inference.int_ranges.range(value).filter(|range| range.lo >= 0 && small(range.hi)) {
             Some(range) => Some(Comparison::Range { largest: range.hi, bound, signed }),
             None => (signed && self.is_iota_plus_scalar(value)).then_some(Comparison::Ascending { value, bound }),
         }

@@ -1,6 +1,6 @@
 //! Stores and atomics that use shared memory: TMA stores and privatization.
 //!
-//! Input: facts of `analysis`. Output: `ir/tma_store` and `ir/privatized_array`.
+//! Input: results of `analysis`. Output: `ir/tma_store` and `ir/privatized_array`.
 //!
 //! * `implied_mask` — one comparison that covers all elements of a thread
 //! * `privatize` — selects atomics to privatize in shared memory

@@ -21,8 +21,8 @@ use crate::ir::{AtomicMode, Attr, AttrKind, Def, MemOrder, MemScope, Module, Op,
 /// Maximum number of copies of an element: one a lane.
 pub const MAX_REPLICAS: u32 = WARP_SIZE;
 
-/// Number of copies of an element per warp of the tile block. The total of all blocks on a
-/// multiprocessor is thus independent of their size.
+/// Number of copies of an element per warp of the CTA. The total of all CTAs on an
+/// SM is thus independent of their size.
 const REPLICAS_PER_WARP: u32 = 4;
 
 /// Minimum number of elements of a tile of atomics. For fewer elements, initialization and final
@@ -43,7 +43,7 @@ fn privatizable_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
     }
 }
 
-/// Returns true if an atomic is relaxed, with the scope of the block or the device.
+/// Returns true if an atomic is relaxed, with the scope of the CTA or the device.
 fn is_relaxed_on_device(op: &Op) -> bool {
     let relaxed = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Relaxed));
     relaxed && op.attr(AttrKind::MemScope) != Some(&Attr::MemScope(MemScope::System))

@@ -6,7 +6,7 @@ use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 
 /// Bytes of shared memory available to a store even if the kernel uses less elsewhere. With this
-/// number, two tile blocks still fit on a multiprocessor.
+/// number, two CTAs still fit on an SM.
 const MIN_CAPACITY: u32 = 32 << 10;
 
 /// Limits of a split: a store of this number of parts, or with parts of at most this number of
@@ -15,7 +15,7 @@ const MAX_PARTS: u32 = 4;
 const SMALL_PART_BYTES: u32 = 16 << 10;
 
 impl StoreSplit {
-    /// Returns the split of a tile that the whole block stores. With several parts, TMA transfers
+    /// Returns the split of a tile that the whole CTA stores. With several parts, TMA transfers
     /// the first one while threads write the next one. If they do not all fit, at least two are in
     /// flight unless memory suffices for one only.
     pub fn for_block(tile: &TmaBoxLayout, smem: &SharedMemory) -> Option<StoreSplit> {

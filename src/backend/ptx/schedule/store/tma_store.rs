@@ -37,7 +37,7 @@ const MIN_DIRECT_ROW_BYTES: usize = 64;
 const MIN_BYTES_PER_THREAD: usize = 16;
 
 /// Returns true if an op is an addition that TMA can execute: of a supported type, relaxed, and
-/// with the scope of the block or the device.
+/// with the scope of the CTA or the device.
 fn is_tma_reduction(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     let mode = match op.attr(AttrKind::AtomicMode) {
@@ -50,7 +50,7 @@ fn is_tma_reduction(module: &Module, id: OpId) -> bool {
 }
 
 impl KernelInfo<'_> {
-    /// Selects the stores of the kernel that use TMA, all with boxes of the whole block.
+    /// Selects the stores of the kernel that use TMA, all with boxes of the whole CTA.
     pub fn select_tma_stores(&mut self) {
         if !self.is_enabled(Optimization::TmaStore) {
             return;

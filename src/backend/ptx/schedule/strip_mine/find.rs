@@ -84,7 +84,7 @@ struct Window {
     max_ends: Vec<usize>,
 }
 
-/// The ops of a block, with the facts for the search of sequences.
+/// The ops of a block, with the properties for the search of sequences.
 pub struct StripFinder {
     ops: Vec<OpInfo>,
     layouts: Vec<Layout>,
@@ -134,7 +134,7 @@ impl EffectIndex {
     }
 }
 
-/// State of the collection of facts, op by op.
+/// State of the collection of properties, op by op.
 #[derive(Default)]
 struct LiveTiles {
     ops: Vec<OpInfo>,

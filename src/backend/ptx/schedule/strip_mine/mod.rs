@@ -1,6 +1,6 @@
 //! Strip mining: sequences of elementwise ops computed on some registers at a time.
 //!
-//! Input: facts of `analysis`. Output: `StripMine` steps of `ir/program`.
+//! Input: results of `analysis`. Output: `StripMine` steps of `ir/program`.
 //!
 //! * `eligibility` — the role that an op can have in a strip-mined sequence
 //! * `find` — finds sequences of ops to strip-mine

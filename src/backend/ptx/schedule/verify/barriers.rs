@@ -80,7 +80,7 @@ impl KernelInfo<'_> {
     fn verify_sub_step_shapes(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
-        self.insert_barriers(&mut wanted, &schedule.smem);
+        self.insert_sub_steps(&mut wanted, &schedule.smem);
         for (have, want) in schedule.sequences.iter().zip(&wanted.sequences) {
             let mut have = have.iter().filter_map(|step| SubStepShape::of(schedule, step));
             let mut want = want.iter().filter_map(|step| SubStepShape::of(&wanted, step));
@@ -227,7 +227,7 @@ impl BarrierVerifier<'_, '_> {
         let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, end(*buffer)));
         match sub_step {
             SubStep::SmemWrite(buffer) if overlaps_any(tma_store_reads, *buffer) => {
-                fault(buffer, "the copy engine may still read shared memory")
+                fault(buffer, "TMA may still read shared memory")
             }
             SubStep::SmemWrite(buffer) if overlaps_any(written, *buffer) || overlaps_any(read, *buffer) => {
                 fault(buffer, "others may be at work where shared memory is written,")
@@ -292,7 +292,7 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         let is_return = |id: OpId| self.info.module.op(id).code == Opcode::Return;
         match step {
             &Step::End(id) if is_return(id) && !self.accessed.tma_store_reads.is_empty() => {
-                return Err("the copy engine may still read shared memory when the tile block ends".to_owned());
+                return Err("TMA may still read shared memory when the tile block ends".to_owned());
             }
             Step::For(plan) => {
                 self.cp_async_buffers.push(plan.cp_async.as_ref().and_then(|_| last_smem_write(&sub_steps)));

@@ -150,13 +150,13 @@ impl KernelInfo<'_> {
     /// Returns true if an integer is a multiple of the number of data partitions: a constant, or a
     /// product with a constant that does not overflow its type.
     fn is_multiple_of_partitions(&self, value: Value) -> bool {
-        let (facts, data_partitions) = (&self.inference.facts, i64::from(self.data_partitions));
-        let multiple = |value: Value| facts.constant(value).filter(|number| number % data_partitions == 0);
+        let (int_ranges, data_partitions) = (&self.inference.int_ranges, i64::from(self.data_partitions));
+        let multiple = |value: Value| int_ranges.constant(value).filter(|number| number % data_partitions == 0);
         let mma = self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == Opcode::MulI);
         let fits = |other: Value, number: i64| {
             let most = i128::from(i64::MAX >> (64 - self.module.dtype(value).bits()));
             let bound = |end: i64| (i128::from(end) * i128::from(number)).abs() <= most;
-            facts.range(other).is_some_and(|range| bound(range.lo) && bound(range.hi))
+            int_ranges.range(other).is_some_and(|range| bound(range.lo) && bound(range.hi))
         };
         multiple(value).is_some()
             || mma.is_some_and(|op| {

@@ -177,7 +177,7 @@ fn box_bytes(load: &TmaLoad) -> i64 {
 /// Returns true if the boxes have the span of the panels and fill all of them, and the tile begins
 /// at a multiple of the swizzle atom.
 fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
-    let span = wanted.span;
+    let span = wanted.swizzle_bytes;
     let first = i64::from(load.smem_offset);
     let places = (0..load.partitions)
         .flat_map(|data_partition| (0..wanted.count).map(move |panel| (i64::from(data_partition), panel)));

@@ -1,6 +1,6 @@
 //! Warp specialization: division of a kernel into a producer and its consumers.
 //!
-//! Input: facts of `analysis`. Output: pipelines, channels and TMA loads of `ir/pipelines`.
+//! Input: results of `analysis`. Output: pipelines, channels and TMA loads of `ir/pipelines`.
 //!
 //! * `aux_loads` — small tiles loaded into the stage of an MMA operand
 //! * `cluster_multicast` — loads that both CTAs of a cluster can share

@@ -93,7 +93,7 @@ impl KernelInfo<'_> {
         Some(PingPong { loop_op, stages_per_iteration: stage_counts })
     }
 
-    /// Returns true if the execution of the op is visible to other threads or tile blocks.
+    /// Returns true if the execution of the op is visible to other threads or CTAs.
     fn has_side_effect(&self, id: OpId) -> bool {
         let code = self.module.op(id).code;
         match code.spec().effect {

@@ -178,16 +178,8 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
         self.can_specialize(body).map_err(RejectedLoads::all)?;
-        let mut warp_spec = WarpSpecialization {
-            channels: Vec::new(),
-            pipelines: Vec::new(),
-            load_paths: FxHashMap::default(),
-            producer_ops: FxHashSet::default(),
-            producer_live: FxHashSet::default(),
-            multicast: None,
-            pingpong: None,
-            data_partitions: self.data_partitions,
-        };
+        let mut warp_spec =
+            WarpSpecialization { data_partitions: self.data_partitions, ..WarpSpecialization::default() };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let (mut operand_uses, mut rejected_loads) = (FxHashMap::default(), RejectedLoads::default());
         for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
@@ -250,7 +242,7 @@ impl KernelInfo<'_> {
             () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::NoMaps),
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.has_print() => Err(Reason::Prints),
-            () if self.has_inner_exit(body) => Err(Reason::Exits),
+            () if self.has_early_exit(body) => Err(Reason::EarlyExit),
             () => Ok(()),
         }
     }
@@ -365,8 +357,8 @@ impl KernelInfo<'_> {
         if contiguous_axis(module, &shape) != Some(contiguous) {
             return None;
         }
-        let Panels { span, rows: count, count: panels, .. } = operand_use.panels;
-        let row = span / i64::from(shape.elem.storage_bits() / 8);
+        let Panels { swizzle_bytes, rows: count, count: panels, .. } = operand_use.panels;
+        let row = swizzle_bytes / i64::from(shape.elem.storage_bits() / 8);
         let parts = |least: i64| {
             let fits = |parts: &i64| {
                 let high = count / parts;
@@ -382,7 +374,7 @@ impl KernelInfo<'_> {
         let mut extents = vec![1; shape.tile.len()];
         extents[contiguous] = row;
         extents[rows] = high;
-        let swizzle = match span {
+        let swizzle = match swizzle_bytes {
             128 => Swizzle::B128,
             64 => Swizzle::B64,
             _ => Swizzle::B32,
@@ -394,7 +386,7 @@ impl KernelInfo<'_> {
                 let mut coord = vec![0; shape.tile.len()];
                 coord[contiguous] = panel * row;
                 coord[rows] = part * high;
-                boxes.push(TmaBox { coord, smem_offset: ((panel * count + part * high) * span) as u32 });
+                boxes.push(TmaBox { coord, smem_offset: ((panel * count + part * high) * swizzle_bytes) as u32 });
             }
         }
         Some((map, boxes))
@@ -437,19 +429,19 @@ impl KernelInfo<'_> {
         for group in groups {
             let first = &channel.loads[group[0]];
             let operand_use = &operand_uses[&first.load];
-            let span = operand_use.panels.span;
+            let swizzle_bytes = operand_use.panels.swizzle_bytes;
             let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
             let whole = OperandUse { panels: Panels { rows, ..operand_use.panels }, ..operand_use.clone() };
             let halved = multicast.is_some_and(|multicast| multicast.can_multicast(first.load));
             let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
-            let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * span) as u32);
+            let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * swizzle_bytes) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
                 match &fused {
                     Some((map, _)) => {
-                        offset += (load.panel_rows * span) as u32;
+                        offset += (load.panel_rows * swizzle_bytes) as u32;
                         (load.panel_rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
                         load.map = map.clone();
                     }

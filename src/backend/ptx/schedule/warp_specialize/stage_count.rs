@@ -47,14 +47,15 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(), Reason> {
         let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
-        let capacity_beside_others = |boxes: bool, most: u32| {
+        let capacity_beside_others = |tma_stores: bool, most: u32| {
             let consumer_groups = self.consumer_groups();
-            let rest = consumer_groups * self.other_smem_bytes(body, &is_producer_load, boxes, most / consumer_groups)
+            let rest = consumer_groups
+                * self.other_smem_bytes(body, &is_producer_load, tma_stores, most / consumer_groups)
                 + SLACK_BYTES;
             self.smem_for_stages(smem).checked_sub(rest)
         };
         let capacities = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| capacity_beside_others(true, most));
-        let without_boxes = capacity_beside_others(false, MIN_CONVERSION_BYTES);
+        let without_tma_stores = capacity_beside_others(false, MIN_CONVERSION_BYTES);
         self.assign_pipelines(warp_spec);
         for pipeline in &mut warp_spec.pipelines {
             pipeline.num_stages = if pipeline.nesting == LoopNesting::Innermost { 2 } else { 1 };
@@ -63,14 +64,14 @@ impl KernelInfo<'_> {
             |capacity: Option<u32>| capacity.is_some_and(|capacity| used_bytes(&warp_spec.pipelines) <= capacity);
         let found = capacities.into_iter().find(|&capacity| fits(capacity));
         let staging = match found {
-            None if fits(without_boxes) => self.staging_channel(warp_spec),
+            None if fits(without_tma_stores) => self.staging_channel(warp_spec),
             _ => None,
         };
         let capacity = match (found, staging) {
             (Some(capacity), _) => capacity,
             (None, Some(staging)) => {
                 warp_spec.channels.push(staging);
-                without_boxes
+                without_tma_stores
             }
             (None, None) => {
                 warp_spec.pipelines.iter_mut().for_each(|pipeline| pipeline.num_stages = 1);

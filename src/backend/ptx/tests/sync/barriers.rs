@@ -22,9 +22,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 SubStep::Barrier { required: false } => ["a meeting is left out", "threads meet twice"],
                 SubStep::Barrier { required: true } => ["a step goes on without its meeting", "a step meets twice"],
                 SubStep::MmaWaitAll => ["products do not land before threads meet", "products land twice"],
-                SubStep::TmaStoreWait { .. } => {
-                    ["the copy engine is not waited for", "the copy engine is waited for twice"]
-                }
+                SubStep::TmaStoreWait { .. } => ["TMA is not waited for", "TMA is waited for twice"],
                 SubStep::ConvertLayout(_) => ["a change of layout is left out", "a layout is changed twice"],
                 SubStep::SmemWrite(_) | SubStep::SmemRead(_) => ["a place is not used", "a place is used twice"],
                 _ => ["a part of a step is left out", "a part of a step is there twice"],
@@ -33,7 +31,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             change(doubled, &|steps| steps.insert(at, steps[at].clone()));
             let next = &schedule.sequences[body][at + 1];
             let before = at.checked_sub(1).map(|before| &schedule.sequences[body][before]);
-            // Data that the copy engine has written has also been read.
+            // Data that TMA has written has also been read.
             let drained =
                 at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { complete: true });
             let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
@@ -82,7 +80,7 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
             vec![("a meeting is for another reason", SubStep::Barrier { required: !always })]
         }
         SubStep::TmaStoreWait { complete: written } => {
-            vec![("the copy engine does another thing", SubStep::TmaStoreWait { complete: !written })]
+            vec![("TMA does another thing", SubStep::TmaStoreWait { complete: !written })]
         }
         SubStep::Split { count, in_flight: beside } => vec![
             ("other parts", SubStep::Split { count: 2 * count, in_flight: beside }),

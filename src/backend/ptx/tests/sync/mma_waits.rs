@@ -163,7 +163,7 @@ fn producer_and_consumers_have_separate_registers() {
         let meeting = body.find("barrier.cta.sync").expect("all threads meet before they part");
         let parting = meeting + body[meeting..].find("bra.uni").expect("a branch to the producer");
         let (before, rest) = body.split_at(parting);
-        let (consumers, producer) = rest.split_at(rest.find("trap;").expect("the end of the consumers' program"));
+        let (consumers, producer) = rest.split_at(rest.find("ret;").expect("the end of the consumers' program"));
         let (before, consumers) = (registers(before), registers(consumers));
         let mixed: Vec<&str> =
             registers(producer).into_iter().filter(|name| consumers.contains(name) && !before.contains(name)).collect();

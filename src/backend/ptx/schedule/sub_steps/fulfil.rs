@@ -1,6 +1,6 @@
 //! Fulfils the requirements of steps: selects conversions, allocates buffers, inserts barriers.
 
-use super::state::MembarState;
+use super::state::SubStepBuilder;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::stored;
 use crate::backend::ptx::schedule::analysis::step_uses::AccumulatorSource;
@@ -11,7 +11,7 @@ use crate::backend::ptx::smem::allocation::{Buffer, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{Conversion, SharedPlan};
 
-impl MembarState<'_, '_> {
+impl SubStepBuilder<'_, '_> {
     /// Fulfils the requirements of an op in order.
     pub fn fulfil(&mut self, id: OpId, requirements: Vec<Requirement>) {
         for requirement in requirements {
@@ -19,7 +19,7 @@ impl MembarState<'_, '_> {
                 Requirement::Operand(value, layout) => self.require(value, &layout),
                 Requirement::GlobalAccess => self.global_access(id),
                 Requirement::Barrier => self.barrier(true),
-                Requirement::Exchange(bytes) => {
+                Requirement::SmemExchange(bytes) => {
                     let write = |bytes| {
                         let buffer = self.scratch(bytes);
                         self.smem_write(buffer);
@@ -37,7 +37,7 @@ impl MembarState<'_, '_> {
                         self.smem_read(&[buffer]);
                     }
                 }
-                Requirement::Collect(bytes) => {
+                Requirement::SmemGatherToLeader(bytes) => {
                     if let Some(buffer) = self.scratch(bytes) {
                         self.smem.write(buffer);
                         self.barrier(true);

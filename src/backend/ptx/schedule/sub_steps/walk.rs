@@ -1,6 +1,6 @@
-//! Inserts barriers: walks each partition and records the sub-steps of every step.
+//! Insertion of sub-steps: a walk through each partition that records those of every step.
 
-use super::state::{MembarState, MmaWaitUse};
+use super::state::{MmaWaitUse, SubStepBuilder};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
@@ -12,7 +12,7 @@ use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 impl KernelInfo<'_> {
     /// Inserts sub-steps and barriers into a schedule. `smem`: shared memory with the buffers that
     /// are reserved for the whole kernel.
-    pub fn insert_barriers(&self, schedule: &mut Schedule, smem: &SharedMemory) {
+    pub fn insert_sub_steps(&self, schedule: &mut Schedule, smem: &SharedMemory) {
         let partitions: Vec<(WarpRole, SeqId)> =
             schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
         let own = if self.pingpong_groups > 1 { smem.share(0, self.pingpong_groups) } else { smem.clone() };
@@ -21,10 +21,10 @@ impl KernelInfo<'_> {
         schedule.smem = smem.clone();
         // The producer has no barriers.
         for (_, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
-            let mut state = MembarState::new(self, schedule, own.clone());
-            state.define_all(&self.module.block(self.module.entries[0].body).args);
-            state.walk_sequence(body);
-            let (waits, end) = (std::mem::take(&mut state.mma_waits), state.smem.used());
+            let mut builder = SubStepBuilder::new(self, schedule, own.clone());
+            builder.define_all(&self.module.block(self.module.entries[0].body).args);
+            builder.walk_sequence(body);
+            let (waits, end) = (std::mem::take(&mut builder.mma_waits), builder.smem.used());
             let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
             schedule.smem_bytes = schedule.smem_bytes.max(if end > own.start() { end + others } else { 0 });
             for MmaWaitUse { body, position, .. } in waits.into_iter().rev().filter(|wait| !wait.is_needed) {
@@ -34,7 +34,7 @@ impl KernelInfo<'_> {
     }
 }
 
-impl MembarState<'_, '_> {
+impl SubStepBuilder<'_, '_> {
     /// Walks through the steps of a sequence.
     fn walk_sequence(&mut self, body: SeqId) {
         let outer = (std::mem::take(&mut self.steps), std::mem::take(&mut self.sub_steps));

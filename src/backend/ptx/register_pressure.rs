@@ -1,18 +1,16 @@
-//! Register pressure: the registers that a thread needs, and the tile blocks that a multiprocessor
+//! Register pressure: the registers that a thread needs, and the CTAs that an SM
 //! can hold.
 //!
 //! Liveness analysis over the finished instructions: the largest number of 32-bit registers that
 //! are live at one point, in the order of the text. ptxas reorders instructions and has
 //! temporaries, so the number is an estimate, usually from above. Without a bound ptxas spends
-//! registers on loads that it moves up, and fewer blocks are resident to hide latency.
+//! registers on loads that it moves up, and fewer CTAs are resident to hide latency.
 
 use rustc_hash::FxHashMap;
 
-use super::super::hardware::WARP_SIZE;
-use super::super::isa::emit::Function;
-use super::super::isa::inst::{
-    Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special,
-};
+use super::hardware::WARP_SIZE;
+use super::isa::emit::Function;
+use super::isa::inst::{Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
 use crate::target::Target;
 
 /// A sequence of instructions with one entry, at the top.
@@ -211,7 +209,7 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
     function.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst) } else { None })
 }
 
-/// Returns the number of tile blocks that a multiprocessor can hold if ptxas uses `spare` registers
+/// Returns the number of CTAs that an SM can hold if ptxas uses `spare` registers
 /// more than the kernel needs.
 pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
     let warps = function.threads / WARP_SIZE;
@@ -260,7 +258,7 @@ fn blocks(function: &Function) -> Vec<BasicBlock> {
 }
 
 fn ends(inst: &Inst) -> bool {
-    matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret | Opcode::Trap)
+    matches!(inst.op, Opcode::Bra { .. } | Opcode::Ret)
 }
 
 fn target(inst: &Inst) -> Option<Label> {

@@ -1,4 +1,4 @@
-//! Reports loop hints that were not satisfied.
+//! Missed loop hints: remarks for hints that were not satisfied (LLVM "missed" remarks).
 
 use rustc_hash::FxHashMap;
 
@@ -10,34 +10,34 @@ use crate::ir::{OpId, hint_key};
 impl KernelInfo<'_> {
     /// Returns the loop hints that a schedule does not satisfy, or only in part, and the loops with
     /// MMAs but without a producer.
-    pub fn unmet_loop_hints(&self, schedule: &Schedule, rejected_loads: &RejectedLoads) -> Vec<(OpId, String)> {
+    pub fn missed_loop_hints(&self, schedule: &Schedule, rejected_loads: &RejectedLoads) -> Vec<(OpId, String)> {
         let loops = self.regions.ops().iter().copied().filter(|&id| self.module.op(id).code.is_loop());
         let (producer_stages, copied) = (self.producer_stages(schedule), cp_async_stages(schedule));
-        let mut unmet = Vec::new();
+        let mut missed = Vec::new();
         for id in loops {
             let stages = producer_stages.get(&id).or_else(|| copied.get(&id)).copied();
             if let Some(requested) = self.int_hint(id, hint_key::NUM_STAGES).filter(|&requested| requested > 1) {
                 match stages {
                     Some(stages) if stages < requested => {
-                        unmet.push((id, format!("{stages} stages, since shared memory has no space for {requested}")));
+                        missed.push((id, format!("{stages} stages, since shared memory has no space for {requested}")));
                     }
                     Some(_) => {}
-                    None => unmet.push((id, format!("no pipeline, {requested} stages requested: {NO_STAGES}"))),
+                    None => missed.push((id, format!("no pipeline, {requested} stages requested: {NO_STAGES}"))),
                 }
             }
             if !producer_stages.contains_key(&id)
                 && let Some(why) = self.producer_rejection(id, rejected_loads)
             {
-                unmet.push((id, format!("no warp specialization: {why}")));
+                missed.push((id, format!("no warp specialization: {why}")));
             }
             let pingpong = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
             if self.bool_hint(id, hint_key::PINGPONG) == Some(true)
                 && pingpong.is_none_or(|pingpong| pingpong.loop_op != id)
             {
-                unmet.push((id, format!("no ping-pong: {}", self.pingpong_rejection())));
+                missed.push((id, format!("no ping-pong: {}", self.pingpong_rejection())));
             }
         }
-        unmet
+        missed
     }
 
     /// Returns the number of stages of the producer's loads in each loop: the minimum of its
@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
 
     fn pingpong_rejection(&self) -> &'static str {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
-            return "tile blocks share a multiprocessor";
+            return "tile blocks share an SM";
         }
         if !self.can_pingpong() {
             return "a ping-pong group has 4 warps";

@@ -1,12 +1,12 @@
-//! Emulator of a tile block for the instructions of MMAs, for tests.
+//! Emulator of a CTA for the instructions of MMAs, for tests.
 //!
 //! All threads execute in lockstep, because branches of MMA code are uniform. Fragments are those
 //! of the PTX ISA, written independently of the layouts that the lowering uses.
 
-use super::super::isa::emit::Function;
-use super::super::isa::inst::*;
+use crate::backend::ptx::isa::emit::Function;
+use crate::backend::ptx::isa::inst::*;
 
-/// Registers and shared memory of a tile block.
+/// Registers and shared memory of a CTA.
 pub(super) struct EmulatedBlock {
     /// `registers[thread][width][id]`, widths 1, 16, 32, 64.
     registers: Vec<[Vec<u64>; 4]>,

@@ -1,0 +1,78 @@
+//! Barrier insertion by hazard analysis (Triton `Membar`).
+//!
+//! A barrier precedes three kinds of accesses: a read of shared memory that other threads have
+//! written; a write that overlaps reads or writes of other threads; a global access that may race.
+//! After a back edge all accesses of the loop count. All MMAs are complete before a barrier,
+//! because shared memory after it may overwrite their operands.
+
+use super::state::SubStepBuilder;
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::ir::OpId;
+
+impl SubStepBuilder<'_, '_> {
+    /// Records a write to a buffer, after a barrier if there is a hazard.
+    pub fn smem_write(&mut self, buffer: Option<Buffer>) {
+        let Some(buffer) = buffer else { return };
+        if self.smem.write(buffer) {
+            self.barrier(false);
+            self.smem.write(buffer);
+        }
+        self.sub_steps.push(SubStep::SmemWrite(buffer));
+    }
+
+    /// Records reads of buffers, after a barrier if there is a hazard.
+    pub fn smem_read(&mut self, buffers: &[Option<Buffer>]) {
+        for &buffer in buffers.iter().flatten() {
+            if self.smem.read(buffer) {
+                self.barrier(false);
+            }
+        }
+        for &buffer in buffers.iter().flatten() {
+            self.smem.read(buffer);
+            self.sub_steps.push(SubStep::SmemRead(buffer));
+        }
+    }
+
+    /// Inserts a barrier, with the waits for MMAs and TMA stores that precede it. `always`: a step
+    /// needs the barrier, independent of hazards.
+    pub fn barrier(&mut self, always: bool) {
+        if !self.in_flight.is_empty() {
+            self.complete_mmas(0);
+            self.sunk_waits.clear();
+            self.sub_steps.push(SubStep::MmaWaitAll);
+        }
+        if self.smem.bulk_wait_wanted() {
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
+        }
+        self.sub_steps.push(SubStep::Barrier { required: always });
+        self.after_barrier();
+    }
+
+    /// Clears the hazards that a barrier has ordered.
+    pub fn after_barrier(&mut self) {
+        self.smem.barrier();
+        self.global_hazards.after_barrier();
+    }
+
+    /// Begins the global access of an op, after a barrier if the access may race.
+    pub fn global_access(&mut self, id: OpId) {
+        let Some(effect) = self.info.memory_effect_of(id) else { return };
+        if self.sub_steps.last() == Some(&SubStep::GlobalAccess(id)) {
+            // The access has already begun, and no sub-step follows it.
+            return;
+        }
+        if self.global_hazards.may_race(&effect) {
+            self.barrier(false);
+        }
+        if !self.info.written_memory.does_not_modify(&effect) {
+            self.sub_steps.push(SubStep::GlobalAccess(id));
+        }
+        self.global_hazards.add(&self.info.written_memory, [effect]);
+    }
+
+    /// Adds the global access of an op to the hazards.
+    pub fn add_global_access(&mut self, id: OpId) {
+        self.global_hazards.add(&self.info.written_memory, self.info.memory_effect_of(id));
+    }
+}
