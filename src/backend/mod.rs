@@ -101,7 +101,8 @@ pub struct PlanOverride {
     pub disable_search: bool,
     /// Disables the ping-pong schedule.
     pub disable_pingpong: bool,
-    /// Disables TMA loads.
+    /// Disables TMA loads; in the tileir back end also TMA stores. Accesses with `allow_tma` keep
+    /// their own choice there.
     pub disable_tma_loads: bool,
     /// Enabled optimizations.
     pub optimizations: ptx::OptimizationSet,

@@ -1,6 +1,7 @@
 //! Compilation of an optimized module to bytecode: legalization, no-wrap flags, memory order,
 //! hints, verification, output.
 
+use super::access_hints;
 use super::bytecode::required_version::required_version;
 use super::bytecode::version::Version;
 use super::bytecode::write::{WriteOptions, write};
@@ -90,6 +91,11 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         read_tf32_as_f32(&mut module);
     }
     no_wrap::mark(&mut module);
+    if options.hints.plan.disable_tma_loads {
+        for id in access_hints::undecided(&module) {
+            access_hints::disallow_tma(&mut module, id);
+        }
+    }
     order_memory(&mut module);
     add_hints(&mut module, target, options.hints);
     module.producer = Some(concat!("cutlet ", env!("CARGO_PKG_VERSION")).to_string());

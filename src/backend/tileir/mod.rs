@@ -12,6 +12,7 @@
 //! This folder defines the container, the encodings of types, attributes and constants, and the
 //! debug section. Source: the public Tile IR documentation.
 
+mod access_hints;
 mod bytecode;
 mod compile;
 mod grid;
