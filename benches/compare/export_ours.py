@@ -1,8 +1,8 @@
 """Writes the code of our configurations, without a GPU.
 
-usage: python3 export_ours.py LIBRARY FOLDER [--format ptx|cubin] [--target sm_90a] [--ptxas] [ROW ...]
+usage: python3 export_ours.py LIBRARY FOLDER [--format ptx|tilebc|cubin] [--target sm_90a] [--ptxas] [ROW ...]
 
-`cubin` goes through the tileir back end and tileiras, and leaves the machine code in CUTLET_CACHE_DIR as well,
+`tilebc` is the bytecode of the tileir back end. `cubin` goes through the tileir back end and tileiras, and leaves the machine code in CUTLET_CACHE_DIR as well,
 where a machine without tileiras finds it. `--ptxas` assembles each PTX and prints registers, spills and warnings.
 
 A configuration without code is printed with its reason. The exit status is 1 if a row has no code at all.
@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--format", choices=["ptx", "cubin"], default="ptx")
+    parser.add_argument("--format", choices=["ptx", "tilebc", "cubin"], default="ptx")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--ptxas", action="store_true")
     parser.add_argument("rows", nargs="*")
