@@ -15,6 +15,7 @@
 mod access_hints;
 mod bytecode;
 mod compile;
+mod default_hints;
 mod grid;
 mod legalize;
 mod memory_tokens;
