@@ -17,18 +17,19 @@ use crate::pass::IntRanges;
 use crate::types::float_codec;
 
 /// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
-/// can check it. Returns the conditions for the launch. The loops that the launch cannot check
-/// remain in `wrapping`.
+/// can check it. Returns the conditions for the launch. The loops and divisions that the launch
+/// cannot check remain in `wrapping` and `by_zero`.
 pub(super) fn run(
     module: &mut Module,
     entry: &Entry,
     facts: &IntRanges,
     guards: Guards,
     wrapping: &mut FxHashSet<OpId>,
+    by_zero: &mut FxHashSet<OpId>,
 ) -> LaunchConditions {
     let (mut open, limits) = open_accesses(module, entry, facts, guards);
     let probe = match guards {
-        Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping),
+        Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping, by_zero),
         Guards::Kernel => None,
     };
     let mut values = Substitution::new();

@@ -1,6 +1,6 @@
-//! Launch probe: the computation of tile indices and loop ends, extracted from a kernel as a
-//! separate kernel. A launch executes it first, and so checks that all indices are inside and all
-//! loops end.
+//! Launch probe: the computation of tile indices, loop ends and divisors, extracted from a kernel as
+//! a separate kernel. A launch executes it first, and so checks that all indices are inside, all
+//! loops end and divisors are positive.
 //!
 //! Reason: a guard is an `if` around an access, which prevents compilers from overlapping the
 //! access with arithmetic. Wider counters cost registers. Most indices and ends only depend on
@@ -22,7 +22,7 @@ use crate::ir::{
 use crate::pass::{self, IntRanges};
 
 /// Message of the assertions of a probe, which identifies them.
-const MESSAGE: &str = "a tile index outside of its array, or a loop without an end";
+const MESSAGE: &str = "a tile index outside of its array, a loop without an end, or a divisor of 0";
 
 /// A kernel with the parameters of another kernel, whose conditions it asserts.
 #[derive(Clone, Debug)]
@@ -100,25 +100,35 @@ fn constant(module: &mut Module, ty: TypeId, bits: u64, out: &mut Vec<OpId>) -> 
 }
 
 /// Builds the probe of an entry for the open accesses and loops that do not depend on data, and
-/// removes them from `open` and `wrapping`.
+/// removes them from `open` and `wrapping`. It also checks the divisions in `by_zero` that it can,
+/// and removes them. Divisions alone need no probe.
 pub(super) fn build(
     module: &Module,
     entry: &Entry,
     facts: &IntRanges,
     open: &mut Open,
     wrapping: &mut FxHashSet<OpId>,
+    by_zero: &mut FxHashSet<OpId>,
 ) -> Option<Probe> {
     if module.entries.len() != 1 || open.is_empty() && wrapping.is_empty() {
         return None;
     }
-    let mut plan =
-        Plan { module, regions: RegionTree::new(module, entry.body), facts, open, wrapping, checks: Vec::new() };
+    let mut plan = Plan {
+        module,
+        regions: RegionTree::new(module, entry.body),
+        facts,
+        open,
+        wrapping,
+        by_zero,
+        checks: Vec::new(),
+    };
     plan.block(entry.body, &mut Vec::new());
     let checks = plan.checks;
     let decided: Vec<&Check> = checks.iter().filter(|check| extract(module, entry, &[check]).is_some()).collect();
     for check in &decided {
         open.remove(&check.subject);
         wrapping.remove(&check.subject);
+        by_zero.remove(&check.subject);
     }
     if decided.is_empty() { None } else { extract(module, entry, &decided).map(Probe) }
 }
@@ -132,9 +142,11 @@ enum Condition {
     EndsInside { view: Value, dim: usize, end: Value },
     /// The counter of a loop reaches its end before the last number of its type.
     Ends { end: Value, step: Value, sign: Sign },
+    /// A divisor is positive.
+    Positive { divisor: Value },
 }
 
-/// Assertion for one access or loop.
+/// Assertion for one access, loop or division.
 struct Check {
     subject: OpId,
     /// The op before which it is evaluated: the subject or an enclosing loop.
@@ -142,14 +154,15 @@ struct Check {
     conditions: Vec<Condition>,
 }
 
-/// Selects, for each open access and each loop that may wrap, the outermost place at which its
-/// condition can be evaluated.
+/// Selects, for each open access, each loop that may wrap and each divisor that may be 0, the
+/// outermost place at which its condition can be evaluated.
 struct Plan<'m> {
     module: &'m Module,
     regions: RegionTree,
     facts: &'m IntRanges,
     open: &'m Open,
     wrapping: &'m FxHashSet<OpId>,
+    by_zero: &'m FxHashSet<OpId>,
     checks: Vec<Check>,
 }
 
@@ -163,6 +176,9 @@ impl Plan<'_> {
             }
             if self.wrapping.contains(&id) {
                 self.end(id, around);
+            }
+            if self.by_zero.contains(&id) {
+                self.divisor(id, around);
             }
             let op = self.module.op(id);
             match op.code {
@@ -196,6 +212,12 @@ impl Plan<'_> {
         let fixed = |&outer: &OpId| self.is_invariant(outer, end) && self.is_invariant(outer, step);
         let place = around.iter().copied().find(fixed).unwrap_or(id);
         self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
+    }
+
+    fn divisor(&mut self, id: OpId, around: &[OpId]) {
+        let divisor = self.module.op(id).operands[1];
+        let place = around.iter().copied().find(|&outer| self.is_invariant(outer, divisor)).unwrap_or(id);
+        self.checks.push(Check { subject: id, place, conditions: vec![Condition::Positive { divisor }] });
     }
 
     /// Returns the condition before a loop for one dimension of an access in it, if there is one.
@@ -265,6 +287,10 @@ fn assert(probe: &mut Module, place: OpId, condition: &Condition, out: &mut Vec<
         }
         Condition::EndsInside { view, dim, end } => {
             (end, CmpPred::Le, tile_count(probe, view, dim, end, loc, out), Sign::Signed)
+        }
+        Condition::Positive { divisor } => {
+            let one = constant(probe, probe.ty_id(divisor), 1, out);
+            (one, CmpPred::Le, divisor, Sign::Signed)
         }
         Condition::Ends { end, step, sign } => {
             let (ty, dtype) = (probe.ty_id(end), probe.dtype(end));
