@@ -1,4 +1,4 @@
-"""What the machine code of a cubin has: registers, spills, TMA, tensor-core instructions, length of the main loop.
+"""What the machine code of a cubin has: registers, spills, TMA, tensor-core instructions, instructions in loops.
 
 Needs nvdisasm beside tileiras; no GPU.
 """
@@ -17,7 +17,7 @@ TMA = ("UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP")
 
 @dataclass
 class Code:
-    """`loop` is the innermost loop with most tensor-core instructions, else the longest innermost loop."""
+    """`loop` has the instructions of all innermost loops."""
     threads: int = 0
     registers: int = 0
     shared: int = 0
@@ -72,42 +72,89 @@ def resources(path):
 
 
 def listing(nvdisasm, path):
-    """Instructions without addresses, and the position that each label stands before."""
+    """Instructions with their predicates, without addresses, and the position that each label stands before."""
     text = subprocess.run([nvdisasm, "-c", path], check=True, capture_output=True, text=True).stdout
     code, labels = [], {}
     for line in text.splitlines():
         if label := re.match(r"^\s*(\.L\w+):", line):
             labels[label.group(1)] = len(code)
         elif instruction := re.match(r"^\s*/\*[0-9a-f]{4,}\*/\s*(.*?)\s*;", line):
-            code.append(re.sub(r"^@!?U?P\w+\s+", "", instruction.group(1)))
+            code.append(instruction.group(1))
     return code, labels
 
 
+def successors(code, labels):
+    """Basic blocks as ranges of positions, and the blocks that follow each."""
+    target = [re.search(r"\bBRA\b.*`\((\.L\w+)\)", i) for i in code]
+    ends = [bool(t) or "EXIT" in i or "BREAK" in i for t, i in zip(target, code)]
+    starts = sorted({0, *labels.values(), *(at + 1 for at, end in enumerate(ends) if end)} - {len(code)})
+    blocks = list(zip(starts, [*starts[1:], len(code)]))
+    of = {start: index for index, (start, _) in enumerate(blocks)}
+    following = []
+    for index, (_, end) in enumerate(blocks):
+        last, jump = code[end - 1], target[end - 1]
+        # A branch on a uniform register may have its condition behind the name.
+        conditional = last.startswith("@") or re.search(r"\bBRA(\.\w+)* !?U?P\w+,", last)
+        leaves = (jump or "EXIT" in last) and not conditional
+        following.append([of[labels[jump.group(1)]]] if jump and labels.get(jump.group(1)) in of else [])
+        if not leaves and index + 1 < len(blocks):
+            following[-1].append(index + 1)
+    return blocks, following
+
+
+def dominators(following):
+    """For each block the blocks on every way to it, as bits."""
+    before = [[] for _ in following]
+    for block, others in enumerate(following):
+        for other in others:
+            before[other].append(block)
+    everything = (1 << len(following)) - 1
+    result = [1] + [everything] * (len(following) - 1)
+    changed = True
+    while changed:
+        changed = False
+        for block in range(1, len(following)):
+            common = everything
+            for other in before[block]:
+                common &= result[other]
+            new = common | 1 << block
+            changed |= new != result[block]
+            result[block] = new
+    return result, before
+
+
 def loops(code, labels):
-    """First and last position of each innermost loop."""
-    found = set()
-    for at, instruction in enumerate(code):
-        target = re.search(r"\bBRA\b.*`\((\.L\w+)\)", instruction)
-        if target and labels.get(target.group(1), at) < at:
-            found.add((labels[target.group(1)], at))
+    """Positions of each innermost natural loop of at least 16 instructions."""
+    blocks, following = successors(code, labels)
+    dominating, before = dominators(following)
+    found = {}
+    for block, others in enumerate(following):
+        for head in others:
+            if not dominating[block] >> head & 1:
+                continue
+            body, open_ = found.setdefault(head, {head}), [block]
+            while open_:
+                inner = open_.pop()
+                if inner not in body:
+                    body.add(inner)
+                    open_ += before[inner]
+    positions = [{at for block in body for at in range(*blocks[block])} for body in found.values()]
     # Waits for a barrier are loops of a few instructions.
-    found = {(start, end) for start, end in found if end - start >= 8}
-    inside = lambda a, b: b[0] <= a[0] and a[1] <= b[1] and a != b
-    return [loop for loop in found if not any(inside(other, loop) for other in found)]
+    positions = [body for body in positions if len(body) >= 16]
+    return [body for body in positions if not any(other < body for other in positions)]
 
 
 def measure(tileiras, path):
     code, labels = listing(Path(tileiras).with_name("nvdisasm"), path)
-    names = [instruction.split()[0] for instruction in code]
-    count = lambda prefixes, start=0, end=None: sum(name.split(".")[0] in prefixes for name in names[start:end])
-    result = Code(*resources(path), len([name for name in names if name != "NOP"]))
-    result.spills, result.tma, result.mmas = count(SPILLS), count(TMA), count(MMA)
-    result.loads = count(("LDG",))
-    result.mma_names = tuple(sorted({name for name in names if name.split(".")[0] in MMA}))
-    main = max(loops(code, labels), key=lambda l: (count(MMA, l[0], l[1] + 1), l[1] - l[0]), default=None)
-    if main:
-        start, end = main[0], main[1] + 1
-        result.loop, result.loop_mmas, result.loop_spills = end - start, count(MMA, start, end), count(SPILLS, start, end)
+    names = [re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0] for instruction in code]
+    kind = [name.split(".")[0] for name in names]
+    count = lambda kinds, at=range(len(code)): sum(kind[i] in kinds for i in at)
+    result = Code(*resources(path), sum(name != "NOP" for name in names))
+    result.spills, result.tma, result.mmas, result.loads = count(SPILLS), count(TMA), count(MMA), count(("LDG",))
+    result.mma_names = tuple(sorted({name for name, k in zip(names, kind) if k in MMA}))
+    # Warps of different roles have loops of their own.
+    body = set().union(*loops(code, labels))
+    result.loop, result.loop_mmas, result.loop_spills = len(body), count(MMA, body), count(SPILLS, body)
     return result
 
 

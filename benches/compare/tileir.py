@@ -32,22 +32,30 @@ TURN_SECONDS = 0.04
 FASTEST = 2
 
 
-def twin(label):
+def twin(label, element=""):
     """The label of cuTile Python's configuration with the tile and hints of one of ours."""
-    return label.removeprefix("grid ").replace("2 blocks a cluster", "2 CTAs")
+    if element == "e4m3":
+        label = label.replace(", fast sums", "") if "fast sums" in label else f"{label} exact sums"
+    for ours, theirs in (("grid ", ""), ("2 blocks a cluster", "2 CTAs"), ("no hints", "defaults")):
+        label = label.replace(ours, theirs)
+    return label
 
 
 def tile_of(label):
     """What the grid follows from: the tile, and whether blocks are persistent."""
-    found = re.search(r"\d+(x\d+)+|tile \d+|\d+ rows", twin(label))
-    return found.group(0) if found else "", "persistent" in label
+    found = re.search(r"\d+(x\d+)+|tile \d+|\d+ rows|\d+$", twin(label))
+    return found.group(0).removeprefix("tile ") if found else "", "persistent" in label
 
 
 def our_arguments(row):
-    """Arguments of our kernel: names of arrays, ("f32", x) and ("i32", x) scalars."""
-    names = tuple(array.name for array in row.arrays)
+    """Arguments of our kernel: names of arrays (transposed with .T), ("f32", x) and ("i32", x) scalars."""
+    names = tuple(array.name for array in row.arrays if array.name != "at64")
+    if row.kernel == "saxpy":
+        return (("f32", 0.75), *names)
     if row.kernel == "layernorm":
         return (*names, ("f32", 1e-5))
+    if row.element == "e4m3":
+        return ("a", "b.T", "c")
     if row.kernel == "attention":
         return (*names, ("f32", LOG2_E / math.sqrt(row.numbers[-1])))
     return names
@@ -71,13 +79,13 @@ def library():
     return Library(Path(os.environ.get("CUTLET_COMPARE") or built))
 
 
-def export_ours(lib, row, folder):
-    """Bytecode of our configurations that take the arguments of the row; gives entries of the manifest."""
+def export_ours(lib, row, folder, labels=None):
+    """Bytecode of our configurations (with these labels) that take the arguments of the row; gives entries of the manifest."""
     handle, entries = lib.open(row.name, 0), []
     for index in lib.serving(handle, "tileir"):
         label = lib.label(handle, index)
         # The other form of attention takes a table that the host makes.
-        if row.kernel == "attention" and not label.startswith("grid "):
+        if row.kernel == "attention" and not label.startswith("grid ") or labels and label not in labels:
             continue
         path = folder / f"{slug('ours', row, label)}.tilebc"
         problem = lib.export(handle, index, TARGET, "tilebc", path)
@@ -89,14 +97,14 @@ def export_ours(lib, row, folder):
     return entries
 
 
-def export_theirs(row, folder):
+def export_theirs(row, folder, labels=None):
     """The same of cuTile Python's configurations of one launch."""
     from cuda.tile.compilation import export_kernel
     import export_cutile
     import kernels_cutile
     entries = []
     for configuration in kernels_cutile.configurations(row):
-        if len(configuration.launches) != 1:
+        if len(configuration.launches) != 1 or labels and configuration.label not in labels:
             continue
         launch = configuration.launches[0]
         kernel = launch.kernel.replace_hints(**launch.hints) if launch.hints else launch.kernel
@@ -130,7 +138,7 @@ def argument_types(arguments, row):
     ranks = {array.name: len(array.shape) for array in row.arrays}
     types = []
     for argument in arguments:
-        types += ["ptr"] + 2 * ranks[argument] * ["i32"] if isinstance(argument, str) else [argument[0]]
+        types += ["ptr"] + 2 * ranks[argument.removesuffix(".T")] * ["i32"] if isinstance(argument, str) else [argument[0]]
     return types
 
 
@@ -162,7 +170,8 @@ def export(folder, patterns):
             text = disassembly(path)
             taken, passed = parameter_types(text), argument_types(entry["arguments"], row)
             if taken != passed:
-                sys.exit(f"{row.name}, {entry['who']}, {entry['label']}: takes {taken}, the launch passes {passed}")
+                print(f"{row.name}, {entry['who']}, {entry['label']}: takes {taken}, the launch passes {passed}", file=sys.stderr)
+                continue
             entry["entry"] = re.search(r"entry @(\w+)", text).group(1)
             try:
                 assemble(path)
@@ -189,7 +198,8 @@ def bind(folder, entry, tensors, multiprocessors):
     values = []
     for argument in entry["arguments"]:
         if isinstance(argument, str):
-            tensor = tensors[argument]
+            name = argument.removesuffix(".T")
+            tensor = tensors[name] if name == argument else tensors[name].t()
             values += [ctypes.c_uint64(tensor.data_ptr()), *map(ctypes.c_int32, tensor.shape), *map(ctypes.c_int32, tensor.stride())]
         else:
             values.append({"f32": ctypes.c_float, "i32": ctypes.c_int32}[argument[0]](argument[1]))
@@ -225,7 +235,8 @@ def compare(folder, row, entries):
         measure.screen(candidate, number)
     sides = {who: sorted((c for c in candidates if c.contender == who), key=lambda c: c.screened) for who in ("ours", "theirs")}
     by_label = {c.label: c for c in sides["theirs"]}
-    pairs = [(c, by_label[twin(c.label)]) for c in sides["ours"] if twin(c.label) in by_label]
+    twins = [(c, by_label.get(twin(c.label, row.element))) for c in sides["ours"]]
+    pairs = [(ours, theirs) for ours, theirs in twins if theirs]
     last = {id(c): c for pair in pairs for c in pair} | {id(c): c for side in sides.values() for c in side[:FASTEST]}
     measure.finals(list(last.values()), number, ROUNDS, TURN_SECONDS)
     rate = lambda c: row.rate(c.seconds)

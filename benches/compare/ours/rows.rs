@@ -252,6 +252,7 @@ where
         let mut forms = vec![("", false, false), (" persistent", true, false)];
         if T::DTYPE.is_float() && bytes == 1 {
             forms.push((" persistent, fast sums", true, true));
+            forms.extend(tileir.then_some((", fast sums", false, true)));
         }
         for (what, persistent, fast_sums) in forms {
             let form = Form { tile, persistent, fast_sums };
