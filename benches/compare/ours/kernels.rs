@@ -154,7 +154,8 @@ pub fn attention_tile<T: MmaInput<T, f32>>(
         let y = k.load_with((batch, head, j, 0), [1, 1, n, d], ct::LoadOptions::new().latency(2)).reshape([n, d]);
         let scores = ct::mma(x, y.transpose(), ct::zeros::<f32, 2>([m, n]));
         let sees = || rows.ge(j * n + ct::arange(n, 0, 1).unsqueeze(0));
-        let scores = if masked { ct::select(sees(), scores, f32::NEG_INFINITY) } else { scores };
+        let mask = || ct::select(sees(), ct::zeros::<f32, 2>([m, n]), f32::NEG_INFINITY);
+        let scores = if masked { scores + mask() } else { scores };
         let above = max.max(scores.reduce_max(1) * scale);
         let weights = scores.fma(scale, -above).exp2_with(flush);
         let fade = (max - above).exp2_with(flush);

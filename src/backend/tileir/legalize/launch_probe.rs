@@ -1,5 +1,5 @@
-//! Launch probe: the computation of tile indices, loop ends and divisors, extracted from a kernel as
-//! a separate kernel. A launch executes it first, and so checks that all indices are inside, all
+//! Launch probe: the computation of tile indices, loop ends and divisors, extracted from a kernel
+//! as a separate kernel. A launch executes it first, and so checks that all indices are inside, all
 //! loops end and divisors are positive.
 //!
 //! Reason: a guard is an `if` around an access, which prevents compilers from overlapping the
