@@ -167,9 +167,12 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
     let mut row = Configurations::new(place, addresses, make)?;
     let stages = |n| (format!("{n} stages"), NO_HINTS.num_stages(n));
     for blocks in [1, 2, 4].map(|each| (each * place.num_multiprocessors()).min(m).min(PARTS)) {
-        for (label, hints) in warps().chain([1, 3, 4].map(stages)) {
+        let each = (blocks / place.num_multiprocessors()).max(1) as u32;
+        let occupancy = |n| (format!("{n} warps occupancy {each}"), NO_HINTS.num_warps(n).occupancy(each));
+        let all = warps().chain([1, 3, 4].map(stages)).map(|choice| (choice, false));
+        for ((label, hints), tileir) in all.chain([4, 8].map(|n| (occupancy(n), true))) {
             let label = format!("{blocks} blocks, {label}");
-            row = row.with(label, hints, move |(matrices, vectors): &mut Set, call| {
+            let body = move |(matrices, vectors): &mut Set, call: &mut Call| {
                 let ([dy, x, dx, dw_parts, db_parts], [w, mean, rstd, dw, db]) = (matrices, vectors);
                 let (mut dw_parts, mut db_parts) =
                     (dw_parts.view_mut().slice(0, ..blocks)?, db_parts.view_mut().slice(0, ..blocks)?);
@@ -177,7 +180,8 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
                 call.run(blocks, rows, (&*dy, &*x, &*w, &*mean, &*rstd, dx, parts.0, parts.1, Constant(n)))?;
                 let arguments = (dw_parts.as_view(), db_parts.as_view(), dw, db, Constant([64, 32]));
                 call.run(n.div_ceil(32), columns, arguments)
-            });
+            };
+            row = if tileir { row.with_tileir(label, hints, body) } else { row.with(label, hints, body) };
         }
     }
     Ok(Box::new(row))

@@ -1,4 +1,4 @@
-//! Default hints of a launch without hints: worker warps and TMA, by the bytes of tiles.
+//! Default hints of a launch without hints: worker warps, occupancy and TMA, by the bytes of tiles.
 //!
 //! The assembler takes 4 worker warps without a hint. Measured or counted on its machine code:
 //!
@@ -7,6 +7,9 @@
 //! * With TMA, code without products has helper warps, and the registers of all warps are those of
 //!   the whole multiprocessor: one tile block is resident. Threads that load themselves have fewer
 //!   registers, so that several tile blocks are resident.
+//! * Loops over large tiles keep TMA, which loads ahead. Two tile blocks share the registers.
+
+use rustc_hash::FxHashSet;
 
 use super::access_hints;
 use crate::backend::Hints;
@@ -28,12 +31,17 @@ pub(super) fn apply(module: &mut Module, target: Target, hints: Hints) -> Hints 
         accumulators = accumulators.max(live_accumulators(module, entry, target));
         tile = tile.max(largest_tile(module, entry));
     }
+    let mut hints = hints;
     if is_default && accumulators == 0 {
-        for id in outside_of_loops(module) {
+        let (inside, outside) = by_loop(module);
+        for id in outside {
             access_hints::disallow_tma(module, id);
         }
+        let is_large = |&id: &OpId| accessed_bytes(module, module.op(id)) >= EIGHT_WARPS_TILE;
+        if target.arch >= 90 && inside.iter().any(is_large) {
+            hints.occupancy = Some(2);
+        }
     }
-    let mut hints = hints;
     if hints.num_warps.is_none() {
         let many = match accumulators {
             0 => tile >= EIGHT_WARPS_TILE,
@@ -70,16 +78,18 @@ fn accumulator_bytes(module: &Module, op: &Op, target: Target) -> u64 {
 /// Returns the bytes of the largest tile that is loaded or stored.
 fn largest_tile(module: &Module, entry: &Entry) -> u64 {
     let mut largest = 0;
-    module.walk(entry.body, &mut |id| {
-        let op = module.op(id);
-        let tile = match op.code {
-            Opcode::LoadView | Opcode::LoadPtr => op.results.first(),
-            Opcode::StoreView => op.operand_group("tile").first(),
-            _ => None,
-        };
-        largest = largest.max(tile.map_or(0, |&tile| tile_bytes(module, tile)));
-    });
+    module.walk(entry.body, &mut |id| largest = largest.max(accessed_bytes(module, module.op(id))));
     largest
+}
+
+/// Returns the bytes of the tile that an op loads or stores; 0 for other ops.
+fn accessed_bytes(module: &Module, op: &Op) -> u64 {
+    let tile = match op.code {
+        Opcode::LoadView | Opcode::LoadPtr => op.results.first(),
+        Opcode::StoreView => op.operand_group("tile").first(),
+        _ => None,
+    };
+    tile.map_or(0, |&tile| tile_bytes(module, tile))
 }
 
 fn tile_bytes(module: &Module, tile: Value) -> u64 {
@@ -88,9 +98,10 @@ fn tile_bytes(module: &Module, tile: Value) -> u64 {
     shape.iter().map(|&extent| extent as u64).product::<u64>() * u64::from(bits) / 8
 }
 
-/// Returns the accesses to tiles outside of loops, without those that decide themselves.
-fn outside_of_loops(module: &Module) -> Vec<OpId> {
-    let mut inside = rustc_hash::FxHashSet::default();
+/// Returns the accesses to tiles in loops and outside of loops, without those that decide
+/// themselves.
+fn by_loop(module: &Module) -> (Vec<OpId>, Vec<OpId>) {
+    let mut inside = FxHashSet::default();
     for entry in &module.entries {
         module.walk(entry.body, &mut |id| {
             let op = module.op(id);
@@ -99,7 +110,7 @@ fn outside_of_loops(module: &Module) -> Vec<OpId> {
             }
         });
     }
-    access_hints::undecided(module).into_iter().filter(|id| !inside.contains(id)).collect()
+    access_hints::undecided(module).into_iter().partition(|id| inside.contains(id))
 }
 
 fn for_each_block(module: &Module, block: BlockId, visit: &mut impl FnMut(BlockId)) {
