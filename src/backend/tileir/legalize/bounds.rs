@@ -135,10 +135,19 @@ fn upper_bound(module: &Module, facts: &IntRanges, params: &[Value], index: Valu
         Def::Result(id, axis) if module.op(id).code == Opcode::GetTileBlockId => Some(Bound::Grid(axis as u8)),
         Def::Arg(block, 0) => {
             let owner = module.op(module.block(block).parent?);
-            (owner.code == Opcode::For).then(|| number(module, facts, params, owner.operands[1])).flatten()
+            (owner.code == Opcode::For).then(|| end_of_loop(module, facts, params, owner.operands[1])).flatten()
         }
         _ => None,
     }
+}
+
+/// Returns a number that the end of a loop does not exceed: of a minimum, one of both.
+fn end_of_loop(module: &Module, facts: &IntRanges, params: &[Value], end: Value) -> Option<Bound> {
+    number(module, facts, params, end).or_else(|| {
+        let op = module.op(module.defining_op(end)?);
+        let is_minimum = op.code == Opcode::MinI && op.sign() == Sign::Signed;
+        is_minimum.then(|| op.operands.iter().rev().find_map(|&one| number(module, facts, params, one))).flatten()
+    })
 }
 
 /// Returns a value as a number that the launch can compute.
