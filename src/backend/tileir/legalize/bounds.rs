@@ -7,6 +7,7 @@ use super::index::{Open, through_assumes, tile_count};
 use super::launch_compare::{Bound, Limit};
 use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
+use super::loops;
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{
@@ -32,6 +33,7 @@ pub(super) fn run(
         Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping, by_zero),
         Guards::Kernel => None,
     };
+    loops::version::run(module, entry, &open);
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| match open.get(&id) {
         None => out.push(id),
@@ -209,10 +211,10 @@ fn as_wide_as_extents(module: &mut Module, view: Value, index: Value, loc: Loc, 
     module.op(id).results[0]
 }
 
-/// Encloses an access in an `if` that tests its index.
-fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
-    let (op, loc) = (module.op(id).clone(), module.op(id).loc);
-    let (view, index) = (op.operand_group("view")[0], op.operand_group("index").to_vec());
+/// Adds the test that the index of an access is inside along open dimensions.
+pub(super) fn inside_condition(module: &mut Module, id: OpId, open: &[usize], loc: Loc, out: &mut Vec<OpId>) -> Value {
+    let op = module.op(id).clone();
+    let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
     let truth = module.intern(Type::scalar(DType::I1));
     let mut condition: Option<Value> = None;
     for &d in open {
@@ -232,7 +234,14 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
             }
         });
     }
-    let condition = condition.expect("an open dimension");
+    condition.expect("an open dimension")
+}
+
+/// Encloses an access in an `if` that tests its index.
+fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
+    let (op, loc) = (module.op(id).clone(), module.op(id).loc);
+    let view = op.operand_group("view")[0];
+    let condition = inside_condition(module, id, open, loc, out);
     let (inside, outside) = (module.add_block(&[]), module.add_block(&[]));
     // The `if` only needs the tile as a result; tokens are added later.
     let tile = op.results.first().copied().filter(|&v| module.ty(v).as_tile().is_some());

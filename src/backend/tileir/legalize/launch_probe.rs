@@ -121,16 +121,24 @@ pub(super) fn build(
         wrapping,
         by_zero,
         checks: Vec::new(),
+        of_dims: Vec::new(),
     };
     plan.block(entry.body, &mut Vec::new());
-    let checks = plan.checks;
-    let decided: Vec<&Check> = checks.iter().filter(|check| extract(module, entry, &[check]).is_some()).collect();
+    let Plan { checks, of_dims, .. } = plan;
+    let decides = |check: &Check| extract(module, entry, &[check]).is_some();
+    let mut decided: Vec<Check> = checks.into_iter().filter(decides).collect();
+    let subjects: FxHashSet<OpId> = decided.iter().map(|check| check.subject).collect();
+    // Some dimensions of other accesses may be decided.
+    decided.extend(of_dims.into_iter().filter(|check| !subjects.contains(&check.subject) && decides(check)));
     for check in &decided {
-        open.remove(&check.subject);
+        if let Some(dims) = open.get_mut(&check.subject) {
+            dims.retain(|dim| !check.dims.contains(dim));
+        }
         wrapping.remove(&check.subject);
         by_zero.remove(&check.subject);
     }
-    if decided.is_empty() { None } else { extract(module, entry, &decided).map(Probe) }
+    open.retain(|_, dims| !dims.is_empty());
+    if decided.is_empty() { None } else { extract(module, entry, &decided.iter().collect::<Vec<_>>()).map(Probe) }
 }
 
 /// One comparison of a check.
@@ -149,6 +157,8 @@ enum Condition {
 /// Assertion for one access, loop or division.
 struct Check {
     subject: OpId,
+    /// Dimensions of an access, one for each condition; none for others.
+    dims: Vec<usize>,
     /// The op before which it is evaluated: the subject or an enclosing loop.
     place: OpId,
     conditions: Vec<Condition>,
@@ -164,6 +174,8 @@ struct Plan<'m> {
     wrapping: &'m FxHashSet<OpId>,
     by_zero: &'m FxHashSet<OpId>,
     checks: Vec<Check>,
+    /// Of accesses with several open dimensions: a check for each one.
+    of_dims: Vec<Check>,
 }
 
 impl Plan<'_> {
@@ -172,7 +184,12 @@ impl Plan<'_> {
     fn block(&mut self, block: BlockId, around: &mut Vec<OpId>) {
         for &id in &self.module.block(block).ops {
             if let Some(dims) = self.open.get(&id) {
-                self.access(id, dims, around);
+                let check = self.access(id, dims, around);
+                self.checks.push(check);
+                if dims.len() > 1 {
+                    let each: Vec<Check> = dims.iter().map(|&dim| self.access(id, &[dim], around)).collect();
+                    self.of_dims.extend(each);
+                }
             }
             if self.wrapping.contains(&id) {
                 self.end(id, around);
@@ -192,7 +209,7 @@ impl Plan<'_> {
         }
     }
 
-    fn access(&mut self, access: OpId, dims: &[usize], around: &[OpId]) {
+    fn access(&self, access: OpId, dims: &[usize], around: &[OpId]) -> Check {
         let before = around.iter().find_map(|&loop_around| {
             let conditions = dims.iter().map(|&dim| self.before(loop_around, access, dim));
             Some((loop_around, conditions.collect::<Option<Vec<Condition>>>()?))
@@ -203,7 +220,7 @@ impl Plan<'_> {
             let condition = |&dim: &usize| Condition::Inside { view, dim, index: index[dim] };
             (access, dims.iter().map(condition).collect())
         });
-        self.checks.push(Check { subject: access, place, conditions });
+        Check { subject: access, dims: dims.to_vec(), place, conditions }
     }
 
     fn end(&mut self, id: OpId, around: &[OpId]) {
@@ -211,17 +228,19 @@ impl Plan<'_> {
         let (end, step, sign) = (op.operands[1], op.operands[2], loops::sign(op));
         let fixed = |&outer: &OpId| self.is_invariant(outer, end) && self.is_invariant(outer, step);
         let place = around.iter().copied().find(fixed).unwrap_or(id);
-        self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
+        let conditions = vec![Condition::Ends { end, step, sign }];
+        self.checks.push(Check { subject: id, dims: Vec::new(), place, conditions });
     }
 
     fn divisor(&mut self, id: OpId, around: &[OpId]) {
         let divisor = self.module.op(id).operands[1];
         let place = around.iter().copied().find(|&outer| self.is_invariant(outer, divisor)).unwrap_or(id);
-        self.checks.push(Check { subject: id, place, conditions: vec![Condition::Positive { divisor }] });
+        let conditions = vec![Condition::Positive { divisor }];
+        self.checks.push(Check { subject: id, dims: Vec::new(), place, conditions });
     }
 
     /// Returns the condition before a loop for one dimension of an access in it, if there is one.
-    /// The index is either invariant, or the counter, whose end is compared.
+    /// The index is either invariant, or the counter of this or an inner loop, whose end is compared.
     fn before(&self, around: OpId, access: OpId, dim: usize) -> Option<Condition> {
         let op = self.module.op(access);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
@@ -231,12 +250,23 @@ impl Plan<'_> {
         if self.is_invariant(around, index) {
             return Some(Condition::Inside { view, dim, index });
         }
-        let looped = self.module.op(around);
+        let Def::Arg(body, 0) = self.module.def(through_assumes(self.module, index)) else { return None };
+        let looped = self.module.op(self.regions.parent(body)?);
         let counts = looped.code == Opcode::For
             && !looped.flag(Flag::UnsignedCmp)
-            && self.module.def(through_assumes(self.module, index)) == Def::Arg(looped.regions[0], 0)
             && self.facts.range(index).is_some_and(|range| range.lo >= 0);
-        counts.then(|| Condition::EndsInside { view, dim, end: looped.operands[1] })
+        let end = counts.then(|| self.invariant_end(around, looped.operands[1])).flatten()?;
+        Some(Condition::EndsInside { view, dim, end })
+    }
+
+    /// Returns the end of a loop, or a number that it does not exceed, if one is invariant.
+    fn invariant_end(&self, around: OpId, end: Value) -> Option<Value> {
+        if self.is_invariant(around, end) {
+            return Some(end);
+        }
+        let op = self.module.op(self.module.defining_op(end)?);
+        let is_minimum = op.code == Opcode::MinI && op.sign() == Sign::Signed;
+        is_minimum.then(|| op.operands.iter().copied().find(|&one| self.is_invariant(around, one))).flatten()
     }
 
     fn is_invariant(&self, around: OpId, value: Value) -> bool {

@@ -25,7 +25,6 @@ mod overlap;
 mod padding;
 mod positive_extents;
 mod rewrite;
-mod split_loops;
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +42,7 @@ use crate::pass;
 pub fn legalize(module: &mut Module, guards: Guards) -> LaunchConditions {
     let mut conditions = LaunchConditions::default();
     for entry in module.entries.clone() {
-        split_loops::run(module, &entry);
+        loops::split::run(module, &entry);
         let mut facts = grid::facts(module, &entry);
         if overlap::run(module, &entry, &facts) {
             facts = grid::facts(module, &entry);

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::rewrite::rewrite_blocks;
+use super::super::rewrite::rewrite_blocks;
 use crate::ir::{Attr, BlockId, CmpPred, ConstData, Entry, Flag, Module, OpId, Opcode, Sign, Substitution, Value};
 
 /// Largest number of splits of an entry, each of which doubles a loop body.
@@ -24,7 +24,7 @@ struct Split {
 }
 
 /// Splits the loops with products of an entry at conditions on their counter.
-pub(super) fn run(module: &mut Module, entry: &Entry) {
+pub(in super::super) fn run(module: &mut Module, entry: &Entry) {
     for _ in 0..MOST {
         let mut values = Substitution::new();
         let mut is_done = false;
@@ -86,7 +86,7 @@ fn is_one(module: &Module, value: Value) -> bool {
 }
 
 /// Returns the values that a loop body defines.
-fn defined_inside(module: &Module, body: BlockId) -> FxHashSet<Value> {
+pub(super) fn defined_inside(module: &Module, body: BlockId) -> FxHashSet<Value> {
     let mut values: FxHashSet<Value> = module.block(body).args.iter().copied().collect();
     module.walk(body, &mut |id| {
         let op = module.op(id);
