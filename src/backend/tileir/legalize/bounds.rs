@@ -3,16 +3,15 @@
 
 use rustc_hash::FxHashSet;
 
-use super::index::{Open, through_assumes, tile_count};
+use super::index::{Open, inside_condition, through_assumes};
 use super::launch_compare::{Bound, Limit};
 use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
 use super::loops;
 use super::rewrite::rewrite_blocks;
-use crate::dtype::DType;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign,
-    Substitution, Type, Value,
+    Attr, AttrKind, BlockId, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
+    Value,
 };
 use crate::pass::IntRanges;
 use crate::types::float_codec;
@@ -192,49 +191,6 @@ fn known_count(module: &Module, params: &[Value], view: Value, d: usize, step: i
     let extent = through_assumes(module, *make.operand_group("dynamic_shape").get(position)?);
     let param = params.iter().position(|&p| p == extent)?;
     Some(Bound::Tiles { param: param as u32, tile: u32::try_from(step).ok()? })
-}
-
-/// Converts an index to i64 if the extents of its array are i64: the number of tiles may exceed 32
-/// bits.
-fn as_wide_as_extents(module: &mut Module, view: Value, index: Value, loc: Loc, out: &mut Vec<OpId>) -> Value {
-    let make = |module: &Module, value: Value| module.defining_op(value).map(|id| module.op(id).clone());
-    let extent = make(module, view)
-        .and_then(|view| make(module, through_assumes(module, view.operands[0])))
-        .filter(|tensor| tensor.code == Opcode::MakeTensorView)
-        .and_then(|tensor| tensor.operand_group("dynamic_shape").first().copied());
-    if extent.is_none_or(|extent| module.dtype(extent) != DType::I64) || module.dtype(index) == DType::I64 {
-        return index;
-    }
-    let wide = module.intern(Type::scalar(DType::I64));
-    let id = module.add_op(Opcode::ExtI, &[&[index]], vec![Attr::Sign(Sign::Signed)], vec![], &[wide], loc);
-    out.push(id);
-    module.op(id).results[0]
-}
-
-/// Adds the test that the index of an access is inside along open dimensions.
-pub(super) fn inside_condition(module: &mut Module, id: OpId, open: &[usize], loc: Loc, out: &mut Vec<OpId>) -> Value {
-    let op = module.op(id).clone();
-    let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-    let truth = module.intern(Type::scalar(DType::I1));
-    let mut condition: Option<Value> = None;
-    for &d in open {
-        let position = as_wide_as_extents(module, view, index[d], loc, out);
-        let count = tile_count(module, view, d, position, loc, out);
-        // As an unsigned number, a negative index is large.
-        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
-        let less = module.add_op(Opcode::CmpI, &[&[position], &[count]], attrs, vec![], &[truth], loc);
-        out.push(less);
-        let less = module.op(less).results[0];
-        condition = Some(match condition {
-            None => less,
-            Some(before) => {
-                let both = module.add_op(Opcode::AndI, &[&[before], &[less]], vec![], vec![], &[truth], loc);
-                out.push(both);
-                module.op(both).results[0]
-            }
-        });
-    }
-    condition.expect("an open dimension")
 }
 
 /// Encloses an access in an `if` that tests its index.

@@ -4,8 +4,7 @@
 //! Example: attention whose tiles come from a table. Its loop over keys has guards of batch and
 //! head, which the launch cannot check.
 
-use super::super::bounds::inside_condition;
-use super::super::index::Open;
+use super::super::index::{Open, inside_condition};
 use super::super::rewrite::rewrite_blocks;
 use super::split::defined_inside;
 use crate::dtype::DType;
