@@ -50,6 +50,29 @@ fn loops_depend_on_block_and_outer_loop() -> Outcome {
     Ok(())
 }
 
+/// A row of tiles a block, up to the diagonal; the other axis repeats that.
+fn triangle_of_blocks(x: Array<f32, 2>, y: ArrayMut<f32, 2>, first: bool) {
+    let i = if first { ct::bid(0) } else { ct::bid(0) % 32 };
+    let sum = ct::fold(..i + 1, ct::zeros::<f32, 2>([16, 16]), |sum, j| sum + x.load([i, j], [16, 16]));
+    y.store((ct::bid(0), ct::bid(1)), sum.exp());
+}
+
+#[test]
+fn trip_counts_of_large_grids_are_exact_or_marked() -> Outcome {
+    let tile = 16.0 * 16.0;
+    let x = ArraySpec::new([16 * 32, 16 * 32]);
+    // 32 positions decide, of 4096 blocks.
+    let work = Launch::new([32, 128])
+        .work(triangle_of_blocks, (x, ArraySpec::new([16 * 32, 16 * 128]).mutable(), Constant(true)))?;
+    let sums = 32.0 * 33.0 / 2.0 * tile * 128.0;
+    assert_eq!((work.elementwise, work.is_guess), (sums + 4096.0 * tile, false));
+    // 4096 positions decide: a sample, which no period of the grid distorts.
+    let work =
+        Launch::new(4096).work(triangle_of_blocks, (x, ArraySpec::new([16 * 4096, 16]).mutable(), Constant(false)))?;
+    assert!((work.elementwise / (sums + 4096.0 * tile) - 1.0).abs() < 0.02 && work.is_guess, "{}", work.elementwise);
+    Ok(())
+}
+
 fn chosen_by_data(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     ct::if_then(x.load_scalar([0]).gt(0.0), || y.store([0], ct::full::<f32, 1>([64], 1.0)));
 }

@@ -1,9 +1,11 @@
 """Writes the code of our configurations, without a GPU.
 
-usage: python3 export_ours.py LIBRARY FOLDER [--format ptx|cubin] [--target sm_90a] [--ptxas] [ROW ...]
+usage: python3 export_ours.py LIBRARY FOLDER [--format ptx|tilebc|cubin] [--target sm_90a] [--ptxas] [ROW ...]
 
-`cubin` goes through the tileir back end and tileiras, and leaves the machine code in CUTLET_CACHE_DIR as well,
+`tilebc` is the bytecode of the tileir back end. `cubin` goes through the tileir back end and tileiras, and leaves the machine code in CUTLET_CACHE_DIR as well,
 where a machine without tileiras finds it. `--ptxas` assembles each PTX and prints registers, spills and warnings.
+
+A configuration without code is printed with its reason. The exit status is 1 if a row has no code at all.
 """
 
 import argparse
@@ -37,22 +39,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--format", choices=["ptx", "cubin"], default="ptx")
+    parser.add_argument("--format", choices=["ptx", "tilebc", "cubin"], default="ptx")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--ptxas", action="store_true")
     parser.add_argument("rows", nargs="*")
-    options = parser.parse_args()
-    library, failed = Library(options.library.resolve()), 0
+    # Rows may follow options.
+    options = parser.parse_intermixed_args()
+    library, empty = Library(options.library.resolve()), []
     for row in rows.select(options.rows):
         before = set(options.folder.glob("*"))
-        for label, problem in export_all(library, row.name, options.target, options.format, options.folder).items():
-            failed += label != row.name
+        failures = export_all(library, row.name, options.target, options.format, options.folder)
+        for label, problem in failures.items():
             print(f"{row.name}, {label}: {problem}", file=sys.stderr)
         made = sorted(set(options.folder.glob("*")) - before)
-        print(f"{row.name}: {len(made)} files", flush=True)
+        print(f"{row.name}: {len(made)} files, {len(failures)} configurations without code", flush=True)
+        if failures and not made:
+            empty.append(row.name)
         for path in made if options.ptxas and options.format == "ptx" else []:
             print(f"    {path.stem}: {assembled(path, options.target)}", flush=True)
-    sys.exit(1 if failed else 0)
+    if empty:
+        sys.exit(f"rows without code: {', '.join(empty)}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ class Library:
         self.close = declare("compare_close", None, pointer)
         self.configurations = declare("compare_configurations", size, pointer)
         self._label = declare("compare_label", None, pointer, size)
+        self._serves = declare("compare_serves", number, pointer, size, number)
         self._addresses = declare("compare_addresses", size, pointer, size, ctypes.POINTER(ctypes.c_uint64))
         self._compile = declare("compare_compile", number, pointer, size, size, number)
         self.launch = declare("compare_launch", number, pointer, size, size, number)
@@ -44,6 +45,10 @@ class Library:
     def label(self, row, configuration):
         self._label(row, configuration)
         return self.message()
+
+    def serving(self, row, backend):
+        """The configurations that can win with a back end."""
+        return [index for index in range(self.configurations(row)) if self._serves(row, index, BACKENDS[backend])]
 
     def addresses(self, row, set_):
         out = (ctypes.c_uint64 * 16)()
@@ -84,7 +89,7 @@ class Ours:
 
     def configurations(self, sets):
         library, handle, number = self.library, self.handle, BACKENDS[self.backend]
-        chosen = range(library.configurations(handle))
+        chosen = library.serving(handle, self.backend)
         if self.winner in [library.label(handle, index) for index in chosen]:
             chosen = [index for index in chosen if index == 0 or library.label(handle, index) == self.winner]
         # The driver compiles for several threads at a time; each needs a set of arrays of its own.
@@ -110,7 +115,7 @@ def export_all(library, row_name, target, format_, folder):
         return {row_name: library.message()}
     folder.mkdir(parents=True, exist_ok=True)
     failures = {}
-    for index in range(library.configurations(row)):
+    for index in library.serving(row, "ptx" if format_ == "ptx" else "tileir"):
         label = library.label(row, index)
         name = f"{row_name} {label}".replace(" ", "_")
         problem = library.export(row, index, target, format_, Path(folder) / f"{name}.{format_}")

@@ -1,120 +1,127 @@
 """Our Tile IR against cuTile Python's for the same kernels: bytecode of both through one tileiras, in turn in one process.
 
-usage: python tileir.py export FOLDER     bytecode and cubins for sm_90; needs cargo, cuda-tile (the package), and
-                                          tileiras in CUTLET_TILEIRAS or on PATH; no GPU. Says how many ops each has,
-                                          how many instructions (with nvdisasm), and how many of ours differ.
-       python tileir.py run FOLDER        on a GPU machine with torch: results against f64, times, ratios
+usage: python tileir.py export FOLDER [ROW ...]   bytecode and cubins for sm_90; needs the library of our kernels
+                                                  (cargo build --example compare, or CUTLET_COMPARE), cuda-tile (the
+                                                  package), and tileiras in CUTLET_TILEIRAS or on PATH; no GPU. Prints
+                                                  ops, and what the machine code has, of each configuration.
+       python tileir.py run FOLDER [ROW ...]      on a GPU machine with torch: results against f64, times, ratios
 
-FOLDER also gets the Python files, so it is all that the GPU machine needs. Ours come from the examples
-(`--emit tilebc`), theirs from kernels_cutile.py; hints are the same on both sides (none).
+FOLDER also gets the Python files, so it is all that the GPU machine needs. Configurations are those of the comparison:
+`ours/rows.rs` and `kernels_cutile.py`. Those with equal tile and hints make a pair.
 """
 
 import ctypes
-import difflib
+import heapq
+import json
 import math
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import rows as table
 
 TARGET, VERSION = "sm_90", "13.3"
-MULTIPROCESSORS = 132  # blocks of persistent kernels
-CACHE_BYTES = 32 << 20  # as in benches/kernels/measure/attention_order.rs
+ROWS = ("vadd f32 134217728", "transpose f32 8192 8192", "softmax f32 4096 4096", "layernorm f32 4096 4096", "matmul f16 4096 4096 4096",
+        "batched_matmul f16 8 1024 2048 512", "attention bf16 4 32 4096 128 full", "attention bf16 4 32 4096 128 causal")
 LOG2_E = 1.4426950408889634
-ROUNDS = 12
-TURN_SECONDS = 0.06
+ROUNDS = 8
+TURN_SECONDS = 0.04
+# Configurations of each side that are measured in turns beside those of pairs.
+FASTEST = 2
 
 
-@dataclass
-class Side:
-    """One kernel: how it is exported, and a launch (names of arrays, ("f32", x) and ("i32", x) scalars)."""
-    export: tuple
-    entry: str
-    grid: tuple
-    arguments: tuple
+def twin(label, element=""):
+    """The label of cuTile Python's configuration with the tile and hints of one of ours."""
+    if element == "e4m3":
+        label = label.replace(", fast sums", "") if "fast sums" in label else f"{label} exact sums"
+    for ours, theirs in (("grid ", ""), ("2 blocks a cluster", "2 CTAs"), ("no hints", "defaults")):
+        label = label.replace(ours, theirs)
+    return label
 
 
-@dataclass
-class Pair:
-    label: str
-    row: str
-    ours: Side
-    theirs: Side
+def tile_of(label):
+    """What the grid follows from: the tile, and whether blocks are persistent."""
+    found = re.search(r"\d+(x\d+)+|tile \d+|\d+ rows|\d+$", twin(label))
+    return found.group(0).removeprefix("tile ") if found else "", "persistent" in label
 
 
-def pairs():
-    """Each kernel once; `softmax` pads with -inf on both sides, `softmax, no padding` only on ours."""
-    def attention(causal):
-        batch, heads, sequence, d = 4, 32, 4096, 128
-        name = f"attention bf16 {batch} {heads} {sequence} {d} {'causal' if causal else 'full'}"
-        arrays, scale = ("q", "k", "v", "o"), 1 / math.sqrt(d)
-        sizes = f"--type bf16 --batch {batch} --heads {heads} --seq {sequence} --dim {d} --tile 128 128".split()
-        # How many heads are gone through at a time: see benches/kernels/measure/attention_order.rs.
-        section = max(1, CACHE_BYTES // (2 * sequence * d * 2)) if causal else 1
-        blocks = min(batch * heads * sequence // 128, MULTIPROCESSORS)
-        ours = Side(("attention", *sizes, *(["--causal"] if causal else [])), "attention", (blocks,),
-                    (*arrays, ("f32", scale * LOG2_E), ("i32", section)))
-        theirs = Side(("attention", (*arrays, ("f32", scale), d, heads, 128, 128, causal)), "kernel", (sequence // 128, batch * heads),
-                      (*arrays, ("f32", scale)))
-        return Pair(name.removesuffix(" full"), name, ours, theirs)
-
-    n, abc, xy = 1 << 27, ("a", "b", "c"), ("x", "y")
-    tiles = "--type f16 --tile 128 128 64".split()
-    product = "matmul f16 4096 4096 4096"
-    softmax = Side(("softmax", "--m", "4096", "--n", "4096"), "softmax", (4096,), xy)
-    return [
-        Pair("vadd f32 2^27, tile 1024", f"vadd f32 {n}", Side(("vadd", "--n", str(n), "--tile", "1024"), "vadd", (n // 1024,), abc),
-             Side(("vadd", (*abc, 1024)), "kernel", (n // 1024,), abc)),
-        Pair("softmax f32 4096x4096", "softmax f32 4096 4096", softmax, Side(("softmax_padded", (*xy, 4096)), "kernel", (4096,), xy)),
-        Pair("softmax, no padding", "softmax f32 4096 4096", softmax, Side(("softmax", (*xy, 1, 4096, True)), "kernel", (4096,), xy)),
-        Pair("matmul f16 4096^3, 128x128x64", product, Side(("matmul", *tiles), "matmul", (1024,), abc),
-             Side(("matmul", (*abc, 128, 128, 64)), "kernel", (1024,), abc)),
-        Pair("matmul, persistent", product, Side(("matmul", *tiles, "--persistent"), "matmul", (MULTIPROCESSORS,), abc),
-             Side(("matmul_persistent", (*abc, 128, 128, 64)), "kernel", (MULTIPROCESSORS,), abc)),
-        attention(False),
-        attention(True),
-    ]
+def shares_of(row, label):
+    """What the table of our persistent form of attention depends on: rows of a tile, heads at a time, blocks of a multiprocessor."""
+    find = lambda pattern, other: int(found.group(1)) if (found := re.search(pattern, label)) else other
+    return {"rows": find(r"^(\d+)x", 0), "section": find(r"(\d+) heads", 1), "each": find(r"(\d+) a multiprocessor", 1)}
 
 
-def slug(pair):
-    return re.sub(r"[^a-z0-9]+", "_", pair.label.lower()).strip("_")
+def our_arguments(row, label):
+    """Arguments of our kernel: names of arrays (transposed with .T), ("f32", x) scalars, and the table of `shares_of`."""
+    names = tuple(array.name for array in row.arrays if array.name != "at64")
+    if row.kernel == "saxpy":
+        return (("f32", 0.75), *names)
+    if row.kernel == "layernorm":
+        return (*names, ("f32", 1e-5))
+    if row.element == "e4m3":
+        return ("a", "b.T", "c")
+    if row.kernel == "attention":
+        table_of = () if label.startswith("grid ") else (("shares", shares_of(row, label)),)
+        return (*names, *table_of, ("f32", LOG2_E / math.sqrt(row.numbers[-1])))
+    return names
+
+
+def slug(who, row, label):
+    return re.sub(r"[^A-Za-z0-9.]+", "_", f"{who} {row.name} {label}").strip("_")
 
 
 # Exporting.
-
-def export_ours(side, path):
-    command = ["cargo", "bench", "--quiet", "--locked", "--bench", "kernels", "--", *side.export]
-    subprocess.run([*command, "--emit", "tilebc", "--target", TARGET, "--bytecode-version", VERSION, "--output", str(path)], check=True)
-
-
-def export_theirs(pair, path):
-    import cuda.tile as ct
-    from cuda.tile.compilation import export_kernel
-    import export_cutile
-    import kernels_cutile
-
-    @ct.kernel
-    def softmax_padded(x, y, n: ct.Constant[int]):
-        i = ct.bid(0)
-        t = ct.load(x, index=(i, 0), shape=(1, n), padding_mode=ct.PaddingMode.NEG_INF)
-        e = ct.exp(t - ct.max(t, axis=1, keepdims=True))
-        ct.store(y, index=(i, 0), tile=e / ct.sum(e, axis=1, keepdims=True))
-
-    name, arguments = pair.theirs.export
-    kernel = softmax_padded if name == "softmax_padded" else getattr(kernels_cutile, name)
-    signature = export_cutile.signature(table.row(pair.row), arguments)
-    export_kernel(kernel, [signature], path, gpu_code=TARGET, output_format="tileir_bytecode", bytecode_version=VERSION)
-
 
 def assembler():
     named = os.environ.get("CUTLET_TILEIRAS") or shutil.which("tileiras")
     # The real file: it looks for ptxas and libnvvm beside itself.
     return Path(named).resolve() if named else sys.exit("no tileiras: name one in CUTLET_TILEIRAS")
+
+
+def library():
+    from ours import Library
+    built = Path(__file__).resolve().parents[2] / "target" / "debug" / "examples" / "libcompare.so"
+    return Library(Path(os.environ.get("CUTLET_COMPARE") or built))
+
+
+def export_ours(lib, row, folder, labels=None):
+    """Bytecode of our configurations (with these labels) that take the arguments of the row; gives entries of the manifest."""
+    handle, entries = lib.open(row.name, 0), []
+    for index in lib.serving(handle, "tileir"):
+        label = lib.label(handle, index)
+        if labels and label not in labels:
+            continue
+        path = folder / f"{slug('ours', row, label)}.tilebc"
+        problem = lib.export(handle, index, TARGET, "tilebc", path)
+        if problem:
+            print(f"{row.name}, {label}: {problem}", file=sys.stderr)
+            continue
+        entries.append({"who": "ours", "label": label, "code": path.stem, "arguments": our_arguments(row, label)})
+    lib.close(handle)
+    return entries
+
+
+def export_theirs(row, folder, labels=None):
+    """The same of cuTile Python's configurations of one launch."""
+    from cuda.tile.compilation import export_kernel
+    import export_cutile
+    import kernels_cutile
+    entries = []
+    for configuration in kernels_cutile.configurations(row):
+        if len(configuration.launches) != 1 or labels and configuration.label not in labels:
+            continue
+        launch = configuration.launches[0]
+        kernel = launch.kernel.replace_hints(**launch.hints) if launch.hints else launch.kernel
+        path = folder / f"{slug('theirs', row, configuration.label)}.tilebc"
+        signature = export_cutile.signature(row, launch.arguments)
+        export_kernel(kernel, [signature], path, gpu_code=TARGET, output_format="tileir_bytecode", bytecode_version=VERSION)
+        # Constants are compiled in and not passed.
+        arguments = [a for a in launch.arguments if isinstance(a, (str, tuple))]
+        entries.append({"who": "theirs", "label": configuration.label, "code": path.stem, "arguments": arguments, "grid": launch.grid})
+    return entries
 
 
 def disassembly(bytecode):
@@ -133,111 +140,170 @@ def parameter_types(text):
     return re.findall(r"%[\w.]+: tile<(\w+)", head)
 
 
-def argument_types(side, row):
+def argument_types(arguments, row):
     """Types of what the launch passes."""
     ranks = {array.name: len(array.shape) for array in row.arrays}
     types = []
-    for argument in side.arguments:
-        types += ["ptr"] + 2 * ranks[argument] * ["i32"] if isinstance(argument, str) else [argument[0]]
+    for argument in arguments:
+        if argument[0] == "shares":
+            types += ["ptr", "i32", "i32"]
+            continue
+        types += ["ptr"] + 2 * ranks[argument.removesuffix(".T")] * ["i32"] if isinstance(argument, str) else [argument[0]]
     return types
 
 
-def instructions(cubin):
-    """Machine code without addresses, if nvdisasm is beside tileiras."""
-    tool = assembler().with_name("nvdisasm")
-    if not tool.exists():
-        return None
-    text = subprocess.run([tool, "-c", cubin], check=True, capture_output=True, text=True).stdout
-    return re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s*([^;]*?)\s*;", text, re.MULTILINE)
-
-
-def differing(ours, theirs):
-    """How many of our instructions are no part of the longest common sequence."""
-    same = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-    return len(ours) - sum(block.size for block in same)
-
-
-def export(folder):
-    folder.mkdir(parents=True, exist_ok=True)
+def assemble(path):
     environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")}
-    print(f"{'':38}{'ops: ours':>10}{'theirs':>8}{'instructions: ours':>20}{'theirs':>8}{'differing':>11}")
-    for pair in pairs():
-        ops, code = [], []
-        for who in ("ours", "theirs"):
-            bytecode = folder / f"{slug(pair)}.{who}.tilebc"
-            export_ours(pair.ours, bytecode) if who == "ours" else export_theirs(pair, bytecode)
-            command = [assembler(), f"--gpu-name={TARGET}", "-o", bytecode.with_suffix(".cubin"), bytecode]
-            subprocess.run(command, check=True, env=environment)
-            text = disassembly(bytecode)
-            taken, passed = parameter_types(text), argument_types(getattr(pair, who), table.row(pair.row))
+    command = [assembler(), f"--gpu-name={TARGET}", "-o", path.with_suffix(".cubin"), path]
+    subprocess.run(command, check=True, env=environment)
+
+
+def export(folder, patterns):
+    import sass
+    folder.mkdir(parents=True, exist_ok=True)
+    lib, manifest = library(), {}
+    print(f"{'':58}{'ops':>5}{sass.HEAD}")
+    for row in table.select(patterns or ROWS):
+        theirs = export_theirs(row, folder)
+        grids = {}
+        for entry in theirs:
+            grids.setdefault(tile_of(entry["label"]), entry["grid"])
+        ours = []
+        for entry in export_ours(lib, row, folder):
+            # Equal tiles have equal grids.
+            grid = grids.get(tile_of(entry["label"]))
+            ours += [{**entry, "grid": grid}] if grid else []
+        print(row.name)
+        manifest[row.name] = []
+        for entry in ours + theirs:
+            path = folder / f"{entry['code']}.tilebc"
+            text = disassembly(path)
+            taken, passed = parameter_types(text), argument_types(entry["arguments"], row)
             if taken != passed:
-                sys.exit(f"{pair.label}: {who} takes {taken}, the launch passes {passed}")
-            ops.append(num_ops(text))
-            code.append(instructions(bytecode.with_suffix(".cubin")))
-        machine = "" if None in code else f"{len(code[0]):20}{len(code[1]):8}{differing(*code):11}"
-        print(f"{pair.label:38}{ops[0]:10}{ops[1]:8}{machine}", flush=True)
+                print(f"{row.name}, {entry['who']}, {entry['label']}: takes {taken}, the launch passes {passed}", file=sys.stderr)
+                continue
+            entry["entry"] = re.search(r"entry @(\w+)", text).group(1)
+            try:
+                assemble(path)
+            except subprocess.CalledProcessError as error:
+                print(f"{row.name}, {entry['label']}: {error}", file=sys.stderr)
+                continue
+            manifest[row.name].append(entry)
+            print(f"  {entry['who']:7}{entry['label']:49}{num_ops(text):5}{sass.line(assembler(), path.with_suffix('.cubin'))}", flush=True)
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
     for name in ("tileir.py", "rows.py", "rows.txt", "references.py", "measure.py", "device.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
 
 
 # Running.
 
-def bind(folder, pair, who, tensors):
+def shares(row, rows, section, each, multiprocessors):
+    """The table of benches/kernels/measure/attention_order.rs, and the number of blocks."""
+    batch, heads, sequence, _ = row.numbers
+    heads, tiles = batch * heads, -(-sequence // rows)
+    most = multiprocessors * each
+    blocks = min(heads * tiles, most) if row.causal else -(-heads * tiles // -(-heads * tiles // most))
+    of_blocks = [[] for _ in range(blocks)]
+    open_ = [(0, block) for block in range(blocks)]
+    for first in range(0, heads, section):
+        count = min(section, heads - first)
+        for at in range(count * tiles):
+            head, tile = (first + at % count, tiles - 1 - at // count) if row.causal else (first + at // tiles, at % tiles)
+            work, block = heapq.heappop(open_)
+            of_blocks[block].append((head << 16) + tile)
+            heapq.heappush(open_, (work + (tile + 2 if row.causal else 1), block))
+    starts = [blocks + 1]
+    for share in of_blocks:
+        starts.append(starts[-1] + len(share))
+    return starts + [tile for share in of_blocks for tile in share], blocks
+
+
+def grid_of(grid, multiprocessors, row=None):
+    if isinstance(grid[0], (list, tuple)) and grid[0][0] == "shares":
+        return (shares(row, **grid[0][1], multiprocessors=multiprocessors)[1],)
+    def one(extent):
+        return min(multiprocessors * extent[1], extent[2]) if isinstance(extent, (list, tuple)) else extent
+    return tuple(one(extent) for extent in grid)
+
+
+def bind(folder, row, entry, tensors, multiprocessors):
+    import torch
     from device import Kernel
-    side = getattr(pair, who)
     values = []
-    for argument in side.arguments:
+    for argument in entry["arguments"]:
         if isinstance(argument, str):
-            tensor = tensors[argument]
+            name = argument.removesuffix(".T")
+            tensor = tensors[name] if name == argument else tensors[name].t()
             values += [ctypes.c_uint64(tensor.data_ptr()), *map(ctypes.c_int32, tensor.shape), *map(ctypes.c_int32, tensor.stride())]
+        elif argument[0] == "shares":
+            numbers, _ = shares(row, **argument[1], multiprocessors=multiprocessors)
+            tensor = tensors.setdefault(f"shares {argument[1]}", torch.tensor(numbers, dtype=torch.int32, device="cuda"))
+            values += [ctypes.c_uint64(tensor.data_ptr()), ctypes.c_int32(len(numbers)), ctypes.c_int32(1)]
         else:
             values.append({"f32": ctypes.c_float, "i32": ctypes.c_int32}[argument[0]](argument[1]))
-    return Kernel(folder / f"{slug(pair)}.{who}.cubin", side.entry).bind(side.grid, values)
+    return Kernel(folder / f"{entry['code']}.cubin", entry["entry"]).bind(grid_of(entry["grid"], multiprocessors, row), values)
 
 
-def compare(folder, pair):
+def compare(folder, row, entries):
+    """Prints pairs and the best of both sides; gives whether all results were right."""
     import torch
     import measure
     import references
-    row = table.row(pair.row)
     number = measure.number_of_sets(row.set_bytes())
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     sets = []
     for index in range(number):
         tensors = {a.name: torch.empty(a.shape, dtype=getattr(torch, table.ELEMENTS[a.element][1]), device="cuda") for a in row.arrays}
         references.fill(row, tensors, index + 1)
         sets.append(tensors)
-    check, candidates = references.Check(row, sets[0]), []
-    for who in ("ours", "theirs"):
-        queues = [bind(folder, pair, who, tensors) for tensors in sets]
+    check, candidates, good = references.Check(row, sets[0]), [], True
+    for entry in entries:
+        queues = [bind(folder, row, entry, tensors, multiprocessors) for tensors in sets]
         launch = lambda index, queues=queues: queues[index](torch.cuda.current_stream().cuda_stream)
         check.reset()
         launch(0)
         torch.cuda.synchronize()
-        candidate = measure.Candidate(who, pair.label, launch, error=check.error())
+        candidate = measure.Candidate(entry["who"], entry["label"], launch, error=check.error())
         if not candidate.error <= row.tolerance:
-            return f"{pair.label:38}{who} WRONG: error {candidate.error:.2e}, allowed {row.tolerance:.2e}", False
+            print(f"{row.name}: {entry['who']} {entry['label']} WRONG: error {candidate.error:.2e}, allowed {row.tolerance:.2e}", flush=True)
+            good = False
+            continue
         candidates.append(candidate)
     for candidate in candidates:
         measure.screen(candidate, number)
-    measure.finals(candidates, number, ROUNDS, TURN_SECONDS)
-    ours, theirs = (c.seconds for c in candidates)
-    (rate, unit), (their_rate, _) = row.rate(ours), row.rate(theirs)
-    return f"{pair.label:38}{rate:9.1f}{their_rate:9.1f} {unit:8}{theirs / ours:8.3f}   {candidates[0].error:.1e}", True
+    sides = {who: sorted((c for c in candidates if c.contender == who), key=lambda c: c.screened) for who in ("ours", "theirs")}
+    by_label = {c.label: c for c in sides["theirs"]}
+    twins = [(c, by_label.get(twin(c.label, row.element))) for c in sides["ours"]]
+    pairs = [(ours, theirs) for ours, theirs in twins if theirs]
+    last = {id(c): c for pair in pairs for c in pair} | {id(c): c for side in sides.values() for c in side[:FASTEST]}
+    measure.finals(list(last.values()), number, ROUNDS, TURN_SECONDS)
+    rate = lambda c: row.rate(c.seconds)
+    print(row.name, f"({rate(candidates[0])[1]}; microseconds)")
+    for ours, theirs in pairs:
+        print(f"  {ours.label:52}{rate(ours)[0]:9.1f}{rate(theirs)[0]:9.1f}{ours.seconds * 1e6:10.1f}{theirs.seconds * 1e6:10.1f}{theirs.seconds / ours.seconds:8.3f}")
+    best = {who: min((c for c in side if c.times), key=lambda c: c.seconds) for who, side in sides.items()}
+    ours, theirs = best["ours"], best["theirs"]
+    print(f"  best: {ours.label} / {theirs.label}")
+    print(f"  {'':52}{rate(ours)[0]:9.1f}{rate(theirs)[0]:9.1f}{ours.seconds * 1e6:10.1f}{theirs.seconds * 1e6:10.1f}{theirs.seconds / ours.seconds:8.3f}")
+    alone = [c for c in sides["ours"] if not any(c is pair[0] for pair in pairs)]
+    print("  ours alone: " + ", ".join(f"{c.label} {c.seconds * 1e6:.1f}" for c in alone), flush=True)
+    return good
 
 
-def run(folder):
+def run(folder, patterns):
     import torch
-    print(torch.cuda.get_device_name(), "theirs and ours through the same tileiras, medians")
-    print(f"{'':38}{'ours':>9}{'theirs':>9} {'':8}{'ratio':>8}   error")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    print(torch.cuda.get_device_name(), "ours and theirs through the same tileiras, medians")
+    print(f"{'':54}{'ours':>9}{'theirs':>9}{'ours':>10}{'theirs':>10}{'ratio':>8}")
     good = True
-    for pair in pairs():
-        line, right = compare(folder, pair)
-        print(line, flush=True)
-        good &= right
+    for name, entries in manifest.items():
+        if not patterns or any(pattern in name for pattern in patterns):
+            good &= compare(folder, table.row(name), entries)
+            torch.cuda.empty_cache()
     sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in ("export", "run"):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("export", "run"):
         sys.exit(__doc__)
-    {"export": export, "run": run}[sys.argv[1]](Path(sys.argv[2]))
+    {"export": export, "run": run}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3:])

@@ -111,7 +111,8 @@ pub struct PlanOverride {
     pub disable_search: bool,
     /// Disables the ping-pong schedule.
     pub disable_pingpong: bool,
-    /// Disables TMA loads.
+    /// Disables TMA loads; in the tileir back end also TMA stores. Accesses with `allow_tma` keep
+    /// their own choice there.
     pub disable_tma_loads: bool,
     /// Maximum number of CTAs of a persistent form; 0 for as many as run at a time.
     pub max_ctas: u32,

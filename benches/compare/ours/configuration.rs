@@ -2,10 +2,12 @@
 //!
 //! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known here.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cutlet as ct;
 use cutlet::aot::{ExportedKernel, Format};
+use cutlet::backend::PlanOverride;
 use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::{Backend, Device, Hints, Target};
 
@@ -110,6 +112,18 @@ pub fn warps() -> impl Iterator<Item = (String, Hints)> {
     [("no hints".to_string(), NO_HINTS)].into_iter().chain([4, 8, 16].map(chosen))
 }
 
+/// Choices of the tileir back end for such kernels: warps, tile blocks of a multiprocessor, TMA.
+pub fn tileir_rows() -> impl Iterator<Item = (String, Hints)> {
+    let no_tma = NO_HINTS.plan(PlanOverride { disable_tma_loads: true, ..NO_HINTS.plan });
+    [4, 8].into_iter().flat_map(move |n| {
+        [
+            (format!("{n} warps occupancy 4"), NO_HINTS.num_warps(n).occupancy(4)),
+            (format!("no TMA {n} warps"), no_tma.num_warps(n)),
+            (format!("no TMA {n} warps occupancy 4"), no_tma.num_warps(n).occupancy(4)),
+        ]
+    })
+}
+
 /// Where a row's arrays are, and how many sets of them.
 #[derive(Clone, Copy)]
 pub struct Place {
@@ -133,6 +147,8 @@ impl Place {
 pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
+    /// Whether a configuration can win with a back end.
+    fn serves(&self, configuration: usize, backend: Backend) -> bool;
     /// The hints of a configuration.
     fn hints(&self, configuration: usize) -> Hints;
     /// Addresses of the arrays of a set, in the order of the arguments.
@@ -152,6 +168,8 @@ pub struct Configurations<S> {
     sets: Vec<Mutex<S>>,
     addresses: fn(&S) -> Vec<u64>,
     list: Vec<(String, Hints, Body<S>)>,
+    /// The configurations of one back end only.
+    only: HashMap<usize, Backend>,
 }
 
 impl<S: Send> Configurations<S> {
@@ -162,7 +180,7 @@ impl<S: Send> Configurations<S> {
         make: impl Fn(Device) -> ct::Result<S>,
     ) -> ct::Result<Configurations<S>> {
         let sets = (0..place.sets).map(|_| Ok(Mutex::new(make(place.device)?))).collect::<ct::Result<_>>()?;
-        Ok(Configurations { sets, addresses, list: Vec::new() })
+        Ok(Configurations { sets, addresses, list: Vec::new(), only: HashMap::new() })
     }
 
     /// With one more configuration.
@@ -175,11 +193,34 @@ impl<S: Send> Configurations<S> {
         self.list.push((label.into(), hints, Box::new(body)));
         self
     }
+
+    /// With one more configuration, of the tileir back end only.
+    pub fn with_tileir(
+        mut self,
+        label: impl Into<String>,
+        hints: Hints,
+        body: impl Fn(&mut S, &mut Call) -> ct::Result<()> + Send + Sync + 'static,
+    ) -> Configurations<S> {
+        self.only.insert(self.list.len(), Backend::TileIr);
+        self.with(label, hints, body)
+    }
 }
 
 impl<S: Send + Fill + ct::tune::Scratch + 'static> Row for Configurations<S> {
     fn labels(&self) -> Vec<String> {
         self.list.iter().map(|(label, ..)| label.clone()).collect()
+    }
+
+    fn serves(&self, configuration: usize, backend: Backend) -> bool {
+        match self.only.get(&configuration) {
+            Some(&only) => only == backend,
+            // Tile IR has no stages, and 4 or 8 warps: others are the default once more.
+            None => {
+                let hints = self.list[configuration].1;
+                backend != Backend::TileIr
+                    || hints.num_stages.is_none() && hints.num_warps.is_none_or(|n| [4, 8].contains(&n))
+            }
+        }
     }
 
     fn hints(&self, configuration: usize) -> Hints {
@@ -220,6 +261,7 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
         plain: &str,
         how: &Tuning,
     ) -> ct::Result<(Choice, ct::tune::TuningResult<Choice>)> {
+        let served: Vec<bool> = (0..self.list.len()).map(|index| self.serves(index, how.backend)).collect();
         let Configurations { sets, list, .. } = *self;
         let set = sets.into_iter().next().expect("a row has a set of arrays");
         let mut arrays = set.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -227,6 +269,7 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
         let list = Arc::new(list);
         let mut all: Vec<Choice> =
             list.iter().enumerate().map(|(index, (label, ..))| Choice { index, label: label.clone() }).collect();
+        all.retain(|choice| served[choice.index]);
         let is_plain = |c: &Choice| c.label == plain || c.label.strip_prefix(plain).is_some_and(|l| l.starts_with(','));
         let first = all.iter().position(is_plain).unwrap_or(0);
         all[..=first].rotate_right(1);

@@ -1,7 +1,7 @@
 //! Compared kernels that are no example of their own.
 
 use cutlet as ct;
-use cutlet::element::CastTo;
+use cutlet::element::{CastTo, MmaInput};
 use cutlet::packed::PackedArray;
 use cutlet::prelude::*;
 
@@ -125,4 +125,46 @@ where
 {
     let at = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
     dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
+}
+
+/// Arguments of [`attention_tile`] that the code is made for: queries, keys and numbers of a tile, and the mask.
+pub type AttentionForm = ([usize; 3], bool);
+
+/// Attention with a tile of queries a block, which takes all keys that it sees: the form of cuTile Python's kernel.
+/// `scale` is log₂ e / √dim. Without a mask, the number of keys is a multiple of the extent of a tile.
+pub fn attention_tile<T: MmaInput<T, f32>>(
+    (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
+    out: ArrayMut<T, 4>,
+    scale: Scalar<f32>,
+    ([m, n, d], causal): AttentionForm,
+) where
+    f32: CastTo<T>,
+{
+    let (heads, keys) = (q.extent(1), k.extent(2));
+    let (tile, batch, head) = (ct::bid(0), ct::bid(1) / heads, ct::bid(1) % heads);
+    let flush = ct::FloatMode::new().flush_to_zero();
+    let x = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
+    let rows = (tile * m + ct::arange(m, 0, 1)).unsqueeze(1);
+    // How many tiles of keys every row sees all of, and how many some row sees any of.
+    let (full, some) = match causal {
+        true => ((tile * m) / n, (tile * m + m).min(keys).ceil_div(n)),
+        false => (keys / n, keys.ceil_div(n)),
+    };
+    let step = |(acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j: Scalar<i32>, masked: bool| {
+        let y = k.load_with((batch, head, j, 0), [1, 1, n, d], ct::LoadOptions::new().latency(2)).reshape([n, d]);
+        let scores = ct::mma(x, y.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let sees = || rows.ge(j * n + ct::arange(n, 0, 1).unsqueeze(0));
+        let mask = || ct::select(sees(), ct::zeros::<f32, 2>([m, n]), f32::NEG_INFINITY);
+        let scores = if masked { scores + mask() } else { scores };
+        let above = max.max(scores.reduce_max(1) * scale);
+        let weights = scores.fma(scale, -above).exp2_with(flush);
+        let fade = (max - above).exp2_with(flush);
+        let z = v.load_with((batch, head, j, 0), [1, 1, n, d], ct::LoadOptions::new().latency(4)).reshape([n, d]);
+        (ct::mma(weights.cast::<T>(), z, acc * fade), above, sum.fma(fade, weights.sum(1)))
+    };
+    let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
+    let seen = ct::fold(..if causal { full } else { some }, start, |all, j| step(all, j, false));
+    let (acc, _, sum) = if causal { ct::fold(full..some, seen, |all, j| step(all, j, true)) } else { seen };
+    let result = acc.div_with(sum, flush.approx());
+    out.store((batch, head, tile, 0), result.cast::<T>().reshape([1, 1, m, d]));
 }

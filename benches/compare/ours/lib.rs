@@ -119,6 +119,16 @@ pub unsafe extern "C" fn compare_label(row: *const Box<dyn Row>, configuration: 
     say(&unsafe { &*row }.labels()[configuration]);
 }
 
+/// Whether a configuration can win with a back end: 1 if so, else 0.
+///
+/// # Safety
+/// `row` is open and has this configuration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn compare_serves(row: *const Box<dyn Row>, configuration: usize, generator: i32) -> i32 {
+    // SAFETY: promised by the caller.
+    unsafe { &*row }.serves(configuration, backend(generator)).into()
+}
+
 /// Writes the addresses of the arrays of a set, in the order of the kernel's arguments, and gives their number.
 ///
 /// # Safety
@@ -195,7 +205,7 @@ pub unsafe extern "C" fn compare_host_time(
     if status(done) == 0 { nanoseconds } else { -1.0 }
 }
 
-/// Writes the code of a configuration to `path`, without a device. `format` is `ptx`, or `cubin`, which also
+/// Writes the code of a configuration to `path`, without a device. `format` is `ptx`, `tilebc`, or `cubin`, which also
 /// keeps the machine code of the tileir back end in the disk cache, for machines that have no `tileiras`.
 /// A configuration of several kernels makes several files, numbered from the second on.
 ///
@@ -218,7 +228,7 @@ pub unsafe extern "C" fn compare_export(
         let mut exported = Vec::new();
         row.call(configuration, 0, Backend::Ptx, Step::Export { target, format: form, out: &mut exported })?;
         for (index, file) in exported.into_iter().enumerate() {
-            let bytes = if format == "ptx" { file.bytes } else { file.assemble(target)? };
+            let bytes = if format == "cubin" { file.assemble(target)? } else { file.bytes };
             let path = Path::new(&*path);
             let path = if index == 0 { path.to_owned() } else { path.with_extension(format!("{index}.{format}")) };
             std::fs::write(path, bytes)?;

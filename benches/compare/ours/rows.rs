@@ -10,8 +10,8 @@ use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
 use super::attention_order::{blocks, section, shares};
-use super::configuration::{Configurations, NO_HINTS, Place, Row, warps};
-use super::{attention_f8, backward, examples, movement, narrow, numbers, order, scaled};
+use super::configuration::{Call, Configurations, NO_HINTS, Place, Row, tileir_rows, warps};
+use super::{attention_f8, backward, examples, kernels, movement, narrow, numbers, order, scaled};
 
 /// Opens the row of this name.
 ///
@@ -120,6 +120,11 @@ fn softmax(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> {
             call.run(m, examples::softmax::softmax, (&*x, y, Constant(n.next_power_of_two())))
         });
     }
+    for (label, hints) in tileir_rows() {
+        row = row.with_tileir(label, hints, move |[x, y]: &mut Set, call| {
+            call.run(m, examples::softmax::softmax, (&*x, y, Constant(n.next_power_of_two())))
+        });
+    }
     Ok(Box::new(row))
 }
 
@@ -131,6 +136,11 @@ fn layernorm(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> {
     let mut row = Configurations::new(place, addresses, make)?;
     for (label, hints) in warps() {
         row = row.with(label, hints, move |(x, [w, b], y): &mut Set, call| {
+            call.run(m, layernorm, (&*x, &*w, &*b, y, EPSILON, Constant(n)))
+        });
+    }
+    for (label, hints) in tileir_rows() {
+        row = row.with_tileir(label, hints, move |(x, [w, b], y): &mut Set, call| {
             call.run(m, layernorm, (&*x, &*w, &*b, y, EPSILON, Constant(n)))
         });
     }
@@ -157,9 +167,12 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
     let mut row = Configurations::new(place, addresses, make)?;
     let stages = |n| (format!("{n} stages"), NO_HINTS.num_stages(n));
     for blocks in [1, 2, 4].map(|each| (each * place.num_multiprocessors()).min(m).min(PARTS)) {
-        for (label, hints) in warps().chain([1, 3, 4].map(stages)) {
+        let each = (blocks / place.num_multiprocessors()).max(1) as u32;
+        let occupancy = |n| (format!("{n} warps occupancy {each}"), NO_HINTS.num_warps(n).occupancy(each));
+        let all = warps().chain([1, 3, 4].map(stages)).map(|choice| (choice, false));
+        for ((label, hints), tileir) in all.chain([4, 8].map(|n| (occupancy(n), true))) {
             let label = format!("{blocks} blocks, {label}");
-            row = row.with(label, hints, move |(matrices, vectors): &mut Set, call| {
+            let body = move |(matrices, vectors): &mut Set, call: &mut Call| {
                 let ([dy, x, dx, dw_parts, db_parts], [w, mean, rstd, dw, db]) = (matrices, vectors);
                 let (mut dw_parts, mut db_parts) =
                     (dw_parts.view_mut().slice(0, ..blocks)?, db_parts.view_mut().slice(0, ..blocks)?);
@@ -167,7 +180,8 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
                 call.run(blocks, rows, (&*dy, &*x, &*w, &*mean, &*rstd, dx, parts.0, parts.1, Constant(n)))?;
                 let arguments = (dw_parts.as_view(), db_parts.as_view(), dw, db, Constant([64, 32]));
                 call.run(n.div_ceil(32), columns, arguments)
-            });
+            };
+            row = if tileir { row.with_tileir(label, hints, body) } else { row.with(label, hints, body) };
         }
     }
     Ok(Box::new(row))
@@ -197,6 +211,20 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
     tiles
 }
 
+/// Further tiles of products of the tileir back end: those of cuTile Python's kernels.
+fn tileir_product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
+    let depth = 128 / bytes;
+    let eight = NO_HINTS.num_warps(8);
+    vec![
+        ([128, 128, depth], eight.num_ctas(2)),
+        ([128, 256, depth], eight),
+        ([128, 256, depth], eight.num_ctas(2)),
+        ([256, 128, depth], eight),
+        ([128, 128, 2 * depth], NO_HINTS.num_warps(4)),
+        ([128, 128, 2 * depth], eight),
+    ]
+}
+
 fn product_label<const N: usize>(tile: [usize; N], hints: Hints) -> String {
     let extents = tile.map(|extent| extent.to_string()).join("x");
     let warps = hints.num_warps.map(|n| format!(" {n} warps")).unwrap_or_default();
@@ -220,20 +248,25 @@ where
     let make = |d: Device| Ok((d.zeros([m, k])?, d.zeros(lying)?, d.zeros([m, n])?));
     let mut row = Configurations::new(place, addresses, make)?;
     let multiprocessors = place.num_multiprocessors();
-    for (tile, hints) in product_tiles(bytes) {
+    let all = product_tiles(bytes).into_iter().map(|(tile, hints)| (tile, hints, false));
+    let all = all.chain(tileir_product_tiles(bytes).into_iter().map(|(tile, hints)| (tile, hints, true)));
+    for (tile, hints, tileir) in all {
         let label = product_label(tile, hints);
         let tiles = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
         let mut forms = vec![("", false, false), (" persistent", true, false)];
         if T::DTYPE.is_float() && bytes == 1 {
             forms.push((" persistent, fast sums", true, true));
+            forms.extend(tileir.then_some((", fast sums", false, true)));
         }
         for (what, persistent, fast_sums) in forms {
             let form = Form { tile, persistent, fast_sums };
             let blocks = if persistent { tiles.min(multiprocessors) } else { tiles };
-            row = row.with(format!("{label}{what}"), hints, move |(a, b, c): &mut Set<T, O>, call| {
+            let body = move |(a, b, c): &mut Set<T, O>, call: &mut Call| {
                 let b = if columns { b.transpose()? } else { b.view() };
                 call.run(blocks, matmul_kernel::<T, I, f32, O>, (&*a, b, c, Constant(form)))
-            });
+            };
+            let label = format!("{label}{what}");
+            row = if tileir { row.with_tileir(label, hints, body) } else { row.with(label, hints, body) };
         }
     }
     Ok(Box::new(row))
@@ -260,6 +293,12 @@ where
         row = row.with(format!("{label} persistent"), hints, move |[a, b, c]: &mut Set<T>, call| {
             let kernel = examples::batched_matmul::batched_matmul_persistent::<T, I>;
             call.run(blocks, kernel, (&*a, &*b, c, Constant(tile)))
+        });
+    }
+    for (tile, hints) in tileir_product_tiles(bytes) {
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1]), batch];
+        row = row.with_tileir(product_label(tile, hints), hints, move |[a, b, c]: &mut Set<T>, call| {
+            call.run(grid, examples::batched_matmul::batched_matmul::<T, I>, (&*a, &*b, c, Constant(tile)))
         });
     }
     Ok(Box::new(row))
@@ -312,6 +351,25 @@ where
                 });
             }
         }
+    }
+    // Without room for a tile of 256 columns in registers there is one of fewer keys.
+    let grids = [
+        ([128, 128], 4),
+        ([128, 128], 8),
+        ([128, 64], 4),
+        ([128, 64], 8),
+        ([64, 128], 4),
+        ([256, 64], 8),
+        ([256, 128], 8),
+    ];
+    for (tile, num_warps) in grids {
+        let hints = NO_HINTS.num_warps(num_warps).occupancy(1);
+        let form = ([tile[0], tile[1], dim], causal);
+        let grid = [seq.div_ceil(tile[0]), batch * heads];
+        let label = format!("grid {}x{} {num_warps} warps", tile[0], tile[1]);
+        row = row.with_tileir(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
+            call.run(grid, kernels::attention_tile::<T>, ((&*q, &*k, &*v), out, scale, Constant(form)))
+        });
     }
     Ok(Box::new(row))
 }

@@ -1,9 +1,11 @@
 //! Compilation of an optimized module to bytecode: legalization, no-wrap flags, memory order,
 //! hints, verification, output.
 
+use super::access_hints;
 use super::bytecode::required_version::required_version;
 use super::bytecode::version::Version;
 use super::bytecode::write::{WriteOptions, write};
+use super::default_hints;
 use super::legalize::{Guards, LaunchConditions, legalize, read_tf32_as_f32};
 use super::memory_tokens::order_memory;
 use super::no_wrap;
@@ -23,7 +25,7 @@ pub struct CompileOptions {
     pub version: Option<Version>,
     /// Check of tile indices: by the launch or by the kernel.
     pub guards: Guards,
-    /// Hints of the launch: clusters and occupancy become hints of the entry.
+    /// Hints of the launch: clusters, occupancy and worker warps become hints of the entry.
     pub hints: Hints,
 }
 
@@ -90,8 +92,14 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         read_tf32_as_f32(&mut module);
     }
     no_wrap::mark(&mut module);
+    if options.hints.plan.disable_tma_loads {
+        for id in access_hints::undecided(&module) {
+            access_hints::disallow_tma(&mut module, id);
+        }
+    }
+    let hints = default_hints::apply(&mut module, target, options.hints);
     order_memory(&mut module);
-    add_hints(&mut module, target, options.hints);
+    add_hints(&mut module, target, hints);
     module.producer = Some(concat!("cutlet ", env!("CARGO_PKG_VERSION")).to_string());
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.clone(),
@@ -169,7 +177,8 @@ fn add_hints(module: &mut Module, target: Target, hints: Hints) {
     let requested = [
         ("num_cta_in_cga", hints.num_ctas.filter(|_| target.arch >= 90)),
         ("occupancy", hints.occupancy),
-        ("num_worker_warps_per_cta", hints.num_warps.filter(|n| [4, 8].contains(n))),
+        // Versions before 13.5 have these two numbers.
+        ("num_worker_warps_per_cta", hints.num_warps.map(|n| if n <= 4 { 4 } else { 8 })),
     ];
     let keys: Vec<(String, HintValue)> = requested
         .into_iter()

@@ -12,8 +12,10 @@
 //! This folder defines the container, the encodings of types, attributes and constants, and the
 //! debug section. Source: the public Tile IR documentation.
 
+mod access_hints;
 mod bytecode;
 mod compile;
+mod default_hints;
 mod grid;
 mod legalize;
 mod memory_tokens;

@@ -1,11 +1,14 @@
 //! Roofline work of a launch: minimum memory traffic and number of floating-point operations,
 //! counted on the IR.
 //!
-//! 1. A sample of the tile blocks is executed symbolically with the grid and parameters of the
-//!    launch: the integer scalars are computed, so that trip counts are exact.
+//! 1. Tile blocks are executed symbolically with the grid and parameters of the launch: the integer
+//!    scalars are computed, so that trip counts are exact. One tile block stands for all that have
+//!    its positions along the axes on which control flow depends. If there are too many, a sample
+//!    that is even along each axis is executed.
 //! 2. Loaded, stored and multiplied elements are counted. Each array counts at most once for
 //!    reading and once for writing; further accesses are assumed to hit the cache.
-//! 3. Control flow that depends on data is estimated, which [`Work::is_guess`] reports.
+//! 3. Control flow that depends on data is estimated, and so is a sample of tile blocks with
+//!    different work. [`Work::is_guess`] reports both.
 //!
 //! Requires a verified module. Independent of back ends and devices.
 
@@ -35,7 +38,8 @@ pub struct Work {
     pub products: Vec<(DType, f64)>,
     /// Floating-point operations outside of matrix products.
     pub elementwise: f64,
-    /// Control flow depends on data, so the numbers are an estimate.
+    /// Control flow depends on data, or on positions of too many tile blocks, so the numbers are an
+    /// estimate.
     pub is_guess: bool,
 }
 
@@ -43,7 +47,11 @@ impl Work {
     /// Counts the work of a launch over `grid`. Each word of `params` has the bits of one parameter
     /// in its low bits.
     pub fn new(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
-        let blocks: u64 = grid.iter().map(|&n| u64::from(n)).product();
+        let axes = control_axes(module, entry);
+        // Blocks at the start of the other axes stand for all positions there.
+        let executed: [u64; 3] = [0, 1, 2].map(|axis| if axes[axis] { grid[axis].into() } else { 1 });
+        let all: u64 = grid.iter().map(|&n| u64::from(n)).product();
+        let blocks: u64 = executed.iter().product();
         let sample = blocks.min(SAMPLE);
         let mut counter = Counter {
             module,
@@ -58,12 +66,18 @@ impl Work {
         for (&arg, &word) in module.block(entry.body).args.iter().zip(params) {
             counter.known[arg.index()] = Some(word);
         }
-        for index in 0..sample {
-            let linear = index * blocks / sample;
-            let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
+        let mut different = false;
+        let mut first = None;
+        for index in 0..if all == 0 { 0 } else { sample } {
+            let linear = index * blocks / sample + scattered(index, blocks / sample);
+            let [x, y, _] = executed;
             counter.block = [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
-            counter.run(entry.body, blocks as f64 / sample as f64);
+            let before = counter.total();
+            counter.run(entry.body, all as f64 / sample as f64);
+            let work = counter.total() - before;
+            different |= (work - *first.get_or_insert(work)).abs() > 1e-6 * work.abs();
         }
+        counter.is_guess |= sample < blocks && different;
         let sum = |bytes: fn(&Array) -> f64| counter.arrays.values().map(|a| bytes(a).min(a.extent)).sum();
         Work {
             read_bytes: sum(|array| array.read),
@@ -83,6 +97,52 @@ impl Work {
     pub fn product_flops(&self) -> f64 {
         self.products.iter().map(|(_, flops)| flops).sum()
     }
+}
+
+/// Returns the axes of the grid on which bounds of loops and conditions depend.
+fn control_axes(module: &Module, entry: &Entry) -> [bool; 3] {
+    let mut of_values = vec![0u8; module.num_values()];
+    let (mut control, mut changed) = (0u8, true);
+    // Values that a loop carries depend on later ones of its body.
+    while changed {
+        changed = false;
+        let mut set = |of_values: &mut Vec<u8>, value: Value, axes: u8| {
+            changed |= of_values[value.index()] | axes != of_values[value.index()];
+            of_values[value.index()] |= axes;
+        };
+        module.walk(entry.body, &mut |id| {
+            let op = module.op(id);
+            let mut axes = op.operands.iter().fold(0, |axes, value| axes | of_values[value.index()]);
+            // What a region computes passes through its terminators.
+            for &region in &op.regions {
+                for &last in module.block(region).ops.last().into_iter() {
+                    let passed = &module.op(last).operands;
+                    axes |= passed.iter().fold(0, |axes, value| axes | of_values[value.index()]);
+                }
+                module.block(region).args.iter().for_each(|&arg| set(&mut of_values, arg, axes));
+            }
+            if matches!(op.code, Opcode::If | Opcode::For | Opcode::Loop) {
+                let decisive = match op.code {
+                    Opcode::If => &op.operands[..1],
+                    Opcode::For => &op.operands[..3],
+                    _ => &op.operands[..],
+                };
+                control |= decisive.iter().fold(0, |axes, value| axes | of_values[value.index()]);
+            }
+            for (axis, &result) in op.results.iter().enumerate() {
+                let own = if op.code == Opcode::GetTileBlockId { 1 << axis } else { 0 };
+                set(&mut of_values, result, axes | own);
+            }
+        });
+    }
+    [0, 1, 2].map(|axis| control >> axis & 1 == 1)
+}
+
+/// Returns a number below `range` for a member of a sample: different ones for neighbours, evenly
+/// spread over the sample, so that no period of the grid agrees with the sample.
+fn scattered(index: u64, range: u64) -> u64 {
+    let fraction = (index as u32).reverse_bits();
+    (u64::from(fraction) * range) >> 32
 }
 
 /// Traffic of one array.
@@ -107,6 +167,12 @@ struct Counter<'m> {
 }
 
 impl Counter<'_> {
+    /// Returns a number that differs for different work.
+    fn total(&self) -> f64 {
+        let traffic: f64 = self.arrays.values().map(|array| array.read + array.written).sum();
+        self.products.values().sum::<f64>() + self.elementwise + traffic
+    }
+
     /// Executes a block, with its work multiplied by `weight`. Returns the operands of its
     /// terminator.
     fn run(&mut self, block: BlockId, weight: f64) -> Vec<Option<u64>> {

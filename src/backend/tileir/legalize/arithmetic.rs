@@ -1,6 +1,8 @@
 //! Legalization of integer arithmetic: shifts by the width or more, division by zero, conversion of
 //! floats outside of the range.
 
+use rustc_hash::FxHashSet;
+
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{
@@ -10,8 +12,23 @@ use crate::ir::{
 use crate::pass::{IntRange, IntRanges};
 use crate::types::float_codec;
 
-/// Replaces the undefined cases of all ops of an entry.
-pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) {
+/// Returns the divisions of scalars whose divisor may be 0.
+pub(super) fn by_zero(module: &Module, entry: &Entry, facts: &IntRanges) -> FxHashSet<OpId> {
+    let mut found = FxHashSet::default();
+    module.walk(entry.body, &mut |id| {
+        let op = module.op(id);
+        if matches!(op.code, Opcode::DivI | Opcode::RemI) {
+            let divisor = op.operands[1];
+            let is_possible = facts.range(divisor).is_none_or(|range| range.lo <= 0 && 0 <= range.hi);
+            found.extend((is_possible && module.shape(divisor).is_empty()).then_some(id));
+        }
+    });
+    found
+}
+
+/// Replaces the undefined cases of all ops of an entry. The divisors of the ops in `positive` are
+/// positive.
+pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges, positive: &FxHashSet<OpId>) {
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
         let code = module.op(id).code;
@@ -19,7 +36,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) {
         edit.loc = edit.module.op(id).loc;
         match code {
             Opcode::ShlI | Opcode::ShrI => edit.shift(id, facts, &mut values),
-            Opcode::DivI | Opcode::RemI => edit.division(id, facts, &mut values),
+            Opcode::DivI | Opcode::RemI if !positive.contains(&id) => edit.division(id, facts, &mut values),
             Opcode::FToI => edit.conversion(id, &mut values),
             Opcode::AbsI => edit.magnitude(id, facts, &mut values),
             Opcode::Cat => edit.repetition(id),

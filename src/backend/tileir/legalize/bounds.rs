@@ -3,34 +3,36 @@
 
 use rustc_hash::FxHashSet;
 
-use super::index::{Open, through_assumes, tile_count};
+use super::index::{Open, inside_condition, through_assumes};
 use super::launch_compare::{Bound, Limit};
 use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
+use super::loops;
 use super::rewrite::rewrite_blocks;
-use crate::dtype::DType;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign,
-    Substitution, Type, Value,
+    Attr, AttrKind, BlockId, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
+    Value,
 };
 use crate::pass::IntRanges;
 use crate::types::float_codec;
 
 /// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
-/// can check it. Returns the conditions for the launch. The loops that the launch cannot check
-/// remain in `wrapping`.
+/// can check it. Returns the conditions for the launch. The loops and divisions that the launch
+/// cannot check remain in `wrapping` and `by_zero`.
 pub(super) fn run(
     module: &mut Module,
     entry: &Entry,
     facts: &IntRanges,
     guards: Guards,
     wrapping: &mut FxHashSet<OpId>,
+    by_zero: &mut FxHashSet<OpId>,
 ) -> LaunchConditions {
     let (mut open, limits) = open_accesses(module, entry, facts, guards);
     let probe = match guards {
-        Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping),
+        Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping, by_zero),
         Guards::Kernel => None,
     };
+    loops::version::run(module, entry, &open);
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| match open.get(&id) {
         None => out.push(id),
@@ -134,10 +136,19 @@ fn upper_bound(module: &Module, facts: &IntRanges, params: &[Value], index: Valu
         Def::Result(id, axis) if module.op(id).code == Opcode::GetTileBlockId => Some(Bound::Grid(axis as u8)),
         Def::Arg(block, 0) => {
             let owner = module.op(module.block(block).parent?);
-            (owner.code == Opcode::For).then(|| number(module, facts, params, owner.operands[1])).flatten()
+            (owner.code == Opcode::For).then(|| end_of_loop(module, facts, params, owner.operands[1])).flatten()
         }
         _ => None,
     }
+}
+
+/// Returns a number that the end of a loop does not exceed: of a minimum, one of both.
+fn end_of_loop(module: &Module, facts: &IntRanges, params: &[Value], end: Value) -> Option<Bound> {
+    number(module, facts, params, end).or_else(|| {
+        let op = module.op(module.defining_op(end)?);
+        let is_minimum = op.code == Opcode::MinI && op.sign() == Sign::Signed;
+        is_minimum.then(|| op.operands.iter().rev().find_map(|&one| number(module, facts, params, one))).flatten()
+    })
 }
 
 /// Returns a value as a number that the launch can compute.
@@ -182,47 +193,11 @@ fn known_count(module: &Module, params: &[Value], view: Value, d: usize, step: i
     Some(Bound::Tiles { param: param as u32, tile: u32::try_from(step).ok()? })
 }
 
-/// Converts an index to i64 if the extents of its array are i64: the number of tiles may exceed 32
-/// bits.
-fn as_wide_as_extents(module: &mut Module, view: Value, index: Value, loc: Loc, out: &mut Vec<OpId>) -> Value {
-    let make = |module: &Module, value: Value| module.defining_op(value).map(|id| module.op(id).clone());
-    let extent = make(module, view)
-        .and_then(|view| make(module, through_assumes(module, view.operands[0])))
-        .filter(|tensor| tensor.code == Opcode::MakeTensorView)
-        .and_then(|tensor| tensor.operand_group("dynamic_shape").first().copied());
-    if extent.is_none_or(|extent| module.dtype(extent) != DType::I64) || module.dtype(index) == DType::I64 {
-        return index;
-    }
-    let wide = module.intern(Type::scalar(DType::I64));
-    let id = module.add_op(Opcode::ExtI, &[&[index]], vec![Attr::Sign(Sign::Signed)], vec![], &[wide], loc);
-    out.push(id);
-    module.op(id).results[0]
-}
-
 /// Encloses an access in an `if` that tests its index.
 fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
     let (op, loc) = (module.op(id).clone(), module.op(id).loc);
-    let (view, index) = (op.operand_group("view")[0], op.operand_group("index").to_vec());
-    let truth = module.intern(Type::scalar(DType::I1));
-    let mut condition: Option<Value> = None;
-    for &d in open {
-        let position = as_wide_as_extents(module, view, index[d], loc, out);
-        let count = tile_count(module, view, d, position, loc, out);
-        // As an unsigned number, a negative index is large.
-        let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
-        let less = module.add_op(Opcode::CmpI, &[&[position], &[count]], attrs, vec![], &[truth], loc);
-        out.push(less);
-        let less = module.op(less).results[0];
-        condition = Some(match condition {
-            None => less,
-            Some(before) => {
-                let both = module.add_op(Opcode::AndI, &[&[before], &[less]], vec![], vec![], &[truth], loc);
-                out.push(both);
-                module.op(both).results[0]
-            }
-        });
-    }
-    let condition = condition.expect("an open dimension");
+    let view = op.operand_group("view")[0];
+    let condition = inside_condition(module, id, open, loc, out);
     let (inside, outside) = (module.add_block(&[]), module.add_block(&[]));
     // The `if` only needs the tile as a result; tokens are added later.
     let tile = op.results.first().copied().filter(|&v| module.ty(v).as_tile().is_some());

@@ -1,6 +1,6 @@
-//! Launch probe: the computation of tile indices and loop ends, extracted from a kernel as a
-//! separate kernel. A launch executes it first, and so checks that all indices are inside and all
-//! loops end.
+//! Launch probe: the computation of tile indices, loop ends and divisors, extracted from a kernel
+//! as a separate kernel. A launch executes it first, and so checks that all indices are inside, all
+//! loops end and divisors are positive.
 //!
 //! Reason: a guard is an `if` around an access, which prevents compilers from overlapping the
 //! access with arithmetic. Wider counters cost registers. Most indices and ends only depend on
@@ -22,7 +22,7 @@ use crate::ir::{
 use crate::pass::{self, IntRanges};
 
 /// Message of the assertions of a probe, which identifies them.
-const MESSAGE: &str = "a tile index outside of its array, or a loop without an end";
+const MESSAGE: &str = "a tile index outside of its array, a loop without an end, or a divisor of 0";
 
 /// A kernel with the parameters of another kernel, whose conditions it asserts.
 #[derive(Clone, Debug)]
@@ -100,27 +100,45 @@ fn constant(module: &mut Module, ty: TypeId, bits: u64, out: &mut Vec<OpId>) -> 
 }
 
 /// Builds the probe of an entry for the open accesses and loops that do not depend on data, and
-/// removes them from `open` and `wrapping`.
+/// removes them from `open` and `wrapping`. It also checks the divisions in `by_zero` that it can,
+/// and removes them. Divisions alone need no probe.
 pub(super) fn build(
     module: &Module,
     entry: &Entry,
     facts: &IntRanges,
     open: &mut Open,
     wrapping: &mut FxHashSet<OpId>,
+    by_zero: &mut FxHashSet<OpId>,
 ) -> Option<Probe> {
     if module.entries.len() != 1 || open.is_empty() && wrapping.is_empty() {
         return None;
     }
-    let mut plan =
-        Plan { module, regions: RegionTree::new(module, entry.body), facts, open, wrapping, checks: Vec::new() };
+    let mut plan = Plan {
+        module,
+        regions: RegionTree::new(module, entry.body),
+        facts,
+        open,
+        wrapping,
+        by_zero,
+        checks: Vec::new(),
+        of_dims: Vec::new(),
+    };
     plan.block(entry.body, &mut Vec::new());
-    let checks = plan.checks;
-    let decided: Vec<&Check> = checks.iter().filter(|check| extract(module, entry, &[check]).is_some()).collect();
+    let Plan { checks, of_dims, .. } = plan;
+    let decides = |check: &Check| extract(module, entry, &[check]).is_some();
+    let mut decided: Vec<Check> = checks.into_iter().filter(decides).collect();
+    let subjects: FxHashSet<OpId> = decided.iter().map(|check| check.subject).collect();
+    // Some dimensions of other accesses may be decided.
+    decided.extend(of_dims.into_iter().filter(|check| !subjects.contains(&check.subject) && decides(check)));
     for check in &decided {
-        open.remove(&check.subject);
+        if let Some(dims) = open.get_mut(&check.subject) {
+            dims.retain(|dim| !check.dims.contains(dim));
+        }
         wrapping.remove(&check.subject);
+        by_zero.remove(&check.subject);
     }
-    if decided.is_empty() { None } else { extract(module, entry, &decided).map(Probe) }
+    open.retain(|_, dims| !dims.is_empty());
+    if decided.is_empty() { None } else { extract(module, entry, &decided.iter().collect::<Vec<_>>()).map(Probe) }
 }
 
 /// One comparison of a check.
@@ -132,25 +150,32 @@ enum Condition {
     EndsInside { view: Value, dim: usize, end: Value },
     /// The counter of a loop reaches its end before the last number of its type.
     Ends { end: Value, step: Value, sign: Sign },
+    /// A divisor is positive.
+    Positive { divisor: Value },
 }
 
-/// Assertion for one access or loop.
+/// Assertion for one access, loop or division.
 struct Check {
     subject: OpId,
+    /// Dimensions of an access, one for each condition; none for others.
+    dims: Vec<usize>,
     /// The op before which it is evaluated: the subject or an enclosing loop.
     place: OpId,
     conditions: Vec<Condition>,
 }
 
-/// Selects, for each open access and each loop that may wrap, the outermost place at which its
-/// condition can be evaluated.
+/// Selects, for each open access, each loop that may wrap and each divisor that may be 0, the
+/// outermost place at which its condition can be evaluated.
 struct Plan<'m> {
     module: &'m Module,
     regions: RegionTree,
     facts: &'m IntRanges,
     open: &'m Open,
     wrapping: &'m FxHashSet<OpId>,
+    by_zero: &'m FxHashSet<OpId>,
     checks: Vec<Check>,
+    /// Of accesses with several open dimensions: a check for each one.
+    of_dims: Vec<Check>,
 }
 
 impl Plan<'_> {
@@ -159,10 +184,18 @@ impl Plan<'_> {
     fn block(&mut self, block: BlockId, around: &mut Vec<OpId>) {
         for &id in &self.module.block(block).ops {
             if let Some(dims) = self.open.get(&id) {
-                self.access(id, dims, around);
+                let check = self.access(id, dims, around);
+                self.checks.push(check);
+                if dims.len() > 1 {
+                    let each: Vec<Check> = dims.iter().map(|&dim| self.access(id, &[dim], around)).collect();
+                    self.of_dims.extend(each);
+                }
             }
             if self.wrapping.contains(&id) {
                 self.end(id, around);
+            }
+            if self.by_zero.contains(&id) {
+                self.divisor(id, around);
             }
             let op = self.module.op(id);
             match op.code {
@@ -176,7 +209,7 @@ impl Plan<'_> {
         }
     }
 
-    fn access(&mut self, access: OpId, dims: &[usize], around: &[OpId]) {
+    fn access(&self, access: OpId, dims: &[usize], around: &[OpId]) -> Check {
         let before = around.iter().find_map(|&loop_around| {
             let conditions = dims.iter().map(|&dim| self.before(loop_around, access, dim));
             Some((loop_around, conditions.collect::<Option<Vec<Condition>>>()?))
@@ -187,7 +220,7 @@ impl Plan<'_> {
             let condition = |&dim: &usize| Condition::Inside { view, dim, index: index[dim] };
             (access, dims.iter().map(condition).collect())
         });
-        self.checks.push(Check { subject: access, place, conditions });
+        Check { subject: access, dims: dims.to_vec(), place, conditions }
     }
 
     fn end(&mut self, id: OpId, around: &[OpId]) {
@@ -195,11 +228,19 @@ impl Plan<'_> {
         let (end, step, sign) = (op.operands[1], op.operands[2], loops::sign(op));
         let fixed = |&outer: &OpId| self.is_invariant(outer, end) && self.is_invariant(outer, step);
         let place = around.iter().copied().find(fixed).unwrap_or(id);
-        self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
+        let conditions = vec![Condition::Ends { end, step, sign }];
+        self.checks.push(Check { subject: id, dims: Vec::new(), place, conditions });
+    }
+
+    fn divisor(&mut self, id: OpId, around: &[OpId]) {
+        let divisor = self.module.op(id).operands[1];
+        let place = around.iter().copied().find(|&outer| self.is_invariant(outer, divisor)).unwrap_or(id);
+        let conditions = vec![Condition::Positive { divisor }];
+        self.checks.push(Check { subject: id, dims: Vec::new(), place, conditions });
     }
 
     /// Returns the condition before a loop for one dimension of an access in it, if there is one.
-    /// The index is either invariant, or the counter, whose end is compared.
+    /// The index is either invariant, or the counter of this or an inner loop, whose end is compared.
     fn before(&self, around: OpId, access: OpId, dim: usize) -> Option<Condition> {
         let op = self.module.op(access);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
@@ -209,12 +250,23 @@ impl Plan<'_> {
         if self.is_invariant(around, index) {
             return Some(Condition::Inside { view, dim, index });
         }
-        let looped = self.module.op(around);
+        let Def::Arg(body, 0) = self.module.def(through_assumes(self.module, index)) else { return None };
+        let looped = self.module.op(self.regions.parent(body)?);
         let counts = looped.code == Opcode::For
             && !looped.flag(Flag::UnsignedCmp)
-            && self.module.def(through_assumes(self.module, index)) == Def::Arg(looped.regions[0], 0)
             && self.facts.range(index).is_some_and(|range| range.lo >= 0);
-        counts.then(|| Condition::EndsInside { view, dim, end: looped.operands[1] })
+        let end = counts.then(|| self.invariant_end(around, looped.operands[1])).flatten()?;
+        Some(Condition::EndsInside { view, dim, end })
+    }
+
+    /// Returns the end of a loop, or a number that it does not exceed, if one is invariant.
+    fn invariant_end(&self, around: OpId, end: Value) -> Option<Value> {
+        if self.is_invariant(around, end) {
+            return Some(end);
+        }
+        let op = self.module.op(self.module.defining_op(end)?);
+        let is_minimum = op.code == Opcode::MinI && op.sign() == Sign::Signed;
+        is_minimum.then(|| op.operands.iter().copied().find(|&one| self.is_invariant(around, one))).flatten()
     }
 
     fn is_invariant(&self, around: OpId, value: Value) -> bool {
@@ -265,6 +317,10 @@ fn assert(probe: &mut Module, place: OpId, condition: &Condition, out: &mut Vec<
         }
         Condition::EndsInside { view, dim, end } => {
             (end, CmpPred::Le, tile_count(probe, view, dim, end, loc, out), Sign::Signed)
+        }
+        Condition::Positive { divisor } => {
+            let one = constant(probe, probe.ty_id(divisor), 1, out);
+            (one, CmpPred::Le, divisor, Sign::Signed)
         }
         Condition::Ends { end, step, sign } => {
             let (ty, dtype) = (probe.ty_id(end), probe.dtype(end));

@@ -7,7 +7,8 @@
 //! * An index that is a block id or the counter of a loop over tiles is inside if grid and extents
 //!   match. The host checks this at each launch by a few integer operations ([`Limit`]).
 //! * Other indices that only depend on block ids, parameters and counters are evaluated before the
-//!   first launch of a kind ([`Probe`]), as are the ends of loops whose counter could wrap.
+//!   first launch of a kind ([`Probe`]), as are the ends of loops whose counter could wrap, and
+//!   divisors that could be 0.
 //! * Launches that violate a condition, and indices and ends that depend on data, need another
 //!   kernel. In it, each such access is in an `if`, and each such loop has a wider counter.
 
@@ -22,6 +23,7 @@ mod launch_probe;
 mod loops;
 mod overlap;
 mod padding;
+mod positive_extents;
 mod rewrite;
 
 #[cfg(test)]
@@ -40,15 +42,24 @@ use crate::pass;
 pub fn legalize(module: &mut Module, guards: Guards) -> LaunchConditions {
     let mut conditions = LaunchConditions::default();
     for entry in module.entries.clone() {
+        loops::split::run(module, &entry);
         let mut facts = grid::facts(module, &entry);
         if overlap::run(module, &entry, &facts) {
             facts = grid::facts(module, &entry);
         }
+        if guards == Guards::Launch
+            && let Some((limits, positive)) = positive_extents::assume(module, &entry, &facts)
+        {
+            conditions.limits.extend(limits);
+            facts = positive;
+        }
         let mut wrapping = loops::wrapping(module, &entry, &facts);
-        let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping);
+        let by_zero = arithmetic::by_zero(module, &entry, &facts);
+        let mut unchecked = by_zero.clone();
+        let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping, &mut unchecked);
         conditions.limits.extend(of_entry.limits);
         conditions.probe = conditions.probe.or(of_entry.probe);
-        arithmetic::run(module, &entry, &facts);
+        arithmetic::run(module, &entry, &facts, &(&by_zero - &unchecked));
         assertion::run(module, &entry);
         loops::drop_hints(module, &entry);
         padding::run(module, &entry);

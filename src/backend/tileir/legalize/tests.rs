@@ -324,3 +324,111 @@ fn counters_near_the_end_of_their_type() {
         assert_eq!(result[0] as usize, want, "{start} {end} {step}");
     }
 }
+
+/// Loops that are split at a condition on their counter run the same iterations in the same order.
+#[test]
+fn loops_are_split_at_a_condition_on_their_counter() {
+    let text = |compare: &str| {
+        format!(
+            "entry @k(%a: tile<i32>, %b: tile<i32>, %n: tile<i32>, %p: tile<ptr<f32>>) {{
+  %t = make_tensor_view %p, shape = [1024], strides = [1] : tensor_view<1024xf32, strides=[1]>
+  %v = make_partition_view %t : partition_view<tile=(1024), tensor_view<1024xf32, strides=[1]>>
+  %one = constant <i32: 1> : tile<i32>
+  %zero = constant <i32: 0> : tile<i32>
+  %x = constant <f16: 1.0> : tile<32x16xf16>
+  %y = constant <f16: 1.0> : tile<16x32xf16>
+  %z = constant <f32: 0.0> : tile<32x32xf32>
+  %for = for %i in (%a to %n, step %one) : tile<i32> iter_values(%acc = %z) -> (tile<32x32xf32>) {{
+    %c = cmpi {compare}, signed : tile<i32> -> tile<i1>
+    %f = itof %i signed : tile<i32> -> tile<f32>
+    %r = reshape %f : tile<f32> -> tile<1x1xf32>
+    %w = broadcast %r : tile<1x1xf32> -> tile<32x32xf32>
+    %s = if %c -> (tile<32x32xf32>) {{
+      %u = addf %acc, %w : tile<32x32xf32>
+      yield %u : tile<32x32xf32>
+    }} else {{
+      %u = mulf %acc, %w : tile<32x32xf32>
+      yield %u : tile<32x32xf32>
+    }}
+    %m = mmaf %x, %y, %s : tile<32x16xf16>, tile<16x32xf16>, tile<32x32xf32>
+    continue %m : tile<32x32xf32>
+  }}
+  %flat = reshape %for : tile<32x32xf32> -> tile<1024xf32>
+  %k = store_view_tko weak %flat, %v[%zero] : tile<1024xf32>, partition_view<tile=(1024), tensor_view<1024xf32, strides=[1]>>, tile<i32> -> token
+  return
+}}"
+        )
+    };
+    for compare in ["less_than %i, %b", "greater_than_or_equal %i, %b", "greater_than %b, %i"] {
+        let plain = Module::parse("k", &text(compare)).unwrap_or_else(|error| panic!("{error:?}"));
+        let mut split = plain.clone();
+        legalize(&mut split, Guards::Kernel);
+        verify(&split).unwrap_or_else(|problems| panic!("{}\n{split}", problems[0]));
+        let shown = split.to_string();
+        assert_eq!((shown.matches("= for ").count(), shown.matches("= if ").count()), (2, 0), "{shown}");
+        for (a, b, n) in [(0, 3, 7), (0, 0, 5), (2, -1, 6), (1, 9, 5), (3, 4, 3), (5, 7, 2), (-3, -1, 2)] {
+            let [want, got] = [&plain, &split].map(|module| {
+                let mut result = vec![0f32; 1024];
+                let mut memory = Memory::new();
+                let address = result.as_mut_ptr().cast::<u8>();
+                // SAFETY: the vector outlives the run and no other code accesses it.
+                unsafe { memory.add(address, 4096, true) };
+                let numbers = [a, b, n].map(|n: i32| u64::from(n as u32));
+                let params = [numbers.as_slice(), &[address as u64]].concat();
+                let program = Program::compile(module).expect("a kernel that the cpu runs");
+                program.run([1, 1, 1], &params, &memory, &RunOptions::default()).expect("a run without faults");
+                result
+            });
+            assert_eq!(got, want, "{compare}: {a} {b} {n}");
+        }
+    }
+}
+
+/// A loop whose guards do not change in it has a version without them, with the same results.
+#[test]
+fn loops_with_fixed_guards_have_a_version_without_them() {
+    let text = "entry @k(%n: tile<i32>, %at: tile<ptr<i32>>, %from: tile<ptr<f16>>, %p: tile<ptr<f32>>) {
+  %t = make_tensor_view %p, shape = [32, 32], strides = [32, 1] : tensor_view<32x32xf32, strides=[32,1]>
+  %v = make_partition_view %t : partition_view<tile=(32x32), tensor_view<32x32xf32, strides=[32,1]>>
+  %s = make_tensor_view %from, shape = [64, 16], strides = [16, 1] : tensor_view<64x16xf16, strides=[16,1]>
+  %w = make_partition_view %s : partition_view<tile=(32x16), padding_value = zero, tensor_view<64x16xf16, strides=[16,1]>>
+  %row, %token = load_ptr_tko weak %at : tile<ptr<i32>> -> tile<i32>, token
+  %one = constant <i32: 1> : tile<i32>
+  %zero = constant <i32: 0> : tile<i32>
+  %y = constant <f16: 1.0> : tile<16x32xf16>
+  %z = constant <f32: 0.0> : tile<32x32xf32>
+  %for = for %i in (%zero to %n, step %one) : tile<i32> iter_values(%acc = %z) -> (tile<32x32xf32>) {
+    %x, %k = load_view_tko weak %w[%row, %zero] : partition_view<tile=(32x16), padding_value = zero, tensor_view<64x16xf16, strides=[16,1]>>, tile<i32> -> tile<32x16xf16>, token
+    %m = mmaf %x, %y, %acc : tile<32x16xf16>, tile<16x32xf16>, tile<32x32xf32>
+    continue %m : tile<32x32xf32>
+  }
+  %l = store_view_tko weak %for, %v[%zero, %zero] : tile<32x32xf32>, partition_view<tile=(32x32), tensor_view<32x32xf32, strides=[32,1]>>, tile<i32> -> token
+  return
+}";
+    let plain = Module::parse("k", text).unwrap_or_else(|error| panic!("{error:?}"));
+    for guards in [Guards::Kernel, Guards::Launch] {
+        let mut versions = plain.clone();
+        assert!(legalize(&mut versions, guards).is_empty());
+        verify(&versions).unwrap_or_else(|problems| panic!("{}\n{versions}", problems[0]));
+        let shown = versions.to_string();
+        assert_eq!((shown.matches("= for ").count(), shown.matches("= if ").count()), (2, 2), "{shown}");
+        for row in [0i32, 1, 2, -1] {
+            let [want, got] = [&plain, &versions].map(|module| {
+                let (mut at, mut from, mut result) = ([row], [0x3C00u16; 64 * 16], vec![0f32; 1024]);
+                from[32 * 16..].fill(0x4000);
+                let mut memory = Memory::new();
+                let addresses = [at.as_mut_ptr().cast::<u8>(), from.as_mut_ptr().cast(), result.as_mut_ptr().cast()];
+                for (address, bytes) in addresses.into_iter().zip([4, 2 * 64 * 16, 4096]) {
+                    // SAFETY: the arrays outlive the run and no other code accesses them.
+                    unsafe { memory.add(address, bytes, true) };
+                }
+                let params: Vec<u64> = [3].into_iter().chain(addresses.map(|address| address as u64)).collect();
+                let program = Program::compile(module).expect("a kernel that the cpu runs");
+                program.run([1, 1, 1], &params, &memory, &RunOptions::default()).expect("a run without faults");
+                result
+            });
+            assert_eq!(got, want, "{row}");
+            assert_eq!(got[0], [48.0, 96.0, 0.0, 0.0][row.rem_euclid(4) as usize], "{row}");
+        }
+    }
+}

@@ -25,9 +25,10 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 
+use super::access_hints::disallow_tma;
 use super::grid;
 use crate::ir::op_table::Arity;
-use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
+use crate::ir::{BlockId, Entry, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::IntRanges;
 use alias_sets::{AliasSet, EntryEffects, MemoryEffect};
 
@@ -41,6 +42,8 @@ pub fn order_memory(module: &mut Module) {
 
 fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
     let effects = EntryEffects::new(module, entry);
+    // Symptom: the engine does not see earlier writes by element, foremost atomics, in spite of a
+    // token: `tileiras` orders the threads, but not the engine. So threads execute these accesses.
     for id in effects.tiles_mixed_with_elements(module, entry) {
         disallow_tma(module, id);
     }
@@ -48,25 +51,6 @@ fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
     let state = vec![Order::default(); effects.num_sets];
     let mut stage = Stage { module, effects, facts, token, fresh: None, entry: entry.body, loc: entry.loc };
     stage.block(entry.body, state, &Context::default());
-}
-
-/// Excludes the copy engine from an access. Symptom: the engine does not see earlier writes by
-/// element, foremost atomics, in spite of a token: `tileiras` orders the threads, but not the
-/// engine. So threads execute these accesses of tiles.
-fn disallow_tma(module: &mut Module, id: OpId) {
-    let op = module.op_mut(id);
-    let no_engine = ("allow_tma".to_string(), HintValue::Bool(false));
-    let own = op.attrs.iter_mut().find_map(|attr| match attr {
-        Attr::Hints(Hints(lists)) => lists.iter_mut().find(|(key, _)| key == "default").map(|(_, list)| list),
-        _ => None,
-    });
-    match own {
-        Some(list) => {
-            list.retain(|(key, _)| *key != no_engine.0);
-            list.push(no_engine);
-        }
-        None => op.set_attr(Attr::Hints(Hints(vec![("default".to_string(), vec![no_engine])]))),
-    }
 }
 
 /// Tokens that later accesses of a set wait for.

@@ -4,6 +4,9 @@
 //! In Tile IR the counter wraps, and the loop never ends. A step of 1 never wraps, and ranges can
 //! exclude the case. Otherwise the launch checks it, or the counter is widened to 64 bits.
 
+pub(super) mod split;
+pub(super) mod version;
+
 use rustc_hash::FxHashSet;
 
 use super::rewrite::rewrite_blocks;
