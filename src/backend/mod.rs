@@ -114,7 +114,7 @@ pub struct PlanOverride {
     /// Disables TMA loads; in the tileir back end also TMA stores. Accesses with `allow_tma` keep
     /// their own choice there.
     pub disable_tma_loads: bool,
-    /// Maximum number of CTAs of a persistent form; 0 for as many as run at a time.
+    /// Maximum number of CTAs of a persistent form; 0 for all that run at a time.
     pub max_ctas: u32,
     /// Enabled optimizations.
     pub optimizations: ptx::OptimizationSet,

@@ -176,7 +176,8 @@ pub(crate) fn optimizations_from_env() -> Result<OptimizationSet> {
 }
 
 fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
-    // The launch uses `persistent`, the interpreter `loop_limit`, `wants_lines` the next two, and `assembly` the last two.
+    // The launch uses `persistent`, and the interpreter uses `loop_limit`. `wants_lines` uses the
+    // next two, and `assembly` the last two.
     let Hints {
         num_warps,
         occupancy,
@@ -240,7 +241,7 @@ fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> KernelVarian
     })
 }
 
-/// Returns the persistent form of a kernel, to be compiled on demand; `None` if the kernel has none.
+/// Returns the persistent form of a kernel, to be compiled on demand; `None` if it has none.
 fn persistent(source: &Arc<Source>, ctas: u32) -> Option<Box<PersistentVariant>> {
     let Source { module, gpu, hints, is_persistent, .. } = &**source;
     let target = gpu.target();

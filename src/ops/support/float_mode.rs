@@ -90,9 +90,10 @@ impl FloatMode {
     }
 
     /// A product that is added or subtracted becomes a fused multiply-add: `a * b + c`, `a * b - c`
-    /// and `c - a * b` round once. Applies to `+`, `-`, `add_with` and `sub_with` with this mode, if
-    /// the operand is the result of `*` or `mul_with` with the same rounding. The left operand comes
-    /// first. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`. All back ends compute the same.
+    /// and `c - a * b` round once. Applies to `+`, `-`, `add_with` and `sub_with` with this mode,
+    /// if the operand is the result of `*` or `mul_with` with the same rounding. The left operand
+    /// comes first. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`. All back ends compute
+    /// the same.
     ///
     /// ```
     /// # use cutlet::doctest::*;

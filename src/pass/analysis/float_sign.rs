@@ -63,8 +63,8 @@ impl<'m> FloatSigns<'m> {
         FloatSigns { module, loops, assumed: RefCell::default(), fuel: Cell::new(0) }
     }
 
-    /// Returns true if a value is at most one in magnitude, or NaN. An exponential is bounded if its
-    /// exponent is never positive.
+    /// Returns true if a value is at most one in magnitude, or NaN. An exponential is bounded if
+    /// its exponent is never positive.
     pub fn is_at_most_one(&self, value: Value) -> bool {
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);
@@ -130,7 +130,8 @@ impl<'m> FloatSigns<'m> {
         }
     }
 
-    /// Returns the signs of a loop-carried value: those of the initial value and of all next values.
+    /// Returns the signs of a loop-carried value: those of the initial value and of all next
+    /// values.
     fn carried(&self, block: BlockId, position: usize) -> Signs {
         let argument = self.module.block(block).args[position];
         if let Some(&signs) = self.assumed.borrow().get(&argument) {

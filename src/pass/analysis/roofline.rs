@@ -2,7 +2,7 @@
 //! counted on the IR.
 //!
 //! 1. Tile blocks are executed symbolically with the grid and parameters of the launch: the integer
-//!    scalars are computed, so that trip counts are exact. One tile block stands for all that have
+//!    scalars are computed, so that trip counts are exact. One tile block represents all that have
 //!    its positions along the axes on which control flow depends. If there are too many, a sample
 //!    that is even along each axis is executed.
 //! 2. Loaded, stored and multiplied elements are counted. Each array counts at most once for

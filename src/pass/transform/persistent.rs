@@ -26,8 +26,9 @@ use crate::ir::{
 /// Number of parameters that [`persistent`] appends: the extents of the grid, as i32.
 const GRID_PARAMS: usize = 3;
 
-/// Returns the persistent form of a module, or `None` for kernels without a benefit. The grid of the
-/// kernel becomes its last parameters, and a launch has any number of CTAs along the first axis.
+/// Returns the persistent form of a module, or `None` for kernels without a benefit. The grid of
+/// the kernel becomes its last parameters, and a launch has any number of CTAs along the first
+/// axis.
 ///
 /// A kernel has a benefit if a loop in its body contains an MMA. Tile blocks that may wait for each
 /// other (atomics, loops without a trip count) are excluded, and kernels with early exits.

@@ -14,8 +14,8 @@
 //! The operands of the comparisons are sums of scalars and index tiles (`iota`), such as the
 //! positions of a causal mask. Masks of several comparisons are joined by `andi`. Attention whose
 //! loop masks every tile then has the speed of attention with one loop without masks and one with
-//! masks. LLVM has the pass `SelectOptimize` for scalars. Not part of the pipeline: the PTX back end
-//! calls it, since the branch saves instructions of threads.
+//! masks. LLVM has the pass `SelectOptimize` for scalars. Not part of the pipeline: the PTX back
+//! end calls it, since the branch saves instructions of threads.
 
 use rustc_hash::FxHashMap;
 

@@ -1,5 +1,5 @@
-//! Sinking of loads below loops with MMAs (LLVM `Sink`): a tile that only the ops after a loop use is
-//! loaded after it.
+//! Sinking of loads below loops with MMAs (LLVM `Sink`): a tile that only the ops after a loop use
+//! is loaded after it.
 //!
 //! An example is the residual of a product that is loaded before the loop. In the loop, its
 //! registers are those of accumulators. Not part of the pipeline: the PTX back end calls it, since

@@ -11,7 +11,8 @@ use super::super::layout_inference::{Inference, thread_bases};
 use crate::ir::{Attr, Distribution, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
-/// Maximum number of registers of a thread for accumulators and operands, beside a producer.
+/// Maximum number of registers of a thread for accumulators and operands, in a kernel with a
+/// producer.
 const MAX_REGISTERS: u32 = 208;
 /// Registers of a thread for addresses, counters and small tiles.
 const SPARE_REGISTERS: u32 = 40;

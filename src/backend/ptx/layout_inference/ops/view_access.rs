@@ -123,8 +123,8 @@ impl Inference<'_> {
         view.map_or(0, |view| self.run_length(&view, layout) * view.elem.storage_bits() as usize / 8)
     }
 
-    /// Returns true if a loaded tile is combined with the result of an MMA, after elementwise ops of
-    /// its own.
+    /// Returns true if a loaded tile is combined with the result of an MMA, after elementwise ops
+    /// of its own.
     fn is_beside_accumulator(&self, load: OpId) -> bool {
         let module = self.module;
         let Some(block) = self.regions.block_of(load) else { return false };
