@@ -531,7 +531,7 @@ impl Suite {
             // The target that has all types.
             let target = "sm_100".parse().expect("a target");
             trials.push(trial("cpu_tileir", Some(Session::InterpretTileIr(target))));
-            if name.starts_with("random") || name.starts_with("extents/") {
+            if ["random", "extents/", "mma_loops/"].iter().any(|part| name.starts_with(part)) {
                 // Programs that nobody thought of are where passes go wrong; and tiles are cut by one.
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));

@@ -63,6 +63,7 @@ mod lines;
 mod measure;
 mod memory;
 mod memory_order;
+mod mma_loops;
 mod narrow;
 mod narrow_bits;
 mod numbers;
@@ -165,6 +166,7 @@ fn main() -> ExitCode {
     late_constants::register(&mut suite);
     array_expr::register(&mut suite);
     exp_order::register(&mut suite);
+    mma_loops::register(&mut suite);
     compared::register(&mut suite);
     random::register(&mut suite);
     random_product::register(&mut suite);

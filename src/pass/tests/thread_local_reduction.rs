@@ -122,6 +122,11 @@ impl Kernel {
 /// Makes a loop over `count` tiles that carries the maximum of each row and a sum, with operands in
 /// this order.
 fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
+    kernel_of(factor, false, count, begin, swapped)
+}
+
+/// As [`kernel`]; with `absolute`, the terms are magnitudes, which are not negative.
+fn kernel_of(factor: Factor, absolute: bool, count: i32, begin: f32, swapped: bool) -> Module {
     let mut b = Builder::new();
     let params =
         [Type::ptr(I32), Type::ptr(I32), Type::ptr(F32), Type::scalar(I32), Type::scalar(I32), Type::scalar(I32)];
@@ -140,7 +145,8 @@ fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
         Some(by) => k.column(Opcode::MulF, &[carried[2], by]),
         None => carried[2],
     };
-    let added = k.reduce(Opcode::AddF, numbers, 0.0);
+    let terms = if absolute { k.op(Opcode::AbsF, &[numbers], vec![], F32, &[ROWS, COLUMNS]) } else { numbers };
+    let added = k.reduce(Opcode::AddF, terms, 0.0);
     let sum = if swapped { [added, scaled] } else { [scaled, added] };
     let sum = k.column(Opcode::AddF, &sum);
     k.b.op(Opcode::Continue, &[&[above, sum]], vec![], vec![], &[]);
@@ -205,6 +211,17 @@ fn partial_sums_keep_the_results() {
             optimize(&mut optimized);
             // A loop with one iteration has been removed.
             assert!(uses_partial_sums(&optimized, &what) || count < 2, "{what}: kept whole\n{optimized}");
+        }
+    }
+}
+
+#[test]
+fn sums_without_negative_numbers_need_no_bounded_factors() {
+    for factor in [Factor::Two, Factor::Unknown, Factor::OfSmallest, Factor::ScaledByUnknown] {
+        // An initial value below zero could cancel a part of the sum.
+        for (begin, is_converted) in [(0.0, true), (3.0, true), (-1.0, false)] {
+            let module = kernel_of(factor, true, 2, begin, false);
+            assert_eq!(uses_partial_sums(&module, "magnitudes"), is_converted, "{factor:?}, {begin}\n{module}");
         }
     }
 }

@@ -1,0 +1,173 @@
+//! Loops with matrix products as users first write them: masks in each iteration, scaled operands,
+//! factors before maxima, tiles that are loaded before the loop. All numbers are small and whole, so
+//! each sum is exact.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    for mask in Mask::ALL {
+        suite.test(&format!("mma_loops/{mask:?}").to_lowercase(), move |session| masked(session, mask));
+    }
+    for form in ["plain", "scaled", "residual", "added", "factor"] {
+        suite.test(&format!("mma_loops/{form}"), move |session| operands(session, form));
+    }
+}
+
+/// Condition on the positions of a row and a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mask {
+    /// Keys before a limit.
+    Limit,
+    /// Keys up to the row, and before a limit.
+    Causal,
+    /// Keys after the row.
+    After,
+    /// Keys in a window around the row.
+    Window,
+    /// A sum that wraps around.
+    Wrapped,
+    /// A difference and a multiple.
+    Multiple,
+    /// A bias instead of a select.
+    Bias,
+}
+
+impl Mask {
+    const ALL: [Mask; 7] =
+        [Mask::Limit, Mask::Causal, Mask::After, Mask::Window, Mask::Wrapped, Mask::Multiple, Mask::Bias];
+
+    /// Returns the mask of keys `[1, n]` and rows `[m, 1]`.
+    fn of(self, key: Tile<i32, 2>, row: Tile<i32, 2>, limit: Scalar<i32>) -> Tile<bool, 2> {
+        let [m, n] = [row.shape()[0], key.shape()[1]];
+        match self {
+            Mask::Limit => key.lt(limit).broadcast_to([m, n]),
+            Mask::Causal | Mask::Bias => key.le(row) & key.lt(limit),
+            Mask::After => key.gt(row),
+            Mask::Window => (row - key).le(40) & (key - row).lt(24),
+            Mask::Wrapped => (key + (i32::MAX - 100)).ge(row - limit),
+            Mask::Multiple => (limit - key * 3).ge(row * -1),
+        }
+    }
+
+    /// Returns the same for one key and one row.
+    fn holds(self, key: i32, row: i32, limit: i32) -> bool {
+        match self {
+            Mask::Limit => key < limit,
+            Mask::Causal | Mask::Bias => key <= row && key < limit,
+            Mask::After => key > row,
+            Mask::Window => row - key <= 40 && key - row < 24,
+            Mask::Wrapped => key.wrapping_add(i32::MAX - 100) >= row - limit,
+            Mask::Multiple => limit - key * 3 >= -row,
+        }
+    }
+}
+
+const TILES: [[usize; 3]; 2] = [[128, 64, 64], [32, 64, 32]];
+const ROWS: usize = 300;
+const KEYS: usize = 3 * 64 + 17;
+const LIMIT: i32 = 150;
+/// Score of a key that the mask hides, or bias.
+const HIDDEN: f32 = 3.0;
+
+fn masked(session: Session, mask: Mask) -> Result<()> {
+    type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
+    fn kernel((q, k, v): Inputs, y: ArrayMut<f32, 2>, limit: Scalar<i32>, ([m, n, d], mask): ([usize; 3], Mask)) {
+        let block = ct::bid(0);
+        let row = (block * m + ct::arange(m, 0, 1)).unsqueeze(1);
+        let queries = q.load((block, 0), [m, d]);
+        let acc = ct::fold(..k.num_tiles(0, [n, d]), ct::zeros([m, d]), |acc, j| {
+            let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
+            let scores = ct::mma(queries, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
+            let seen = mask.of(key, row, limit);
+            let scores = match mask {
+                Mask::Bias => scores + seen.select(ct::zeros::<f32, 2>([m, n]), HIDDEN),
+                _ => seen.select(scores, HIDDEN),
+            };
+            ct::mma(scores.cast::<f16>(), v.load((j, 0), [n, d]), acc)
+        });
+        y.store((block, 0), acc);
+    }
+    for tile @ [m, _, d] in TILES {
+        let [q, k, v] = data(d);
+        let arrays = [(&q, ROWS), (&k, KEYS), (&v, KEYS)].map(|(list, rows)| session.array(list, [rows, d]));
+        let [q_array, k_array, v_array] = arrays;
+        let mut y = session.unwritten::<f32, 2>([ROWS, d])?;
+        let args = ((&q_array?, &k_array?, &v_array?), &mut y, LIMIT, Constant((tile, mask)));
+        session.launch(kernel, [ROWS.div_ceil(m)], args)?;
+        let scores: Vec<f64> = (0..ROWS * KEYS)
+            .map(|at| {
+                let (row, key) = (at / KEYS, at % KEYS);
+                let score = dot(&q, &k, [row, key], d);
+                match (mask.holds(key as i32, row as i32, LIMIT), mask) {
+                    (true, _) => score,
+                    (false, Mask::Bias) => score + f64::from(HIDDEN),
+                    (false, _) => f64::from(HIDDEN),
+                }
+            })
+            .collect();
+        let value = |i: usize, j: usize| (0..KEYS).map(|key| scores[i * KEYS + key] * v[key * d + j].to_f64()).sum();
+        session.check("masked product", &y, &|[i, j]| Want::SumOf(value(i, j)))?;
+    }
+    Ok(())
+}
+
+fn operands(session: Session, form: &'static str) -> Result<()> {
+    type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
+    fn kernel(
+        (q, k, r): Inputs,
+        (y, most): (ArrayMut<f32, 2>, ArrayMut<f32, 1>),
+        scale: Scalar<f32>,
+        ([m, n, d], form): ([usize; 3], &'static str),
+    ) {
+        let block = ct::bid(0);
+        let residual = || r.load((block, 0), [m, n]).cast::<f32>();
+        let early = (form == "residual").then(residual);
+        let queries = q.load((block, 0), [m, d]);
+        let queries = if form == "scaled" { (queries.cast::<f32>() * scale).cast::<f16>() } else { queries };
+        let start = (ct::zeros::<f32, 2>([m, n]), ct::full([m, 1], f32::NEG_INFINITY));
+        let mode = ct::FloatMode::new().contract();
+        let (sum, largest) = ct::fold(..k.num_tiles(0, [n, d]), start, |(sum, largest), j| {
+            let scores = ct::matmul(queries, k.load((j, 0), [n, d]).transpose());
+            let scaled = scores * if form == "factor" { 0.5 } else { 1.0 };
+            let largest = largest.max(scaled.reduce_max(1));
+            match form {
+                "added" => (ct::with_mode(mode, || sum + scores), largest),
+                _ => (sum + scores, largest),
+            }
+        });
+        y.store((block, 0), sum + early.unwrap_or_else(residual) * 2.0);
+        most.store(block, largest.reshape([m]));
+    }
+    for tile @ [m, n, d] in TILES {
+        let [q, k, r] = data(d);
+        let r: Vec<f16> = r.iter().cycle().take(ROWS * n).copied().collect();
+        let [q_array, k_array] = [(&q, ROWS), (&k, KEYS)].map(|(list, rows)| session.array(list, [rows, d]));
+        let r_array = session.array(&r, [ROWS, n])?;
+        let (mut y, mut most) = (session.unwritten::<f32, 2>([ROWS, n])?, session.unwritten::<f32, 1>([ROWS])?);
+        let args = ((&q_array?, &k_array?, &r_array), (&mut y, &mut most), 2.0, Constant((tile, form)));
+        session.launch(kernel, [ROWS.div_ceil(m)], args)?;
+        let scale = if form == "scaled" { 2.0 } else { 1.0 };
+        let score = |row: usize, key: usize| if key < KEYS { dot(&q, &k, [row, key], d) * scale } else { 0.0 };
+        let sum = |i: usize, j: usize| (j..KEYS.next_multiple_of(n)).step_by(n).map(|key| score(i, key)).sum::<f64>();
+        session.check("sums", &y, &|[i, j]| Want::SumOf(sum(i, j) + r[i * n + j].to_f64() * 2.0))?;
+        let factor = if form == "factor" { 0.5 } else { 1.0 };
+        let largest = |i: usize| (0..KEYS.next_multiple_of(n)).map(|key| score(i, key)).fold(f64::MIN, f64::max);
+        session.check("maxima", &most, &|[i]| Want::SumOf(largest(i) * factor))?;
+    }
+    Ok(())
+}
+
+/// Queries, keys and values: whole numbers from -2 to 2.
+fn data(d: usize) -> [Vec<f16>; 3] {
+    [(1, ROWS), (2, KEYS), (3, KEYS)].map(|(seed, rows)| random(seed, rows * d, Spread::Whole(2)))
+}
+
+fn dot(q: &[f16], k: &[f16], [row, key]: [usize; 2], d: usize) -> f64 {
+    (0..d).map(|at| q[row * d + at].to_f64() * k[key * d + at].to_f64()).sum()
+}
