@@ -69,9 +69,9 @@ impl Mask {
 }
 
 const TILES: [[usize; 3]; 2] = [[128, 64, 64], [32, 64, 32]];
-const ROWS: usize = 300;
-const KEYS: usize = 3 * 64 + 17;
-const LIMIT: i32 = 150;
+const ROWS: usize = 140;
+const KEYS: usize = 2 * 64 + 17;
+const LIMIT: i32 = 110;
 /// Score of a key that the mask hides, or bias.
 const HIDDEN: f32 = 3.0;
 

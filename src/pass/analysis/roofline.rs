@@ -4,7 +4,7 @@
 //! 1. Tile blocks are executed symbolically with the grid and parameters of the launch: the integer
 //!    scalars are computed, so that trip counts are exact. One tile block represents all that have
 //!    its positions along the axes on which control flow depends. If there are too many, a sample
-//!    that is even along each axis is executed.
+//!    is executed.
 //! 2. Loaded, stored and multiplied elements are counted. Each array counts at most once for
 //!    reading and once for writing; further accesses are assumed to hit the cache.
 //! 3. Control flow that depends on data is estimated, and so is a sample of tile blocks with

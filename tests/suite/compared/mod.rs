@@ -126,6 +126,9 @@ fn row(session: Session, name: &str) -> Result<()> {
     let labels = row.labels();
     ensure!(!labels.is_empty(), "no configurations");
     for (configuration, label) in labels.iter().enumerate() {
+        if !row.serves(configuration, Backend::Ptx) {
+            continue;
+        }
         let mut out = Vec::new();
         let exported =
             row.call(configuration, 0, Backend::Ptx, Step::Export { target, format: Format::Ptx, out: &mut out });

@@ -174,7 +174,7 @@ struct Plan<'m> {
     wrapping: &'m FxHashSet<OpId>,
     by_zero: &'m FxHashSet<OpId>,
     checks: Vec<Check>,
-    /// Checks of accesses with several open dimensions, one for each of them.
+    /// A check for each dimension of accesses with several open dimensions.
     of_dims: Vec<Check>,
 }
 
@@ -240,8 +240,8 @@ impl Plan<'_> {
     }
 
     /// Returns the condition before a loop for one dimension of an access in it, if there is one.
-    /// The index is either invariant, or the counter of this or an inner loop, whose end is
-    /// compared.
+    /// The index is either invariant, or the counter of this or an inner loop. Then the end of that
+    /// loop is compared.
     fn before(&self, around: OpId, access: OpId, dim: usize) -> Option<Condition> {
         let op = self.module.op(access);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
