@@ -19,27 +19,39 @@
 //!
 //! | subject | decision | emission | verification |
 //! |---|---|---|---|
-//! | `wgmma.wait_group`, MMAs in flight | `schedule/pipeline/mma_waits.rs`, `schedule/pipeline/mma_carry.rs` | `lower/async_ops/mma_in_flight.rs` | `schedule/verify/async_order.rs` |
-//! | `bar.sync` (`barrier.cta.sync`) | `schedule/sub_steps/membar.rs`, `schedule/sub_steps/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
+//! | `wgmma.wait_group`, MMAs in flight | `schedule/pipeline/mma_waits.rs`, `schedule/pipeline/mma_carry.rs` | `lower/state/mma_queue.rs`; redundant waits are removed by `schedule/sub_steps/walk.rs` | `schedule/verify/async_order.rs` |
+//! | `bar.sync` (`barrier.cta.sync`) | `schedule/sub_steps/membar.rs`, `schedule/sub_steps/fulfil.rs`, `schedule/sub_steps/global_hazards.rs` | `lower/state/sub_steps.rs` | `schedule/verify/barriers.rs` |
 //! | warp specialization | `schedule/warp_specialize/plan.rs`; rejected loads: `schedule/ir/rejected_loads.rs` | `lower/partitions.rs` | `schedule/verify/program.rs` |
 //! | stages of a TMA pipeline, mbarriers | `schedule/warp_specialize/stage_count.rs` | `lower/async_ops/tma_pipeline.rs`, `lower/state/pipeline.rs` | `schedule/verify/stage_layout.rs` |
 //! | tensor maps, `cp.async.bulk.tensor` | `schedule/analysis/tensor_maps.rs` | `lower/async_ops/tma_coords.rs` | `schedule/verify/stage_layout.rs` |
 //! | `cp.async`, multistage copies | `schedule/pipeline/cp_async.rs` | `lower/async_ops/cp_async.rs` | `schedule/verify/steps.rs` |
-//! | ping-pong | `schedule/warp_specialize/pingpong.rs` | `lower/async_ops/pingpong.rs` | `schedule/verify/pingpong.rs` |
+//! | ping-pong | `schedule/warp_specialize/pingpong.rs`, `schedule/build.rs` | `lower/async_ops/pingpong.rs`, `lower/state/order_barrier.rs` | `schedule/verify/pingpong.rs` |
 //! | order of MMAs and exponentials of groups | `schedule/pipeline/mma_order.rs`, `schedule/pipeline/exp_order.rs` | `lower/state/order_barrier.rs` | `schedule/verify/order_barriers.rs` |
 //! | clusters, multicast | `schedule/warp_specialize/cluster_multicast.rs` | `lower/async_ops/cluster_multicast.rs` | `schedule/analysis/cta_uniformity.rs` |
 //! | `setmaxnreg` | `schedule/analysis/register_budget.rs` | `lower/partitions.rs` | |
-//! | `.minnctapersm`, register pressure | `register_pressure.rs` | `lower/driver.rs` | |
-//! | instruction of an MMA, swizzle, matrix descriptor | `mma/wgmma.rs`, `mma/smem_descriptor.rs` | `mma/wgmma.rs` | `schedule/verify/mma_partition.rs` |
+//! | `.minnctapersm`, register pressure, spills | `register_pressure.rs`, `schedule/strip_mine/pressure.rs`, `plan/rematerialize.rs` | `lower/driver.rs` | |
+//! | instruction of an MMA | `mma/request.rs`, `mma/wgmma.rs` | `mma/wgmma.rs` | `schedule/verify/mma_partition.rs` |
+//! | MMA operand in registers or shared memory | `schedule/analysis/smem_budget.rs`, `plan/register_operands.rs` | `lower/compute/mma.rs` | |
+//! | swizzle, matrix descriptor | `mma/smem_descriptor.rs`, `smem/tma_box.rs`, `layout/shared_layout.rs` | `mma/smem_descriptor.rs` | |
 //! | layout conversion | `layout/convert/mod.rs` | `lower/state/convert_layout.rs` | |
 //! | coalescing, vector width | `layout_inference/analysis/view_shape.rs`, `layout_inference/analysis/axis_info.rs` | `lower/state/vector_access.rs` | |
-//! | padding, bounds, masks | `lower/memory/tile_bounds.rs` | `lower/memory/view_access.rs` | |
+//! | bounds, masks | `lower/memory/tile_bounds.rs` | `lower/memory/view_access.rs` | |
+//! | padding | `lower/memory/view_access.rs`; by TMA: `schedule/analysis/tensor_maps.rs` | `lower/memory/view_load_store.rs`, `lower/state/vector_access.rs` | |
+//! | atomics, privatization | `schedule/store/privatize.rs` | `lower/memory/atomic.rs`, `lower/memory/privatized_atomic.rs` | `schedule/verify/privatized.rs` |
 //! | TMA stores, staging buffers | `schedule/store/tma_store.rs`, `schedule/store/split.rs` | `lower/async_ops/tma_store.rs` | `schedule/verify/tma_store.rs` |
 //! | reductions, scans | `schedule/requirements/reduction_steps.rs` | `lower/compute/reduce.rs`, `lower/compute/scan.rs` | |
 //! | unrolling, strip mining | `schedule/pipeline/unroll.rs`, `schedule/strip_mine/find.rs` | `lower/unroll.rs`, `lower/strip_mine.rs` | `schedule/verify/steps.rs` |
 //! | shared-memory allocation | `smem/allocation.rs`, `schedule/sub_steps/fulfil.rs` | | `schedule/verify/barriers.rs` |
 //! | number of warps, plan search | `plan/num_warps.rs`, `plan/plan_search.rs` with `cost/mod.rs` | | |
+//! | rewriting of loops with MMAs | `compile.rs`, `plan/overlap_mmas.rs` | | |
 //! | optimizations and their switches | `optimizations.rs` | | |
+//!
+//! Outside of this folder:
+//! * Key of a compiled kernel: `launch/specialize.rs`, and the methods `key` of arguments.
+//! * Key of machine code on the disk, compilation after spills: `launch/compile/ptx.rs`.
+//! * Encoding of tensor maps: `launch/compile` and `runtime/code`.
+//! * A new elementwise op: a row in `ir/op_table.rs`, a method in `ops/elementwise`, and arms in
+//!   `scalar`, `lower/dispatch.rs`, `cost/op_cost.rs` and `backend/cpu/interp`.
 
 mod compile;
 mod compiled;
