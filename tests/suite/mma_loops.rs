@@ -12,10 +12,10 @@ use crate::harness::{Session, Suite, Want};
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
     for mask in Mask::ALL {
-        suite.test(&format!("mma_loops/{mask:?}").to_lowercase(), move |session| masked(session, mask));
+        suite.test(format!("mma_loops/{mask:?}").to_lowercase(), move |session| masked(session, mask));
     }
     for form in ["plain", "scaled", "residual", "added", "factor"] {
-        suite.test(&format!("mma_loops/{form}"), move |session| operands(session, form));
+        suite.test(format!("mma_loops/{form}"), move |session| operands(session, form));
     }
 }
 
