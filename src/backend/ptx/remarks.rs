@@ -115,6 +115,8 @@ pub struct CodeRemarks {
     pub available_registers: u32,
     /// The tile with the most registers per thread.
     largest: Option<Largest>,
+    /// Threads load a tile in a loop body with an MMA.
+    pub(crate) has_loads_beside_mmas: bool,
 }
 
 /// A tile and its registers per thread.

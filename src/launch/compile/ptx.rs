@@ -332,8 +332,11 @@ fn completed(
     let num_ctas = source.is_persistent.then_some(ctas.min(most).max(1));
     let source = Arc::new(source);
     let mut persistent_form = None;
+    // Loads by threads take longer in the persistent form of a kernel.
+    let loads_by_tma = remarks.code().is_some_and(|code| !code.has_loads_beside_mmas);
     let maps = TensorMaps::new(&params).map(|maps| {
-        persistent_form = persistent(&source, ctas);
+        let is_wanted = loads_by_tma || source.hints.persistent == Some(true);
+        persistent_form = if is_wanted { persistent(&source, ctas) } else { None };
         let hints = source.hints;
         let without_maps = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
         let without_cluster = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);

@@ -118,6 +118,8 @@ impl Lowering<'_> {
         let bytes = vector_access::run_bytes(access.dtype, access.vector);
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Registers(_));
         self.report.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: ragged });
+        let is_load = self.module.op(id).results.contains(&tile);
+        self.report.remarks.has_loads_beside_mmas |= is_load && self.info.is_beside_mma(id);
     }
 
     /// Selects the padding where the mask is false.

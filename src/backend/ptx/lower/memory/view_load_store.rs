@@ -50,6 +50,7 @@ impl Lowering<'_> {
         access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
         self.report.remarks.access(self.module, id, op.results[0], access.summary());
+        self.report.remarks.has_loads_beside_mmas |= self.info.is_beside_mma(id);
         Ok(access)
     }
 
