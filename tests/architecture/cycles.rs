@@ -310,6 +310,7 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
     ("register_pressure", &["isa"]),
+    ("mul_wide", &["isa"]),
     ("scalar", &["isa"]),
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),

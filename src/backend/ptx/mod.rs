@@ -62,6 +62,7 @@ mod isa;
 mod layout_inference;
 mod lower;
 mod mma;
+mod mul_wide;
 mod optimizations;
 mod options;
 mod plan;

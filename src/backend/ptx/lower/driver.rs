@@ -27,12 +27,12 @@ use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
-use crate::backend::ptx::register_pressure;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::backend::ptx::workarounds;
+use crate::backend::ptx::{mul_wide, register_pressure};
 use crate::error::Diagnostic;
 use crate::ir::{Elem, Entry, Module, Opcode, Type};
 use crate::layout::Layout;
@@ -161,6 +161,9 @@ pub fn lower<'m>(
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
+    if options.optimizations.contains(Optimization::MulWide) {
+        mul_wide::merge(&mut function);
+    }
     // Kernels with MMAs plan their registers for one CTA.
     let limits = options.optimizations.contains(Optimization::MinBlocks);
     if limits && !has_mmas && options.occupancy.is_none() {

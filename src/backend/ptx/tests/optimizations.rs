@@ -3,6 +3,7 @@
 use super::schedules::kernels;
 use super::*;
 use crate::backend::ptx::{Optimization, OptimizationSet};
+use crate::ir::Overflow;
 
 /// For each optimization the name of a kernel of [`all`] whose code its switch changes on sm_90a.
 /// [`Optimization::Persistent`] concerns launches.
@@ -49,8 +50,31 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies beside operands"),
     (Optimization::MinMax3, "beside"),
+    (Optimization::MulWide, "both halves"),
     (Optimization::MinBlocks, "vadd 1024"),
 ];
+
+/// Both halves of products.
+fn both_halves() -> Module {
+    let mut k = Kernel::new("halves");
+    let arrays: Vec<ArrayParam> = (0..3).map(|_| k.array(DType::I32, 1, true)).collect();
+    let i = k.bids()[0];
+    let [x, low, high] = [0, 1, 2].map(|n| k.partition(&arrays[n], &[1024], &[0]));
+    let tile = k.load(x, &[i]);
+    // A masked load writes its registers on two paths.
+    let ones = k.b.splat(DType::I32, u64::from(u32::MAX), &[1024]);
+    let tile = k.op(Opcode::XorI, &[tile, ones]);
+    let ty = k.tile(DType::I32, &[1024]);
+    let factor = k.b.splat(DType::I32, 0xD251_1F53, &[1024]);
+    let products = [
+        k.b.simple(Opcode::MulI, &[tile, factor], vec![Attr::Overflow(Overflow::None)], ty),
+        k.b.simple(Opcode::MulHiI, &[tile, factor], vec![], ty),
+    ];
+    for (product, view) in products.into_iter().zip([low, high]) {
+        k.store(product, view, &[i]);
+    }
+    k.finish()
+}
 
 /// Rows, less their sums, that fill the registers.
 fn large_rows() -> Module {
@@ -126,6 +150,7 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("masked counts", privatized::masked_counts()),
         ("sums of columns", sums_of_columns()),
         ("plain loop", plain_loop()),
+        ("both halves", both_halves()),
     ];
     let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
     kernels().into_iter().chain(more).collect()

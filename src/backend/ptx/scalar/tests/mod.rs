@@ -52,7 +52,8 @@ impl Lowered {
         values.extend(last.map(|bits| repr::constant(operands[in_registers], bits)));
         let types = ScalarTypes { operands, result };
         let output = lower(&mut b, op, types, &values).unwrap_or_else(|e| panic!("{}", e.0));
-        let function = b.finish();
+        let mut function = b.finish();
+        crate::backend::ptx::mul_wide::merge(&mut function);
         Lowered { function, inputs, output, bits: repr::class(result).bits() }
     }
 
