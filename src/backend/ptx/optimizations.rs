@@ -93,6 +93,7 @@ registry! {
     ExpOrder, "exp_order", "schedule/pipeline/exp_order", "Consumer groups that evaluate `exp2` one after another.";
     HoistInvariants, "hoist_invariants", "lower/control_flow", "Invariant instructions before loops with MMAs.";
     PrefetchMaps, "prefetch_maps", "lower/async_ops/tma_store", "Prefetches of the tensor maps of stores.";
+    UnalignedLoad, "unaligned_load", "lower/memory/unaligned_load", "Vectors for loads at a known misalignment.";
     VectorAtomics, "vector_atomics", "lower/memory/atomic", "Vector atomic additions (sm_90).";
     PackedHalves, "packed_halves", "lower/state/elementwise", "Two f16 or bf16 elements per instruction.";
     MinMax3, "minmax3", "lower/compute/minmax3", "Float min and max reductions by three-input integer instructions.";

@@ -4,6 +4,7 @@ use super::schedules::kernels;
 use super::*;
 use crate::backend::ptx::{Optimization, OptimizationSet};
 use crate::ir::Overflow;
+use crate::pass;
 
 /// For each optimization the name of a kernel of [`all`] whose code its switch changes on sm_90a.
 /// [`Optimization::Persistent`] concerns launches.
@@ -47,6 +48,7 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::ExpOrder, "beside"),
     (Optimization::HoistInvariants, "teams"),
     (Optimization::PrefetchMaps, "added"),
+    (Optimization::UnalignedLoad, "shifted"),
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies beside operands"),
     (Optimization::MinMax3, "beside"),
@@ -75,6 +77,27 @@ fn both_halves() -> Module {
     }
     k.finish()
 }
+
+/// A copy of a vector by one element.
+const SHIFTED: &str = "
+entry @shifted(%p: tile<ptr<f32>>, %q: tile<ptr<f32>>, %n: tile<i32>) {
+  %token = make_token : token
+  %from = assume div_by<16>, %p : tile<ptr<f32>>
+  %to = assume div_by<16>, %q : tile<ptr<f32>>
+  %count = assume div_by<16>, %n : tile<i32>
+  %x = make_tensor_view %from, shape = [%count], strides = [1] : tile<i32> -> tensor_view<?xf32, strides=[1]>
+  %y = make_tensor_view %to, shape = [%count], strides = [1] : tile<i32> -> tensor_view<?xf32, strides=[1]>
+  %each = make_strided_view %x : strided_view<tile=(1024), traversal_strides=[1], padding_value = zero, tensor_view<?xf32, strides=[1]>>
+  %tiles = make_partition_view %y : partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>
+  %i, %j, %k = get_tile_block_id : tile<i32>
+  %tile = constant <i32: 1024> : tile<i32>
+  %one = constant <i32: 1> : tile<i32>
+  %start = muli %i, %tile : tile<i32>
+  %before = subi %start, %one : tile<i32>
+  %values, %loaded = load_view_tko weak %each[%before] token = %token : strided_view<tile=(1024), traversal_strides=[1], padding_value = zero, tensor_view<?xf32, strides=[1]>>, tile<i32> -> tile<1024xf32>, token
+  %stored = store_view_tko weak %values, %tiles[%i] token = %token : tile<1024xf32>, partition_view<tile=(1024), tensor_view<?xf32, strides=[1]>>, tile<i32> -> token
+  return
+}";
 
 /// Rows, less their sums, that fill the registers.
 fn large_rows() -> Module {
@@ -144,6 +167,8 @@ fn plain_loop() -> Module {
 
 /// The kernels of the tests of schedules, and further ones.
 pub fn all() -> Vec<(String, Module, CompileOptions)> {
+    let mut shifted = Module::parse("shifted", SHIFTED).unwrap_or_else(|error| panic!("{error}"));
+    pass::optimize(&mut shifted);
     let more = [
         ("whole", data_partition::whole(192)),
         ("large rows", large_rows()),
@@ -151,6 +176,7 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("sums of columns", sums_of_columns()),
         ("plain loop", plain_loop()),
         ("both halves", both_halves()),
+        ("shifted", shifted),
     ];
     let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
     kernels().into_iter().chain(more).collect()

@@ -9,6 +9,7 @@
 
 mod dataflow;
 mod lattice;
+mod residue;
 mod table;
 mod transfer;
 mod views;

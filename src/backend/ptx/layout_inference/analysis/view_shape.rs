@@ -123,6 +123,12 @@ impl ViewShape {
     /// Returns the maximum number of elements of an aligned access along `axis`, a tile dimension
     /// of stride 1.
     pub fn vector(&self, module: &Module, int_ranges: &IntRanges, axis: usize) -> usize {
+        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
+        self.vector_if_aligned(module, int_ranges, axis).min(start.max(self.least_vector()))
+    }
+
+    /// Returns [`ViewShape::vector`] for tiles that start at multiples of the result.
+    pub fn vector_if_aligned(&self, module: &Module, int_ranges: &IntRanges, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
         let mut vector = VECTOR_BYTES.min(int_ranges.divisor(base) as usize) / size.max(1);
@@ -131,8 +137,7 @@ impl ViewShape {
                 vector = vector.min(self.stride_divisor(module, int_ranges, dim) as usize);
             }
         }
-        let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
-        vector.min(start).max(self.least_vector()).min(self.tile[axis] as usize)
+        vector.max(self.least_vector()).min(self.tile[axis] as usize)
     }
 }
 

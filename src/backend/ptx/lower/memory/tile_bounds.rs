@@ -53,13 +53,15 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes the bounds of the tile at an index.
+    /// Computes the bounds of the tile at an index, or of one that starts `shifted` elements before
+    /// it.
     pub fn tile_bounds(
         &mut self,
         partition: &PartitionView,
         axis: usize,
         index: Value,
         checked: bool,
+        shifted: usize,
     ) -> Lowered<TileBounds> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
@@ -73,6 +75,7 @@ impl Lowering<'_> {
             _ => self.signed_index(index, tensor.wide)?,
         };
         let start = self.b.mul(signed, index, partition.steps[axis]);
+        let start = self.b.sub(signed, start, shifted as i64);
         if !checked {
             return Ok(TileBounds { start, before: None, remaining: None });
         }

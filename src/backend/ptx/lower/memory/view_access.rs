@@ -49,6 +49,8 @@ pub struct ViewAccess {
     vector: usize,
     /// The axis along which a vector may be partly inside.
     pub ragged: Option<usize>,
+    /// Misalignment of the tile start.
+    pub misalignment: Option<Misalignment>,
     offsets: FxHashMap<(usize, u32), Operand>,
     addresses: FxHashMap<Vec<u32>, Operand>,
     masks: FxHashMap<(usize, u32), Reg>,
@@ -59,9 +61,27 @@ pub struct ViewAccess {
     in_strips: bool,
 }
 
+/// Misalignment of a tile with respect to vectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Misalignment {
+    /// The contiguous axis of the tile.
+    pub axis: usize,
+    /// Elements per vector.
+    pub vector: usize,
+    /// Elements from the start of a vector to the start of the tile; at least 1.
+    pub elements: usize,
+}
+
 impl Lowering<'_> {
     /// Computes the shared part of an access.
-    pub fn access(&mut self, id: OpId, view: Value, indices: &[Value], layout: &Layout) -> Lowered<ViewAccess> {
+    pub fn access(
+        &mut self,
+        id: OpId,
+        view: Value,
+        indices: &[Value],
+        layout: &Layout,
+        shift: Option<Misalignment>,
+    ) -> Lowered<ViewAccess> {
         let module = self.module;
         let promised = match module.op(id).attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(promised)) => promised.as_slice(),
@@ -83,7 +103,8 @@ impl Lowering<'_> {
                 inside.push(None);
                 continue;
             }
-            let bounds = self.tile_bounds(&partition, axis, index, !is_promised(axis))?;
+            let shifted = shift.filter(|shift| shift.axis == axis).map_or(0, |shift| shift.elements);
+            let bounds = self.tile_bounds(&partition, axis, index, !is_promised(axis), shifted)?;
             let thread = self.thread_coordinate(layout, axis);
             checks.push(bounds.remaining.map(|rem| self.bounds_check(rem, bounds.before, thread)));
             inside.push(bounds.remaining.map(|rem| self.inside_from_start(rem, bounds.before)));
@@ -104,7 +125,10 @@ impl Lowering<'_> {
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
         let list = self.indexed_axis(&shape, indices, &tensor)?;
-        let (vector, ragged) = self.vector_width(&shape, layout, &is_promised)?;
+        let (vector, ragged) = match shift {
+            Some(shift) => (shift.vector, None),
+            None => self.vector_width(&shape, layout, &is_promised)?,
+        };
         Ok(ViewAccess {
             padding: partition.padding.map_or(0, |padding| float_codec::padding_bits(tensor.elem, padding)),
             partition,
@@ -116,6 +140,7 @@ impl Lowering<'_> {
             list,
             vector,
             ragged,
+            misalignment: shift,
             offsets: FxHashMap::default(),
             addresses: FxHashMap::default(),
             masks: FxHashMap::default(),
@@ -179,7 +204,7 @@ impl Lowering<'_> {
 
     /// Returns address and mask of the vector that starts in a register, for an asynchronous copy.
     pub fn copy_source(&mut self, access: &mut ViewAccess, register: usize) -> (Addr, Option<Reg>) {
-        (self.address(access, register), self.mask(access, register))
+        (self.address(access, register), self.mask(access, register, (0, 0)))
     }
 
     /// Returns the address of the element in a register.
@@ -246,12 +271,15 @@ impl Lowering<'_> {
         address
     }
 
-    /// Returns the mask of the vector of a register: inside of the array, and owned. `None` if the
-    /// access is unconditional.
-    pub fn mask(&mut self, access: &mut ViewAccess, register: usize) -> Option<Reg> {
+    /// Returns the mask of a vector: `ahead` elements after a register along an axis, inside of the
+    /// array, and owned. `None` if the access is unconditional.
+    pub fn mask(&mut self, access: &mut ViewAccess, register: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
         let element = access.layout.element(register, 0, 0);
         let checked = (0..access.checks.len()).filter(|&axis| access.checks[axis].is_some());
-        let position = |axis: usize| AxisBits::of(&access.partition.tile, axis).coordinate(element);
+        let position = |axis: usize| {
+            let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
+            if axis == along { coordinate + ahead } else { coordinate }
+        };
         let key: Vec<(usize, u32)> = checked.map(|axis| (axis, position(axis))).collect();
         if let Some(&mask) = access.combined.get(&key) {
             return Some(mask);
@@ -323,6 +351,16 @@ impl ViewAccess {
     /// Returns the element type.
     pub fn element_type(&self) -> DType {
         self.partition.tensor.elem
+    }
+
+    /// Returns the extents of the tile.
+    pub fn tile(&self) -> &[i64] {
+        &self.partition.tile
+    }
+
+    /// Returns the element index of a register in the first thread.
+    pub fn element_of(&self, register: usize) -> u32 {
+        self.layout.element(register, 0, 0)
     }
 
     /// Prepares accesses by strip iterations, in order. This matters if a thread has many

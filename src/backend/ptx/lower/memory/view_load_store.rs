@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::view_access::ViewAccess;
 use crate::backend::ptx::isa::inst::{Addr, Operand, Reg, Space};
-use crate::backend::ptx::layout_inference::{replica_bits, stored};
+use crate::backend::ptx::layout_inference::{ViewShape, replica_bits, stored};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
-use crate::ir::{MemOrder, OpId};
+use crate::ir::{MemOrder, OpId, Opcode};
 
 /// Function of a vector: its registers, address and mask.
 type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
@@ -68,7 +68,10 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be accessed")?;
-        let access = self.access(id, view, index, &layout)?;
+        let shape = ViewShape::at(self.module, &self.info.inference.int_ranges, view, index);
+        let shift = shape.filter(|_| op.code == Opcode::LoadView && op.mem_order() == MemOrder::Weak);
+        let shift = shift.and_then(|shape| self.misalignment_of(&shape, index, &layout));
+        let access = self.access(id, view, index, &layout, shift)?;
         self.global_access(id)?;
         Ok(access)
     }
@@ -115,11 +118,14 @@ impl Lowering<'_> {
     }
 
     fn load_vectors(&mut self, access: &mut ViewAccess, range: Range<usize>) -> Vec<Operand> {
+        if let Some(shift) = access.misalignment {
+            return self.load_unaligned(access, range, shift);
+        }
         let dtype = access.element_type();
         let mut regs = Vec::with_capacity(range.len());
         for start in range.step_by(access.vector()) {
             let addr = self.address(access, start);
-            let guard = self.mask(access, start).map(|pred| (pred, access.padding));
+            let guard = self.mask(access, start, (0, 0)).map(|pred| (pred, access.padding));
             regs.extend(vector_access::load(
                 &mut self.b,
                 self.smem.data_space,
@@ -136,7 +142,7 @@ impl Lowering<'_> {
     fn vectors(&mut self, access: &mut ViewAccess, regs: Range<usize>, body: EachVector<'_>) {
         for start in regs.step_by(access.vector()) {
             let addr = self.address(access, start);
-            let guard = self.mask(access, start);
+            let guard = self.mask(access, start, (0, 0));
             body(self, start..start + access.vector(), &addr, guard);
         }
     }
