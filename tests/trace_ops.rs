@@ -487,3 +487,29 @@ fn private_characters_in_messages_are_text() {
     let assertion = text.lines().find(|line| line.contains("assert ")).unwrap_or(&text);
     assert!(assertion.contains(&format!("\"{mark} %d 50%%{mark}0{mark}\"")), "{assertion}");
 }
+
+/// The ops of sums of products, in the scope of a mode.
+fn sums_of_products(mode: ct::FloatMode) -> Vec<Opcode> {
+    let module = trace(
+        move |a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
+            let x = a.load([0, 0], [16, 16]);
+            let y = ct::with_mode(mode, || {
+                let sums = [x * 2.0 + x, x * 2.0 - x, x - x * 3.0, x + ct::matmul(x, x)];
+                sums.into_iter().reduce(|a, b| a.max(b)).expect("four sums")
+            });
+            out.store([0, 0], y.add_with(x * 5.0, mode));
+        },
+        (input::<f32, 2>(), output::<f32, 2>()),
+    );
+    ops(&module)
+}
+
+#[test]
+fn contraction_fuses_products_with_sums() {
+    let count = |mode, code: Opcode| sums_of_products(mode).into_iter().filter(|&op| op == code).count();
+    let (separate, fused) = (ct::FloatMode::new(), ct::FloatMode::new().contract());
+    assert_eq!([count(separate, Opcode::Fma), count(fused, Opcode::Fma)], [0, 4]);
+    assert_eq!([count(separate, Opcode::AddF), count(fused, Opcode::AddF)], [3, 0]);
+    // A matrix product rounds to nearest, and so does the product outside of the scope.
+    assert_eq!(count(fused.rounding(Rounding::Zero), Opcode::AddF), 2);
+}

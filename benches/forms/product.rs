@@ -89,11 +89,11 @@ enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Scale {
     None,
-    /// Of the sums, before the bias.
+    /// A product with the sums, before the bias.
     Product,
-    /// Of the sums, by a fused multiply-add.
+    /// A fused multiply-add of the sums and the bias.
     Fused,
-    /// Of the result of the activation.
+    /// A product with the result of the activation.
     After,
 }
 

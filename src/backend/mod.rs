@@ -95,8 +95,9 @@ pub struct Hints {
     /// If `None`, the ptx back end uses it on sm_90a for grids of two or more tile blocks for each
     /// that runs at a time, if a loop of the kernel has a matrix product whose loads are all by
     /// TMA. It compiles the form at the first launch of such a grid. With `true`, smaller grids use
-    /// it, too; with `false`, none does. Kernels with atomics, with loops without a range or with
-    /// [`num_blocks`](crate::num_blocks) have no such form, and neither has exported PTX.
+    /// it, too; with `false`, none does. Kernels with atomics, early exits, loops without a range,
+    /// prints, assertions, scratch memory or [`num_blocks`](crate::num_blocks) have no such form.
+    /// The same holds for exported PTX, and for launches with [`Hints::num_ctas`].
     pub persistent: Option<bool>,
     /// Overrides of the plan, for measurements.
     #[doc(hidden)]

@@ -147,7 +147,7 @@ impl Place {
 pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
-    /// Whether a configuration can win with a back end.
+    /// Returns true if a configuration is measured with a back end.
     fn serves(&self, configuration: usize, backend: Backend) -> bool;
     /// The hints of a configuration.
     fn hints(&self, configuration: usize) -> Hints;

@@ -119,7 +119,7 @@ pub unsafe extern "C" fn compare_label(row: *const Box<dyn Row>, configuration: 
     say(&unsafe { &*row }.labels()[configuration]);
 }
 
-/// Whether a configuration can win with a back end: 1 if so, else 0.
+/// Returns 1 if a configuration is measured with a back end, else 0.
 ///
 /// # Safety
 /// `row` is open and has this configuration.

@@ -235,8 +235,13 @@ fn say_once(kernel: &str, what: &str) {
 fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> KernelVariant {
     KernelVariant::new(move || {
         let Source { name, module, gpu, is_persistent, .. } = &*source;
-        let without = if maps.are_allowed() { "" } else { " without maps" };
-        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{without}", gpu.target()));
+        let form = match (is_persistent, maps.are_allowed()) {
+            (false, true) => "",
+            (false, false) => " without maps",
+            (true, true) => " persistent",
+            (true, false) => " persistent without maps",
+        };
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{form}", gpu.target()));
         compile_form(name, module, gpu, hints, maps, &dump, *is_persistent)
     })
 }

@@ -201,26 +201,25 @@ pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<At
     attrs
 }
 
-/// Records an op of one element type.
-#[track_caller]
-fn uniform_of<X: TileLike>(place: Place, name: &str, (code, attrs): (Opcode, Vec<Attr>), operands: &[Arg]) -> X {
-    uniform(place, name, code, attrs, operands)
-}
-
 /// Returns true if the scope fuses products with additions.
 pub(crate) fn contracts() -> bool {
     !is_part() && record(|t| t.float_mode.is_some_and(|mode| mode.contract))
 }
 
-/// Records an addition or a subtraction, fused with a product if an operand is one with the same
-/// attributes. An addition of a matrix product that begins at zero is fused with it.
+/// Records an addition or a subtraction. With `contract`, it is fused with a product if an operand
+/// is one with the same attributes, and an addition to nearest even with a matrix product that
+/// begins at zero.
 #[track_caller]
-pub(crate) fn contracted<X: TileLike>(
+pub(crate) fn sum<X: TileLike>(
     place: Place,
     name: &str,
     (code, attrs): (Opcode, Vec<Attr>),
     operands: &[Arg],
+    contract: bool,
 ) -> X {
+    if !contract {
+        return uniform(place, name, code, attrs, operands);
+    }
     elementwise(place, name, operands, |t, values, shape| {
         let dtype = X::Elem::DTYPE;
         let factors = |t: &Trace, value: Value| {
@@ -228,10 +227,11 @@ pub(crate) fn contracted<X: TileLike>(
             let op = module.op(module.defining_op(value)?);
             (op.code == Opcode::MulF && op.attrs == attrs).then(|| [op.operands[0], op.operands[1]])
         };
-        let zero_product = |t: &Trace, value: Value| matrix_factors(&t.builder.module, value);
+        let is_rounded_to_nearest = attrs.contains(&Attr::Rounding(Rounding::NearestEven));
         for (product, other) in [(values[0], values[1]), (values[1], values[0])] {
             if code == Opcode::AddF
-                && let Some((a, b, attrs)) = zero_product(t, product)
+                && is_rounded_to_nearest
+                && let Some((a, b, attrs)) = matrix_factors(&t.builder.module, product)
             {
                 return t.put(Opcode::MmaF, &[a, b, other], attrs, dtype, shape);
             }
@@ -328,8 +328,7 @@ methods! { [Float]
     pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::AddF, mode.attrs::<T>(caller_location(), "add_with", &ARITHMETIC));
-        let record = if mode.contract { contracted } else { uniform_of };
-        record(caller_location(), "add_with", selected, &[value(self), beside::<Self>(rhs)])
+        sum(caller_location(), "add_with", selected, &[value(self), beside::<Self>(rhs)], mode.contract)
     }
 
     /// `self - rhs`, rounded as stated.
@@ -345,8 +344,7 @@ methods! { [Float]
     pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::SubF, mode.attrs::<T>(caller_location(), "sub_with", &ARITHMETIC));
-        let record = if mode.contract { contracted } else { uniform_of };
-        record(caller_location(), "sub_with", selected, &[value(self), beside::<Self>(rhs)])
+        sum(caller_location(), "sub_with", selected, &[value(self), beside::<Self>(rhs)], mode.contract)
     }
 
     /// `self * rhs`, rounded as stated.

@@ -186,8 +186,8 @@ impl<'m> FloatSigns<'m> {
     }
 }
 
-/// Returns the number of a splat constant.
-fn constant(module: &Module, value: Value) -> Option<f64> {
+/// Returns the number of a splat constant, or of a view of one.
+pub fn constant(module: &Module, value: Value) -> Option<f64> {
     let op = module.op(module.defining_op(value)?);
     if op.code.has_operand_elements() {
         return constant(module, op.operands[0]);

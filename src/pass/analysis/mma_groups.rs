@@ -99,6 +99,23 @@ fn belongs_to(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
     open.iter().any(|&other| module.op(other).operands[..2].iter().zip(&op.operands).any(|(a, b)| a == b))
 }
 
+/// Returns the blocks inside of loops that contain an MMA.
+pub fn loop_blocks_with_mmas(module: &Module, body: BlockId) -> Vec<BlockId> {
+    let mut found = Vec::new();
+    let mut pending = vec![(body, false)];
+    while let Some((block, in_loop)) = pending.pop() {
+        let ops = &module.block(block).ops;
+        if in_loop && ops.iter().any(|&id| module.op(id).code.is_mma()) {
+            found.push(block);
+        }
+        for &id in ops {
+            let op = module.op(id);
+            pending.extend(op.regions.iter().map(|&region| (region, in_loop || op.code.is_loop())));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

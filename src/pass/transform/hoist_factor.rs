@@ -12,15 +12,15 @@
 //! MMAs.
 
 use super::op_writer::OpWriter;
-use super::select_to_branch::collect_mma_blocks;
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, ConstData, Module, OpId, Opcode, Substitution, Uses, Value};
+use crate::pass::analysis::float_sign::constant;
+use crate::pass::analysis::mma_groups::loop_blocks_with_mmas;
 
 /// Returns the module with hoisted factors, or `None` if there are none.
 pub fn hoist_factor(module: &Module) -> Option<Module> {
     let entry = module.entries.first()?;
-    let mut blocks = Vec::new();
-    collect_mma_blocks(module, entry.body, false, &mut blocks);
+    let blocks = loop_blocks_with_mmas(module, entry.body);
     let uses = Uses::new(module, entry.body);
     let is_found = |&id: &OpId| Product::find(module, &uses, id).is_some();
     if !blocks.iter().any(|&block| module.block(block).ops.iter().any(is_found)) {
@@ -66,11 +66,12 @@ impl<'m> Product<'m> {
         }
         let product = module.defining_op(products).filter(|&id| module.op(id).code == Opcode::MulF)?;
         let operands = &module.op(product).operands;
-        let (elements, factor) = match [0, 1].map(|operand| constant(module, operands[operand])) {
-            [_, Some(factor)] => (operands[0], factor),
-            [Some(factor), None] => (operands[1], factor),
-            [None, None] => return None,
-        };
+        let (elements, factor) =
+            match [0, 1].map(|operand| constant(module, operands[operand]).map(|number| number as f32)) {
+                [_, Some(factor)] => (operands[0], factor),
+                [Some(factor), None] => (operands[1], factor),
+                [None, None] => return None,
+            };
         (factor > 0.0 && factor.is_finite()).then_some(Product { module, reduce, product, elements, factor })
     }
 
@@ -93,16 +94,4 @@ fn is_extremum(module: &Module, region: BlockId) -> bool {
     let [combiner, _] = module.block(region).ops[..] else { return false };
     let (op, args) = (module.op(combiner), &module.block(region).args);
     matches!(op.code, Opcode::MaxF | Opcode::MinF) && args.iter().all(|arg| op.operands.contains(arg))
-}
-
-/// Returns the number of which a tile consists.
-fn constant(module: &Module, value: Value) -> Option<f32> {
-    let op = module.op(module.defining_op(value)?);
-    match op.code {
-        Opcode::Broadcast | Opcode::Reshape => constant(module, op.operands[0]),
-        _ => match *op.const_data()? {
-            ConstData::Splat(bits) => Some(f32::from_bits(bits as u32)),
-            ConstData::Dense(_) => None,
-        },
-    }
 }

@@ -16,11 +16,10 @@
 //! first axis, as with a causal mask, the axis is reversed: the last tile blocks are then the
 //! shortest. CUTLASS has static persistent tile schedulers.
 
-use super::canonicalize::collect_continues;
 use super::op_writer::OpWriter;
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, BlockId, CmpPred, Elem, Module, Op, OpId, Opcode, Predicate, Rounding, Sign, Substitution, Type, Value,
+    Attr, BlockId, CmpPred, Elem, Module, Op, Opcode, Predicate, Rounding, Sign, Substitution, Type, Value,
 };
 
 /// Number of parameters that [`persistent`] appends: the extents of the grid, as i32.
@@ -62,17 +61,9 @@ fn is_supported(module: &Module, body: BlockId) -> bool {
                 | Opcode::MemoryFenceAlias
         );
     });
-    let mut exits = Vec::new();
-    collect_returns(module, body, &mut exits);
-    is_supported && exits.len() == 1 && module.block(body).ops.last() == exits.first()
-}
-
-fn collect_returns(module: &Module, block: BlockId, out: &mut Vec<OpId>) {
-    module.walk(block, &mut |id| {
-        if module.op(id).code == Opcode::Return {
-            out.push(id);
-        }
-    });
+    let mut returns = 0;
+    module.walk(body, &mut |id| returns += usize::from(module.op(id).code == Opcode::Return));
+    is_supported && returns == 1
 }
 
 /// Returns true if the trip count of a top-level loop with an MMA increases with the first index of
@@ -173,21 +164,14 @@ impl Rewriter<'_> {
         for &id in &ops {
             self.writer.keep(id);
         }
-        let module = &*self.writer.module;
-        let mut ids = Vec::new();
-        for &id in &ops {
-            collect_block_ids(module, id, &mut ids);
-        }
-        for id in ids {
-            let results = module.op(id).results.clone();
-            results.iter().zip(index).for_each(|(&old, new)| values.replace(old, new));
-        }
         self.writer.emit(Opcode::Continue, &[&[]], vec![], vec![], &[]);
         self.writer.end_block(inner, around);
-        debug_assert!({
-            let mut ends = Vec::new();
-            collect_continues(self.writer.module, inner, &mut ends);
-            ends.len() == 1
+        let module = &*self.writer.module;
+        module.walk(inner, &mut |id| {
+            let op = module.op(id);
+            if op.code == Opcode::GetTileBlockId {
+                op.results.iter().zip(index).for_each(|(&old, new)| values.replace(old, new));
+            }
         });
         values.apply(self.writer.module, inner);
         self.writer.emit(Opcode::For, &[&[place], &[total], &[count], &[]], vec![], vec![inner], &[]);
@@ -251,19 +235,4 @@ impl Rewriter<'_> {
         };
         [x, y, z].map(|index| bounded(&mut self.writer, index))
     }
-}
-
-/// Appends the ops in an op and its regions that return the index of the tile block.
-fn collect_block_ids(module: &Module, id: OpId, out: &mut Vec<OpId>) {
-    let op = module.op(id);
-    if op.code == Opcode::GetTileBlockId {
-        out.push(id);
-    }
-    op.regions.iter().for_each(|&region| {
-        module.walk(region, &mut |id| {
-            if module.op(id).code == Opcode::GetTileBlockId {
-                out.push(id);
-            }
-        });
-    });
 }

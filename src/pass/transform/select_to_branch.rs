@@ -25,13 +25,13 @@ use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Elem, Module, Op, OpId, Opcode, Sign, Substitution, Uses, Value,
 };
 use crate::pass::IntRanges;
+use crate::pass::analysis::mma_groups::loop_blocks_with_mmas;
 
 /// Returns the module with branches, or `None` if no select of at least `min_elements` elements is
 /// converted.
 pub fn select_to_branch(module: &Module, min_elements: i64) -> Option<Module> {
     let entry = module.entries.first()?;
-    let mut blocks = Vec::new();
-    collect_mma_blocks(module, entry.body, false, &mut blocks);
+    let blocks = loop_blocks_with_mmas(module, entry.body);
     let is_large = |id: &OpId| {
         let op = module.op(*id);
         op.code == Opcode::Select && module.shape(op.results[0]).iter().product::<i64>() >= min_elements
@@ -69,18 +69,6 @@ pub fn select_to_branch(module: &Module, min_elements: i64) -> Option<Module> {
         crate::pass::optimize(&mut changed);
         changed
     })
-}
-
-/// Appends the blocks inside of loops that have an MMA.
-pub fn collect_mma_blocks(module: &Module, block: BlockId, in_loop: bool, out: &mut Vec<BlockId>) {
-    let ops = &module.block(block).ops;
-    if in_loop && ops.iter().any(|&id| module.op(id).code.is_mma()) {
-        out.push(block);
-    }
-    for &id in ops {
-        let op = module.op(id);
-        op.regions.iter().for_each(|&region| collect_mma_blocks(module, region, in_loop || op.code.is_loop(), out));
-    }
 }
 
 /// Sum of scalars and of an index: its elements are between `sum + least` and `sum + most`.

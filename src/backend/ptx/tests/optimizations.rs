@@ -203,6 +203,18 @@ fn each_switch_changes_the_code_of_a_kernel() {
     assert!(dead.is_empty(), "these switches do not change these kernels: {dead:?}");
 }
 
+#[test]
+fn plain_loops_have_persistent_forms() {
+    let module = plain_loop();
+    let form = crate::pass::persistent(&module).expect("a form");
+    let count = |module: &Module| module.block(module.entries[0].body).args.len();
+    assert_eq!(count(&form), count(&module) + 3, "the extents of the grid");
+    crate::ir::verify(&form).unwrap();
+    // It is persistent already, or has no product.
+    assert!(crate::pass::persistent(&form).is_none());
+    assert!(crate::pass::persistent(&large_rows()).is_none());
+}
+
 /// Debug builds verify each schedule.
 #[test]
 fn code_without_an_optimization_is_legal() {
