@@ -17,6 +17,7 @@ pub fn register(suite: &mut Suite) {
     for form in ["plain", "scaled", "residual", "added", "factor"] {
         suite.test(format!("mma_loops/{form}"), move |session| operands(session, form));
     }
+    suite.test("mma_loops/triangle", triangle);
 }
 
 /// Condition on the positions of a row and a key.
@@ -164,6 +165,34 @@ fn operands(session: Session, form: &'static str) -> Result<()> {
 }
 
 /// Queries, keys and values: whole numbers from -2 to 2.
+/// Loops whose trip counts grow with the first index of the tile block, over grids of many shapes.
+fn triangle(session: Session) -> Result<()> {
+    const TILE: usize = 16;
+    fn kernel(a: Array<f16, 2>, y: ArrayMut<f32, 4>) {
+        let (x, plane, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+        let tile = a.load((0, 0), [TILE, TILE]);
+        let start = ct::full([TILE, TILE], (batch * 8 + plane).cast::<f32>());
+        let sum = ct::fold(..x + 1, start, |sum, j| ct::mma(tile, a.load((j, 0), [TILE, TILE]).transpose(), sum));
+        y.store((batch, plane, x, 0), sum.reshape([1, 1, TILE, TILE]));
+    }
+    let longest = 9;
+    let a = random::<f16>(1, longest * TILE * TILE, Spread::Whole(2));
+    let a_array = session.array(&a, [longest * TILE, TILE])?;
+    for (x, planes, batches) in [(1, 1, 1), (3, 1, 1), (9, 1, 1), (4, 2, 1), (5, 3, 1), (2, 5, 2), (7, 4, 3), (1, 7, 2)]
+    {
+        let mut y = session.unwritten::<f32, 4>([batches, planes, x * TILE, TILE])?;
+        session.launch(kernel, [x, planes, batches], (&a_array, &mut y))?;
+        let value = |row: usize, column: usize| {
+            let keys = (0..=row / TILE).map(|block| block * TILE + column);
+            keys.map(|key| dot(&a, &a, [row % TILE, key], TILE)).sum::<f64>()
+        };
+        session.check("sums", &y, &|[batch, plane, row, column]| {
+            Want::SumOf(value(row, column) + (batch * 8 + plane) as f64)
+        })?;
+    }
+    Ok(())
+}
+
 fn data(d: usize) -> [Vec<f16>; 3] {
     [(1, ROWS), (2, KEYS), (3, KEYS)].map(|(seed, rows)| random(seed, rows * d, Spread::Whole(2)))
 }

@@ -11,16 +11,18 @@
 //! ```
 //!
 //! A producer then loads the operands of the next tile block while the consumers store the results
-//! of the last one. Consecutive rounds go through the CTAs in opposite directions, so that the sums
-//! are equal if the work of tile blocks is linear in their number. If the work grows along the
-//! first axis, as with a causal mask, the axis is reversed: the last tile blocks are then the
-//! shortest. CUTLASS has static persistent tile schedulers.
+//! of the last one. Consecutive rounds go through the CTAs in opposite directions. If the work grows
+//! along the first axis, as with a causal mask, the order is that of [`tile_order`], which gives the
+//! CTAs equal sums of work. CUTLASS has static persistent tile schedulers.
+
+mod tile_order;
 
 use super::op_writer::OpWriter;
 use crate::dtype::DType;
 use crate::ir::{
     Attr, BlockId, CmpPred, Elem, Module, Op, Opcode, Predicate, Rounding, Sign, Substitution, Type, Value,
 };
+use tile_order::TileOrder;
 
 /// Number of parameters that [`persistent`] appends: the extents of the grid, as i32.
 const GRID_PARAMS: usize = 3;
@@ -140,7 +142,7 @@ struct Rewriter<'m> {
 }
 
 impl Rewriter<'_> {
-    fn rewrite(&mut self, body: BlockId, reversed: bool) {
+    fn rewrite(&mut self, body: BlockId, is_increasing: bool) {
         let int = self.writer.module.intern(Type::scalar(DType::I32));
         let grid: Vec<Value> = (0..GRID_PARAMS).map(|_| self.writer.module.add_block_arg(body, int)).collect();
         let (mut ops, outer) = self.writer.begin_block(body);
@@ -154,12 +156,18 @@ impl Rewriter<'_> {
         let place = self.writer.emit(Opcode::GetTileBlockId, &[], vec![], vec![], &types);
         let count = self.writer.emit(Opcode::GetNumTileBlocks, &[], vec![], vec![], &types);
         let [place, count] = [place, count].map(|id| self.writer.module.op(id).results[0]);
+        let order = is_increasing.then(|| TileOrder::new(self, [place, count], [grid[0], grid[1], grid[2]]));
 
         let inner = self.writer.module.add_block(&[int]);
         let counter = self.writer.module.block(inner).args[0];
         let (_, around) = self.writer.begin_block(inner);
-        let number = self.alternating(counter, total, count);
-        let index = self.decode(number, &grid, reversed);
+        let index = match &order {
+            Some(order) => order.decode(self, counter),
+            None => {
+                let number = self.alternating(counter, total, count);
+                self.decode(number, &grid)
+            }
+        };
         let mut values = Substitution::new();
         for &id in &ops {
             self.writer.keep(id);
@@ -174,7 +182,11 @@ impl Rewriter<'_> {
             }
         });
         values.apply(self.writer.module, inner);
-        self.writer.emit(Opcode::For, &[&[place], &[total], &[count], &[]], vec![], vec![inner], &[]);
+        let [start, end_of_loop, step] = match order {
+            Some(order) => [self.number(0), order.iterations, self.number(1)],
+            None => [place, total, count],
+        };
+        self.writer.emit(Opcode::For, &[&[start], &[end_of_loop], &[step], &[]], vec![], vec![inner], &[]);
         self.writer.keep(end);
         self.writer.end_block(body, outer);
     }
@@ -188,51 +200,61 @@ impl Rewriter<'_> {
         self.writer.emit_one(Opcode::Assume, &[value], vec![bounded], Elem::Num(DType::I32), &[])
     }
 
+    fn number(&mut self, number: i64) -> Value {
+        self.writer.number(DType::I32, number)
+    }
+
+    fn select(&mut self, condition: Value, a: Value, b: Value) -> Value {
+        self.writer.emit_one(Opcode::Select, &[condition, a, b], vec![], Elem::Num(DType::I32), &[])
+    }
+
+    fn compare(&mut self, pred: CmpPred, a: Value, b: Value) -> Value {
+        let attrs = vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)];
+        self.writer.emit_one(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), &[])
+    }
+
+    fn and(&mut self, a: Value, b: Value, dtype: DType) -> Value {
+        self.writer.emit_one(Opcode::AndI, &[a, b], vec![], Elem::Num(dtype), &[])
+    }
+
+    fn min(&mut self, a: Value, b: Value) -> Value {
+        let attrs = vec![Attr::Sign(Sign::Signed)];
+        self.writer.emit_one(Opcode::MinI, &[a, b], attrs, Elem::Num(DType::I32), &[])
+    }
+
     /// Returns quotient and remainder.
     fn div_rem(&mut self, a: Value, b: Value) -> [Value; 2] {
         let attrs = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::Zero)];
         let quotient = self.writer.emit_one(Opcode::DivI, &[a, b], attrs, Elem::Num(DType::I32), &[]);
-        let attrs = vec![Attr::Sign(Sign::Signed)];
-        let rest = self.writer.emit_one(Opcode::RemI, &[a, b], attrs, Elem::Num(DType::I32), &[]);
-        [quotient, rest]
+        let multiple = self.int(Opcode::MulI, quotient, b);
+        [quotient, self.int(Opcode::SubI, a, multiple)]
     }
 
     /// Returns the number of the tile block: the counter, or in every second complete round the
     /// counter of the opposite CTA.
     fn alternating(&mut self, counter: Value, total: Value, count: Value) -> Value {
         let [round, place] = self.div_rem(counter, count);
-        let one = self.writer.number(DType::I32, 1);
-        let zero = self.writer.number(DType::I32, 0);
-        let parity = self.writer.emit_one(Opcode::AndI, &[round, one], vec![], Elem::Num(DType::I32), &[]);
+        let [zero, one] = [0, 1].map(|number| self.number(number));
+        let parity = self.and(round, one, DType::I32);
         let start = self.int(Opcode::SubI, counter, place);
         let end = self.int(Opcode::AddI, start, count);
-        let compare = |writer: &mut OpWriter<'_>, pred, a, b| {
-            let attrs = vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)];
-            writer.emit_one(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), &[])
-        };
-        let is_odd = compare(&mut self.writer, CmpPred::Ne, parity, zero);
-        let is_complete = compare(&mut self.writer, CmpPred::Le, end, total);
-        let is_opposite = self.writer.emit_one(Opcode::AndI, &[is_odd, is_complete], vec![], Elem::Num(DType::I1), &[]);
+        let is_odd = self.compare(CmpPred::Ne, parity, zero);
+        let is_complete = self.compare(CmpPred::Le, end, total);
+        let is_opposite = self.and(is_odd, is_complete, DType::I1);
         let last = self.int(Opcode::SubI, end, one);
         let opposite = self.int(Opcode::SubI, last, place);
-        self.writer.emit_one(Opcode::Select, &[is_opposite, opposite, counter], vec![], Elem::Num(DType::I32), &[])
+        self.select(is_opposite, opposite, counter)
     }
 
-    /// Returns the indices of a tile block.
-    fn decode(&mut self, number: Value, grid: &[Value], reversed: bool) -> [Value; 3] {
+    /// Returns the indices of a tile block, the first axis first.
+    fn decode(&mut self, number: Value, grid: &[Value]) -> [Value; 3] {
         let [rows, x] = self.div_rem(number, grid[0]);
         let [z, y] = self.div_rem(rows, grid[1]);
-        let x = if reversed {
-            let one = self.writer.number(DType::I32, 1);
-            let last = self.int(Opcode::SubI, grid[0], one);
-            self.int(Opcode::SubI, last, x)
-        } else {
-            x
-        };
-        let bounded = |writer: &mut OpWriter<'_>, value: Value| {
-            let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
-            writer.emit_one(Opcode::Assume, &[value], vec![bounded], Elem::Num(DType::I32), &[])
-        };
-        [x, y, z].map(|index| bounded(&mut self.writer, index))
+        [x, y, z].map(|index| self.not_negative(index))
+    }
+
+    fn not_negative(&mut self, index: Value) -> Value {
+        let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
+        self.writer.emit_one(Opcode::Assume, &[index], vec![bounded], Elem::Num(DType::I32), &[])
     }
 }
