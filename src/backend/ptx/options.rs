@@ -26,6 +26,9 @@ pub struct CompileOptions {
     pub schedule: bool,
     /// Permission of the cost model to select another plan than the default one.
     pub plan_search: PlanSearch,
+    /// The launch has several tile blocks for each CTA that runs at a time. More CTAs per SM are
+    /// then a candidate of the plan search.
+    pub has_many_blocks: bool,
     /// Ping-pong schedules are allowed.
     pub pingpong: bool,
     /// Enabled optimizations.
@@ -57,6 +60,7 @@ impl Default for CompileOptions {
             line_info: false,
             schedule: false,
             plan_search: PlanSearch::Calibrated,
+            has_many_blocks: false,
             pingpong: true,
             optimizations: OptimizationSet::ALL,
         }

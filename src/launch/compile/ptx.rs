@@ -52,7 +52,11 @@ impl Maps<'_> {
 
 /// Generates PTX.
 pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
-    let mut code = ptx::compile(module, target, &options(hints, maps.are_allowed())?)?;
+    generate_by(module, target, &options(hints, maps.are_allowed())?, maps)
+}
+
+fn generate_by(module: &Module, target: Target, options: &CompileOptions, maps: Maps<'_>) -> Result<ptx::Compiled> {
+    let mut code = ptx::compile(module, target, options)?;
     if let Maps::Without(reason) = maps {
         code.remarks.tma_rejected = Some(reason.to_owned());
     }
@@ -69,15 +73,22 @@ pub(crate) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool)
 
 /// Returns the complete schedule of the PTX as text.
 pub(crate) fn full_schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
-    let options = CompileOptions { schedule: true, ..options(hints, tma)? };
-    Ok(ptx::compile(module, target, &options)?.schedule)
+    schedule_by(module, target, options(hints, tma)?)
+}
+
+fn schedule_by(module: &Module, target: Target, options: CompileOptions) -> Result<String> {
+    Ok(ptx::compile(module, target, &CompileOptions { schedule: true, ..options })?.schedule)
 }
 
 /// Returns the schedule of the PTX as an SVG image, simulated by the cost model.
 pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    picture_by(name, module, target, &options(hints, tma)?)
+}
+
+fn picture_by(name: &str, module: &Module, target: Target, options: &CompileOptions) -> Result<String> {
     let title = format!("{name}, {target}");
     let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
-    ptx::with_plan(module, target, &options(hints, tma)?, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
+    ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
 }
 
 fn stuck() -> crate::Error {
@@ -209,6 +220,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         line_info,
         schedule: false,
         plan_search,
+        has_many_blocks: false,
         pingpong: !plan.disable_pingpong,
         optimizations,
     })
@@ -291,20 +303,21 @@ fn compile_form(
 ) -> Result<GpuCode> {
     let tma = maps.are_allowed();
     let mut stages = Stages::default();
-    let mut used = hints;
-    let mut code = stages.time("code", || generate(module, gpu.target(), hints, maps))?;
+    let target = gpu.target();
+    let mut used = CompileOptions { has_many_blocks: is_persistent, ..options(hints, tma)? };
+    let mut code = stages.time("code", || generate_by(module, target, &used, maps))?;
     let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
     let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
         // The planned occupancy is not reached, and spills cost more than the occupancy gains.
         used.occupancy = Some(1);
-        code = stages.time("code again", || generate(module, gpu.target(), used, maps))?;
+        code = stages.time("code again", || generate_by(module, target, &used, maps))?;
         (kernel, cubin) = stages.time("assembler again", || load(&code))?;
     }
     dump.write("layout", code.layout.as_bytes())?;
     if dump.is_wanted() {
-        dump.write("schedule", full_schedule(module, gpu.target(), used, tma)?.as_bytes())?;
-        dump.write("svg", picture(name, module, gpu.target(), used, tma)?.as_bytes())?;
+        dump.write("schedule", schedule_by(module, target, used)?.as_bytes())?;
+        dump.write("svg", picture_by(name, module, target, &used)?.as_bytes())?;
     }
     dump.write("ptx", code.text.as_bytes())?;
     if !cubin.bytes.is_empty() {

@@ -6,10 +6,12 @@
 //! numbers of stages, two CTAs per SM, no ping-pong.
 //!
 //! A candidate is selected if it needs less by [`MIN_SPEEDUP`]. The margin covers the error of the
-//! model; the default plan is measured. Occupancy is never requested, because the number of CTAs
-//! depends on the grid, and half of the registers are too few for a single CTA. So a candidate
-//! that gains by occupancy is selected only if it is as fast at the default occupancy. Kernels that
-//! read the number of CTAs (persistent kernels) are compared at the default occupancy.
+//! model; the default plan is measured. The number of CTAs depends on the grid, and half of the
+//! registers are too few for a single CTA. So a candidate that gains by occupancy is selected only
+//! if it is as fast at the default occupancy. Kernels that read the number of CTAs (persistent
+//! kernels) are compared at the default occupancy. The persistent form of a kernel is an exception:
+//! its launches have several tile blocks for each CTA, and its number of CTAs follows the
+//! occupancy. There, an occupancy of two is a candidate, too.
 
 use std::borrow::Cow;
 
@@ -66,13 +68,33 @@ struct CandidateCost {
 
 impl CandidateCost {
     /// Returns the cost by which it is compared with the default plan, of `usual` cycles.
-    /// `is_persistent`: the kernel reads the number of CTAs.
-    fn compared_cost(&self, usual: f64, is_persistent: bool) -> Option<f64> {
-        match is_persistent {
-            true => Some(self.at_default_occupancy),
-            false => {
-                Some(self.cost.cycles_per_block()).filter(|_| self.at_default_occupancy < usual * (1.0 + MIN_SPEEDUP))
-            }
+    fn compared_cost(&self, usual: f64, ctas: CtaCount) -> Option<f64> {
+        let cycles = self.cost.cycles_per_block();
+        match ctas {
+            CtaCount::Fixed => Some(self.at_default_occupancy),
+            CtaCount::Grid => Some(cycles).filter(|_| self.at_default_occupancy < usual * (1.0 + MIN_SPEEDUP)),
+            CtaCount::Resident => Some(cycles),
+        }
+    }
+}
+
+/// Number of CTAs of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CtaCount {
+    /// One for each tile block.
+    Grid,
+    /// A number that the kernel reads: its user's persistent CTAs.
+    Fixed,
+    /// As many as run at a time: a persistent form.
+    Resident,
+}
+
+impl CtaCount {
+    fn new(module: &Module, entry: &Entry, options: &CompileOptions) -> CtaCount {
+        match is_persistent_kernel(module, entry) {
+            _ if options.has_many_blocks => CtaCount::Resident,
+            true => CtaCount::Fixed,
+            false => CtaCount::Grid,
         }
     }
 }
@@ -84,7 +106,7 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     let is_calibrated = target.arch == 90 && target.accelerated;
     let verbose = options.plan_search == PlanSearch::Report;
     let is_enabled = options.optimizations.contains(Optimization::PlanSearch) && options.plan_search != PlanSearch::Off;
-    if !is_enabled || !(is_calibrated || verbose) || !has_mma_in_loop(module, entry) {
+    if !is_enabled || !(is_calibrated || verbose) || !has_mma_in_loop(module) {
         return chosen;
     }
     let warps = num_warps::num_warps(module, entry.body, options);
@@ -101,10 +123,10 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     let blocks = Some(first.cost.blocks);
     let all = candidates.iter().map(|candidate| evaluate(module, (target, &candidate.options), blocks));
     let results: Vec<CandidateResult> = all.collect();
-    let (usual, is_persistent) = (first.cost.cycles_per_block(), is_persistent_kernel(module, entry));
+    let (usual, ctas) = (first.cost.cycles_per_block(), CtaCount::new(module, entry, options));
     let compared = candidates.iter().zip(&results).map(|(candidate, result)| match result {
         CandidateResult::Costed(other) if first.model_is_trusted && other.model_is_trusted && candidate.selectable => {
-            other.compared_cost(usual, is_persistent)
+            other.compared_cost(usual, ctas)
         }
         _ => None,
     });
@@ -191,7 +213,8 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
 }
 
 /// Returns true if a loop contains MMAs.
-fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
+pub fn has_mma_in_loop(module: &Module) -> bool {
+    let Some(entry) = module.entries.first() else { return false };
     let regions = RegionTree::new(module, entry.body);
     regions.ops().iter().any(|&id| module.op(id).code.is_mma() && regions.enclosing_loop(id).is_some())
 }
@@ -236,7 +259,8 @@ fn candidates(
     }
     if usual.occupancy.is_none() {
         let occupancy = Some(2);
-        add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*usual }, false);
+        let selectable = is_calibrated && usual.has_many_blocks;
+        add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*usual }, selectable);
     }
     if usual.tma && is_calibrated {
         let selectable = !hinted && usual.num_stages.is_none();
@@ -317,10 +341,12 @@ mod tests {
             let cost = Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, launch: None };
             CandidateCost { cost, at_default_occupancy, warp_shape: (4, 1), model_is_trusted: true }
         };
-        assert_eq!(plan(60.0, 110.0).compared_cost(100.0, false), Some(60.0));
-        assert_eq!(plan(60.0, 130.0).compared_cost(100.0, false), None);
+        assert_eq!(plan(60.0, 110.0).compared_cost(100.0, CtaCount::Grid), Some(60.0));
+        assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Grid), None);
         // Persistent CTAs are as many as the grid says.
-        assert_eq!(plan(60.0, 130.0).compared_cost(100.0, true), Some(130.0));
+        assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Fixed), Some(130.0));
+        // Those of a persistent form follow the occupancy.
+        assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Resident), Some(60.0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::*;
 use crate::backend::ptx::{OptimizationSet, PlanSearch};
 
 pub const PAIRS: CompileOptions = CompileOptions {
+    has_many_blocks: false,
     num_warps: None,
     occupancy: None,
     num_stages: None,
