@@ -27,6 +27,7 @@ pub(crate) use transform::bit_reverse::expand_bit_reverse;
 pub(crate) use transform::hoist_factor::hoist_factor;
 pub(crate) use transform::persistent::persistent;
 pub use transform::pipeline_dependent_mma::pipeline_dependent_mma;
+pub(crate) use transform::relax_floats::relax_floats;
 pub(crate) use transform::select_to_branch::select_to_branch;
 pub(crate) use transform::sink_loads::sink_loads;
 pub(crate) use transform::thread_local_reduction::{ReductionDistribution, thread_local_reduction};

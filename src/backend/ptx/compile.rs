@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-use super::cost::{CostInput, LaunchInfo};
+use super::cost::{CostInput, LaunchInfo, weights};
 use super::plan::kernel_plan::Plan;
 use super::plan::{num_warps, plan_search};
 #[cfg(any(test, feature = "_suite"))]
@@ -44,7 +44,32 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     compiled.remarks.data_partition_rejected = why_whole;
     compiled.remarks.tma_rejected = why_direct;
     compiled.remarks.plans_considered = accepted.considered;
+    compiled.remarks.fast_float_mode = fast_float_mode(&module, target, options);
     Ok(compiled)
+}
+
+/// Minimum gain of the fast float mode that a remark states.
+const MIN_FAST_GAIN: f64 = 0.03;
+
+/// Returns the gain of `FloatMode::fast()` for a kernel with MMAs in loops, by the cost model.
+/// Computed for remarks alone.
+fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) -> Option<String> {
+    let is_calibrated = target.arch == 90 && target.accelerated;
+    if options.plan_search != PlanSearch::Report || !is_calibrated || !plan_search::has_mma_in_loop(module) {
+        return None;
+    }
+    let relaxed = pass::relax_floats(module)?;
+    let options = CompileOptions { plan_search: PlanSearch::Calibrated, ..*options };
+    let cycles = |module: &Module| {
+        let cost = &mut |input: &CostInput<'_, '_>| input.cost(weights(target)).map(|cost| cost.cycles_per_block());
+        with_plan(module, target, &options, LaunchInfo::default(), cost).ok().flatten()
+    };
+    let (usual, fast) = (cycles(module)?, cycles(&relaxed)?);
+    let gain = 1.0 - fast / usual;
+    (gain >= MIN_FAST_GAIN).then(|| {
+        let percent = 100.0 * gain;
+        format!("{percent:.0} % less time with `ct::with_mode(FloatMode::fast(), ..)`, which changes rounding and subnormal numbers")
+    })
 }
 
 /// Shows `look` the plan that [`compile`] generates code from, with the properties of a launch, to

@@ -95,6 +95,8 @@ pub struct CodeRemarks {
     pub missed_loop_hints: Vec<(Option<Location>, String)>,
     /// Considered plans, one line each: cost, and difference from the selected plan.
     pub plans_considered: Vec<String>,
+    /// Gain of the fast float mode by the cost model, if there is any.
+    pub fast_float_mode: Option<String>,
     /// Reason against TMA and warp specialization in a kernel that could have them.
     pub tma_rejected: Option<String>,
     /// Layout conversions by shuffles within warps.
@@ -317,6 +319,7 @@ impl fmt::Display for CodeRemarks {
         }
         writeln!(f, ", live registers: {}", self.live_registers)?;
         self.plans_considered.iter().try_for_each(|plan| writeln!(f, "  plan: {plan}"))?;
+        self.fast_float_mode.iter().try_for_each(|gain| writeln!(f, "  float mode: {gain}"))?;
         self.spill_warning(1).map_or(Ok(()), |what| writeln!(f, "  {what}"))
     }
 }

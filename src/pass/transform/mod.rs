@@ -12,6 +12,7 @@ pub(super) mod licm;
 pub(super) mod op_writer;
 pub(super) mod persistent;
 pub(super) mod pipeline_dependent_mma;
+pub(super) mod relax_floats;
 pub(super) mod relax_memory_order;
 pub(super) mod select_to_branch;
 pub(super) mod sink_loads;
