@@ -4,10 +4,10 @@ use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
-/// What the code is made for.
+/// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Queries that a block takes at a time, and keys, and numbers of each of them.
+    /// Queries of a tile, keys of a tile, and elements of each query and key.
     pub tile: [usize; 3],
     /// Heads of queries that share a head of keys and values.
     pub group: usize,
@@ -15,45 +15,38 @@ pub struct Form {
     pub causal: bool,
 }
 
-/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each block takes the tiles of queries of its share, each past
-/// all keys that it sees. `logs`, if wanted, gets for each query log₂ of the sum of its exponentials. `shares`: where the share of each
-/// block begins, the last one ends; then for each tile 2¹⁶ times its head, of those of all sequences, and its place there. `scale` is
-/// log₂ e / √dim, as exponentials are powers of two; that it is not negative (`max`) says that sums fade by at most one, so threads keep parts.
+/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each tile block computes one tile of queries.
+/// `scale` is log₂ e / √dim, because exponentials are powers of two. `logs`, if there, gets log₂ of each query's sum of exponentials.
 pub fn attention<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
-    (shares, scale): (Array<i32, 1>, Scalar<f32>),
+    scale: Scalar<f32>,
     Form { tile: [m, n, d], group, causal }: Form,
 ) where
     f32: CastTo<T>,
 {
-    let (heads, keys) = (q.extent(1), k.extent(2));
-    let flush = ct::FloatMode::new().flush_to_zero();
-    let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
-    ct::fold(share[0]..share[1], (), |(), at| {
-        let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
-        let (batch, head) = (head / heads, head % heads);
-        let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
-        // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
-        let (first, last) = (tile * m, (tile * m + m).min(keys));
-        let (seen, full, some) = match causal {
-            true => (first + ct::arange(m, 1, 1), (first + 1) / n, (last + (n - 1)) / n),
-            false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
-        };
-        let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-        let (acc, max, sum) = ct::fold(..some, start, |(acc, max, sum), j| {
-            let [k, v] = [k, v].map(|x| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]));
-            let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
-            let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
-            let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
-            let above = max.max(scores.reduce_max(1));
-            let weights = scores.fma(scale, -above * scale).exp2_with(flush);
-            let fade = ((max - above) * scale.max(0.0)).exp2_with(flush);
-            (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
+    let (tile, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
+    // The number of keys that each query sees, and that any query of the tile sees.
+    let keys = k.extent(2);
+    let (seen, most) = match causal {
+        true => (tile * m + ct::arange(m, 1, 1), (tile * m + m).min(keys)),
+        false => (ct::full([m], keys), keys),
+    };
+    let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
+    ct::with_mode(ct::FloatMode::fast(), || {
+        let (acc, max, sum) = ct::fold(..most.ceil_div(n), start, |(acc, max, sum), j| {
+            let [keys, values] = [k, v].map(|x| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]));
+            let scores = ct::mma(queries, keys.transpose(), ct::zeros::<f32, 2>([m, n]));
+            let visible = (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let scores = ct::select(visible, scores, f32::NEG_INFINITY);
+            let new_max = max.max(scores.reduce_max(1) * scale);
+            let weights = (scores * scale - new_max).exp2();
+            let decay = (max - new_max).exp2();
+            (ct::mma(weights.cast::<T>(), values, acc * decay), new_max, sum * decay + weights.sum(1))
         });
-        logs.iter().for_each(|to| to.store((batch, head, tile), max.fma(scale, sum.log2()).reshape([1, 1, m])));
-        let part = ct::ones([m, 1]).div_with(sum, flush.approx());
-        out.store((batch, head, tile, 0), (acc * part).cast::<T>().reshape([1, 1, m, d]));
+        logs.iter().for_each(|logs| logs.store((batch, head, tile), (max + sum.log2()).reshape([1, 1, m])));
+        out.store((batch, head, tile, 0), (acc / sum).cast::<T>().reshape([1, 1, m, d]));
     });
 }
 
@@ -69,14 +62,8 @@ fn main() -> ct::Result<()> {
     for causal in [false, true] {
         let mut out = device.zeros([batch, heads, seq, dim])?;
         let form = Form { tile, group: 1, causal };
-        // Each block takes one tile: the first number says where its share begins, the next where it ends.
-        let tiles = seq.div_ceil(tile[0]);
-        let blocks = batch * heads * tiles;
-        let starts = (0..=blocks).map(|block| blocks + 1 + block);
-        let of_blocks = (0..blocks).map(|block| ((block / tiles) << 16) + block % tiles);
-        let shares: Vec<i32> = starts.chain(of_blocks).map(|x| x as i32).collect();
-        let shares = device.array(&shares, [shares.len()])?;
-        ct::launch(attention::<f16>, blocks, ((&q, &k, &v), (&mut out, NO_LOGS), (&shares, scale), Constant(form)))?;
+        let grid = [seq.div_ceil(tile[0]), heads, batch];
+        ct::launch(attention::<f16>, grid, ((&q, &k, &v), (&mut out, NO_LOGS), scale, Constant(form)))?;
 
         let out = out.to_vec()?;
         let number = |at, way| number(at, way).to_f64();

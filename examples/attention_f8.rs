@@ -21,37 +21,36 @@ pub fn turned(v: Array<f8e4m3fn, 4>, out: ArrayMut<f8e4m3fn, 4>, [n, d]: [usize;
     out.store((batch, head, 0, i), in_order(x.transpose()).reshape([1, 1, d, n]));
 }
 
-/// softmax(Q Kᵀ / √dim) V. Each block takes the tiles of queries of its share, as in `attention`. `scales`, for each head of each
+/// softmax(Q Kᵀ / √dim) V. Each tile block computes one tile of queries, as in `attention`. `scales`, for each head of each
 /// sequence: log₂ e / √dim times the scales of queries and keys, and the scale of values; `v` as [`turned`] makes it.
 pub fn attention_f8(
     (q, k, v): (Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>),
     out: ArrayMut<bf16, 4>,
-    (shares, scales): (Array<i32, 1>, [Array<f32, 2>; 2]),
+    scales: [Array<f32, 2>; 2],
     ([m, n, d], causal): Form,
 ) {
-    let (heads, keys) = (q.extent(1), k.extent(2));
-    let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
-    ct::fold(share[0]..share[1], (), |(), at| {
-        let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
-        let (batch, head) = (head / heads, head % heads);
-        let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
-        let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
-        let (first, last) = if causal { (tile * m, (tile * m + m).min(keys)) } else { (keys - 1, keys) };
-        let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };
-        let (full, some) = ((first + 1) / n, (last + (n - 1)) / n);
-        let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-        let (acc, _, sum) = ct::fold(..some, start, |(acc, max, sum), j| {
-            let k = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]).transpose();
-            let v = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]).transpose();
-            let scores = ct::mma_fast_acc(q, k, ct::zeros::<f32, 2>([m, n]));
-            let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
-            let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
-            let above = max.max(scores.reduce_max(1));
-            // The largest weight is 2 to 8, so that small ones have bits, too.
-            let flush = ct::FloatMode::new().flush_to_zero();
-            let weights = scores.fma(scale, (-above).fma(scale, 8.0)).exp2_with(flush);
-            let (fade, narrow) = (((max - above) * scale.max(0.0)).exp2_with(flush), in_order(weights.cast()));
-            (ct::mma_fast_acc(narrow, v, acc * fade), above, sum * fade + weights.sum(1))
+    let (tile, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let [scale, of_values] = scales.map(|scales| scales.load_scalar((batch, head)));
+    let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
+    // The number of keys that each query sees, and that any query of the tile sees.
+    let keys = k.extent(2);
+    let (seen, most) = match causal {
+        true => (tile * m + ct::arange(m, 1, 1), (tile * m + m).min(keys)),
+        false => (ct::full([m], keys), keys),
+    };
+    let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
+    ct::with_mode(ct::FloatMode::fast(), || {
+        let (acc, _, sum) = ct::fold(..most.ceil_div(n), start, |(acc, max, sum), j| {
+            let keys = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]).transpose();
+            let values = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]).transpose();
+            let scores = ct::mma_fast_acc(queries, keys, ct::zeros::<f32, 2>([m, n]));
+            let visible = (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let scores = ct::select(visible, scores, f32::NEG_INFINITY);
+            let new_max = max.max(scores.reduce_max(1) * scale);
+            // The largest weight is 2⁸, so that small ones have bits, too.
+            let weights = (scores * scale - (new_max - 8.0)).exp2();
+            let decay = (max - new_max).exp2();
+            (ct::mma_fast_acc(in_order(weights.cast()), values, acc * decay), new_max, sum * decay + weights.sum(1))
         });
         out.store((batch, head, tile, 0), (acc * (of_values / sum)).cast::<bf16>().reshape([1, 1, m, d]));
     });
@@ -72,15 +71,8 @@ fn main() -> ct::Result<()> {
     let scales = (device.full([batch, heads], scale)?, device.full([batch, heads], of_values)?);
     for causal in [false, true] {
         let mut out = device.zeros::<bf16, 4>(shape)?;
-        // Each block takes one tile: the first number says where its share begins, the next where it ends.
-        let tiles = seq.div_ceil(tile[0]);
-        let blocks = batch * heads * tiles;
-        let starts = (0..=blocks).map(|block| blocks + 1 + block);
-        let of_blocks = (0..blocks).map(|block| ((block / tiles) << 16) + block % tiles);
-        let shares: Vec<i32> = starts.chain(of_blocks).map(|x| x as i32).collect();
-        let shares = device.array(&shares, [shares.len()])?;
-        let arguments = ((&q, &k, &along), &mut out, (&shares, [&scales.0, &scales.1]), Constant((tile, causal)));
-        ct::launch(attention_f8, blocks, arguments)?;
+        let grid = [seq.div_ceil(tile[0]), heads, batch];
+        ct::launch(attention_f8, grid, ((&q, &k, &along), &mut out, [&scales.0, &scales.1], Constant((tile, causal))))?;
 
         let out = out.to_vec()?;
         let number = |at, way| number(at, way).to_f64();

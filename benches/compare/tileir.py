@@ -11,7 +11,6 @@ FOLDER also gets the Python files, so it is all that the GPU machine needs. Conf
 """
 
 import ctypes
-import heapq
 import json
 import math
 import os
@@ -48,14 +47,8 @@ def tile_of(label):
     return found.group(0).removeprefix("tile ") if found else "", "persistent" in label
 
 
-def shares_of(row, label):
-    """What the table of our persistent form of attention depends on: rows of a tile, heads at a time, blocks of a multiprocessor."""
-    find = lambda pattern, other: int(found.group(1)) if (found := re.search(pattern, label)) else other
-    return {"rows": find(r"^(\d+)x", 0), "section": find(r"(\d+) heads", 1), "each": find(r"(\d+) a multiprocessor", 1)}
-
-
 def our_arguments(row, label):
-    """Arguments of our kernel: names of arrays (transposed with .T), ("f32", x) scalars, and the table of `shares_of`."""
+    """Arguments of our kernel: names of arrays (transposed with .T), ("f32", x) scalars."""
     names = tuple(array.name for array in row.arrays if array.name != "at64")
     if row.kernel == "saxpy":
         return (("f32", 0.75), *names)
@@ -64,8 +57,7 @@ def our_arguments(row, label):
     if row.element == "e4m3":
         return ("a", "b.T", "c")
     if row.kernel == "attention":
-        table_of = () if label.startswith("grid ") else (("shares", shares_of(row, label)),)
-        return (*names, *table_of, ("f32", LOG2_E / math.sqrt(row.numbers[-1])))
+        return (*names, ("f32", LOG2_E / math.sqrt(row.numbers[-1])))
     return names
 
 
@@ -145,9 +137,6 @@ def argument_types(arguments, row):
     ranks = {array.name: len(array.shape) for array in row.arrays}
     types = []
     for argument in arguments:
-        if argument[0] == "shares":
-            types += ["ptr", "i32", "i32"]
-            continue
         types += ["ptr"] + 2 * ranks[argument.removesuffix(".T")] * ["i32"] if isinstance(argument, str) else [argument[0]]
     return types
 
@@ -170,8 +159,10 @@ def export(folder, patterns):
             grids.setdefault(tile_of(entry["label"]), entry["grid"])
         ours = []
         for entry in export_ours(lib, row, folder):
-            # Equal tiles have equal grids.
+            # Equal tiles have equal grids; ours of attention has an axis for heads and one for sequences.
             grid = grids.get(tile_of(entry["label"]))
+            if grid and row.kernel == "attention" and not entry["label"].startswith("grid "):
+                grid = (grid[0], row.numbers[1], row.numbers[0])
             ours += [{**entry, "grid": grid}] if grid else []
         print(row.name)
         manifest[row.name] = []
@@ -197,30 +188,7 @@ def export(folder, patterns):
 
 # Running.
 
-def shares(row, rows, section, each, multiprocessors):
-    """The table of benches/kernels/measure/attention_order.rs, and the number of blocks."""
-    batch, heads, sequence, _ = row.numbers
-    heads, tiles = batch * heads, -(-sequence // rows)
-    most = multiprocessors * each
-    blocks = min(heads * tiles, most) if row.causal else -(-heads * tiles // -(-heads * tiles // most))
-    of_blocks = [[] for _ in range(blocks)]
-    open_ = [(0, block) for block in range(blocks)]
-    for first in range(0, heads, section):
-        count = min(section, heads - first)
-        for at in range(count * tiles):
-            head, tile = (first + at % count, tiles - 1 - at // count) if row.causal else (first + at // tiles, at % tiles)
-            work, block = heapq.heappop(open_)
-            of_blocks[block].append((head << 16) + tile)
-            heapq.heappush(open_, (work + (tile + 2 if row.causal else 1), block))
-    starts = [blocks + 1]
-    for share in of_blocks:
-        starts.append(starts[-1] + len(share))
-    return starts + [tile for share in of_blocks for tile in share], blocks
-
-
-def grid_of(grid, multiprocessors, row=None):
-    if isinstance(grid[0], (list, tuple)) and grid[0][0] == "shares":
-        return (shares(row, **grid[0][1], multiprocessors=multiprocessors)[1],)
+def grid_of(grid, multiprocessors):
     def one(extent):
         return min(multiprocessors * extent[1], extent[2]) if isinstance(extent, (list, tuple)) else extent
     return tuple(one(extent) for extent in grid)
@@ -235,13 +203,9 @@ def bind(folder, row, entry, tensors, multiprocessors):
             name = argument.removesuffix(".T")
             tensor = tensors[name] if name == argument else tensors[name].t()
             values += [ctypes.c_uint64(tensor.data_ptr()), *map(ctypes.c_int32, tensor.shape), *map(ctypes.c_int32, tensor.stride())]
-        elif argument[0] == "shares":
-            numbers, _ = shares(row, **argument[1], multiprocessors=multiprocessors)
-            tensor = tensors.setdefault(f"shares {argument[1]}", torch.tensor(numbers, dtype=torch.int32, device="cuda"))
-            values += [ctypes.c_uint64(tensor.data_ptr()), ctypes.c_int32(len(numbers)), ctypes.c_int32(1)]
         else:
             values.append({"f32": ctypes.c_float, "i32": ctypes.c_int32}[argument[0]](argument[1]))
-    return Kernel(folder / f"{entry['code']}.cubin", entry["entry"]).bind(grid_of(entry["grid"], multiprocessors, row), values)
+    return Kernel(folder / f"{entry['code']}.cubin", entry["entry"]).bind(grid_of(entry["grid"], multiprocessors), values)
 
 
 def compare(folder, row, entries):

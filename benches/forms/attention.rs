@@ -4,6 +4,7 @@ use cutlet as ct;
 use cutlet::DeviceArray;
 use cutlet::prelude::*;
 
+use super::attention_example;
 use super::family::{AnyFamily, Case, Family, Size, some};
 
 /// Source of the batch and the head of a tile.
@@ -273,7 +274,24 @@ struct Arrays4 {
 /// Heads of queries for a head of keys, in the form with grouped heads.
 const GROUP: usize = 4;
 
-fn family([batch, heads, seq, dim]: [usize; 4], [rows, keys]: [usize; 2], causal: bool) -> Family<Arrays4> {
+/// Forms that are tried for each shape.
+const FOR_EACH_SHAPE: [&str; 4] =
+    ["textbook", "select in each iteration", "branch, fused, bounded", "persistent, branch, fused"];
+
+/// The kernel of the example.
+fn example([batch, heads, seq, dim]: [usize; 4], [rows, keys]: [usize; 2], causal: bool) -> Case<Arrays4> {
+    let form = attention_example::Form { tile: [rows, keys, dim], group: 1, causal };
+    let scale = std::f32::consts::LOG2_E / (dim as f32).sqrt();
+    let grid = [seq.div_ceil(rows), heads, batch];
+    Case::new("examples/attention", 1, move |call, Arrays4 { q, kv: [[k, v], _], out }| {
+        let arguments = ((&*q, &*k, &*v), (out, attention_example::NO_LOGS), scale, Constant(form));
+        call.run(grid, attention_example::attention::<bf16>, arguments)
+    })
+}
+
+/// The family of a shape and a tile, of all forms or of the short list.
+fn family(shape: [usize; 4], tile: [usize; 2], causal: bool, all_forms: bool) -> Family<Arrays4> {
+    let ([batch, heads, seq, dim], [rows, keys]) = (shape, tile);
     let case = |(name, form): (&'static str, Form)| {
         let form = Form { tile: [rows, keys, dim], causal, ..form };
         let base = if form.natural { 1.0 } else { std::f32::consts::LOG2_E };
@@ -301,15 +319,29 @@ fn family([batch, heads, seq, dim]: [usize; 4], [rows, keys]: [usize; 2], causal
             Ok(Arrays4 { q: random(shape, 1)?, kv, out: source.zeros(shape)? })
         }),
         result: |arrays| some(&arrays.out),
-        cases: forms().into_iter().map(case).collect(),
+        cases: forms()
+            .into_iter()
+            .filter(|(name, _)| all_forms || FOR_EACH_SHAPE.contains(name))
+            .map(case)
+            .chain([example(shape, tile, causal)])
+            .collect(),
     }
 }
 
 /// The families of attention.
 pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
-    let (shape, tile) = match size {
-        Size::Full => ([4, 32, 4096, 128], [128, 128]),
-        Size::Small => ([1, 4, 64, 16], [32, 16]),
+    let all: &[([usize; 4], [usize; 2])] = match size {
+        Size::Full => &[
+            ([4, 32, 4096, 128], [128, 128]),
+            ([2, 16, 16384, 128], [128, 128]),
+            ([4, 32, 4096, 64], [192, 128]),
+            ([2, 16, 8192, 256], [128, 80]),
+            ([8, 16, 1024, 64], [64, 128]),
+        ],
+        Size::Small => &[([1, 4, 64, 16], [32, 16])],
     };
-    [true, false].map(|causal| Box::new(family(shape, tile, causal)) as Box<dyn AnyFamily>).into()
+    let forms = all.iter().enumerate().flat_map(|(index, &(shape, tile))| {
+        [true, false].map(|causal| Box::new(family(shape, tile, causal, index == 0)) as Box<dyn AnyFamily>)
+    });
+    forms.collect()
 }

@@ -6,6 +6,9 @@
 
 mod assembled;
 mod attention;
+#[path = "../../examples/attention.rs"]
+#[allow(dead_code, reason = "an example is a program; only its kernel is used here")]
+mod attention_example;
 mod expected;
 mod family;
 mod gated;

@@ -27,7 +27,7 @@ mod scaled;
 #[path = "../compare/ours/tuning.rs"]
 pub mod tuning;
 
-use super::measure::{attention_order, examples};
+use super::measure::examples;
 
 /// Names of the rows, and what their plain launches are.
 pub const ALL: &str = include_str!("../compare/rows.txt");

@@ -31,8 +31,6 @@ mod scaled;
 #[path = "../compare/ours/tuning.rs"]
 mod tuning;
 
-#[path = "../kernels/measure/attention_order.rs"]
-pub mod attention_order;
 #[path = "../kernels/measure/examples.rs"]
 pub mod examples;
 

@@ -63,12 +63,12 @@ fn points() -> ct::Result<Vec<Point>> {
     };
     let heads = ArraySpec::<ct::f16, 4>::new([8, 16, 1024, 64]);
     let form = examples::attention::Form { tile: [128, 64, 64], group: 1, causal: false };
-    let attention = Launch::new(8 * 16 * 8).work(
+    let attention = Launch::new([8, 16, 8]).work(
         examples::attention::attention::<ct::f16>,
         (
             (heads, heads, heads),
             (heads.mutable(), None::<ct::ArraySpecMut<f32, 3>>),
-            (ArraySpec::<i32, 1>::new([1 << 11]), 1.0f32),
+            1.0f32,
             Constant(form),
         ),
     )?;

@@ -4,7 +4,6 @@ use cutlet as ct;
 use cutlet::Device;
 use cutlet::prelude::*;
 
-use super::attention_order::{blocks, section, shares};
 use super::configuration::{Configurations, NO_HINTS, Place, Row};
 use super::examples::attention_f8::{GROUP, attention_f8 as kernel, turned};
 
@@ -24,25 +23,16 @@ pub fn attention_f8(place: Place, shape: [usize; 4], causal: bool) -> ct::Result
     };
     let mut row = Configurations::new(place, addresses, make)?;
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let (section, multiprocessors) = (section(seq, dim, 1, causal), place.device.num_multiprocessors());
     for tile in [[128, 128], [128, 160], [128, 192], [128, 64], [128, 96]] {
-        let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Constant(([tile[0], tile[1], dim], causal));
-        let blocks = blocks(tiles, multiprocessors, causal);
-        let sections = if causal { vec![section, section / 2] } else { vec![section] };
-        for section in sections.into_iter().filter(|&section| section > 0) {
-            let label = format!("{}x{}", tile[0], tile[1]);
-            let label = if causal { format!("{label}, {section} heads") } else { label };
-            let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
-            let table = place.device.array(&table, [table.len()])?;
-            let scales = [place.device.full([batch, heads], scale)?, place.device.full([batch, heads], 1.0f32)?];
-            row = row.with(label, NO_HINTS, move |([q, k, v], out, along): &mut Set, call| {
-                let part = Constant([TURNED, dim]);
-                call.run([seq.div_ceil(TURNED), heads, batch], turned, (&*v, &mut *along, part))?;
-                let arguments = ((&*q, &*k, &*along), out, (&table, [&scales[0], &scales[1]]), form);
-                call.run(blocks, kernel, arguments)
-            });
-        }
+        let scales = [place.device.full([batch, heads], scale)?, place.device.full([batch, heads], 1.0f32)?];
+        let label = format!("{}x{}", tile[0], tile[1]);
+        row = row.with(label, NO_HINTS, move |([q, k, v], out, along): &mut Set, call| {
+            let part = Constant([TURNED, dim]);
+            call.run([seq.div_ceil(TURNED), heads, batch], turned, (&*v, &mut *along, part))?;
+            let arguments = ((&*q, &*k, &*along), out, [&scales[0], &scales[1]], form);
+            call.run([seq.div_ceil(tile[0]), heads, batch], kernel, arguments)
+        });
     }
     Ok(Box::new(row))
 }

@@ -6,8 +6,6 @@
 //! arrays through their addresses. The rows are in [`rows`]; nothing here knows what they compute.
 
 mod attention_f8;
-#[path = "../../kernels/measure/attention_order.rs"]
-mod attention_order;
 mod backward;
 mod configuration;
 #[path = "../../kernels/measure/examples.rs"]

@@ -9,7 +9,6 @@ use cutlet::element::{CastTo, Element, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
-use super::attention_order::{blocks, section, shares};
 use super::configuration::{Call, Configurations, NO_HINTS, Place, Row, tileir_rows, warps};
 use super::{attention_f8, backward, examples, kernels, movement, narrow, numbers, order, scaled};
 
@@ -316,7 +315,6 @@ where
     let make = |d: Device| Ok([d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?, d.zeros(shape)?]);
     let mut row = Configurations::new(place, addresses, make)?;
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let (section, multiprocessors) = (section(seq, dim, size_of::<T>(), causal), place.num_multiprocessors());
     // Rows of 256 numbers leave registers and shared memory for fewer keys.
     let of_long: &[[usize; 2]] = &[[128, 80], [128, 64], [128, 96], [64, 128], [64, 64]];
     let of_short: &[[usize; 2]] = &[[128, 128], [128, 64], [64, 128], [64, 64], [256, 64]];
@@ -327,29 +325,15 @@ where
         65..=128 => of_short,
         _ => of_long,
     } {
-        let tiles = batch * heads * seq.div_ceil(tile[0]);
         let form = Form { tile: [tile[0], tile[1], dim], group: 1, causal };
+        let grid = [seq.div_ceil(tile[0]), heads, batch];
         let warps = (tile[0] == 256 && dim <= 64).then_some(NO_HINTS.num_warps(16));
         // Two blocks have registers for tiles of so many numbers.
         let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128).then_some(NO_HINTS.occupancy(2));
         for hints in [NO_HINTS].into_iter().chain(two).chain(warps) {
-            let most = multiprocessors * hints.occupancy.unwrap_or(1) as usize;
-            let blocks = blocks(tiles, most, causal);
-            let label = product_label(tile, hints);
-            // Other numbers of heads at a time take less of the cache, or are less alike in what they have to do.
-            let others: &[usize] = if causal && (tile[1] == 128 || dim > 128 && tile[0] == 128 && tile[1] <= 80) {
-                &[2, 1, 4]
-            } else {
-                &[2]
-            };
-            for section in others.iter().map(|half| section * half / 2).filter(|&section| section > 0) {
-                let label = if causal { format!("{label}, {section} heads") } else { label.clone() };
-                let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
-                let table = place.device.array(&table, [table.len()])?;
-                row = row.with(label, hints, move |[q, k, v, out]: &mut Set<T>, call| {
-                    call.run(blocks, attention::<T>, ((&*q, &*k, &*v), (out, NO_LOGS), (&table, scale), Constant(form)))
-                });
-            }
+            row = row.with(product_label(tile, hints), hints, move |[q, k, v, out]: &mut Set<T>, call| {
+                call.run(grid, attention::<T>, ((&*q, &*k, &*v), (out, NO_LOGS), scale, Constant(form)))
+            });
         }
     }
     // Without room for a tile of 256 columns in registers there is one of fewer keys.

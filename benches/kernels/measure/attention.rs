@@ -6,7 +6,6 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use rayon::prelude::*;
 
-use super::attention_order::{blocks, section, shares};
 use super::examples::attention::{Form, NO_LOGS, attention};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
@@ -95,16 +94,13 @@ where
     });
     let form = Form { tile: [tile[0], tile[1], dim], group: heads / kv_heads, causal };
     let scale = (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
-    let section = section(seq, dim, size_of::<T>(), causal);
-    let tiles = batch * heads * seq.div_ceil(tile[0]);
     let (shape, kv_shape) = ([batch, heads, seq, dim], [batch, kv_heads, seq, dim]);
     let kernel = attention::<T>;
     if options.emits() {
         let (q, kv) = (ct::ArraySpec::new(shape), ct::ArraySpec::new(kv_shape));
-        let table = ct::ArraySpec::new([tiles]);
         return options.emit(
             kernel,
-            ((q, kv, kv), (q.mutable(), None::<ct::ArraySpecMut<f32, 3>>), (table, scale), Constant(form)),
+            ((q, kv, kv), (q.mutable(), None::<ct::ArraySpecMut<f32, 3>>), scale, Constant(form)),
         );
     }
     let (size, kv_size) = (shape.iter().product(), kv_shape.iter().product());
@@ -114,11 +110,9 @@ where
         let (k, v) = (device.array(&host_k, kv_shape)?, device.array(&host_v, kv_shape)?);
         Ok((device.array(&host_q, shape)?, k, v, device.zeros::<T, 4>(shape)?))
     })?;
-    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), causal);
-    let table = shares([batch * heads, seq.div_ceil(tile[0])], section, blocks, causal);
-    let table = device.array(&table, [table.len()])?;
+    let grid = [seq.div_ceil(tile[0]), heads, batch];
     let time = rotation.time(&options, |(q, k, v, out)| {
-        options.launch(blocks).launch(kernel, ((&*q, &*k, &*v), (out, NO_LOGS), (&table, scale), Constant(form)))
+        options.launch(grid).launch(kernel, ((&*q, &*k, &*v), (out, NO_LOGS), scale, Constant(form)))
     })?;
     let result = rotation.first().3.to_vec()?;
     let rows = sample_rows(batch * heads * seq);

@@ -7,7 +7,6 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 use rayon::prelude::*;
 
-use super::attention_order::shares;
 use super::examples::attention::{self, attention};
 use super::examples::attention_backward::{of_keys, row_sums};
 use super::examples::attention_queries::{Form, of_queries};
@@ -126,7 +125,7 @@ where
         })
     })?;
     for set in rotation.all() {
-        forward(set, [batch * heads, seq, dim], causal, scale)?;
+        forward(set, dim, causal, scale)?;
     }
     let grid = |rows: usize| [seq.div_ceil(rows), heads, batch];
     let time = rotation.time(options, |set| {
@@ -176,19 +175,16 @@ where
 }
 
 /// The forward pass: a tile of queries a block.
-fn forward<T>(set: &mut Set<T>, [heads, seq, dim]: [usize; 3], causal: bool, scale: f32) -> Result<()>
+fn forward<T>(set: &mut Set<T>, dim: usize, causal: bool, scale: f32) -> Result<()>
 where
     T: MmaInput<T, f32>,
     f32: CastTo<T>,
 {
-    let device = set.logs.device();
-    let blocks = heads * seq.div_ceil(64);
-    let table = shares([heads, seq.div_ceil(64)], 1, blocks, causal);
-    let table = device.array(&table, [table.len()])?;
     let form = Constant(attention::Form { tile: [64, 64, dim], group: 1, causal });
     let Set { inputs: [q, k, v, _], out, logs, .. } = set;
-    let arguments = ((&*q, &*k, &*v), (out, Some(logs)), (&table, scale), form);
-    Ok(ct::launch(attention::<T>, blocks, arguments)?)
+    let [batch, heads, seq, _] = q.shape();
+    let arguments = ((&*q, &*k, &*v), (out, Some(logs)), scale, form);
+    Ok(ct::launch(attention::<T>, [seq.div_ceil(64), heads, batch], arguments)?)
 }
 
 /// A head in f64.

@@ -5,7 +5,6 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use rayon::prelude::*;
 
-use super::attention_order::{blocks, section, shares};
 use super::examples::attention_f8::{GROUP, attention_f8, turned};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
@@ -80,16 +79,15 @@ pub fn run(cli: &Cli) -> Result<()> {
     let (shape, along) = ([batch, heads, seq, dim], [batch, heads, dim, seq.next_multiple_of(GROUP)]);
     // Keys that are turned at a time.
     let part = Constant([128, dim]);
-    let tiles = batch * heads * seq.div_ceil(tile[0]);
     let (of_scores, of_values) = (0.75f32, 1.25f32);
     let scale = of_scores * (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     if options.emits() {
         let (x, v) = (ct::ArraySpec::new(shape), ct::ArraySpec::new(along));
-        let (table, scales) = (ct::ArraySpec::new([tiles]), ct::ArraySpec::new([batch, heads]));
+        let scales = ct::ArraySpec::new([batch, heads]);
         return match cli.part {
             Part::Attention => {
                 let out = ct::ArraySpec::new(shape).mutable();
-                options.emit(attention_f8, ((x, x, v), out, (table, [scales, scales]), form))
+                options.emit(attention_f8, ((x, x, v), out, [scales, scales], form))
             }
             Part::Turned => options.emit(turned, (x, v.mutable(), part)),
         };
@@ -100,14 +98,11 @@ pub fn run(cli: &Cli) -> Result<()> {
         let inputs = [device.array(&q, shape)?, device.array(&k, shape)?, device.array(&v, shape)?];
         Ok((inputs, device.zeros::<f8e4m3fn, 4>(along)?, device.zeros::<bf16, 4>(shape)?))
     })?;
-    let blocks = blocks(tiles, device.num_multiprocessors() * options.blocks_each(), causal);
-    let table = shares([batch * heads, seq.div_ceil(tile[0])], section(seq, dim, 1, causal), blocks, causal);
-    let table = device.array(&table, [table.len()])?;
     let scales = [device.full([batch, heads], scale)?, device.full([batch, heads], of_values)?];
     let time = rotation.time(options, |([q, k, v], along, out)| {
         options.launch([seq.div_ceil(128), heads, batch]).launch(turned, (&*v, &mut *along, part))?;
-        let arguments = ((&*q, &*k, &*along), out, (&table, [&scales[0], &scales[1]]), form);
-        options.launch(blocks).launch(attention_f8, arguments)
+        let arguments = ((&*q, &*k, &*along), out, [&scales[0], &scales[1]], form);
+        options.launch([seq.div_ceil(tile[0]), heads, batch]).launch(attention_f8, arguments)
     })?;
     let result = rotation.first().2.to_vec()?;
     let rows = sample_rows(batch * heads * seq);

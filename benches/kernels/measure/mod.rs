@@ -8,7 +8,6 @@ mod argmax;
 mod attention;
 mod attention_backward;
 mod attention_f8;
-pub mod attention_order;
 mod batched_matmul;
 mod dropout;
 mod embedding;

@@ -44,7 +44,7 @@ use cutlet::{Backend, Device};
 use self::configuration::{Place, Step};
 use self::rows::open;
 use crate::harness::{Session, Suite};
-use crate::measure::{attention_order, examples};
+use crate::measure::examples;
 use crate::ptxas;
 use crate::runner::{Completion, Trial};
 use crate::sums;
