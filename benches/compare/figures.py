@@ -185,11 +185,11 @@ def chart(gpus, rows, titles, left, plot, pitch, font):
     top, width = 58, left + plot + 20
     height = round(top + pitch * len(titles) + 34)
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="sans-serif" font-size="{font}">', STYLE]
-    svg.append(f'<rect width="100%" height="100%" fill="var(--ground)"/><text x="12" y="18" font-size="13" font-weight="bold">Rate of cutlet over the best other implementation</text>')
+    svg.append(f'<rect width="100%" height="100%" fill="var(--ground)"/><text x="12" y="18" font-size="13" font-weight="bold">cutlet over the best other implementation</text>')
     x = 14.0
     for index, (gpu, about) in enumerate(gpus.items()):
         svg.append(f'<circle cx="{x:.1f}" cy="34" r="4" class="better{" hollow" if index else ""}"/><text x="{x + 9:.1f}" y="38" class="muted">{escape(gpu)}, {escape(about["date"])}</text>')
-        x += 18 + 6.2 * len(gpu + about["date"]) + 16
+        x += 15 + 6.4 * len(gpu + about["date"]) + 14
     bottom = top + pitch * len(titles)
     for ratio in (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0):
         kind = "one" if ratio == 1.0 else "grid"
@@ -206,7 +206,7 @@ def chart(gpus, rows, titles, left, plot, pitch, font):
                 ratio = float(row["ratio"])
                 kind = "better" if ratio >= 0.995 else "worse"
                 tip = f"{gpu}: {row['cutlet']} {row['unit']}, {row['ratio']} of {best_other(row)[1]}"
-                svg.append(f'<circle cx="{across(ratio):.1f}" cy="{y:.1f}" r="3.6" class="{kind}{" hollow" if order else ""}"><title>{escape(tip)}</title></circle>')
+                svg.append(f'<circle cx="{across(ratio):.1f}" cy="{y - 1.6 + 3.2 * order:.1f}" r="3.4" class="{kind}{" hollow" if order else ""}"><title>{escape(tip)}</title></circle>')
     return "\n".join(svg) + "\n</svg>\n"
 
 
@@ -223,7 +223,7 @@ def documents(gpus, rows):
     return {
         readme: between(readme.read_text(), headline_table(gpus, rows)),
         benchmarks: between(benchmarks.read_text(), full_tables(gpus, rows)),
-        ROOT / "docs/comparison.svg": chart(gpus, rows, TITLES, left=292, plot=420, pitch=11.6, font=10.5),
+        ROOT / "docs/comparison.svg": chart(gpus, rows, TITLES, left=312, plot=420, pitch=11.6, font=10.5),
         ROOT / "docs/headline.svg": chart(gpus, rows, HEADLINE, left=124, plot=220, pitch=19, font=11),
     }
 

@@ -14,7 +14,7 @@ const MEMORY: f64 = 4.8e12;
 const TENSOR: f64 = 989e12;
 
 /// Ranges of the axes: powers of two of operations per byte, and powers of ten of operations per second.
-const X_RANGE: [f64; 2] = [-5.0, 11.0];
+const X_RANGE: [f64; 2] = [-5.0, 13.0];
 const Y_RANGE: [f64; 2] = [10.5, 15.5];
 /// Size of the picture; left, right, top and bottom of the plot in it.
 const SIZE: [f64; 2] = [820.0, 440.0];
