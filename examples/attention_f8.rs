@@ -1,4 +1,4 @@
-//! Attention of 8-bit floats, forward: `cargo run --release --example attention_f8`.
+//! Attention of 8-bit floats, forward: `cargo run --example attention_f8`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -34,7 +34,7 @@ pub fn attention_f8(
     ct::fold(share[0]..share[1], (), |(), at| {
         let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
         let (batch, head) = (head / heads, head % heads);
-        let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
+        let [scale, of_values] = scales.map(|scales| scales.load_scalar((batch, head)));
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         let (first, last) = if causal { (tile * m, (tile * m + m).min(keys)) } else { (keys - 1, keys) };
         let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };

@@ -20,7 +20,7 @@
 //!
 //! fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
 //!     let i = ct::bid(0);
-//!     c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
+//!     c.store(i, a.load(i, [tile]) + b.load(i, [tile]));
 //! }
 //!
 //! let device = ct::Device::first()?; // a GPU, or else the host
@@ -64,9 +64,9 @@
 //! fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, tk]: [usize; 3]) {
 //!     let (i, j) = (ct::bid(0), ct::bid(1));
 //!     let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
-//!         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+//!         ct::mma(a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]), acc)
 //!     });
-//!     c.store([i, j], acc.cast::<f16>());
+//!     c.store((i, j), acc.cast::<f16>());
 //! }
 //!
 //! let device = ct::Device::cpu();
