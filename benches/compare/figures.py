@@ -1,7 +1,7 @@
 """Tables and charts of the documents, rendered from measured.tsv.
 
     python3 figures.py add GPU comparison.json ...   rows of runs of compare.py replace those of this GPU
-    python3 figures.py write                         README.md, docs/benchmarks.md and the charts of docs/
+    python3 figures.py write                         README.md, docs/benchmarks.md, docs/examples.md and the charts of docs/
     python3 figures.py check                         fails if a document differs from the file
 
 `add` also renews the name, driver and date of the GPU by `--driver` and `--date`.
@@ -92,6 +92,62 @@ HEADLINE = {
     "matmul e4m3 8192 8192 8192": "matmul, e4m3",
     "attention bf16 4 32 4096 128 full": "attention, bf16",
 }
+# Examples by topic: what each shows, and its row.
+GALLERY = {
+    "First steps": {
+        "hello": ("every tile block prints", None),
+        "vadd": ("vector addition: one tile per block", "vadd f32 134217728"),
+        "saxpy": ("y = a x + y, in place", "saxpy f32 134217728"),
+        "transpose": ("tiles of two axes", "transpose f32 8192 8192"),
+        "stencil": ("neighbors by `ct::at`", "stencil f32 8192 8192"),
+        "padding": ("tiles of 576 columns, or padded to 1024", None),
+        "doctor": ("state of the machine: driver, GPUs, back ends, cache; attach it to bug reports", None),
+    },
+    "Reductions and scans": {
+        "softmax": ("a row per block", "softmax f32 32768 4096"),
+        "layernorm": ("layer normalization of rows", "layernorm f32 32768 4096"),
+        "layernorm_backward": ("its gradients; sums over rows by two kernels", "layernorm_backward f32 4096 4096"),
+        "argmax": ("index of the largest element of each row", "argmax f32 32768 4096"),
+        "welford": ("mean and variance in one pass", "welford f32 32768 4096"),
+        "vocabulary": ("the most probable words of a large vocabulary", "top_k f32 256 131072 50"),
+        "prefix_sum": ("a scan of a whole array in one pass; blocks wait for each other", "prefix_sum f32 268435456"),
+        "histogram": ("atomics in scratch memory", "histogram u8 268435456"),
+    },
+    "Matrix multiplication": {
+        "matmul": ("all element types of tensor cores; persistent blocks", "matmul f16 8192 8192 8192"),
+        "matmul_steps": ("from a naive kernel to the speed of cuBLAS ([page](matmul.md))", None),
+        "batched_matmul": ("many pairs of matrices", "batched_matmul f16 8 1024 2048 512"),
+        "quantized_matmul": ("packed weights of 1 to 8 bits", "quantized_matmul u4 16 4096 4096"),
+        "scaled_matmul": ("8-bit floats with block scales", "scaled_matmul e4m3 8192 8192 8192"),
+        "experts": ("selection of experts for tokens: top-k and softmax", "top_k f32 65536 128 8"),
+    },
+    "Attention": {
+        "attention": ("forward; causal masks, shared heads", "attention bf16 4 32 4096 128 full"),
+        "attention_backward": ("gradients by two kernels", "attention_backward bf16 4 32 4096 128 full"),
+        "attention_queries": ("gradient of the queries in a fixed order", None),
+        "attention_f8": ("8-bit floats", "attention e4m3 4 32 4096 128 full"),
+    },
+    "Other kernels": {
+        "embedding": ("rows of a table by `gather`", "embedding f16 131072 4096 32768"),
+        "fft": ("Fourier transforms of complex rows", "fft c64 4096 256"),
+        "dropout": ("random masks that are computed twice instead of stored", "dropout f32 67108864"),
+        "mutex": ("a lock by compare-and-swap", None),
+    },
+    "Host side": {
+        "graph": ("a CUDA graph of launches, replayed with other numbers", None),
+        "future": ("`await` on a stream, with an executor of a few lines", None),
+        "ahead": ("compilation on all cores before the first launch", None),
+        "tune": ("search for the fastest tile, with a record file", None),
+        "bundle": ("kernels compiled by a build script (`cd examples/bundle && cargo run`)", None),
+        "dlpack": ("a library for Python: softmax of torch tensors (`examples/dlpack/softmax.py`)", None),
+    },
+}
+# Figures of examples that are no benchmarks: what each does.
+COUNTS = {
+    "hello": "8 blocks", "padding": "1.8 times fewer elements", "doctor": "1 report", "matmul_steps": "7 steps", "attention_queries": "bit-identical runs",
+    "mutex": "100 blocks, 0 wrong sums", "graph": "400 launches by 200 calls", "future": "0 blocked threads", "ahead": "7 kernels compiled", "tune": "0 measurements in the second run",
+    "bundle": "0 kernels traced", "dlpack": "0 copies",
+}
 COLUMNS = ("unit", "cutlet", "cuTile Python", "Triton", "library", "library name", "ratio")
 
 STYLE = """<style>
@@ -178,6 +234,21 @@ def full_tables(gpus, rows):
         yield ""
 
 
+def gallery(gpus, rows):
+    """Every example with one line and one figure, of the first GPU."""
+    gpu = next(iter(gpus))
+    for topic, examples in GALLERY.items():
+        yield f"## {topic}"
+        yield ""
+        yield f"| example | shows | figure ({gpu}) |"
+        yield "|---|---|---|"
+        for name, (line, row) in examples.items():
+            path = {"bundle": "bundle/src/main.rs", "dlpack": "dlpack/lib.rs"}.get(name, f"{name}.rs")
+            figure = COUNTS[name] if row is None else f"{rows[gpu][row]['cutlet']} {rows[gpu][row]['unit']}, {rows[gpu][row]['ratio']} of {best_other(rows[gpu][row])[1]}"
+            yield f"| [`{name}`](../examples/{path}) | {line} | {figure} |"
+        yield ""
+
+
 def chart(gpus, rows, titles, left, plot, pitch, font):
     """One line a kernel: a dot for each GPU at the ratio to the best of the others, on a logarithmic axis."""
     low, high = 0.45, 2.4
@@ -210,17 +281,18 @@ def chart(gpus, rows, titles, left, plot, pitch, font):
     return "\n".join(svg) + "\n</svg>\n"
 
 
-def between(text, lines):
+def between(text, lines, name="figures"):
     """The text with these lines between its markers."""
-    start, end = "<!-- figures -->\n", "<!-- end of figures -->"
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, rest = text.split(start)
     return before + start + "\n".join(lines).rstrip() + "\n" + end + rest.split(end)[1]
 
 
 def documents(gpus, rows):
     """Each generated file, and its content."""
-    readme, benchmarks = ROOT / "README.md", ROOT / "docs/benchmarks.md"
+    readme, benchmarks, examples = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/examples.md"
     return {
+        examples: between(examples.read_text(), gallery(gpus, rows), "gallery"),
         readme: between(readme.read_text(), headline_table(gpus, rows)),
         benchmarks: between(benchmarks.read_text(), full_tables(gpus, rows)),
         ROOT / "docs/comparison.svg": chart(gpus, rows, TITLES, left=312, plot=420, pitch=11.6, font=10.5),
@@ -249,6 +321,11 @@ def main():
         save(gpus, rows)
     stale = {path: text for path, text in documents(gpus, rows).items() if not path.exists() or path.read_text() != text}
     if options.action == "check":
+        named = {name for examples in GALLERY.values() for name in examples}
+        there = {path.stem for path in (ROOT / "examples").glob("*.rs")} | {"bundle", "dlpack"}
+        if named != there:
+            print(f"the gallery and examples/ differ: {', '.join(sorted(named ^ there))}")
+            return 1
         for path in stale:
             print(f"{path.relative_to(ROOT)} differs from {FILE.relative_to(ROOT)}: python3 benches/compare/figures.py write")
         return 1 if stale else 0
