@@ -115,7 +115,7 @@ GALLERY = {
     },
     "Matrix multiplication": {
         "matmul": ("all element types of tensor cores; persistent blocks", "matmul f16 8192 8192 8192"),
-        "matmul_steps": ("from a naive kernel to the speed of cuBLAS ([page](matmul.md))", None),
+        "matmul_steps": ("from a naive kernel to the speed of cuBLAS ([page][page])", None),
         "batched_matmul": ("many pairs of matrices", "batched_matmul f16 8 1024 2048 512"),
         "quantized_matmul": ("packed weights of 1 to 8 bits", "quantized_matmul u4 16 4096 4096"),
         "scaled_matmul": ("8-bit floats with block scales", "scaled_matmul e4m3 8192 8192 8192"),
@@ -142,6 +142,8 @@ GALLERY = {
         "dlpack": ("a library for Python: softmax of torch tensors (`examples/dlpack/softmax.py`)", None),
     },
 }
+# Examples that are folders.
+FOLDERS = ("bundle", "dlpack")
 # Figures of examples that are no benchmarks: what each does.
 COUNTS = {
     "hello": "8 blocks", "padding": "1.8 times fewer elements", "doctor": "1 report", "matmul_steps": "7 steps", "attention_queries": "bit-identical runs",
@@ -243,10 +245,11 @@ def gallery(gpus, rows):
         yield f"| example | shows | figure ({gpu}) |"
         yield "|---|---|---|"
         for name, (line, row) in examples.items():
-            path = {"bundle": "bundle/src/main.rs", "dlpack": "dlpack/lib.rs"}.get(name, f"{name}.rs")
             figure = COUNTS[name] if row is None else f"{rows[gpu][row]['cutlet']} {rows[gpu][row]['unit']}, {rows[gpu][row]['ratio']} of {best_other(rows[gpu][row])[1]}"
-            yield f"| [`{name}`](../examples/{path}) | {line} | {figure} |"
+            yield f"| [`{name}`][{name}] | {line} | {figure} |"
         yield ""
+    for name in sorted(name for examples in GALLERY.values() for name in examples):
+        yield f"[{name}]: ../examples/{name}" + ("" if name in FOLDERS else ".rs")
 
 
 def chart(gpus, rows, titles, left, plot, pitch, font):
@@ -322,7 +325,7 @@ def main():
     stale = {path: text for path, text in documents(gpus, rows).items() if not path.exists() or path.read_text() != text}
     if options.action == "check":
         named = {name for examples in GALLERY.values() for name in examples}
-        there = {path.stem for path in (ROOT / "examples").glob("*.rs")} | {"bundle", "dlpack"}
+        there = {path.stem for path in (ROOT / "examples").glob("*.rs")} | set(FOLDERS)
         if named != there:
             print(f"the gallery and examples/ differ: {', '.join(sorted(named ^ there))}")
             return 1
