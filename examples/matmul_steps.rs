@@ -1,10 +1,7 @@
-//! Matrix multiplication in seven steps, from a naive kernel to the speed of cuBLAS: `cargo run --release --example matmul_steps`.
-//!
-//! On the CPU each step is checked. On a GPU each step is checked and measured, and the program prints a table in Markdown.
-//! `docs/matmul.md` explains the steps. An argument is the size of the measured matrices (8192).
+//! Matrix multiplication in seven steps, which `docs/matmul.md` explains: `cargo run --release --example matmul_steps`.
+//! Each step is checked, and on a GPU measured: a table in Markdown. An argument is the size of the matrices (8192).
 
 use cutlet as ct;
-use cutlet::kernel::Kernel;
 use cutlet::prelude::*;
 
 /// Step 1: a row of the result per block; each iteration adds a multiple of a row of `b`.
@@ -29,28 +26,22 @@ pub fn outer_products(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [
 pub fn tiles_f32(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, tk]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let sum = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
-        let (a, b) = (a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]));
-        ct::mma(a.cast::<f32>(), b.cast::<f32>(), sum)
+        ct::mma(a.load((i, k), [tm, tk]).cast::<f32>(), b.load((k, j), [tk, tn]).cast::<f32>(), sum)
     });
     c.store((i, j), sum.cast::<f16>());
 }
 
-/// Steps 4 and 5: tensor cores multiply the tiles.
-pub fn tensor_cores(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, tk]: [usize; 3]) {
-    let (i, j) = (ct::bid(0), ct::bid(1));
+/// A tile of the result, by tensor cores.
+fn tile(a: Array<f16, 2>, b: Array<f16, 2>, c: &ArrayMut<f16, 2>, [i, j]: [Scalar<i32>; 2], [tm, tn, tk]: [usize; 3]) {
     let sum = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
         ct::mma(a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]), sum)
     });
     c.store((i, j), sum.cast::<f16>());
 }
 
-/// A tile of the result, at an index of tiles.
-fn tile(a: Array<f16, 2>, b: Array<f16, 2>, c: &ArrayMut<f16, 2>, at: [Scalar<i32>; 2], [tm, tn, tk]: [usize; 3]) {
-    let [i, j] = at;
-    let sum = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
-        ct::mma(a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]), sum)
-    });
-    c.store((i, j), sum.cast::<f16>());
+/// Steps 4 and 5: a tile per block.
+pub fn tensor_cores(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, form: [usize; 3]) {
+    tile(a, b, &c, [ct::bid(0), ct::bid(1)], form);
 }
 
 /// Step 6: concurrent blocks compute a square of tiles, which share operands in the cache.
@@ -64,6 +55,28 @@ pub fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, form:
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [form[0], form[1]]));
     let mine = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
     ct::fold(mine, (), |(), index| tile(a, b, &c, ct::swizzle_2d(index, rows, columns, 8), form));
+}
+
+fn main() -> ct::Result<()> {
+    let device = ct::Device::first()?;
+    let size = std::env::args().nth(1).map_or(8192, |size| size.parse().expect("a size"));
+    let measured = (device.backend() != ct::Backend::Cpu).then_some(size);
+    if measured.is_some() {
+        println!("f16, {size} x {size} x {size}, {}\n", device.name());
+        println!("| step | kernel | tile | TFLOP/s | over the step before |\n|---|---|---|---|---|");
+    }
+    let mut steps = Steps { device, measured, rates: Vec::new() };
+    let grid = |form: [usize; 3]| move |m: usize, n: usize| [m.div_ceil(form[0]), n.div_ceil(form[1])];
+    let line = |form: [usize; 3]| move |m: usize, n: usize| [m.div_ceil(form[0]) * n.div_ceil(form[1]), 1];
+    let (row, small, large) = ([1, 256, 1], [64, 64, 32], [128, 256, 64]);
+    steps.step("rows", rows, row, grid(row))?;
+    steps.step("outer products", outer_products, small, grid(small))?;
+    steps.step("tiles in f32", tiles_f32, small, grid(small))?;
+    steps.step("tensor cores", tensor_cores, small, grid(small))?;
+    steps.step("large tiles", tensor_cores, large, grid(large))?;
+    steps.step("groups of tiles", grouped, large, line(large))?;
+    let processors = steps.device.num_multiprocessors();
+    steps.step("persistent blocks", persistent, large, |m, n| [line(large)(m, n)[0].min(processors), 1])
 }
 
 /// Parameters of the kernels.
@@ -86,7 +99,7 @@ impl Steps {
         blocks: impl Fn(usize, usize) -> [usize; 2],
     ) -> ct::Result<()>
     where
-        K: Kernel<Parameters> + Copy,
+        K: ct::kernel::Kernel<Parameters> + Copy,
     {
         let [m, n, k] = [200, 300, 150];
         let (x, y) = (|i: usize, j: usize| (i * 7 + j * 3) % 11, |i: usize, j: usize| (i * 5 + j) % 7);
@@ -117,26 +130,4 @@ impl Steps {
         self.rates.push(rate);
         Ok(())
     }
-}
-
-fn main() -> ct::Result<()> {
-    let device = ct::Device::first()?;
-    let size = std::env::args().nth(1).map_or(8192, |size| size.parse().expect("a size"));
-    let measured = (device.backend() != ct::Backend::Cpu).then_some(size);
-    if measured.is_some() {
-        println!("f16, {size} x {size} x {size}, {}\n", device.name());
-        println!("| step | kernel | tile | TFLOP/s | over the step before |\n|---|---|---|---|---|");
-    }
-    let mut steps = Steps { device, measured, rates: Vec::new() };
-    let grid = |form: [usize; 3]| move |m: usize, n: usize| [m.div_ceil(form[0]), n.div_ceil(form[1])];
-    let line = |form: [usize; 3]| move |m: usize, n: usize| [m.div_ceil(form[0]) * n.div_ceil(form[1]), 1];
-    let (row, small, large) = ([1, 256, 1], [64, 64, 32], [128, 256, 64]);
-    steps.step("rows", rows, row, grid(row))?;
-    steps.step("outer products", outer_products, small, grid(small))?;
-    steps.step("tiles in f32", tiles_f32, small, grid(small))?;
-    steps.step("tensor cores", tensor_cores, small, grid(small))?;
-    steps.step("large tiles", tensor_cores, large, grid(large))?;
-    steps.step("groups of tiles", grouped, large, line(large))?;
-    let processors = steps.device.num_multiprocessors();
-    steps.step("persistent blocks", persistent, large, |m, n| [line(large)(m, n)[0].min(processors), 1])
 }

@@ -134,14 +134,14 @@ mod types;
 mod util;
 
 #[doc(inline)]
-pub use backend::Hints;
-#[doc(inline)]
-pub use backend::cpu::Checks;
-#[doc(inline)]
-pub use element::{
+pub use crate::element::{
     AnyFloat, Bits, ByteSized, Comparable, Element, Float, Int, Number, Signed, bf16, f4e2m1fn, f8e4m3fn, f8e5m2,
     f8e5m3fnu, f8e8m0fnu, f16, tf32,
 };
+#[doc(inline)]
+pub use backend::Hints;
+#[doc(inline)]
+pub use backend::cpu::Checks;
 #[doc(inline)]
 pub use error::{Diagnostic, Error, Location, Note, Result};
 #[doc(inline)]
@@ -164,6 +164,8 @@ pub use ops::{
     mma_scaled, num_blocks, ones, print, ptx_elementwise, range, reduce, require, return_if, scalar, scan, scan_with,
     scratch, select, sort_by_key, span, stack, swizzle_2d, vecmat, while_loop, with_mode, zeros,
 };
+// The names above are inlined in the documentation; names that only the prelude has follow from it.
+#[allow(unused_imports)]
 #[doc(inline)]
 pub use prelude::*;
 #[doc(inline)]
