@@ -138,6 +138,8 @@ GALLERY = {
         "future": ("`await` on a stream, with an executor of a few lines", None),
         "ahead": ("compilation on all cores before the first launch", None),
         "tune": ("search for the fastest tile, with a record file", None),
+        "ndarray": ("arrays and views of ndarray, with their strides (`--features ndarray`)", None),
+        "safetensors": ("tensors of a file as arrays (`--features safetensors`)", None),
         "bundle": ("kernels compiled by a build script (`cd examples/bundle && cargo run`)", None),
         "dlpack": ("a library for Python: softmax of torch tensors (`examples/dlpack/softmax.py`)", None),
     },
@@ -148,7 +150,7 @@ FOLDERS = ("bundle", "dlpack")
 COUNTS = {
     "hello": "8 blocks", "padding": "1.8 times fewer elements", "doctor": "1 report", "matmul_steps": "7 steps", "attention_queries": "bit-identical runs",
     "mutex": "100 blocks, 0 wrong sums", "graph": "400 launches by 200 calls", "future": "0 blocked threads", "ahead": "7 kernels compiled", "tune": "0 measurements in the second run",
-    "bundle": "0 kernels traced", "dlpack": "0 copies",
+    "ndarray": "2 directions", "safetensors": "0 copies of aligned tensors", "bundle": "0 kernels traced", "dlpack": "0 copies",
 }
 COLUMNS = ("unit", "cutlet", "cuTile Python", "Triton", "library", "library name", "ratio")
 
@@ -236,19 +238,27 @@ def full_tables(gpus, rows):
         yield ""
 
 
+def examples():
+    """Names of the examples that there are."""
+    return {path.stem for path in (ROOT / "examples").glob("*.rs")} | set(FOLDERS)
+
+
 def gallery(gpus, rows):
     """Every example with one line and one figure, of the first GPU."""
     gpu = next(iter(gpus))
-    for topic, examples in GALLERY.items():
+    there = examples()
+    for topic, names in GALLERY.items():
         yield f"## {topic}"
         yield ""
         yield f"| example | shows | figure ({gpu}) |"
         yield "|---|---|---|"
-        for name, (line, row) in examples.items():
+        for name, (line, row) in names.items():
+            if name not in there:
+                continue
             figure = COUNTS[name] if row is None else f"{rows[gpu][row]['cutlet']} {rows[gpu][row]['unit']}, {rows[gpu][row]['ratio']} of {best_other(rows[gpu][row])[1]}"
             yield f"| [`{name}`][{name}] | {line} | {figure} |"
         yield ""
-    for name in sorted(name for examples in GALLERY.values() for name in examples):
+    for name in sorted(there):
         yield f"[{name}]: ../examples/{name}" + ("" if name in FOLDERS else ".rs")
 
 
@@ -293,9 +303,9 @@ def between(text, lines, name="figures"):
 
 def documents(gpus, rows):
     """Each generated file, and its content."""
-    readme, benchmarks, examples = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/examples.md"
+    readme, benchmarks, gallery_page = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/examples.md"
     return {
-        examples: between(examples.read_text(), gallery(gpus, rows), "gallery"),
+        gallery_page: between(gallery_page.read_text(), gallery(gpus, rows), "gallery"),
         readme: between(readme.read_text(), headline_table(gpus, rows)),
         benchmarks: between(benchmarks.read_text(), full_tables(gpus, rows)),
         ROOT / "docs/comparison.svg": chart(gpus, rows, TITLES, left=312, plot=420, pitch=11.6, font=10.5),
@@ -324,10 +334,8 @@ def main():
         save(gpus, rows)
     stale = {path: text for path, text in documents(gpus, rows).items() if not path.exists() or path.read_text() != text}
     if options.action == "check":
-        named = {name for examples in GALLERY.values() for name in examples}
-        there = {path.stem for path in (ROOT / "examples").glob("*.rs")} | set(FOLDERS)
-        if named != there:
-            print(f"the gallery and examples/ differ: {', '.join(sorted(named ^ there))}")
+        if missing := examples() - {name for names in GALLERY.values() for name in names}:
+            print(f"the gallery lacks {', '.join(sorted(missing))}")
             return 1
         for path in stale:
             print(f"{path.relative_to(ROOT)} differs from {FILE.relative_to(ROOT)}: python3 benches/compare/figures.py write")
