@@ -47,6 +47,13 @@ fn measured(name: &str) -> f64 {
     row.split('\t').nth(1).and_then(|rate| rate.parse().ok()).expect("a number")
 }
 
+/// The date of the rows of an H200.
+fn date() -> &'static str {
+    let rows = include_str!("../../benches/compare/measured.tsv");
+    let gpu = rows.lines().find(|line| line.starts_with("gpu\tH200\t")).expect("an H200");
+    gpu.rsplit('\t').next().expect("a date")
+}
+
 /// The work of a square matrix multiplication.
 fn square_product<T>(n: usize) -> ct::Result<ct::inspect::Work>
 where
@@ -169,8 +176,8 @@ fn roofline() -> ct::Result<String> {
     let open = "<svg xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" font-size=\"12\"";
     let mut svg = format!("{open} viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n{STYLE}");
     svg += "<rect width=\"100%\" height=\"100%\" fill=\"var(--ground)\"/>\n";
-    let title = "Roofline of an H200: memory 4.8 TB/s, tensor cores 989 TFLOP/s (f16, bf16)";
-    svg += &text([12.0, 20.0], "font-size=\"13\" font-weight=\"bold\"", title);
+    let title = format!("Roofline of an H200: memory 4.8 TB/s, tensor cores 989 TFLOP/s; measured {}", date());
+    svg += &text([12.0, 20.0], "font-size=\"13\" font-weight=\"bold\"", &title);
     svg += &axes();
     let (least, most) = (2f64.powf(X_RANGE[0]), 2f64.powf(X_RANGE[1]));
     let ridge = position(TENSOR / MEMORY, TENSOR);
