@@ -1,4 +1,6 @@
 //! Guides: the pages of `docs/`. All Rust blocks in them are compiled and run.
+//!
+//! Only rustdoc reads the pages; programs do not build with them.
 
 /// The folder of the repository that pages link to.
 macro_rules! repository_file {
@@ -36,7 +38,7 @@ macro_rules! pages {
         #[doc = concat!("[nccl]: ", repository_file!("integrations/nccl/README.md"))]
         #[doc = concat!("[roofline]: ", repository_file!("docs/roofline.svg?raw=true"))]
         #[doc = ""]
-        #[doc = include_str!($file)]
+        #[cfg_attr(doc, doc = include_str!($file))]
         pub mod $name {}
     )+};
 }
@@ -54,7 +56,7 @@ pages! {
     kernels = "../docs/kernels.md";
     /// List of all operations by family, with links.
     ///
-    #[doc = include_str!("../docs/operations_links.md")]
+    #[cfg_attr(doc, doc = include_str!("../docs/operations_links.md"))]
     operations = "../docs/operations.md";
     /// List of all features, and their support by back end.
     ///
@@ -114,7 +116,7 @@ macro_rules! gallery {
         $(#[doc = concat!("[", $name, "]: ", repository_file!(concat!("examples/", $name, ".rs")))])+
         $(#[doc = concat!("[", $folder, "]: ", repository_file!(concat!("examples/", $folder)))])+
         #[doc = ""]
-        #[doc = include_str!("../docs/examples.md")]
+        #[cfg_attr(doc, doc = include_str!("../docs/examples.md"))]
         pub mod examples {}
     };
 }
