@@ -1,5 +1,5 @@
 //! Compiling kernels on all cores before they are launched, with a line that says how far it is.
-//! `cargo run --release --example ahead`
+//! `cargo run --example ahead`
 
 use std::io::{IsTerminal, Write, stderr};
 

@@ -1,4 +1,4 @@
-//! Attention, forward: `cargo run --release --example attention`.
+//! Attention, forward: `cargo run --example attention`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};

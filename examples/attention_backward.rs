@@ -1,4 +1,4 @@
-//! Gradients of attention: `cargo run --release --example attention_backward`.
+//! Gradients of attention: `cargo run --example attention_backward`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};

@@ -1,4 +1,4 @@
-//! Attention of 8-bit floats, forward: `cargo run --release --example attention_f8`.
+//! Attention of 8-bit floats, forward: `cargo run --example attention_f8`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

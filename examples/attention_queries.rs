@@ -1,4 +1,4 @@
-//! The gradient of queries of attention, in one order: `cargo run --release --example attention_queries`.
+//! The gradient of queries of attention, in one order: `cargo run --example attention_queries`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};

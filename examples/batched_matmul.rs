@@ -1,4 +1,4 @@
-//! Product of many pairs of matrices: `cargo run --release --example batched_matmul`.
+//! Product of many pairs of matrices: `cargo run --example batched_matmul`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
@@ -17,11 +17,11 @@ fn product<T, I>(
     f32: CastTo<T>,
 {
     let acc = ct::fold(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
-        let a = a.load([batch, i, k], [1, tm, tk]).squeeze(0).cast::<I>();
-        let b = b.load([batch, k, j], [1, tk, tn]).squeeze(0).cast::<I>();
+        let a = a.load((batch, i, k), [1, tm, tk]).squeeze(0).cast::<I>();
+        let b = b.load((batch, k, j), [1, tk, tn]).squeeze(0).cast::<I>();
         ct::mma(a, b, acc)
     });
-    c.store([batch, i, j], acc.cast::<T>().reshape([1, tm, tn]));
+    c.store((batch, i, j), acc.cast::<T>().reshape([1, tm, tn]));
 }
 
 /// A block makes one tile of one product.

@@ -1,4 +1,4 @@
-//! Dropout and its gradient, by random numbers that are made twice: `cargo run --release --example dropout`.
+//! Dropout and its gradient, by random numbers that are made twice: `cargo run --example dropout`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

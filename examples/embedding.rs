@@ -1,4 +1,4 @@
-//! Rows of a table by number: `cargo run --release --example embedding`.
+//! Rows of a table by number: `cargo run --example embedding`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -7,7 +7,7 @@ use cutlet::prelude::*;
 pub fn embedding(table: Array<f16, 2>, ids: Array<i32, 1>, out: ArrayMut<f16, 2>, tile: usize) {
     let (row, part) = (ct::bid(0), ct::bid(1));
     let id = ids.load_scalar(row);
-    out.store([row, part], table.gather((id, ct::span(part * tile, tile))));
+    out.store((row, part), table.gather((id, ct::span(part * tile, tile))));
 }
 
 fn main() -> ct::Result<()> {

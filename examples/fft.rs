@@ -1,4 +1,4 @@
-//! Fourier transforms of rows of complex numbers, there and back: `cargo run --release --example fft`.
+//! Fourier transforms of rows of complex numbers, there and back: `cargo run --example fft`.
 
 use cutlet as ct;
 use cutlet::math::{ComplexArray, ComplexArrayMut, c64};

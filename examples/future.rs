@@ -1,5 +1,5 @@
 //! Awaiting a GPU: `Stream::completion` is a future for any executor; here one of a few lines.
-//! `cargo run --release --example future`
+//! `cargo run --example future`
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! A CUDA graph: work that is recorded once and replayed by one call of the driver, with other numbers too.
-//! `cargo run --release --example graph`
+//! `cargo run --example graph`
 
 use cutlet as ct;
 use cutlet::prelude::*;

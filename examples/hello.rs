@@ -1,4 +1,4 @@
-//! Every tile block prints: `cargo run --release --example hello`.
+//! Every tile block prints: `cargo run --example hello`.
 
 use cutlet as ct;
 

@@ -1,4 +1,4 @@
-//! How often each byte occurs: `cargo run --release --example histogram`.
+//! How often each byte occurs: `cargo run --example histogram`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -10,7 +10,7 @@ pub fn histogram(x: Array<u8, 1>, bins: ArrayMut<i32, 1>, tile: usize) {
         // What lies beyond the end goes nowhere.
         let inside = (ct::arange(tile, 0, 1) + i * tile).lt(x.extent(0));
         let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(inside);
-        bins.atomic_add_with(x.load([i], [tile]).cast::<i32>(), 1, options);
+        bins.atomic_add_with(x.load(i, [tile]).cast::<i32>(), 1, options);
     });
 }
 

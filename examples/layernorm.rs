@@ -1,4 +1,4 @@
-//! Layer normalisation of the rows of a matrix: `cargo run --release --example layernorm`.
+//! Layer normalisation of the rows of a matrix: `cargo run --example layernorm`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -26,7 +26,7 @@ pub fn layernorm(
         centred = ct::select(inside, centred, 0.0);
     }
     let variance = (centred * centred).sum(1) * (1.0 / columns as f32);
-    let (weight, bias) = (weight.load([0], [tile]), bias.load([0], [tile]));
+    let (weight, bias) = (weight.load(0, [tile]), bias.load(0, [tile]));
     let normalised = centred * (variance + epsilon).rsqrt();
     y.store((row, 0), normalised * weight.reshape([1, tile]) + bias.reshape([1, tile]));
 }

@@ -1,4 +1,4 @@
-//! Gradients of layer normalisation: `cargo run --release --example layernorm_backward`.
+//! Gradients of layer normalisation: `cargo run --example layernorm_backward`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -18,12 +18,12 @@ pub fn rows(
 ) {
     let block = ct::bid(0);
     let tile = columns.next_power_of_two();
-    let weight = weight.load([0], [tile]).reshape([1, tile]);
+    let weight = weight.load(0, [tile]).reshape([1, tile]);
     let zero = ct::zeros::<f32, 2>([1, tile]);
     let every = ct::range(block, dy.extent(0)).step(ct::num_blocks(0));
     let (dweight_part, dbias_part) = ct::fold(every, (zero, zero), |(dweight, dbias), row| {
         let (dy, x) = (dy.load((row, 0), [1, tile]), x.load((row, 0), [1, tile]));
-        let (mean, rstd) = (mean.load_scalar([row]), rstd.load_scalar([row]));
+        let (mean, rstd) = (mean.load_scalar(row), rstd.load_scalar(row));
         let normalised = (x - mean) * rstd;
         let scaled = dy * weight;
         let along = (scaled * normalised).sum(1) * (1.0 / columns as f32);
@@ -46,10 +46,10 @@ pub fn columns(
     let j = ct::bid(0);
     let zero = ct::zeros::<f32, 2>([rows, columns]);
     let (part_a, part_b) = ct::fold(..a.num_tiles(0, [rows, columns]), (zero, zero), |(part_a, part_b), i| {
-        (part_a + a.load([i, j], [rows, columns]), part_b + b.load([i, j], [rows, columns]))
+        (part_a + a.load((i, j), [rows, columns]), part_b + b.load((i, j), [rows, columns]))
     });
-    sum_a.store([j], part_a.sum(0).reshape([columns]));
-    sum_b.store([j], part_b.sum(0).reshape([columns]));
+    sum_a.store(j, part_a.sum(0).reshape([columns]));
+    sum_b.store(j, part_b.sum(0).reshape([columns]));
 }
 
 fn main() -> ct::Result<()> {

@@ -1,4 +1,4 @@
-//! Matrix product, for whatever element types tensor cores take: `cargo run --release --example matmul`.
+//! Matrix product, for whatever element types tensor cores take: `cargo run --example matmul`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput, Number};
@@ -41,10 +41,10 @@ where
     let make = |index| {
         let [i, j] = place(index, tiles, form.tile);
         let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |acc, k| {
-            let (a, b) = (a.load([i, k], [tm, tk]).cast::<I>(), b.load([k, j], [tk, tn]).cast::<I>());
+            let (a, b) = (a.load((i, k), [tm, tk]).cast::<I>(), b.load((k, j), [tk, tn]).cast::<I>());
             if form.fast_sums { ct::mma_fast_acc(a, b, acc) } else { ct::mma(a, b, acc) }
         });
-        c.store([i, j], acc.cast::<O>());
+        c.store((i, j), acc.cast::<O>());
     };
     match form.persistent {
         true => ct::fold(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |(), i| make(i)),

@@ -1,4 +1,4 @@
-//! Rows whose length is no power of two, in tiles of that length and in padded ones: `cargo run --release --example padding`.
+//! Rows whose length is no power of two, in tiles of that length and in padded ones: `cargo run --example padding`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! The sums of all first elements of an array, in one pass: `cargo run --release --example prefix_sum`.
+//! The sums of all first elements of an array, in one pass: `cargo run --example prefix_sum`.
 
 use cutlet as ct;
 use cutlet::element::BitcastTo;
@@ -26,7 +26,7 @@ where
     u32: BitcastTo<T>,
 {
     let mine = next.entry(0).atomic_add_with(1, ct::AtomicOptions::new().relaxed(ct::Scope::Device));
-    let x = x.load([mine], [tile]);
+    let x = x.load(mine, [tile]);
     let own = x.sum(0).item();
     let publish = |word| tiles.entry(mine).store_with(word, ct::ScatterOptions::new().relaxed(ct::Scope::Device));
     publish(packed(OWN, own));
@@ -48,13 +48,13 @@ where
         (last - WINDOW, part + sum)
     });
     publish(packed(ALL, before.1 + own));
-    y.store([mine], sums + before.1);
+    y.store(mine, sums + before.1);
 }
 
 /// No tile is taken, and nothing known of any.
 pub fn forget(next: ArrayMut<i32, 1>, tiles: ArrayMut<u64, 1>) {
-    tiles.store([ct::bid(0)], ct::zeros([1024]));
-    next.store([ct::bid(0)], ct::zeros([1]));
+    tiles.store(ct::bid(0), ct::zeros([1024]));
+    next.store(ct::bid(0), ct::zeros([1]));
 }
 
 fn main() -> ct::Result<()> {

@@ -1,4 +1,4 @@
-//! Product with packed weights of 1 to 8 bits: `cargo run --release --example quantized_matmul`.
+//! Product with packed weights of 1 to 8 bits: `cargo run --example quantized_matmul`.
 
 use cutlet as ct;
 use cutlet::packed::{Narrow, NarrowFormat, PackedArray};

@@ -1,4 +1,4 @@
-//! y = alpha x + y, in place: `cargo run --release --example saxpy`.
+//! y = alpha x + y, in place: `cargo run --example saxpy`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 /// A block adds alpha times a tile of x to a tile of y.
 pub fn saxpy(alpha: Scalar<f32>, x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     let i = ct::bid(0);
-    y.store([i], alpha * x.load([i], [tile]) + y.load([i], [tile]));
+    y.store(i, alpha * x.load(i, [tile]) + y.load(i, [tile]));
 }
 
 fn main() -> ct::Result<()> {

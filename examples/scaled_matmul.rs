@@ -1,4 +1,4 @@
-//! Product of 8-bit floats with scales for blocks of them: `cargo run --release --example scaled_matmul`.
+//! Product of 8-bit floats with scales for blocks of them: `cargo run --example scaled_matmul`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -32,8 +32,8 @@ pub fn scaled_matmul(
         // Is the first piece the later one of its block?
         let late = (j * pieces % per).ne(0);
         let sums = ct::fold(..blocks, vec![ct::zeros([tm, piece]); pieces], |sums, k| {
-            let (a, b) = (a.load([i, k], [tm, BLOCK]), b.load([k, j], [BLOCK, tn]));
-            let (rows, columns) = (rows.load([k, i], [1, tm]).reshape([tm, 1]), columns.load([k, first / GRAIN]));
+            let (a, b) = (a.load((i, k), [tm, BLOCK]), b.load((k, j), [BLOCK, tn]));
+            let (rows, columns) = (rows.load((k, i), [1, tm]).reshape([tm, 1]), columns.load((k, first / GRAIN)));
             let column = |block: usize| columns.extract((0, first % GRAIN + block), [1, 1]);
             // As many terms as tensor cores add up in a row anyhow.
             let product = ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([tm, tn]));
@@ -46,7 +46,7 @@ pub fn scaled_matmul(
             };
             sums.into_iter().enumerate().map(add).collect::<Vec<_>>()
         });
-        c.store([i, j], ct::cat(sums, 1).cast::<bf16>());
+        c.store((i, j), ct::cat(sums, 1).cast::<bf16>());
     });
 }
 

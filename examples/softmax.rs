@@ -1,4 +1,4 @@
-//! Softmax of the rows of a matrix: `cargo run --release --example softmax`.
+//! Softmax of the rows of a matrix: `cargo run --example softmax`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! Five-point stencil: `cargo run --release --example stencil`.
+//! Five-point stencil: `cargo run --example stencil`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

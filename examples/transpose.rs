@@ -1,4 +1,4 @@
-//! Transpose of a matrix: `cargo run --release --example transpose`.
+//! Transpose of a matrix: `cargo run --example transpose`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 /// A block transposes one tile.
 pub fn transpose(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    y.store([j, i], x.load([i, j], [rows, columns]).transpose());
+    y.store((j, i), x.load((i, j), [rows, columns]).transpose());
 }
 
 fn main() -> ct::Result<()> {

@@ -1,5 +1,5 @@
 //! Searching for the fastest tile, with a record that is kept in a file: the second run measures nothing.
-//! `cargo run --release --example tune`
+//! `cargo run --example tune`
 
 use cutlet as ct;
 use cutlet::prelude::*;

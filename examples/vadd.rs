@@ -1,4 +1,4 @@
-//! Sum of two vectors: `cargo run --release --example vadd`.
+//! Sum of two vectors: `cargo run --example vadd`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 /// A block adds one tile.
 pub fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
     let i = ct::bid(0);
-    c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
+    c.store(i, a.load(i, [tile]) + b.load(i, [tile]));
 }
 
 fn main() -> ct::Result<()> {

@@ -1,4 +1,4 @@
-//! The most probable words of a large vocabulary: `cargo run --release --example vocabulary`.
+//! The most probable words of a large vocabulary: `cargo run --example vocabulary`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! Mean and variance of the rows of a matrix, read once, in two ways: `cargo run --release --example welford`.
+//! Mean and variance of the rows of a matrix, read once, in two ways: `cargo run --example welford`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

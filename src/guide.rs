@@ -1,13 +1,27 @@
 //! Guides: the pages of `docs/`. All Rust blocks in them are compiled and run.
+//!
+//! Only rustdoc reads the pages; programs do not build with them.
 
-// A page links to other pages as files; these definitions replace the links.
+/// The folder of the repository that pages link to.
+macro_rules! repository_file {
+    ($path:expr) => {
+        concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/", $path)
+    };
+}
+
+// A page links to other pages and files by references; these definitions replace those of the page.
 macro_rules! pages {
     ($($(#[$doc:meta])+ $name:ident = $file:literal;)+) => {$(
         $(#[$doc])+
+        #[doc = "[benchmarks]: crate::guide::benchmarks"]
+        #[doc = "[common_errors]: crate::guide::common_errors"]
         #[doc = "[debugging]: crate::guide::debugging"]
         #[doc = "[ecosystem]: crate::guide::ecosystem"]
+        #[doc = "[environment]: crate::guide::environment"]
         #[doc = "[features]: crate::guide::features"]
+        #[doc = "[from_cubecl]: crate::guide::from_cubecl"]
         #[doc = "[from_cuda]: crate::guide::from_cuda"]
+        #[doc = "[from_cuda_tile_cpp]: crate::guide::from_cuda_tile_cpp"]
         #[doc = "[from_cutile_jl]: crate::guide::from_cutile_jl"]
         #[doc = "[from_cutile_python]: crate::guide::from_cutile_python"]
         #[doc = "[from_triton]: crate::guide::from_triton"]
@@ -17,32 +31,52 @@ macro_rules! pages {
         #[doc = "[operations]: crate::guide::operations"]
         #[doc = "[speed]: crate::guide::speed"]
         #[doc = "[tutorial]: crate::guide::tutorial"]
+        #[doc = concat!("[candle]: ", repository_file!("integrations/candle/README.md"))]
+        #[doc = concat!("[compare]: ", repository_file!("benches/compare/README.md"))]
+        #[doc = concat!("[comparison]: ", repository_file!("docs/comparison.svg?raw=true"))]
+        #[doc = concat!("[criterion]: ", repository_file!("integrations/criterion/README.md"))]
+        #[doc = concat!("[nccl]: ", repository_file!("integrations/nccl/README.md"))]
+        #[doc = concat!("[roofline]: ", repository_file!("docs/roofline.svg?raw=true"))]
         #[doc = ""]
-        #[doc = include_str!($file)]
+        #[cfg_attr(doc, doc = include_str!($file))]
         pub mod $name {}
     )+};
 }
 
 pages! {
-    /// Tutorial: seven kernels, from the sum of two vectors to attention, with the compiler's
-    /// remarks.
+    /// Tutorial: seven kernels, from vector addition to attention, with the compiler's remarks.
     ///
+    /// [matmul]: crate::guide::matmul
     tutorial = "../docs/tutorial.md";
+    /// Common errors: messages, their meaning, and the form to write.
+    ///
+    common_errors = "../docs/common_errors.md";
     /// Writing kernels, and the exact results of operations.
     ///
     kernels = "../docs/kernels.md";
     /// List of all operations by family, with links.
     ///
+    #[cfg_attr(doc, doc = include_str!("../docs/operations_links.md"))]
     operations = "../docs/operations.md";
     /// List of all features, and their support by back end.
     ///
     features = "../docs/features.md";
     /// Performance of kernels, and its measurement.
     ///
+    /// [matmul]: crate::guide::matmul
     speed = "../docs/speed.md";
+    /// Matrix multiplication in seven steps, from a naive kernel to the speed of cuBLAS.
+    ///
+    matmul = "../docs/matmul.md";
+    /// Benchmarks: rates of all kernels, next to those of other implementations.
+    ///
+    benchmarks = "../docs/benchmarks.md";
     /// Debugging of kernels.
     ///
     debugging = "../docs/debugging.md";
+    /// Environment variables.
+    ///
+    environment = "../docs/environment.md";
     /// Guide for users of cuTile Python.
     ///
     from_cutile_python = "../docs/from_cutile_python.md";
@@ -55,6 +89,12 @@ pages! {
     /// Guide for users of CUDA C++.
     ///
     from_cuda = "../docs/from_cuda.md";
+    /// Guide for users of CUDA Tile C++.
+    ///
+    from_cuda_tile_cpp = "../docs/from_cuda_tile_cpp.md";
+    /// Guide for users of cubecl.
+    ///
+    from_cubecl = "../docs/from_cubecl.md";
     /// Comparison with cutile, cudarc, candle and burn.
     ///
     ecosystem = "../docs/ecosystem.md";
@@ -64,4 +104,28 @@ pages! {
     /// Missing features and their replacements.
     ///
     missing = "../docs/missing.md";
+}
+
+// The links of the gallery to the examples.
+macro_rules! gallery {
+    ($($name:literal)+; $($folder:literal)+) => {
+        /// Gallery of the examples: one line and one figure each.
+        ///
+        /// [benchmarks]: crate::guide::benchmarks
+        /// [page]: crate::guide::matmul
+        $(#[doc = concat!("[", $name, "]: ", repository_file!(concat!("examples/", $name, ".rs")))])+
+        $(#[doc = concat!("[", $folder, "]: ", repository_file!(concat!("examples/", $folder)))])+
+        #[doc = ""]
+        #[cfg_attr(doc, doc = include_str!("../docs/examples.md"))]
+        pub mod examples {}
+    };
+}
+
+gallery! {
+    "ahead" "argmax" "attention" "attention_backward" "attention_f8" "attention_queries"
+    "batched_matmul" "doctor" "dropout" "embedding" "experts" "fft" "future" "graph" "hello"
+    "histogram" "layernorm" "layernorm_backward" "matmul" "matmul_steps" "mutex" "ndarray" "padding"
+    "prefix_sum" "quantized_matmul" "safetensors" "saxpy" "scaled_matmul" "softmax" "stencil"
+    "transpose" "tune" "vadd" "vocabulary" "welford";
+    "bundle" "dlpack"
 }

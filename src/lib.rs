@@ -12,7 +12,19 @@
 //! The compiler maps tiles to threads. A launch calls the function once with traced values, which
 //! record its operations as CUDA Tile IR. Passes optimize the IR, and a back end executes it:
 //! generated PTX on a GPU, which needs only the driver, or an interpreter on any machine.
-//! [`guide::tutorial`] explains seven kernels, the last one of which is attention.
+//!
+//! # Getting started
+//!
+//! ```toml
+//! [dependencies]
+//! cutlet = { git = "https://github.com/cutlet-rs/cutlet" } # from the Rust registry: cutlet = "0.1"
+//! [profile.dev.package."*"]
+//! debug = false # a smaller target folder
+//! [profile.release]
+//! lto = "off" # a faster build; the speed of kernels does not depend on it
+//! ```
+//!
+//! Run this program with `cargo run`; use `--release` to measure. No toolkit and no GPU are needed:
 //!
 //! ```
 //! use cutlet as ct;
@@ -20,19 +32,24 @@
 //!
 //! fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
 //!     let i = ct::bid(0);
-//!     c.store([i], a.load([i], [tile]) + b.load([i], [tile]));
+//!     c.store(i, a.load(i, [tile]) + b.load(i, [tile]));
 //! }
 //!
 //! let device = ct::Device::first()?; // a GPU, or else the host
 //! let (a, b) = (device.full([1000], 1.5f32)?, device.from_fn([1000], |[i]| i as f32)?);
 //! let mut c = device.zeros([1000])?;
-//! ct::launch(vadd, 1000usize.div_ceil(256), (&a, &b, &mut c, ct::Constant(256)))?;
+//! ct::launch(vadd, 1000usize.div_ceil(256), (&a, &b, &mut c, Constant(256)))?;
 //! assert_eq!(c.to_vec()?[999], 1000.5);
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! Arrays need not be multiples of tiles: loads pad, stores outside have no effect. Reductions keep
-//! the reduced axis with extent 1, and operators broadcast such extents:
+//! Next: [`guide::tutorial`] explains seven kernels, the last one of which is attention;
+//! [`guide::common_errors`] explains messages; [`guide::operations`] lists all operations.
+//!
+//! # Kernels
+//!
+//! Array sizes need not be multiples of the tile size: loads fill out-of-range elements with zeros,
+//! and stores skip them. Reductions keep the reduced axis with size 1, and operators broadcast it:
 //!
 //! ```
 //! use cutlet as ct;
@@ -48,7 +65,7 @@
 //! let device = ct::Device::cpu();
 //! let x = device.from_fn([3, 100], |[i, j]| (i * j) as f32 / 100.0)?;
 //! let mut y = device.zeros([3, 100])?;
-//! ct::launch(softmax, 3, (&x, &mut y, ct::Constant(128)))?;
+//! ct::launch(softmax, 3, (&x, &mut y, Constant(128)))?;
 //! assert!((y.to_vec()?.iter().sum::<f32>() - 3.0).abs() < 1e-4);
 //! # Ok::<(), ct::Error>(())
 //! ```
@@ -64,18 +81,20 @@
 //! fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, tk]: [usize; 3]) {
 //!     let (i, j) = (ct::bid(0), ct::bid(1));
 //!     let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
-//!         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
+//!         ct::mma(a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]), acc)
 //!     });
-//!     c.store([i, j], acc.cast::<f16>());
+//!     c.store((i, j), acc.cast::<f16>());
 //! }
 //!
 //! let device = ct::Device::cpu();
 //! let (a, b) = (device.full([70, 30], f16::ONE)?, device.full([30, 50], f16::ONE)?);
 //! let mut c = device.zeros([70, 50])?;
-//! ct::launch(matmul, [3, 2], (&a, &b, &mut c, ct::Constant([32, 32, 16])))?;
+//! ct::launch(matmul, [3, 2], (&a, &b, &mut c, Constant([32, 32, 16])))?;
 //! assert!(c.to_vec()?.iter().all(|x| x.to_f32() == 30.0));
 //! # Ok::<(), ct::Error>(())
 //! ```
+//!
+//! # Modules
 //!
 //! The crate root exports the names for kernels and the entry points of the host. Modules by
 //! subject export other names:
@@ -90,7 +109,7 @@
 //!   compiled kernels.
 //! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of
 //!   kernels and arguments.
-//! * [`guide`]: a list of all operations, other languages, debugging, a glossary.
+//! * [`guide`]: all pages of the documentation: tutorial, operations, other languages, debugging.
 
 #[doc(hidden)]
 pub mod backend;
@@ -115,27 +134,38 @@ mod types;
 mod util;
 
 #[doc(inline)]
+pub use crate::element::{
+    AnyFloat, Bits, ByteSized, Comparable, Element, Float, Int, Number, Signed, bf16, f4e2m1fn, f8e4m3fn, f8e5m2,
+    f8e5m3fnu, f8e8m0fnu, f16, tf32,
+};
+#[doc(inline)]
 pub use backend::Hints;
 #[doc(inline)]
 pub use backend::cpu::Checks;
+#[doc(inline)]
 pub use error::{Diagnostic, Error, Location, Note, Result};
 #[doc(inline)]
-pub use kernel::RawPtr;
+pub use ir::{Padding, Rounding};
+#[doc(inline)]
+pub use kernel::{Constant, RawPtr};
+#[doc(inline)]
 pub use launch::{
-    CompiledKernel, Grid, Inspection, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect, launch,
-    launch_with_outputs, load,
+    ArrayExpr, CompiledKernel, Grid, Inspection, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect,
+    launch, launch_with_outputs, load,
 };
 #[doc(inline)]
 pub use ops::pointer;
 #[doc(inline)]
 pub use ops::{
-    AtomicOptions, Cache, FloatMode, GatherOptions, Global, LoadOptions, Lock, LoopControl, ScanOptions,
+    AtomicOptions, Cache, FloatMode, GatherOptions, Global, LoadOptions, Lock, LoopControl, Operand, ScanOptions,
     ScatterOptions, Scope, StepRange, StoreOptions, TiledView, alias_fence, arange, assert, astile, at, bid, cat, fold,
     fold_while, fold_with_control, from_fn, from_slice, full, grid_dependency_control_launch_dependents,
     grid_dependency_control_wait, if_else, if_then, indices, loop_with_control, matmul, matvec, mma, mma_fast_acc,
     mma_scaled, num_blocks, ones, print, ptx_elementwise, range, reduce, require, return_if, scalar, scan, scan_with,
     scratch, select, sort_by_key, span, stack, swizzle_2d, vecmat, while_loop, with_mode, zeros,
 };
+// The names above are inlined in the documentation; names that only the prelude has follow from it.
+#[allow(unused_imports)]
 #[doc(inline)]
 pub use prelude::*;
 #[doc(inline)]
@@ -148,9 +178,10 @@ pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Device, DeviceArray, DeviceView,
     DeviceViewMut, Event, Graph, NewArray, Partition, Stream, StreamPool,
 };
+#[doc(inline)]
 pub use target::{ByTarget, Target};
 #[doc(inline)]
-pub use tile::{Arrays, ArraysMut, Ptr, PtrTile};
+pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile, TileLike};
 #[doc(hidden)]
 pub use types::float_codec;
 pub use types::{dtype, element};

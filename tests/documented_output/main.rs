@@ -128,6 +128,21 @@ fn block<'a>(page: &'a str, opening: &str) -> &'a str {
     page[start..].split("```").next().expect("the rest")
 }
 
+/// The kernels of `docs/matmul.md` are those of the example, which checks them.
+#[test]
+fn the_steps_are_those_of_the_example() {
+    let example = include_str!("../../examples/matmul_steps.rs").replace("pub fn", "fn");
+    let blocks = include_str!("../../docs/matmul.md").split("```rust\n").skip(1);
+    let mut kernels = 0;
+    for block in blocks.filter_map(|rest| rest.split("```").next()) {
+        for kernel in block.split("\n\n").filter(|part| part.starts_with("fn ")) {
+            assert!(example.contains(kernel.trim_end()), "the example has no kernel as on the page:\n{kernel}");
+            kernels += 1;
+        }
+    }
+    assert_eq!(kernels, 8);
+}
+
 /// The program of the README is kernel and launch; with the change that it names, it says what stands below.
 #[test]
 fn the_readme_shows_the_first_mistake() -> ct::Result<()> {

@@ -98,10 +98,8 @@ where
     let kernel = attention::<T>;
     if options.emits() {
         let (q, kv) = (ct::ArraySpec::new(shape), ct::ArraySpec::new(kv_shape));
-        return options.emit(
-            kernel,
-            ((q, kv, kv), (q.mutable(), None::<ct::ArraySpecMut<f32, 3>>), scale, Constant(form)),
-        );
+        return options
+            .emit(kernel, ((q, kv, kv), (q.mutable(), None::<ct::ArraySpecMut<f32, 3>>), scale, Constant(form)));
     }
     let (size, kv_size) = (shape.iter().product(), kv_shape.iter().product());
     let host_q = normal(1, size, T::from_f64);
