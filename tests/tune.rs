@@ -601,11 +601,7 @@ fn plain_launches_are_near_the_best_that_was_recorded() {
     for (name, plain) in rows.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")) {
         let record = records.all().iter().find(|record| record.key.name == name);
         let record = record.unwrap_or_else(|| panic!("{name}"));
-        // Causal attention has its order of heads behind the tiles.
-        let plain = record.trials.iter().map(|(text, _)| text.as_str()).find(|text| {
-            *text == plain
-                || text.strip_prefix(plain).is_some_and(|rest| rest.starts_with(", ") && rest.ends_with("heads"))
-        });
+        let plain = record.trials.iter().map(|(text, _)| text.as_str()).find(|text| *text == plain);
         let plain = plain.unwrap_or_else(|| panic!("{name} has no record of its plain launch"));
         let fraction = median(record, &record.winner) / median(record, plain);
         let least = BEHIND.iter().find(|(row, _)| *row == name).map_or(0.97, |(_, least)| *least);
