@@ -92,6 +92,9 @@
 //!   kernels and arguments.
 //! * [`guide`]: a list of all operations, other languages, debugging, a glossary.
 
+// A part that only an absent feature uses has no user.
+#![cfg_attr(not(all(feature = "tileir", feature = "tune", feature = "bundle")), allow(dead_code, unused_imports))]
+
 #[doc(hidden)]
 pub mod backend;
 pub mod cache;
@@ -121,8 +124,10 @@ pub use backend::cpu::Checks;
 pub use error::{Diagnostic, Error, Location, Note, Result};
 #[doc(inline)]
 pub use kernel::RawPtr;
+#[cfg(feature = "tune")]
+pub use launch::Tuner;
 pub use launch::{
-    CompiledKernel, Grid, Inspection, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect, launch,
+    CompiledKernel, Grid, Inspection, Launch, bench, compile, compile_all, doctor, export, inspect, launch,
     launch_with_outputs, load,
 };
 #[doc(inline)]
@@ -159,10 +164,13 @@ pub use types::{dtype, element};
 pub mod aot {
     #[doc(inline)]
     pub use crate::kernel::ArgSignature;
+    #[cfg(feature = "bundle")]
+    #[doc(inline)]
+    pub use crate::launch::{Bundle, BundledKernel, Bundler};
     #[doc(inline)]
     pub use crate::launch::{
-        Bundle, BundledKernel, Bundler, CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel,
-        Progress, RawLaunch, compile_all, export, load,
+        CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel, Progress, RawLaunch, compile_all,
+        export, load,
     };
     #[doc(inline)]
     pub use crate::tile::ArrayInfo;
@@ -226,6 +234,7 @@ pub mod random {
     pub use crate::ops::{Philox, RandomFloat};
 }
 
+#[cfg(feature = "tune")]
 /// Search for the fastest configuration: a [`Tuner`], spaces, and record files next to the source.
 pub mod tune {
     #[doc(inline)]

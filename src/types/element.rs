@@ -47,9 +47,7 @@ mod sealed {
 /// ct::assert!(doubled(ct::astile([true, false])).eq(ct::astile([true, false, true, false])));
 /// # });
 /// ```
-pub trait Element:
-    Sealed + Copy + Debug + PartialEq + Send + Sync + 'static
-{
+pub trait Element: Sealed + Copy + Debug + PartialEq + Send + Sync + 'static {
     /// Element type of the IR. Integers of both signs share one.
     const DTYPE: DType;
     /// True for integer types with a sign, false for floats and bool.

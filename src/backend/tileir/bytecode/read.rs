@@ -7,8 +7,8 @@ use super::container::{MAGIC, function, section};
 use super::debug::DebugReader;
 use super::tables::{ReadTables, string};
 use super::types::TypeReader;
-use super::version::Version;
 use super::wire::{Decoder, damaged};
+use crate::backend::tileir::version::Version;
 use crate::error::Result;
 use crate::ir::op_table::{Arity, Counting, FlagBit, OpSpec, Results};
 use crate::ir::{

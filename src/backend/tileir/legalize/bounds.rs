@@ -4,11 +4,11 @@
 use rustc_hash::FxHashSet;
 
 use super::index::{Open, inside_condition, through_assumes};
-use super::launch_compare::{Bound, Limit};
-use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
 use super::loops;
 use super::rewrite::rewrite_blocks;
+use crate::backend::tileir::launch_compare::{Bound, Limit};
+use crate::backend::tileir::launch_conditions::{Guards, LaunchConditions};
 use crate::ir::{
     Attr, AttrKind, BlockId, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
     Value,

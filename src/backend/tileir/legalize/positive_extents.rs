@@ -5,8 +5,8 @@ use rustc_hash::FxHashSet;
 
 use super::arithmetic::by_zero;
 use super::index::through_assumes;
-use super::launch_compare::{Bound, Limit};
 use crate::backend::tileir::grid;
+use crate::backend::tileir::launch_compare::{Bound, Limit};
 use crate::ir::{Attr, Entry, Module, OpId, Opcode, Predicate, Value};
 use crate::pass::IntRanges;
 
