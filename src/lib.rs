@@ -91,6 +91,47 @@
 //! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of
 //!   kernels and arguments.
 //! * [`guide`]: a list of all operations, other languages, debugging, a glossary.
+//!
+//! # Features of the package
+//!
+//! On by default; `default-features = false` switches them off:
+//!
+//! * `tileir`: the back end that generates Tile IR. Without it, Blackwell runs generated PTX.
+//! * `tune`: [`Tuner`] and the module [`tune`].
+//! * `bundle`: [`Bundler`](aot::Bundler) and [`Bundle`](aot::Bundle).
+//!
+//! Off by default:
+//!
+//! * `cudarc`: arrays from and to the slices, views and streams of cudarc.
+//! * `log`: warnings go to the program's logger, with the target `cutlet`. Without the feature,
+//!   they go to standard error.
+//! * `tracing`: the spans `compile` (level info) and `launch` (level debug) with the kernel's name,
+//!   with the target `cutlet`. A launch span is the time on the host.
+//!
+//! Without a logger, the feature `log` silences the warning of [`Device::first`] that there is no
+//! GPU. Each logger can filter by the target:
+//!
+#![cfg_attr(feature = "log", doc = "```")]
+#![cfg_attr(not(feature = "log"), doc = "```ignore")]
+//! struct Logger;
+//!
+//! impl log::Log for Logger {
+//!     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+//!         metadata.target() == "cutlet"
+//!     }
+//!
+//!     fn log(&self, record: &log::Record<'_>) {
+//!         println!("[{}] {}", record.level(), record.args());
+//!     }
+//!
+//!     fn flush(&self) {}
+//! }
+//!
+//! log::set_logger(&Logger).unwrap();
+//! log::set_max_level(log::LevelFilter::Warn);
+//! let device = cutlet::Device::first()?; // [WARN] no GPU (…); kernels run on the cpu back end
+//! # Ok::<(), cutlet::Error>(())
+//! ```
 
 // A part that only an absent feature uses has no user.
 #![cfg_attr(not(all(feature = "tileir", feature = "tune", feature = "bundle")), allow(dead_code, unused_imports))]

@@ -19,6 +19,8 @@ use std::time::{Duration, SystemTime};
 
 use hmac_sha256::Hash as Sha256;
 
+use crate::util::report;
+
 /// First bytes of a file. The digit is the version of the format.
 const MAGIC: &[u8; 8] = b"cutlet\x001";
 const CHECKSUM_BYTES: usize = 32;
@@ -121,10 +123,10 @@ fn limit_from_env() -> u64 {
         Err(_) => {
             static REPORTED: Once = Once::new();
             REPORTED.call_once(|| {
-                eprintln!(
-                    "cutlet: environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
+                report::warning(&format!(
+                    "environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
                      {DEFAULT_LIMIT_BYTES}"
-                );
+                ));
             });
             DEFAULT_LIMIT_BYTES
         }
@@ -214,11 +216,11 @@ impl DiskCache {
         if data.is_dir() && !safe {
             static REPORTED: Once = Once::new();
             REPORTED.call_once(|| {
-                eprintln!(
-                    "cutlet: compiled kernels are not kept: {} belongs to another user or can be written by others; \
+                report::warning(&format!(
+                    "compiled kernels are not kept: {} belongs to another user or can be written by others; \
                      restrict it (chmod 700), or name another folder in CUTLET_CACHE_DIR",
                     self.folder.display()
-                );
+                ));
             });
         }
         safe

@@ -64,7 +64,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     // In memory kernels are known by their constants or by their trace.
-    ("cache", &["error", "ir", "kernel"]),
+    ("cache", &["error", "ir", "kernel", "util"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
     ("guide", &["*"]),

@@ -24,6 +24,8 @@ mod version;
 
 #[cfg(not(feature = "tileir"))]
 mod absent;
+#[cfg(not(feature = "tileir"))]
+mod absent_probe;
 #[cfg(feature = "tileir")]
 mod access_hints;
 #[cfg(feature = "tileir")]
@@ -44,7 +46,9 @@ mod target_requirements;
 mod unsupported_hints;
 
 #[cfg(not(feature = "tileir"))]
-pub use absent::{Probe, compile};
+pub use absent::compile;
+#[cfg(not(feature = "tileir"))]
+pub use absent_probe::Probe;
 pub use grid::MAX_GRID;
 pub use interface::{CompileOptions, Compiled, Param, params};
 pub use launch_compare::{Bound, Limit};

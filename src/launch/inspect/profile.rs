@@ -16,6 +16,7 @@ use crate::ir::Module;
 use crate::pass::Work;
 use crate::runtime::{Device, Event, Stream};
 use crate::util::process::PerProcess;
+use crate::util::report;
 
 /// Limit of launches with pending events. Then the times of the older half are read.
 const MAX_PENDING: usize = 512;
@@ -262,7 +263,7 @@ extern "C" fn say() {
         let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut table) = table.take() else { return };
         table.settle(table.pending.len());
-        eprint!("{}", text(&mut table.rows));
+        report::requested(format_args!("{}", text(&mut table.rows)));
     });
     drop(printed);
 }
