@@ -23,16 +23,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("types/dtype", &[]),
     // Of the IR, the names of the rounding modes.
     ("types/float_codec", &["types/dtype", "ir"]),
-    ("layout", &["error"]),
+    ("layout", &["error", "util"]),
     ("types/element", &["types/float_codec", "types/dtype", "error", "ir"]),
     ("types/packed_formats", &["types/float_codec", "types/dtype", "types/element"]),
     ("types/complex", &["types/element"]),
     // The list of its files.
     ("types", &[]),
-    ("ir", &["types/dtype", "error"]),
-    ("ir/print", &["types/float_codec", "ir", "types/dtype", "error"]),
+    ("ir", &["types/dtype", "error", "util"]),
+    ("ir/print", &["types/float_codec", "ir", "types/dtype", "error", "util"]),
     ("ir/parse", &["types/float_codec", "ir", "types/dtype", "error"]),
-    ("pass", &["ir", "types/dtype", "error", "types/float_codec"]),
+    ("pass", &["ir", "types/dtype", "error", "types/float_codec", "util"]),
     ("backend", &["ir", "pass", "types/dtype", "error", "target", "types/float_codec", "layout"]),
     ("backend/cpu", &["backend", "ir", "pass", "types/float_codec", "types/dtype", "error", "target", "util"]),
     ("backend/tileir", &["backend", "ir", "pass", "types/float_codec", "types/dtype", "error", "target", "util"]),
@@ -61,6 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "types/dtype",
             "error",
             "types/float_codec",
+            "util",
         ],
     ),
     // In memory kernels are known by their constants or by their trace.

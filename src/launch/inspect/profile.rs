@@ -16,7 +16,7 @@ use crate::ir::Module;
 use crate::pass::Work;
 use crate::runtime::{Device, Event, Stream};
 use crate::util::process::PerProcess;
-use crate::util::report;
+use crate::util::{report, sort};
 
 /// Limit of launches with pending events. Then the times of the older half are read.
 const MAX_PENDING: usize = 512;
@@ -236,7 +236,7 @@ const HEAD: [&str; 10] =
 
 /// Returns the table as text, sorted by total time in descending order.
 fn text(rows: &mut [Row]) -> String {
-    rows.sort_by_key(|row| std::cmp::Reverse(row.total));
+    sort::by_key(rows, |row| std::cmp::Reverse(row.total));
     let all = rows.iter().map(|row| row.total).sum();
     let mut cells = vec![HEAD.map(str::to_owned)];
     cells.extend(rows.iter().map(|row| row.cells(all)));

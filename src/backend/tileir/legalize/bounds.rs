@@ -15,6 +15,7 @@ use crate::ir::{
 };
 use crate::pass::IntRanges;
 use crate::types::float_codec;
+use crate::util::sort;
 
 /// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
 /// can check it. Returns the conditions for the launch. The loops and divisions that the launch
@@ -63,7 +64,7 @@ fn open_accesses(module: &Module, entry: &Entry, facts: &IntRanges, guards: Guar
             open.insert(id, dims);
         }
     });
-    limits.sort_by_key(|limit| format!("{limit:?}"));
+    sort::by_key(&mut limits, |limit| format!("{limit:?}"));
     limits.dedup();
     (open, limits)
 }
