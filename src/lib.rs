@@ -142,6 +142,8 @@ pub mod cache;
 #[doc(hidden)]
 pub mod doctest;
 mod error;
+// Pages of the documentation. Programs do not carry them in their metadata.
+#[cfg(doc)]
 pub mod guide;
 #[doc(hidden)]
 pub mod ir;

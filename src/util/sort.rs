@@ -17,6 +17,11 @@ pub(crate) fn by<T>(list: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering)
     permute(list, order);
 }
 
+/// Sorts a list. Equal elements keep their order.
+pub(crate) fn natural<T: Ord>(list: &mut [T]) {
+    by(list, T::cmp);
+}
+
 /// Returns the positions in the order of a comparison.
 fn order_of(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
@@ -49,11 +54,13 @@ mod tests {
                 state >> 28
             };
             let list: Vec<(u32, usize)> = (0..count).map(|at| (next(), at)).collect();
-            let (mut expected, mut keyed, mut compared) = (list.clone(), list.clone(), list);
+            let (mut expected, mut keyed, mut compared, mut sorted) = (list.clone(), list.clone(), list.clone(), list);
             expected.sort_by_key(|element| element.0);
             by_key(&mut keyed, |element| element.0);
             by(&mut compared, |a, b| a.0.cmp(&b.0));
             assert_eq!((&keyed, &compared), (&expected, &expected));
+            natural(&mut sorted);
+            assert!(sorted.is_sorted());
         }
     }
 }

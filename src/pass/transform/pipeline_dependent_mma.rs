@@ -258,7 +258,7 @@ impl LoopPlan {
             module.block(body.block).ops.iter().enumerate().map(|(index, &op)| (op, index)).collect();
         sort::by_key(&mut self.deferred, |op| order[op]);
         self.deferred.dedup();
-        self.carried.sort_unstable();
+        sort::natural(&mut self.carried);
         self.carried.dedup();
     }
 

@@ -356,7 +356,7 @@ fn on_different_banks(rows: &[u32]) -> bool {
     let mut chunks: Vec<u32> = (0..8u32)
         .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)
         .collect();
-    chunks.sort_unstable();
+    sort::natural(&mut chunks);
     chunks.dedup();
     chunks.len() == 8
 }
