@@ -5,7 +5,8 @@
 //! counters there are three levels:
 //!
 //! * An index that is a block id or the counter of a loop over tiles is inside if grid and extents
-//!   match. The host checks this at each launch by a few integer operations ([`Limit`](super::Limit)).
+//!   match. The host checks this at each launch by a few integer operations
+//!   ([`Limit`](super::Limit)).
 //! * Other indices that only depend on block ids, parameters and counters are evaluated before the
 //!   first launch of a kind ([`Probe`]), as are the ends of loops whose counter could wrap, and
 //!   divisors that could be 0.
