@@ -110,6 +110,50 @@
 //! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of
 //!   kernels and arguments.
 //! * [`guide`]: all pages of the documentation: tutorial, operations, other languages, debugging.
+//!
+//! # Features of the package
+//!
+//! On by default; `default-features = false` switches them off:
+//!
+//! * `tileir`: the back end that generates Tile IR. Without it, Blackwell runs generated PTX.
+//! * `tune`: [`Tuner`] and the module [`tune`].
+//! * `bundle`: [`Bundler`](aot::Bundler) and [`Bundle`](aot::Bundle).
+//!
+//! Off by default:
+//!
+//! * `cudarc`: arrays from and to the slices, views and streams of cudarc.
+//! * `log`: warnings go to the program's logger, with the target `cutlet`. Without the feature,
+//!   they go to standard error.
+//! * `tracing`: the spans `compile` (level info) and `launch` (level debug) with the kernel's name,
+//!   with the target `cutlet`. A launch span is the time on the host.
+//!
+//! Without a logger, the feature `log` silences the warning of [`Device::first`] that there is no
+//! GPU. Each logger can filter by the target:
+//!
+#![cfg_attr(feature = "log", doc = "```")]
+#![cfg_attr(not(feature = "log"), doc = "```ignore")]
+//! struct Logger;
+//!
+//! impl log::Log for Logger {
+//!     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+//!         metadata.target() == "cutlet"
+//!     }
+//!
+//!     fn log(&self, record: &log::Record<'_>) {
+//!         println!("[{}] {}", record.level(), record.args());
+//!     }
+//!
+//!     fn flush(&self) {}
+//! }
+//!
+//! log::set_logger(&Logger).unwrap();
+//! log::set_max_level(log::LevelFilter::Warn);
+//! let device = cutlet::Device::first()?; // [WARN] no GPU (…); kernels run on the cpu back end
+//! # Ok::<(), cutlet::Error>(())
+//! ```
+
+// A part that only an absent feature uses has no user.
+#![cfg_attr(not(all(feature = "tileir", feature = "tune", feature = "bundle")), allow(dead_code, unused_imports))]
 
 #[doc(hidden)]
 pub mod backend;
@@ -117,6 +161,8 @@ pub mod cache;
 #[doc(hidden)]
 pub mod doctest;
 mod error;
+// Pages of the documentation. Programs do not carry them in their metadata.
+#[cfg(doc)]
 pub mod guide;
 #[doc(hidden)]
 pub mod ir;
@@ -148,10 +194,13 @@ pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
 #[doc(inline)]
 pub use kernel::{Constant, RawPtr};
+#[cfg(feature = "tune")]
+#[doc(inline)]
+pub use launch::Tuner;
 #[doc(inline)]
 pub use launch::{
-    ArrayExpr, CompiledKernel, Grid, Inspection, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect,
-    launch, launch_with_outputs, load,
+    ArrayExpr, CompiledKernel, Grid, Inspection, Launch, bench, compile, compile_all, doctor, export, inspect, launch,
+    launch_with_outputs, load,
 };
 #[doc(inline)]
 pub use ops::pointer;
@@ -190,10 +239,13 @@ pub use types::{dtype, element};
 pub mod aot {
     #[doc(inline)]
     pub use crate::kernel::ArgSignature;
+    #[cfg(feature = "bundle")]
+    #[doc(inline)]
+    pub use crate::launch::{Bundle, BundledKernel, Bundler};
     #[doc(inline)]
     pub use crate::launch::{
-        Bundle, BundledKernel, Bundler, CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel,
-        Progress, RawLaunch, compile_all, export, load,
+        CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel, Progress, RawLaunch, compile_all,
+        export, load,
     };
     #[doc(inline)]
     pub use crate::tile::ArrayInfo;
@@ -257,6 +309,7 @@ pub mod random {
     pub use crate::ops::{Philox, RandomFloat};
 }
 
+#[cfg(feature = "tune")]
 /// Search for the fastest configuration: a [`Tuner`], spaces, and record files next to the source.
 pub mod tune {
     #[doc(inline)]

@@ -19,6 +19,8 @@ use std::time::{Duration, SystemTime};
 
 use hmac_sha256::Hash as Sha256;
 
+use crate::util::{report, sort};
+
 /// First bytes of a file. The digit is the version of the format.
 const MAGIC: &[u8; 8] = b"cutlet\x001";
 const CHECKSUM_BYTES: usize = 32;
@@ -121,10 +123,10 @@ fn limit_from_env() -> u64 {
         Err(_) => {
             static REPORTED: Once = Once::new();
             REPORTED.call_once(|| {
-                eprintln!(
-                    "cutlet: environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
+                report::warning(&format!(
+                    "environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
                      {DEFAULT_LIMIT_BYTES}"
-                );
+                ));
             });
             DEFAULT_LIMIT_BYTES
         }
@@ -214,11 +216,11 @@ impl DiskCache {
         if data.is_dir() && !safe {
             static REPORTED: Once = Once::new();
             REPORTED.call_once(|| {
-                eprintln!(
-                    "cutlet: compiled kernels are not kept: {} belongs to another user or can be written by others; \
+                report::warning(&format!(
+                    "compiled kernels are not kept: {} belongs to another user or can be written by others; \
                      restrict it (chmod 700), or name another folder in CUTLET_CACHE_DIR",
                     self.folder.display()
-                );
+                ));
             });
         }
         safe
@@ -270,7 +272,7 @@ impl DiskCache {
     pub fn entries(&self) -> Vec<CacheEntry> {
         let mut files = self.files().unwrap_or_default();
         files.retain(|(_, _, path)| path.extension().is_some_and(|suffix| suffix == SUFFIX));
-        files.sort();
+        sort::natural(&mut files);
         let entry = |(last_used, bytes, path)| CacheEntry { path, bytes, last_used };
         files.into_iter().rev().map(entry).collect()
     }
@@ -281,7 +283,7 @@ impl DiskCache {
         let mut files = self.files()?;
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
         if total > self.limit_bytes {
-            files.sort();
+            sort::natural(&mut files);
             remove_oldest(&files, &mut total, self.limit_bytes / 4 * 3);
         }
         Ok(())
@@ -293,7 +295,7 @@ impl DiskCache {
         let mut files = self.files().unwrap_or_default();
         let before: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
         let is_temporary = |path: &Path| path.extension().is_some_and(|suffix| suffix == TEMPORARY);
-        files.sort();
+        sort::natural(&mut files);
         let (writing, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, _, path)| is_temporary(path));
         let is_abandoned =
             |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED_AGE);

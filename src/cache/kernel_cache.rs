@@ -22,6 +22,7 @@ use super::trace_hash::same_trace;
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::StoredConstant;
+use crate::util::sort;
 
 /// Identity of a compiled kernel, besides the words of the key.
 pub(crate) enum Identity {
@@ -224,7 +225,7 @@ impl<E> MemoryCache<E> {
 fn unreferenced_slots<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> RemovedSlots<E> {
     let mut unreferenced: Vec<_> =
         all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
-    unreferenced.sort_by_key(|slot| slot.last_request.load(Relaxed));
+    sort::by_key(&mut unreferenced, |slot| slot.last_request.load(Relaxed));
     unreferenced
 }
 

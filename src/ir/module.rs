@@ -443,7 +443,7 @@ impl Module {
 
     /// Calls `visit` for each op of a block and its nested blocks in program order. An op precedes
     /// the ops of its regions.
-    pub fn walk(&self, block: BlockId, visit: &mut impl FnMut(OpId)) {
+    pub fn walk(&self, block: BlockId, visit: &mut dyn FnMut(OpId)) {
         for &op in &self.block(block).ops {
             visit(op);
             for &region in &self.op(op).regions {

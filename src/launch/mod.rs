@@ -27,8 +27,10 @@ mod run;
 mod specialize;
 #[cfg(feature = "_suite")]
 mod suite;
+#[cfg(feature = "tune")]
 mod tune;
 
+#[cfg(feature = "bundle")]
 pub use aot::bundle::{Bundle, BundledKernel, Bundler};
 pub use aot::compile_all::{CompileSummary, Kernels, Progress, compile_all};
 pub use aot::export::{ExportedKernel, ExportedParam, Format, export};
@@ -44,6 +46,7 @@ pub use inspect::text::{Inspection, inspect};
 pub use launch::{launch, launch_with_outputs};
 pub use options::Launch;
 pub use raw_launch::RawLaunch;
+#[cfg(feature = "tune")]
 pub use tune::{
     Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuner, TuningResult, space,
 };

@@ -14,6 +14,7 @@ use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
 use crate::runtime::{Device, MemoryUse, Stream, StreamHandle, launch_end};
+use crate::util::span;
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
 /// the cpu device. If the launch belongs to the graph that this thread records, the kernel is added
@@ -29,6 +30,7 @@ pub(super) fn run(
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialised is filled");
+    let _span = span::launch(executable.remarks().kernel(), grid);
     let claimed = if recorder::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
     let device = match &executable.code {
         Code::Gpu(code) => Device::from_gpu(code.kernel.gpu()),

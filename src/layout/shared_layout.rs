@@ -7,6 +7,7 @@ use super::Layout;
 use super::f2_matrix;
 use super::f2_matrix::Span;
 use super::linear_layout::axis_bits;
+use crate::util::sort;
 
 /// Widest access of one thread in bytes (PTX ISA, `.v4.b32`).
 pub(super) const MAX_VECTOR_BYTES: usize = 16;
@@ -233,7 +234,7 @@ impl Side {
                 }
             })
             .collect();
-        accesses.sort_by_key(|access| access.round);
+        sort::by_key(&mut accesses, |access| access.round);
         Side { thread, round, replicated, accesses }
     }
 

@@ -116,27 +116,28 @@ pub trait ComplexPart:
 }
 
 macro_rules! host_parts {
-    ($($name:ident)+) => {$(
+    ($($name:ident $to:expr, $from:expr;)+) => {$(
         impl Sealed for $name {}
         impl ComplexPart for $name {
             fn fused(self, factor: Self, addend: Self) -> Self {
-                num_traits::Float::mul_add(self, factor, addend)
+                $from($to(self).mul_add($to(factor), $to(addend)))
             }
             fn if_smaller(self, than: Self, first: Self, second: Self) -> Self {
-                let smaller = num_traits::Float::abs(self) < num_traits::Float::abs(than);
+                let smaller = $to(self).abs() < $to(than).abs();
                 if smaller { first } else { second }
             }
             fn length(self, other: Self) -> Self {
-                num_traits::Float::hypot(self, other)
+                $from($to(self).hypot($to(other)))
             }
             fn angle(self, x: Self) -> Self {
-                num_traits::Float::atan2(self, x)
+                $from($to(self).atan2($to(x)))
             }
             fn to_power(self) -> Self {
-                num_traits::Float::exp(self)
+                $from($to(self).exp())
             }
             fn sine_cosine(self) -> (Self, Self) {
-                num_traits::Float::sin_cos(self)
+                let (sine, cosine) = $to(self).sin_cos();
+                ($from(sine), $from(cosine))
             }
         }
         impl Complex<$name> {
@@ -148,7 +149,12 @@ macro_rules! host_parts {
         }
     )+};
 }
-host_parts!(f16 bf16 f32 f64);
+host_parts! {
+    f16 f16::to_f32, f16::from_f32;
+    bf16 bf16::to_f32, bf16::from_f32;
+    f32 f32::from, f32::from;
+    f64 f64::from, f64::from;
+}
 
 impl<X> Complex<X> {
     /// Creates the number with these parts.

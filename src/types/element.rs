@@ -7,7 +7,6 @@
 
 use std::fmt::{self, Debug};
 
-use bytemuck::{CheckedBitPattern, NoUninit, Pod, Zeroable};
 pub use half::{bf16, f16};
 
 use crate::dtype::DType;
@@ -19,7 +18,19 @@ use self::sealed::Sealed;
 mod sealed {
     /// Sealed: memory of arrays is read and written as these types, which have the size of their
     /// elements.
-    pub trait Sealed {}
+    ///
+    /// # Safety
+    /// A value has no padding. `Pattern` has the size and the alignment of `Self`, and its bytes
+    /// are a value of `Self` if `is_value` returns true.
+    pub unsafe trait Sealed: Sized {
+        /// Any bytes of the size of one element.
+        type Pattern: bytemuck::Pod;
+
+        /// Returns true if these bytes are a value.
+        fn is_value(_: &Self::Pattern) -> bool {
+            true
+        }
+    }
 }
 
 /// A type of elements of tiles and arrays. Sealed: unsafe code relies on its constants.
@@ -36,9 +47,7 @@ mod sealed {
 /// ct::assert!(doubled(ct::astile([true, false])).eq(ct::astile([true, false, true, false])));
 /// # });
 /// ```
-pub trait Element:
-    Sealed + Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static
-{
+pub trait Element: Sealed + Copy + Debug + PartialEq + Send + Sync + 'static {
     /// Element type of the IR. Integers of both signs share one.
     const DTYPE: DType;
     /// True for integer types with a sign, false for floats and bool.
@@ -293,7 +302,7 @@ macro_rules! newtype_float {
     ($(#[$meta:meta])* $name:ident($storage:ty), $dtype:ident, $default_rounding:ident) => {
         $(#[$meta])*
         #[allow(non_camel_case_types)]
-        #[derive(Clone, Copy, Default, Pod, Zeroable)]
+        #[derive(Clone, Copy, Default)]
         #[repr(transparent)]
         pub struct $name($storage);
 
@@ -341,7 +350,14 @@ macro_rules! newtype_float {
         }
 
         impl AnyFloat for $name {}
-        impl Sealed for $name {}
+        // SAFETY: zero bytes are a value.
+        unsafe impl bytemuck::Zeroable for $name {}
+        // SAFETY: `repr(transparent)` around a number, any bytes of which are a value.
+        unsafe impl bytemuck::Pod for $name {}
+        // SAFETY: as above.
+        unsafe impl Sealed for $name {
+            type Pattern = $storage;
+        }
 
         impl Element for $name {
             const DTYPE: DType = DType::$dtype;
@@ -420,6 +436,10 @@ macro_rules! native_int {
                 bits as $name
             }
         }
+        // SAFETY: any bytes are a number.
+        unsafe impl Sealed for $name {
+            type Pattern = $name;
+        }
         impl Number for $name {}
         impl Int for $name {}
         impl Bits for $name {}
@@ -457,6 +477,10 @@ macro_rules! native_float {
             fn from_bits(bits: u64) -> Self {
                 <$name>::from_bits(bits as $bits)
             }
+        }
+        // SAFETY: a float has the layout of its bits, any of which are a value.
+        unsafe impl Sealed for $name {
+            type Pattern = $bits;
         }
         impl Number for $name {}
         impl AnyFloat for $name {}
@@ -498,12 +522,19 @@ impl Element for bool {
 }
 
 impl Bits for bool {}
+// SAFETY: a bool is a byte, which is 0 or 1.
+unsafe impl Sealed for bool {
+    type Pattern = u8;
+
+    fn is_value(pattern: &u8) -> bool {
+        *pattern <= 1
+    }
+}
 impl Comparable for bool {}
 
 macro_rules! impl_for {
     ($trait:ident: $($name:ident)+) => { $(impl $trait for $name {})+ };
 }
-impl_for!(Sealed: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64);
 impl_for!(Signed: i8 i16 i32 i64);
 impl_for!(ByteSized: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::isa::emit::Function;
 use super::isa::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
+use crate::util::sort;
 
 /// Maximum distance in lines of the second half from the first one: until then it needs a register.
 /// If the second half is the last read of a factor, the factor's register becomes free instead, and
@@ -161,7 +162,7 @@ fn half(line: &Line, writes: &[u8]) -> Option<Half> {
     };
     let ([Arg::One(Operand::Reg(result))], [a, b]) = (&dsts[..], &srcs[..]) else { return None };
     let mut factors = [factor(a)?, factor(b)?];
-    factors.sort_unstable();
+    sort::natural(&mut factors);
     Some(Half { factors: Factors(factors), high, result: once(*result)? })
 }
 

@@ -3,57 +3,20 @@
 
 use super::access_hints;
 use super::bytecode::required_version::required_version;
-use super::bytecode::version::Version;
 use super::bytecode::write::{WriteOptions, write};
 use super::default_hints;
-use super::legalize::{Guards, LaunchConditions, legalize, read_tf32_as_f32};
+use super::interface::{CompileOptions, Compiled, params};
+use super::legalize::{legalize, read_tf32_as_f32};
 use super::memory_tokens::order_memory;
 use super::no_wrap;
 use super::target_requirements;
 use super::unsupported_hints;
+use super::version::Version;
 use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Type, verify};
+use crate::ir::{self, Attr, AttrKind, Flag, HintValue, Module, Opcode, verify};
 use crate::pass;
 use crate::target::Target;
-
-/// Options of [`compile`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CompileOptions {
-    /// Version of the bytecode; `None` is the lowest sufficient one.
-    pub version: Option<Version>,
-    /// Check of tile indices: by the launch or by the kernel.
-    pub guards: Guards,
-    /// Hints of the launch: clusters, occupancy and worker warps become hints of the entry.
-    pub hints: Hints,
-}
-
-/// One parameter of a compiled kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Param {
-    /// Width in bytes.
-    pub bytes: u32,
-    /// True for an address.
-    pub pointer: bool,
-}
-
-/// A kernel as bytecode, with its interface for launches.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Compiled {
-    /// Contents of the bytecode file.
-    pub bytecode: Vec<u8>,
-    /// The module that was written.
-    pub module: Module,
-    /// Name of the entry.
-    pub entry: String,
-    /// Parameters, in order.
-    pub params: Vec<Param>,
-    /// Conditions that each launch must satisfy.
-    pub conditions: LaunchConditions,
-}
 
 /// Compiles the only entry of a verified and optimized module to Tile IR bytecode.
 ///
@@ -114,16 +77,6 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     }
     let params = params(&module);
     Ok(Compiled { bytecode, module, entry: name, params, conditions })
-}
-
-/// Returns the parameters of the only entry of a module.
-pub fn params(module: &Module) -> Vec<Param> {
-    let args = module.block(module.entries[0].body).args.iter();
-    let param = |ty: &Type| match ty {
-        Type::Tile { elem: Elem::Num(dtype), .. } => Param { bytes: dtype.storage_bits().div_ceil(8), pointer: false },
-        _ => Param { bytes: 8, pointer: true },
-    };
-    args.map(|&arg| param(module.ty(arg))).collect()
 }
 
 /// Replaces the places of the ops that the launch created (the entry and the description of its

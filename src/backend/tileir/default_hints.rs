@@ -113,7 +113,7 @@ fn by_loop(module: &Module) -> (Vec<OpId>, Vec<OpId>) {
     access_hints::undecided(module).into_iter().partition(|id| inside.contains(id))
 }
 
-fn for_each_block(module: &Module, block: BlockId, visit: &mut impl FnMut(BlockId)) {
+fn for_each_block(module: &Module, block: BlockId, visit: &mut dyn FnMut(BlockId)) {
     visit(block);
     let mut inner = Vec::new();
     module.walk(block, &mut |id| inner.extend(&module.op(id).regions));

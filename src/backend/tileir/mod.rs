@@ -11,26 +11,57 @@
 //! The op table ([`crate::ir::op_table`]) defines opcodes, counting rules, flags and attributes.
 //! This folder defines the container, the encodings of types, attributes and constants, and the
 //! debug section. Source: the public Tile IR documentation.
+//!
+//! Without the feature `tileir`, `absent` replaces the generator: options, conditions of launches
+//! and `tileiras` are the same, and [`compile()`] returns an error.
 
-mod access_hints;
-mod bytecode;
-mod compile;
-mod default_hints;
 mod grid;
-mod legalize;
-mod memory_tokens;
-mod no_wrap;
-mod target_requirements;
+mod interface;
+mod launch_compare;
+mod launch_conditions;
 mod tileiras;
+mod version;
+
+#[cfg(not(feature = "tileir"))]
+mod absent;
+#[cfg(not(feature = "tileir"))]
+mod absent_probe;
+#[cfg(feature = "tileir")]
+mod access_hints;
+#[cfg(feature = "tileir")]
+mod bytecode;
+#[cfg(feature = "tileir")]
+mod compile;
+#[cfg(feature = "tileir")]
+mod default_hints;
+#[cfg(feature = "tileir")]
+mod legalize;
+#[cfg(feature = "tileir")]
+mod memory_tokens;
+#[cfg(feature = "tileir")]
+mod no_wrap;
+#[cfg(feature = "tileir")]
+mod target_requirements;
+#[cfg(feature = "tileir")]
 mod unsupported_hints;
 
-pub use bytecode::read::read;
-pub use bytecode::required_version::required_version;
-pub use bytecode::version::Version;
-pub use bytecode::write::{WriteOptions, write};
-pub use compile::{CompileOptions, Compiled, Param, compile, params};
+#[cfg(not(feature = "tileir"))]
+pub use absent::compile;
+#[cfg(not(feature = "tileir"))]
+pub use absent_probe::Probe;
 pub use grid::MAX_GRID;
-pub use legalize::{Bound, Guards, LaunchConditions, Limit, Probe, legalize};
-pub use memory_tokens::order_memory;
+pub use interface::{CompileOptions, Compiled, Param, params};
+pub use launch_compare::{Bound, Limit};
+pub use launch_conditions::{Guards, LaunchConditions};
 pub use tileiras::Assembler;
 pub(crate) use tileiras::find_program;
+pub use version::Version;
+#[cfg(feature = "tileir")]
+pub use {
+    bytecode::read::read,
+    bytecode::required_version::required_version,
+    bytecode::write::{WriteOptions, write},
+    compile::compile,
+    legalize::{Probe, legalize},
+    memory_tokens::order_memory,
+};

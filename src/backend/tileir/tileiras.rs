@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::backend::Assembly;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
+use crate::util::sort;
 use crate::util::temp_dir::TemporaryFolder;
 
 /// Environment variables that name CUDA toolkits.
@@ -196,7 +197,7 @@ fn search_paths() -> Vec<PathBuf> {
         let versions = std::fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
         let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
         versions.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("python3")));
-        versions.sort();
+        sort::natural(&mut versions);
         places.extend(versions.into_iter().map(|path| path.join("site-packages/nvidia/cu13/bin")));
     }
     places

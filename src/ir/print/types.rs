@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use crate::ir::{Elem, HintValue, Hints, Module, Padding, PtrAttr, Type, TypeId};
+use crate::util::sort;
 
 /// Type of a module, with `Display`.
 pub(crate) struct TypeText<'m>(pub &'m Module, pub &'m Type);
@@ -110,10 +111,10 @@ impl Display for Hints {
     /// Prints targets and keys in alphabetical order, as `<sm_90 = {latency = 3}>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut targets: Vec<_> = self.0.iter().collect();
-        targets.sort_by(|a, b| a.0.cmp(&b.0));
+        sort::by(&mut targets, |a, b| a.0.cmp(&b.0));
         let inner = targets.iter().map(|(target, keys)| {
             let mut keys: Vec<_> = keys.iter().collect();
-            keys.sort_by(|a, b| a.0.cmp(&b.0));
+            sort::by(&mut keys, |a, b| a.0.cmp(&b.0));
             let keys = keys.iter().map(|(key, value)| match value {
                 HintValue::Int(v) => format!("{key} = {v}"),
                 HintValue::Bool(v) => format!("{key} = {v}"),

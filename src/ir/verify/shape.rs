@@ -4,6 +4,7 @@ use super::rule::{OpRule, Rule, demand};
 use super::types::permutation;
 use crate::dtype::DType;
 use crate::ir::{Elem, Type, Value};
+use crate::util::sort;
 
 /// Returns the types of operands and result, for messages.
 fn shapes_message(rule: &OpRule, what: &str) -> String {
@@ -117,7 +118,7 @@ pub(super) fn with_layout(rule: &OpRule) -> Rule {
     demand(!layout.slots.contains(&0), || "a thread that holds an element in two slots".to_owned())?;
     let mut bases: Vec<u32> =
         layout.slots.iter().chain(&*layout.threads).copied().filter(|&basis| basis != 0).collect();
-    bases.sort_unstable();
+    sort::natural(&mut bases);
     let count: i64 = shape.iter().product();
     let whole: Vec<u32> = (0..count.trailing_zeros()).map(|bit| 1 << bit).collect();
     demand(bases == whole, || {

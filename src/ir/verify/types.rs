@@ -3,6 +3,7 @@
 use super::rule::{Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{Elem, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, Module, Padding, Type, TypeId};
+use crate::util::sort;
 
 /// Checks that a type is well-formed.
 pub(super) fn check(module: &Module, ty: &Type) -> Rule {
@@ -84,7 +85,7 @@ fn tiles(module: &Module, shape: &[i32], view: TypeId, padding: Option<Padding>)
 /// Checks that a list is a permutation of `0..rank`.
 pub(super) fn permutation(map: &[i32], rank: usize) -> Rule {
     let mut sorted: Vec<i32> = map.to_vec();
-    sorted.sort_unstable();
+    sort::natural(&mut sorted);
     let complete = sorted.len() == rank && sorted.iter().enumerate().all(|(i, &d)| d == i as i32);
     demand(complete, || format!("{map:?} is not a permutation of {rank} dimensions"))
 }

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
 use crate::runtime::{Backend, Device};
+use crate::util::span;
 use executable::{Code, Executable, GpuCode};
 use preconditions::Requirements;
 use ptx::Maps;
@@ -100,6 +101,7 @@ pub(super) fn compile(
     request: CompileRequest,
     stages: Stages,
 ) -> Result<Executable> {
+    let _span = span::compile(name, &request.backend);
     let Some(folder) = bug_report::folder() else { return build(name, module, device, request, stages) };
     let trace = module.clone();
     build(name, module, device, request, stages).map_err(|error| {

@@ -23,6 +23,7 @@ use crate::runtime::{
 };
 use crate::target::Target;
 use crate::util::process::PerProcess;
+use crate::util::report;
 
 /// Use of tensor maps by a kernel. Without them it has no warp specialization.
 #[derive(Clone, Copy, Debug)]
@@ -232,13 +233,13 @@ const MIN_ROUNDS: u64 = 2;
 /// Ratio of needed to available registers from which a warning is written without a request.
 const OVERFULL: u32 = 2;
 
-/// Writes a message about a kernel to standard error, once for each text.
+/// Reports a warning about a kernel, once for each text.
 fn say_once(kernel: &str, what: &str) {
     static REPORTED: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
-    let text = format!("cutlet: kernel `{kernel}`: {what}");
+    let text = format!("kernel `{kernel}`: {what}");
     let mut reported = REPORTED.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if !reported.contains(&text) {
-        eprintln!("{text}");
+        report::warning(&text);
         reported.insert(text);
     }
 }

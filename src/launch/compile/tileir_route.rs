@@ -9,11 +9,13 @@ const FIRST_DRIVER: i32 = 13_010;
 /// First architecture for which drivers compile Tile IR.
 const FIRST_ARCH: u32 = 100;
 
-/// Returns true if the driver of this GPU compiles bytecode.
+/// Returns true if the driver of this GPU compiles bytecode, and this crate generates it.
 #[inline]
 pub(crate) fn driver_compiles(gpu: &Gpu) -> bool {
     // Executed by every launch: the driver version is read only if it matters.
-    gpu.target().arch >= FIRST_ARCH && compiles(gpu.target(), gpu.driver_version().unwrap_or(0))
+    cfg!(feature = "tileir")
+        && gpu.target().arch >= FIRST_ARCH
+        && compiles(gpu.target(), gpu.driver_version().unwrap_or(0))
 }
 
 fn compiles(target: Target, driver: i32) -> bool {

@@ -16,6 +16,7 @@ use crate::ir::Module;
 use crate::pass::Work;
 use crate::runtime::{Device, Event, Stream};
 use crate::util::process::PerProcess;
+use crate::util::{report, sort};
 
 /// Limit of launches with pending events. Then the times of the older half are read.
 const MAX_PENDING: usize = 512;
@@ -235,7 +236,7 @@ const HEAD: [&str; 10] =
 
 /// Returns the table as text, sorted by total time in descending order.
 fn text(rows: &mut [Row]) -> String {
-    rows.sort_by_key(|row| std::cmp::Reverse(row.total));
+    sort::by_key(rows, |row| std::cmp::Reverse(row.total));
     let all = rows.iter().map(|row| row.total).sum();
     let mut cells = vec![HEAD.map(str::to_owned)];
     cells.extend(rows.iter().map(|row| row.cells(all)));
@@ -262,7 +263,7 @@ extern "C" fn say() {
         let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut table) = table.take() else { return };
         table.settle(table.pending.len());
-        eprint!("{}", text(&mut table.rows));
+        report::requested(format_args!("{}", text(&mut table.rows)));
     });
     drop(printed);
 }

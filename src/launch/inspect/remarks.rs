@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::backend::ptx::{self, remarks::CodeRemarks};
 use crate::error::Result;
 use crate::runtime::{Gpu, GpuKernel};
+use crate::util::report;
 
 /// Compilation remarks: data paths, instructions, register and memory use of a kernel, and notes of
 /// the assembler. `Display` writes a report of several lines.
@@ -127,7 +128,7 @@ impl Remarks {
         let remarks =
             Remarks { kernel: name.to_owned(), code, resources, notes, stages, reported: AtomicBool::new(false) };
         if wanted() {
-            eprint!("{remarks}");
+            report::requested(format_args!("{remarks}"));
         }
         Ok(remarks)
     }
@@ -253,9 +254,13 @@ impl fmt::Display for Remarks {
 pub(crate) fn say_code(code: &ptx::Compiled, open: bool) {
     if wanted() {
         let ptx::Compiled { entry, threads, shared_bytes, min_blocks, remarks, .. } = code;
-        eprint!("{entry}: threads: {threads}, shared memory: {shared_bytes} B, not loaded\n{remarks}");
+        report::requested(format_args!(
+            "{entry}: threads: {threads}, shared memory: {shared_bytes} B, not loaded\n{remarks}"
+        ));
         if open {
-            eprintln!("  registers for {min_blocks} blocks per multiprocessor: estimated, no assembler was run");
+            report::requested(format_args!(
+                "  registers for {min_blocks} blocks per multiprocessor: estimated, no assembler was run\n"
+            ));
         }
     }
 }

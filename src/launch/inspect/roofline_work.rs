@@ -7,6 +7,7 @@ use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, WordWriter};
 use crate::launch::options::Launch;
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
+use crate::util::report;
 
 impl Launch<'_> {
     /// Returns a lower bound of the work of a launch of this kernel over the grid: bytes of memory,
@@ -75,7 +76,7 @@ impl Launch<'_> {
         if let Some(time) = device.least_time(&work) {
             line += &format!(": {:.1} us at best", time.as_secs_f64() * 1e6);
         }
-        eprintln!("{line}");
+        report::requested(format_args!("{line}\n"));
     }
 }
 

@@ -8,6 +8,7 @@
 use super::Layout;
 use crate::layout::f2_matrix::{self, Span};
 use crate::layout::linear_layout::LANE_BITS;
+use crate::util::sort;
 
 /// Transfer between the lanes of each warp, in three steps.
 ///
@@ -223,7 +224,7 @@ fn schedule(registers: &[Place], lanes: &[Place], kernel: &[Place]) -> Option<(V
     let (mut graph, mut select): (Vec<Place>, Vec<u32>) = (Vec::new(), Vec::new());
     let kernel_sets = 1 << kernel.len().min(6);
     let mut candidates: Vec<usize> = (0..1 << registers.len()).collect();
-    candidates.sort_by_key(|set| set.count_ones());
+    sort::by_key(&mut candidates, |set| set.count_ones());
     for lane in lanes {
         let choices = candidates.iter().flat_map(|&set| (0..kernel_sets).map(move |more| (set, more)));
         let (set, place) = choices

@@ -14,6 +14,7 @@ use crate::tile::{ArrayHandle, Handle, Place, Scalar, Source, Tile, Trace, Value
 
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::each_tuple;
+use crate::util::sort;
 
 /// One component of an index, before it is recorded. It is public because a sealed trait mentions
 /// it.
@@ -474,7 +475,7 @@ impl Trace {
 
     /// Combines all values, small ones first.
     fn folded(&mut self, code: Opcode, attrs: &[Attr], mut values: Vec<Value>) -> Option<Value> {
-        values.sort_by_key(|&value| self.builder.module.shape(value).iter().product::<i64>());
+        sort::by_key(&mut values, |&value| self.builder.module.shape(value).iter().product::<i64>());
         values.into_iter().reduce(|a, b| self.combined(code, attrs.to_vec(), a, b))
     }
 

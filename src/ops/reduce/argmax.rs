@@ -8,12 +8,13 @@ use super::reduce::Axes;
 use crate::element::{Float, Number};
 use crate::ops::create::construct::indices;
 use crate::tile::Tile;
+use crate::util::sort;
 
 /// The row-major index of each element along the axes.
 #[track_caller]
 fn numbers<const R: usize>(shape: [usize; R], axes: &[usize]) -> Tile<i32, R> {
     let mut order: Vec<usize> = axes.iter().copied().filter(|&axis| axis < R).collect();
-    order.sort_unstable();
+    sort::natural(&mut order);
     let mut step = 1;
     let mut total: Option<Tile<i32, R>> = None;
     for axis in order.into_iter().rev() {

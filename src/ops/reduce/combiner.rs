@@ -7,6 +7,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::tile::{Place, Region, Trace, ValueHandle, caller_location, in_region, record};
+use crate::util::sort;
 
 /// Combines accumulators with elements, one of each for each operand: a recorded closure of the
 /// user, or one op.
@@ -29,7 +30,7 @@ impl Fold<'_> {
         let kept: Vec<i64> = (0..shape.len()).map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect();
         let start = record(|t| self.start(t, sources, &axes));
         let mut order = axes;
-        order.sort_unstable_by(|a, b| b.cmp(a));
+        sort::by(&mut order, |a, b| b.cmp(a));
         let reduced = start.and_then(|start| {
             order.into_iter().try_fold(start, |values, axis| self.along(Opcode::Reduce, &values, axis, &[]))
         });

@@ -5,6 +5,7 @@ use crate::element::ByteSized;
 use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::sort;
 
 /// The number of threads of a warp, and the maximum of a tile block.
 const WARP: i64 = 32;
@@ -78,7 +79,7 @@ fn distribution(layout: &Layout) -> Distribution {
 /// these bits has exactly one basis.
 fn is_plain(layout: &Layout) -> bool {
     let mut bases: Vec<u32> = layout.bases().into_iter().filter(|&basis| basis != 0).collect();
-    bases.sort_unstable();
+    sort::natural(&mut bases);
     bases.windows(2).all(|pair| pair[0] != pair[1])
         && bases.iter().all(|basis| basis.is_power_of_two())
         && layout.covers()

@@ -220,34 +220,42 @@ pub(crate) fn sum<X: TileLike>(
     if !contract {
         return uniform(place, name, code, attrs, operands);
     }
-    elementwise(place, name, operands, |t, values, shape| {
-        let dtype = X::Elem::DTYPE;
-        let factors = |t: &Trace, value: Value| {
-            let module = &t.builder.module;
-            let op = module.op(module.defining_op(value)?);
-            (op.code == Opcode::MulF && op.attrs == attrs).then(|| [op.operands[0], op.operands[1]])
-        };
-        let is_rounded_to_nearest = attrs.contains(&Attr::Rounding(Rounding::NearestEven));
-        for (product, other) in [(values[0], values[1]), (values[1], values[0])] {
-            if code == Opcode::AddF
-                && is_rounded_to_nearest
-                && let Some((a, b, attrs)) = matrix_factors(&t.builder.module, product)
-            {
-                return t.put(Opcode::MmaF, &[a, b, other], attrs, dtype, shape);
-            }
+    elementwise(place, name, operands, |t, values, shape| contracted(t, (code, attrs), values, X::Elem::DTYPE, shape))
+}
+
+/// Emits a sum, as a fused multiply-add or a matrix product where an operand is a product.
+fn contracted(
+    t: &mut Trace,
+    (code, attrs): (Opcode, Vec<Attr>),
+    values: &[Value],
+    dtype: DType,
+    shape: &[i64],
+) -> Value {
+    let factors = |t: &Trace, value: Value| {
+        let module = &t.builder.module;
+        let op = module.op(module.defining_op(value)?);
+        (op.code == Opcode::MulF && op.attrs == attrs).then(|| [op.operands[0], op.operands[1]])
+    };
+    let is_rounded_to_nearest = attrs.contains(&Attr::Rounding(Rounding::NearestEven));
+    for (product, other) in [(values[0], values[1]), (values[1], values[0])] {
+        if code == Opcode::AddF
+            && is_rounded_to_nearest
+            && let Some((a, b, attrs)) = matrix_factors(&t.builder.module, product)
+        {
+            return t.put(Opcode::MmaF, &[a, b, other], attrs, dtype, shape);
         }
-        let negated = |t: &mut Trace, value: Value| t.put(Opcode::NegF, &[value], vec![], dtype, shape);
-        let subtracts = code == Opcode::SubF;
-        if let Some([a, b]) = factors(t, values[0]) {
-            let addend = if subtracts { negated(t, values[1]) } else { values[1] };
-            return t.put(Opcode::Fma, &[a, b, addend], attrs, dtype, shape);
-        }
-        if let Some([a, b]) = factors(t, values[1]) {
-            let a = if subtracts { negated(t, a) } else { a };
-            return t.put(Opcode::Fma, &[a, b, values[0]], attrs, dtype, shape);
-        }
-        t.put(code, values, attrs, dtype, shape)
-    })
+    }
+    let negated = |t: &mut Trace, value: Value| t.put(Opcode::NegF, &[value], vec![], dtype, shape);
+    let subtracts = code == Opcode::SubF;
+    if let Some([a, b]) = factors(t, values[0]) {
+        let addend = if subtracts { negated(t, values[1]) } else { values[1] };
+        return t.put(Opcode::Fma, &[a, b, addend], attrs, dtype, shape);
+    }
+    if let Some([a, b]) = factors(t, values[1]) {
+        let a = if subtracts { negated(t, a) } else { a };
+        return t.put(Opcode::Fma, &[a, b, values[0]], attrs, dtype, shape);
+    }
+    t.put(code, values, attrs, dtype, shape)
 }
 
 /// Returns the operands and attributes of a matrix product that is added to zeros.

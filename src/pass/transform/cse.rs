@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Substitution, TypeId, Value};
+use crate::util::sort;
 
 /// Merges common subexpressions of each entry.
 pub(crate) fn run(module: &mut Module) {
@@ -118,7 +119,7 @@ impl Eliminator<'_> {
         let op = self.module.op(id);
         let mut operands = op.operands.clone();
         if op.code.spec().commutative {
-            operands.sort_unstable();
+            sort::natural(&mut operands);
         }
         let types = op.results.iter().map(|&v| self.module.ty_id(v)).collect();
         Key { code: op.code, operands, segments: op.segments.clone(), attrs: op.attrs.clone(), types, epoch }

@@ -40,6 +40,7 @@ use crate::ir::{
 };
 use crate::pass::analysis::mma_groups;
 use crate::pass::analysis::mma_groups::MmaGroups;
+use crate::util::sort;
 
 /// Pipelines the loops of each entry whose two products are `wanted`. Returns true if there is one.
 /// The module remains well-formed; unused ops remain for dead code elimination.
@@ -255,9 +256,9 @@ impl LoopPlan {
         }
         let order: FxHashMap<OpId, usize> =
             module.block(body.block).ops.iter().enumerate().map(|(index, &op)| (op, index)).collect();
-        self.deferred.sort_unstable_by_key(|op| order[op]);
+        sort::by_key(&mut self.deferred, |op| order[op]);
         self.deferred.dedup();
-        self.carried.sort_unstable();
+        sort::natural(&mut self.carried);
         self.carried.dedup();
     }
 

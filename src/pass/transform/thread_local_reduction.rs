@@ -38,6 +38,7 @@ use crate::ir::{
 };
 use crate::pass::analysis::float_sign::{FloatSigns, LoopsByBody, loops_by_body};
 use crate::pass::legalize::ordered_reduction::is_commutative;
+use crate::util::sort;
 
 /// Maximum number of terms that one thread adds.
 const MAX_TERMS: i64 = 64;
@@ -236,7 +237,7 @@ impl Rewriter<'_, '_> {
             }
         }
         self.writer.end_block(body, outer);
-        next.sort_unstable();
+        sort::natural(&mut next);
         let end = *self.writer.module.block(body).ops.last().expect("an end of the body");
         let arguments = self.writer.module.block(body).args.clone();
         let end = self.writer.module.op_mut(end);

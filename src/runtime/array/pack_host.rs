@@ -77,7 +77,7 @@ pub fn to_bytes<T: Element>(values: &[T]) -> Result<Cow<'_, [u8]>> {
         bytes.extend(values.chunks(2).map(pack));
         Ok(Cow::Owned(bytes))
     } else {
-        Ok(Cow::Borrowed(bytemuck::cast_slice(values)))
+        Ok(Cow::Borrowed(bytes_of(values)))
     }
 }
 
@@ -88,7 +88,7 @@ pub fn pattern<T: Element>(value: &T) -> Vec<u8> {
         let code = value.to_bits() as u8 & 0xf;
         return vec![code | code << 4];
     }
-    let mut bytes = bytemuck::bytes_of(value);
+    let mut bytes = bytes_of(std::slice::from_ref(value));
     while bytes.len().is_multiple_of(2) && bytes[..bytes.len() / 2] == bytes[bytes.len() / 2..] {
         bytes = &bytes[..bytes.len() / 2];
     }
@@ -116,11 +116,9 @@ pub fn gather<T: Element, const R: usize>(bytes: &[u8], layout: &Strided<R>) -> 
     Ok(values)
 }
 
-/// Returns the bytes of a list of bit patterns, for writing.
-pub fn bytes_of<T: Element>(bits: &mut [T::Bits]) -> &mut [u8] {
-    // SAFETY: every byte of the list is initialized, and any bytes are a value of `T::Bits`, which
-    // has the size of `T` and so no padding.
-    unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), size_of_val(bits)) }
+fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: every byte of the list is initialized, because elements have no padding.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
 }
 
 /// Returns the values of bit patterns without gaps; not for packed elements.
@@ -128,17 +126,15 @@ pub fn bytes_of<T: Element>(bits: &mut [T::Bits]) -> &mut [u8] {
 /// # Errors
 /// As [`reserved`].
 #[track_caller]
-pub fn values_of<T: Element>(bits: Vec<T::Bits>) -> Result<Vec<T>> {
-    if bits.iter().all(T::is_valid_bit_pattern) {
-        let mut bits = std::mem::ManuallyDrop::new(bits);
-        // SAFETY: `CheckedBitPattern` guarantees equal layout of `T::Bits` and `T`, and validity of
-        // checked values. The vector is taken apart once.
-        return Ok(unsafe { Vec::from_raw_parts(bits.as_mut_ptr().cast::<T>(), bits.len(), bits.capacity()) });
+pub fn values_of<T: Element>(patterns: Vec<T::Pattern>) -> Result<Vec<T>> {
+    if patterns.iter().all(T::is_value) {
+        let mut list = std::mem::ManuallyDrop::new(patterns);
+        // SAFETY: `T::Pattern` has the layout of `T`, and each pattern is a value. The vector is
+        // taken apart once.
+        return Ok(unsafe { Vec::from_raw_parts(list.as_mut_ptr().cast::<T>(), list.len(), list.capacity()) });
     }
-    // SAFETY: as in `bytes_of`, shared.
-    let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr().cast::<u8>(), size_of_val(&bits[..])) };
-    let mut values = reserved(bits.len())?;
-    values.extend(bytes.chunks(size_of::<T>()).map(from_bytes::<T>));
+    let mut values = reserved(patterns.len())?;
+    values.extend(patterns.into_iter().map(value_of::<T>));
     Ok(values)
 }
 
@@ -154,7 +150,7 @@ pub fn scatter<T: Element, const R: usize>(values: &[T], bytes: &mut [u8], layou
                 bytes[byte] = bytes[byte] & !(0xf << shift) | (value.to_bits() as u8 & 0xf) << shift;
             } else {
                 let size = size_of::<T>();
-                bytes[at * size..][..size].copy_from_slice(bytemuck::bytes_of(value));
+                bytes[at * size..][..size].copy_from_slice(bytes_of(std::slice::from_ref(value)));
             }
         }
     });
@@ -167,9 +163,15 @@ fn unpack<T: Element>(bytes: &[u8], at: usize) -> T {
 /// Returns a value from its bytes. A byte that is no bool (of another program; kernels write none)
 /// is true.
 fn from_bytes<T: Element>(bytes: &[u8]) -> T {
-    match bytemuck::checked::try_pod_read_unaligned(bytes) {
-        Ok(value) => value,
-        Err(_) => T::from_bits(u64::from(bytes.iter().any(|&byte| byte != 0))),
+    value_of(bytemuck::pod_read_unaligned(bytes))
+}
+
+fn value_of<T: Element>(pattern: T::Pattern) -> T {
+    if T::is_value(&pattern) {
+        // SAFETY: `T::Pattern` has the layout of `T`, and the pattern is a value.
+        unsafe { std::mem::transmute_copy(&pattern) }
+    } else {
+        T::from_bits(u64::from(bytemuck::bytes_of(&pattern).iter().any(|&byte| byte != 0)))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::error::{Error, Result};
+use crate::util::sort;
 
 /// The layout of an array of rank `R`: element `i` is at `offset + Σ i[d] * strides[d]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +115,7 @@ impl<const R: usize> Strided<R> {
     #[track_caller]
     pub fn permute(self, order: [usize; R]) -> Result<Strided<R>> {
         let mut sorted = order;
-        sorted.sort_unstable();
+        sort::natural(&mut sorted);
         if !sorted.iter().copied().eq(0..R) {
             return Err(Error::argument(format!(
                 "{order:?} is no permutation of the axes of an array of rank {R} (shape {:?})",

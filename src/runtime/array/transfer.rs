@@ -15,9 +15,9 @@ use crate::error::{Error, Result};
 pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
     let first = pack_host::byte_offset::<T>(layout.offset);
     if layout.is_contiguous() && !pack_host::is_packed::<T>() {
-        let mut bits = pack_host::zeros::<T::Bits>(layout.len())?;
-        memory.read(first, pack_host::bytes_of::<T>(&mut bits))?;
-        return pack_host::values_of(bits);
+        let mut patterns = pack_host::zeros::<T::Pattern>(layout.len())?;
+        memory.read(first, bytemuck::cast_slice_mut(&mut patterns))?;
+        return pack_host::values_of(patterns);
     }
     let mut bytes = pack_host::zeros(span_bytes::<T, R>(layout))?;
     memory.read(first, &mut bytes)?;

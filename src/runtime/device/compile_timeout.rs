@@ -4,7 +4,7 @@
 //! thread until its end, and its result is dropped. Compilers that are programs (`tileiras`) are
 //! terminated.
 
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use super::deadline::Deadline;
@@ -63,6 +63,24 @@ pub(crate) fn within<X: Send + 'static>(
     work: impl FnOnce() -> Result<X> + Send + 'static,
 ) -> Result<X> {
     let Some(limit) = limit else { return work() };
+    let made = Arc::new(Mutex::new(None));
+    let slot = made.clone();
+    let work = move || {
+        let made = work()?;
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        Ok(())
+    };
+    run_within(limit, kernel, compiler, Box::new(work))?;
+    let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(made.expect("work without an error has a result"))
+}
+
+fn run_within(
+    limit: CompileLimit,
+    kernel: &str,
+    compiler: &'static str,
+    work: Box<dyn FnOnce() -> Result<()> + Send>,
+) -> Result<()> {
     let (done, result) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("compile {kernel}"));
     let spawned = thread.spawn(move || {

@@ -59,7 +59,7 @@ impl Deadline {
     ///
     /// # Errors
     /// [`Error::TimedOut`]; those of the work.
-    pub fn wait_apart(self, what: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    pub fn wait_apart(self, what: &str, work: Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()> {
         let (done, result) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name(what.to_owned());
         let spawned = thread.spawn(move || {
@@ -143,12 +143,14 @@ mod tests {
                 let _ = held.recv();
                 Ok(())
             };
-            Deadline::current().unwrap().wait_apart("the device", hang)
+            Deadline::current().unwrap().wait_apart("the device", Box::new(hang))
         });
         assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
         drop(release);
-        limited(Duration::from_secs(60), "the work", || Deadline::current().unwrap().wait_apart("it", || Ok(())))
-            .unwrap();
+        limited(Duration::from_secs(60), "the work", || {
+            Deadline::current().unwrap().wait_apart("it", Box::new(|| Ok(())))
+        })
+        .unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::backend::cpu;
 use crate::error::{Error, Result};
 use crate::runtime::driver::Driver;
 use crate::target::Target;
+use crate::util::report;
 
 /// A place of arrays and kernels: one GPU, or the host.
 ///
@@ -122,7 +123,8 @@ impl Device {
                 Driver::check_process()?;
                 Ok(Device::gpu(0).unwrap_or_else(|error| {
                     static REPORTED: Once = Once::new();
-                    REPORTED.call_once(|| eprintln!("cutlet: no GPU ({error}); kernels run on the cpu back end"));
+                    REPORTED
+                        .call_once(|| report::warning(&format!("no GPU ({error}); kernels run on the cpu back end")));
                     Device::cpu()
                 }))
             }

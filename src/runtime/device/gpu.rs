@@ -203,10 +203,13 @@ impl Gpu {
         };
         match Deadline::current() {
             None => wait(),
-            Some(deadline) => deadline.wait_apart("the work of a device", move || {
-                self.make_current()?;
-                wait()
-            }),
+            Some(deadline) => {
+                let work = move || {
+                    self.make_current()?;
+                    wait()
+                };
+                deadline.wait_apart("the work of a device", Box::new(work))
+            }
         }
     }
 

@@ -39,6 +39,7 @@ use super::device::gpu::StreamHandle;
 use super::device::stream::Stream;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::util::sort;
 
 impl Device {
     /// Returns a stream of another library, for launches and for the arrays of
@@ -164,7 +165,7 @@ fn room<const R: usize>(layout: &Strided<R>) -> Option<usize> {
         return Some(0);
     }
     let mut axes: Vec<usize> = (0..R).filter(|&d| layout.shape[d] > 1).collect();
-    axes.sort_by_key(|&d| layout.strides[d]);
+    sort::by_key(&mut axes, |&d| layout.strides[d]);
     axes.into_iter().try_fold(1usize, |room, d| {
         let stride = layout.strides[d];
         let all = room.checked_add((layout.shape[d] - 1).checked_mul(stride)?)?;

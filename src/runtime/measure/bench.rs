@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::runtime::device::device::Device;
 use crate::runtime::device::spin_kernel::wait;
 use crate::runtime::device::stream::Stream;
+use crate::util::sort;
 
 /// The parameters of a measurement: warm-up runs, measured runs, and repetitions of the work in
 /// each run.
@@ -253,7 +254,7 @@ pub struct Times {
 impl Times {
     /// Makes the result from at least one time.
     pub(crate) fn new(mut all: Vec<Duration>) -> Times {
-        all.sort();
+        sort::natural(&mut all);
         Times { all }
     }
 

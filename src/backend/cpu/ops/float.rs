@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use bytemuck::cast_slice;
-use half::slice::HalfFloatSliceExt;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use half::vec::HalfFloatVecExt;
 use half::{bf16, f16};
-use num_traits::Float;
 
 use super::directed_rounding::Unrounded;
 use crate::backend::cpu::interp::value::{Word, Words, map, zip, zip3};
@@ -37,7 +37,7 @@ pub(super) fn widen(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
     match dtype {
         DType::F32 | DType::TF32 => Cow::Borrowed(cast_slice(u32::of(words))),
         DType::F16 => {
-            let source: &[f16] = cast_slice(u16::of(words));
+            let source: &[f16] = u16::of(words).reinterpret_cast();
             let mut out = vec![0.0; source.len()];
             source.convert_to_f32_slice(&mut out);
             Cow::Owned(out)
@@ -54,7 +54,7 @@ pub(super) fn narrow(dtype: DType, values: Vec<f32>) -> Words {
         DType::F16 => {
             let mut out = vec![f16::ZERO; values.len()];
             out.convert_from_f32_slice(&values);
-            Words::W16(bytemuck::allocation::cast_vec(out))
+            Words::W16(out.reinterpret_into())
         }
         DType::BF16 => Words::W16(map(&values, |v| bf16::from_f32(v).to_bits())),
         other => unreachable!("{other} is not computed in f32"),
@@ -208,6 +208,32 @@ pub(crate) fn sign_bit(dtype: DType, x: &Words, flip: bool) -> Words {
     crate::backend::cpu::interp::value::each_width!(x, list => run(list, apply))
 }
 
+/// The floats in which the ops compute.
+pub(crate) trait Float: Copy + PartialOrd {
+    const NAN: Self;
+
+    fn is_nan(self) -> bool;
+
+    fn is_sign_negative(self) -> bool;
+}
+
+macro_rules! floats {
+    ($($name:ident)+) => {$(
+        impl Float for $name {
+            const NAN: $name = $name::NAN;
+
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
+
+            fn is_sign_negative(self) -> bool {
+                self.is_sign_negative()
+            }
+        }
+    )+};
+}
+floats!(f32 f64);
+
 /// Compares; the result is 0 or 1 per element.
 pub(crate) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Words; 2]) -> Words {
     fn run<T: Float>(pred: CmpPred, unordered: bool, x: &[T], y: &[T]) -> Vec<u8> {
@@ -250,7 +276,7 @@ fn nan_rule<T: Float>(a: T, b: T, propagate: bool) -> T {
     match (a.is_nan(), b.is_nan()) {
         (true, false) if !propagate => b,
         (false, true) if !propagate => a,
-        _ => T::nan(),
+        _ => T::NAN,
     }
 }
 

@@ -12,6 +12,7 @@ use super::events::EventPrograms;
 use super::resource_use::{NUM_RESOURCES, Resource};
 use super::resources::{BlockState, ResourceSpan, Resources};
 use super::warp_walk::{IterationTiming, Progress, SimState, TraceSpan, WarpGroupState};
+use crate::util::sort;
 
 /// Maximum number of steps of a simulation.
 const MAX_STEPS: usize = 4_000_000;
@@ -101,7 +102,7 @@ pub struct LoopCost {
 /// Returns the cycles of an iteration, in the second half of the simulated ones.
 fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     let mut starts: Vec<(usize, f64)> = starts.to_vec();
-    starts.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    sort::by(&mut starts, |a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     starts.dedup_by_key(|start| start.0);
     let count = starts.len();
     if count < 2 {

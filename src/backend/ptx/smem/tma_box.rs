@@ -10,6 +10,7 @@
 use super::super::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::tensor_map::Swizzle;
 use crate::layout::{Access, Layout, SharedLayout, Side};
+use crate::util::sort;
 
 const ROW_BYTES: usize = SWIZZLE_ROW_BYTES as usize;
 /// Minimum bytes of a row: the smallest swizzle span.
@@ -296,7 +297,7 @@ impl TmaBoxLayout {
         };
         let part = self.part_bytes(self.split_bits);
         let mut others: Vec<usize> = (0..places.len()).filter(|&bit| bit != pair && places[bit] < part).collect();
-        others.sort_by_key(|&bit| places[bit]);
+        sort::by_key(&mut others, |&bit| places[bit]);
         others.truncate(2);
         if !on_different_banks(&rows) || rows.iter().any(|row| row & 15 != 0) {
             return None;
@@ -321,7 +322,7 @@ impl TmaBoxLayout {
 
 impl SmemWrites {
     fn sorted(mut self, part_bytes: u32) -> SmemWrites {
-        self.list.sort_by_key(|write| write.place / part_bytes);
+        sort::by_key(&mut self.list, |write| write.place / part_bytes);
         self
     }
 }
@@ -355,7 +356,7 @@ fn on_different_banks(rows: &[u32]) -> bool {
     let mut chunks: Vec<u32> = (0..8u32)
         .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)
         .collect();
-    chunks.sort_unstable();
+    sort::natural(&mut chunks);
     chunks.dedup();
     chunks.len() == 8
 }

@@ -4,6 +4,7 @@ use super::super::isa::builder::fold;
 use super::super::isa::emit::Function;
 use super::super::isa::inst::*;
 use super::definitions::{Definitions, bank, only_result, operands};
+use crate::util::sort;
 
 /// Replaces operations with a constant that leaves the other operand as it is, and unsigned
 /// comparisons with zero.
@@ -75,7 +76,7 @@ pub(super) fn merge_factors(function: &mut Function, definitions: &Definitions) 
     if copies.is_empty() {
         return;
     }
-    copies.sort_by_key(|(line, _)| *line);
+    sort::by_key(&mut copies, |(line, _)| *line);
     let mut copies = copies.into_iter().peekable();
     for (index, line) in std::mem::take(&mut function.lines).into_iter().enumerate() {
         while let Some((_, copy)) = copies.next_if(|(line, _)| *line == index) {

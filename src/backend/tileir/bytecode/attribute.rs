@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::constant::{from_file_bits, to_file_bits};
 use super::tables::{ReadTables, WriteTables};
-use super::version::Version;
 use super::wire::{Decoder, Encoder, damaged};
+use crate::backend::tileir::version::Version;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{

@@ -7,8 +7,8 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use super::tables::Strings;
-use super::version::Version;
 use super::wire::{Decoder, Encoder, damaged};
+use crate::backend::tileir::version::Version;
 use crate::error::{Location, Result};
 use crate::ir::{Loc, Module};
 

@@ -11,6 +11,5 @@ pub(super) mod read;
 pub(super) mod required_version;
 pub(super) mod tables;
 pub(super) mod types;
-pub(super) mod version;
 pub(super) mod wire;
 pub(super) mod write;

@@ -7,13 +7,14 @@ use super::container::{MAGIC, function, section};
 use super::debug::DebugReader;
 use super::tables::{ReadTables, string};
 use super::types::TypeReader;
-use super::version::Version;
 use super::wire::{Decoder, damaged};
+use crate::backend::tileir::version::Version;
 use crate::error::Result;
 use crate::ir::op_table::{Arity, Counting, FlagBit, OpSpec, Results};
 use crate::ir::{
     Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, MAX_NESTING, Module, OpId, Opcode, Type, TypeId, Value,
 };
+use crate::util::sort;
 
 /// Reads bytecode of versions 13.1 to 13.5, with the places of its debug section.
 ///
@@ -244,7 +245,7 @@ impl Body<'_, '_> {
                 attrs.push(decode(attr.kind, ty.as_ref(), self.tables, &mut self.input)?);
             }
         }
-        attrs.sort_by_key(|attr| row_position(spec, attr.kind()));
+        sort::by_key(&mut attrs, |attr| row_position(spec, attr.kind()));
         let groups = self.operands(spec, &present)?;
         Ok(Start { at, code, loc, results, attrs, groups })
     }

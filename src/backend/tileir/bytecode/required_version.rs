@@ -2,7 +2,7 @@
 
 use super::attribute::late_default;
 use super::types::{number_row, ptr_attr_since};
-use super::version::Version;
+use crate::backend::tileir::version::Version;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::op_table::{AttrSpec, FlagBit};
 use crate::ir::{Attr, AttrKind, Elem, Loc, Module, Op, OpId, Opcode, PtrAttr, Rounding, Type, TypeId};

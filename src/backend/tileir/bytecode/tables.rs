@@ -5,8 +5,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::constant::{ConstReader, dense_type, encode};
 use super::types::{TypeReader, TypeWriter};
-use super::version::Version;
 use super::wire::{Decoder, Encoder, damaged};
+use crate::backend::tileir::version::Version;
 use crate::error::Result;
 use crate::ir::{ConstData, Module, Op, TypeId};
 

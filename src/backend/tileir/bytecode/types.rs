@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::version::Version;
 use super::wire::{Decoder, Encoder, damaged};
+use crate::backend::tileir::version::Version;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Elem, Module, Padding, PtrAttr, Type, TypeId};

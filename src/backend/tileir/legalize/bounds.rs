@@ -4,17 +4,18 @@
 use rustc_hash::FxHashSet;
 
 use super::index::{Open, inside_condition, through_assumes};
-use super::launch_compare::{Bound, Limit};
-use super::launch_conditions::{Guards, LaunchConditions};
 use super::launch_probe;
 use super::loops;
 use super::rewrite::rewrite_blocks;
+use crate::backend::tileir::launch_compare::{Bound, Limit};
+use crate::backend::tileir::launch_conditions::{Guards, LaunchConditions};
 use crate::ir::{
     Attr, AttrKind, BlockId, ConstData, Def, Entry, Module, OpId, Opcode, Padding, Rounding, Sign, Substitution, Type,
     Value,
 };
 use crate::pass::IntRanges;
 use crate::types::float_codec;
+use crate::util::sort;
 
 /// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
 /// can check it. Returns the conditions for the launch. The loops and divisions that the launch
@@ -63,7 +64,7 @@ fn open_accesses(module: &Module, entry: &Entry, facts: &IntRanges, guards: Guar
             open.insert(id, dims);
         }
     });
-    limits.sort_by_key(|limit| format!("{limit:?}"));
+    sort::by_key(&mut limits, |limit| format!("{limit:?}"));
     limits.dedup();
     (open, limits)
 }

@@ -5,7 +5,8 @@
 //! counters there are three levels:
 //!
 //! * An index that is a block id or the counter of a loop over tiles is inside if grid and extents
-//!   match. The host checks this at each launch by a few integer operations ([`Limit`]).
+//!   match. The host checks this at each launch by a few integer operations
+//!   ([`Limit`](super::Limit)).
 //! * Other indices that only depend on block ids, parameters and counters are evaluated before the
 //!   first launch of a kind ([`Probe`]), as are the ends of loops whose counter could wrap, and
 //!   divisors that could be 0.
@@ -17,8 +18,6 @@ mod assertion;
 mod atomic_16bit;
 mod bounds;
 mod index;
-mod launch_compare;
-mod launch_conditions;
 mod launch_probe;
 mod loops;
 mod overlap;
@@ -29,11 +28,10 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-pub use launch_compare::{Bound, Limit};
-pub use launch_conditions::{Guards, LaunchConditions};
 pub use launch_probe::Probe;
 
 use super::grid;
+use super::launch_conditions::{Guards, LaunchConditions};
 use crate::ir::Module;
 use crate::pass;
 

@@ -5,10 +5,11 @@ use rustc_hash::FxHashSet;
 
 use super::arithmetic::by_zero;
 use super::index::through_assumes;
-use super::launch_compare::{Bound, Limit};
 use crate::backend::tileir::grid;
+use crate::backend::tileir::launch_compare::{Bound, Limit};
 use crate::ir::{Attr, Entry, Module, OpId, Opcode, Predicate, Value};
 use crate::pass::IntRanges;
+use crate::util::sort;
 
 /// Assumes that extents are positive if this excludes a divisor of 0. Returns the conditions for
 /// the launch, and new ranges with them.
@@ -52,7 +53,7 @@ fn extents_of(module: &Module, entry: &Entry, values: Vec<Value>) -> Vec<(OpId, 
     }
     let extents = extents(module, entry);
     found.retain(|(_, param)| extents.contains(param));
-    found.sort();
+    sort::natural(&mut found);
     found
 }
 

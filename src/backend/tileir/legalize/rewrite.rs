@@ -6,7 +6,7 @@ use crate::ir::{BlockId, Module, OpId};
 pub(super) fn rewrite_blocks(
     module: &mut Module,
     block: BlockId,
-    rewrite: &mut impl FnMut(&mut Module, OpId, &mut Vec<OpId>),
+    rewrite: &mut dyn FnMut(&mut Module, OpId, &mut Vec<OpId>),
 ) {
     let ops = std::mem::take(&mut module.block_mut(block).ops);
     let mut out = Vec::with_capacity(ops.len());

@@ -18,7 +18,7 @@ fn staged(mut module: Module, guards: Guards) -> Option<Module> {
     assert!(guards == Guards::Launch || conditions.is_empty(), "a guarded kernel relies on nothing");
     // The scalars of the random kernels, whose extents are static.
     let param = |index: u32| [5, 100, -16].get((index as usize).wrapping_sub(3)).copied().unwrap_or(0);
-    let value = |bound: super::Bound| bound.value([3, 1, 1], param);
+    let value = |bound: crate::backend::tileir::Bound| bound.value([3, 1, 1], param);
     let words: Vec<u64> = (0..6).map(|index| param(index) as u64).collect();
     let holds = |probe: &super::Probe| {
         verify(probe.module()).unwrap_or_else(|problems| panic!("{}\n{}", problems[0], probe.module()));

@@ -30,6 +30,7 @@ use super::grid;
 use crate::ir::op_table::Arity;
 use crate::ir::{BlockId, Entry, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::IntRanges;
+use crate::util::sort;
 use alias_sets::{AliasSet, EntryEffects, MemoryEffect};
 
 /// Adds the tokens that establish program order in Tile IR to the memory ops of all entries.
@@ -210,7 +211,7 @@ impl Stage<'_> {
 
     /// Joins tokens into one. The op that joins them is appended to the block.
     fn join(&mut self, block: BlockId, mut tokens: Vec<Value>) -> Option<Value> {
-        tokens.sort();
+        sort::natural(&mut tokens);
         tokens.dedup();
         match tokens[..] {
             [] => None,

@@ -67,7 +67,10 @@ impl Builder {
 
     /// Emits an integer operation of two operands, or folds it.
     pub fn int(&mut self, op: IntOp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
-        let (a, b) = (a.into(), b.into());
+        self.int_of(op, ty, a.into(), b.into())
+    }
+
+    fn int_of(&mut self, op: IntOp, ty: Ty, a: Operand, b: Operand) -> Operand {
         if op == IntOp::Sub && ty == Ty::S32 && a == Operand::Imm(0) && b.as_imm().is_none() {
             return self.negated(b);
         }
@@ -180,7 +183,10 @@ impl Builder {
 
     /// `a * b + c`, low half.
     pub fn mad(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>) -> Operand {
-        let (a, b, c) = (a.into(), b.into(), c.into());
+        self.mad_of(ty, a.into(), b.into(), c.into())
+    }
+
+    fn mad_of(&mut self, ty: Ty, a: Operand, b: Operand, c: Operand) -> Operand {
         let trivial = |x: Operand| fold::log2(x, ty).is_some() || x.as_imm() == Some(0);
         if c.as_imm() == Some(0) || trivial(a) || trivial(b) || (a.as_imm().is_some() && b.as_imm().is_some()) {
             let product = self.mul(ty, a, b);
@@ -212,7 +218,10 @@ impl Builder {
 
     /// Extracts `len` bits from bit `pos`, extended according to `ty` (u32, s32, u64, s64).
     pub fn bfe(&mut self, ty: Ty, a: impl Into<Operand>, pos: impl Into<Operand>, len: impl Into<Operand>) -> Operand {
-        let (a, pos, len) = (a.into(), pos.into(), len.into());
+        self.bfe_of(ty, a.into(), pos.into(), len.into())
+    }
+
+    fn bfe_of(&mut self, ty: Ty, a: Operand, pos: Operand, len: Operand) -> Operand {
         if let (Some(value), Some(pos), Some(len)) = (a.as_imm(), pos.as_imm(), len.as_imm())
             && let Some(field) = fold::field(ty, value, pos, len)
         {
@@ -313,6 +322,10 @@ impl Builder {
     /// Reason: ptxas derives that squares, magnitudes and powers are not negative, ignores NaN, and
     /// folds `a >= 0` of them to true.
     pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
+        self.setp_of(dst, cmp, ty, a.into(), b.into());
+    }
+
+    fn setp_of(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: Operand, b: Operand) {
         let opposite = match cmp {
             Cmp::Lt => Cmp::Geu,
             Cmp::Le => Cmp::Gtu,
@@ -328,8 +341,7 @@ impl Builder {
         self.push(Opcode::Int(IntOp::Not, Ty::Pred), vec![dst.into()], vec![not.into()]);
     }
 
-    fn compare_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
-        let a = a.into();
+    fn compare_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: Operand, b: Operand) {
         let a = if a.as_imm().is_some() { self.reg(a, ty.class()).into() } else { self.source(a, ty) };
         let b = self.source(b, ty);
         self.push(Opcode::Setp { cmp, ty, ftz: false }, vec![dst.into()], vec![a.into(), b.into()]);
@@ -343,7 +355,10 @@ impl Builder {
         a: impl Into<Operand>,
         b: impl Into<Operand>,
     ) -> Operand {
-        let (cond, a, b) = (cond.into(), a.into(), b.into());
+        self.select_of(class, cond.into(), a.into(), b.into())
+    }
+
+    fn select_of(&mut self, class: RegClass, cond: Operand, a: Operand, b: Operand) -> Operand {
         if let Some(value) = cond.as_imm() {
             return if value & 1 == 1 { a } else { b };
         }

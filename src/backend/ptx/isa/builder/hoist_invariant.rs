@@ -153,7 +153,7 @@ impl Chains {
 /// A register independent of its class: width in bits, and number.
 type Key = (u32, u32);
 
-fn registers(line: &Line, found: &mut impl FnMut(Key, bool)) {
+fn registers(line: &Line, found: &mut dyn FnMut(Key, bool)) {
     if let Line::Inst(inst) = line {
         inst.registers(&mut |reg, written| found((reg.class.bits(), reg.id), written));
         if let Some((reg, _)) = inst.guard {

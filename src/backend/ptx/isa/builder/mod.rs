@@ -209,7 +209,11 @@ impl Builder {
 
     /// Emits `dst = src`, into a register that may have been written before.
     pub fn mov_to(&mut self, dst: Reg, src: impl Into<Operand>) {
-        let src = self.bitcast_constant(src.into(), dst.class);
+        self.mov_of(dst, src.into());
+    }
+
+    fn mov_of(&mut self, dst: Reg, src: Operand) {
+        let src = self.bitcast_constant(src, dst.class);
         if src == Operand::Reg(dst) {
             return;
         }

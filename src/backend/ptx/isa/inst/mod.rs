@@ -194,7 +194,7 @@ pub struct Inst {
 
 impl Inst {
     /// Visits every register of the instruction; the flag is true for a written one.
-    pub fn registers(&self, found: &mut impl FnMut(Reg, bool)) {
+    pub fn registers(&self, found: &mut dyn FnMut(Reg, bool)) {
         // An MMA of a warp group adds to its result registers.
         let sums: &[Arg] = if matches!(self.op, Opcode::Wgmma { .. }) { &self.dsts } else { &[] };
         for (args, written) in [(&self.dsts[..], true), (sums, false), (&self.srcs, false)] {
@@ -219,7 +219,7 @@ impl Inst {
     }
 }
 
-fn registers_of(list: &[Operand], written: bool, found: &mut impl FnMut(Reg, bool)) {
+fn registers_of(list: &[Operand], written: bool, found: &mut dyn FnMut(Reg, bool)) {
     for operand in list {
         if let Operand::Reg(reg) = operand {
             found(*reg, written);

@@ -1,6 +1,7 @@
 //! Block layouts: layouts of blocks of a tile (`extract`), and of concatenated tiles (`cat`).
 
 use crate::layout::Layout;
+use crate::util::sort;
 
 /// Returns the layout of one block of extents `part`: each element at its position in its block.
 /// Bases that distinguish blocks become zero (replication).
@@ -71,7 +72,7 @@ fn moved(basis: u32, top: u32) -> u32 {
 pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     let bases = layout.register_bases();
     let mut bits: Vec<usize> = (0..bases.len()).collect();
-    bits.sort_by_key(|&bit| bases[bit]);
+    sort::by_key(&mut bits, |&bit| bases[bit]);
     let sorted: Vec<u32> = bits.iter().map(|&bit| bases[bit]).collect();
     let old = |register: usize| bits.iter().enumerate().map(|(new, &old)| (register >> new & 1) << old).sum();
     let sources = (0..1 << bits.len()).map(old).collect();

@@ -12,6 +12,7 @@ use super::super::layouts::blocks::{
 use super::super::state::core::{Inference, ValueOrigin};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
+use crate::util::sort;
 
 /// Bits of the lane number.
 const LANE_BITS: usize = 5;
@@ -125,7 +126,7 @@ impl Inference<'_> {
         let mut rest = (0..bits).filter(|bit| !register.contains(bit)).map(|bit| 1 << bit);
         let mut take = |count: usize| (0..count).map(|_| rest.next().unwrap_or(0)).collect::<Vec<u32>>();
         let (lane, warp) = (take(LANE_BITS), take(self.num_warps.trailing_zeros() as usize));
-        register.sort_unstable();
+        sort::natural(&mut register);
         let register = register.into_iter().map(|bit| 1 << bit).collect();
         Layout::new(self.module.shape(value), register, lane, warp)
     }

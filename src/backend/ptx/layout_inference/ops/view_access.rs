@@ -14,6 +14,7 @@ use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
+use crate::util::sort;
 
 /// Maximum number of elements of a deferred load in a thread. With more, a conversion through
 /// shared memory is cheaper.
@@ -36,7 +37,7 @@ fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
     let mut order: Vec<usize> = fastest.into_iter().collect();
     // Of the others, later dimensions of the array are assumed to be faster.
     let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
-    rest.sort_by_key(|&axis| std::cmp::Reverse(view.dim_map[axis]));
+    sort::by_key(&mut rest, |&axis| std::cmp::Reverse(view.dim_map[axis]));
     order.extend(rest);
     order
 }

@@ -20,6 +20,7 @@ use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
 use crate::layout::Layout;
+use crate::util::sort;
 
 /// A TMA store with its operands.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ impl Lowering<'_> {
         if stores.is_empty() || !self.info.is_enabled(Optimization::PrefetchMaps) {
             return Ok(());
         }
-        stores.sort_unstable_by_key(|plan| plan.op);
+        sort::by_key(&mut stores, |plan| plan.op);
         let maps = stores.into_iter().map(|plan| self.store_map(plan)).collect::<Lowered<Vec<TensorMap>>>()?;
         let tid = self.b.special(Special::TidX);
         let first = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);

@@ -13,6 +13,7 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
 use crate::layout::{Conversion, Layout};
+use crate::util::sort;
 
 /// Location of an MMA operand.
 enum MmaOperand {
@@ -121,7 +122,7 @@ impl Lowering<'_> {
             self.next_read_buffer()?;
         }
         let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect();
-        operand.sort_by_key(|operand| shared(operand).map(|buffer| buffer.offset));
+        sort::by_key(&mut operand, |operand| shared(operand).map(|buffer| buffer.offset));
         for operand in operand {
             if let MmaOperand::Buffer(buffer) = operand {
                 let base = self.b.reg(Operand::Smem, RegClass::B32);

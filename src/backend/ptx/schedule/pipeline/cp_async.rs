@@ -30,6 +30,7 @@ use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
 use crate::layout::Side;
+use crate::util::sort;
 
 /// Maximum number of stages, and the bytes of all stages above which fewer are used, to leave
 /// shared memory to other CTAs.
@@ -113,7 +114,7 @@ impl KernelInfo<'_> {
     fn sort_in_program_order(&self, body: BlockId, address_ops: &mut Vec<OpId>) {
         let ops = &self.module.block(body).ops;
         let order: FxHashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
-        address_ops.sort_by_key(|op| order[op]);
+        sort::by_key(address_ops, |op| order[op]);
         address_ops.dedup();
     }
 

@@ -14,6 +14,7 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, OpId, Opcode};
 use crate::layout::Layout;
 use crate::pass;
+use crate::util::sort;
 
 /// One step of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl KernelInfo<'_> {
         let mut bits = left.along(axis);
         let ordered = self.is_ordered_reduction(id);
         if ordered {
-            bits.sort_by_key(|&(_, coordinate)| coordinate);
+            sort::by_key(&mut bits, |&(_, coordinate)| coordinate);
         }
         let dtypes: Vec<DType> = self.module.op(id).operands.iter().map(|&value| self.element_type(value)).collect();
         let mut reduction_steps = Vec::new();

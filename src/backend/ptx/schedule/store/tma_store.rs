@@ -28,6 +28,7 @@ use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};
 use crate::layout::Conversion;
+use crate::util::sort;
 
 /// Bytes of a row that the lanes of a warp access together. From this number on, direct stores of
 /// threads are as fast as TMA.
@@ -173,7 +174,7 @@ impl KernelInfo<'_> {
     /// in kernels with one TMA store. `others`: bytes of shared memory for other uses.
     fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
-        ids.sort_unstable();
+        sort::natural(&mut ids);
         for &id in &ids {
             let root = self.stored_array(id);
             let alone = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;

@@ -10,6 +10,7 @@ use crate::backend::ptx::schedule::requirements::requirement::Requirement;
 use crate::backend::ptx::smem::allocation::{Buffer, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{Conversion, SharedPlan};
+use crate::util::sort;
 
 impl SubStepBuilder<'_, '_> {
     /// Fulfils the requirements of an op in order.
@@ -167,7 +168,7 @@ impl SubStepBuilder<'_, '_> {
             self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
             return;
         }
-        buffers.sort_unstable_by_key(|buffer| buffer.map(|buffer| buffer.offset));
+        sort::by_key(&mut buffers, |buffer| buffer.map(|buffer| buffer.offset));
         if plans[0].is_asynchronous() && !buffers.is_empty() {
             self.barrier(true);
         }

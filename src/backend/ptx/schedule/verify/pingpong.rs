@@ -5,6 +5,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
 use crate::backend::ptx::schedule::ir::program::{For, Schedule, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
+use crate::util::sort;
 
 fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} has ping-pong, and {what}", id.index()))
@@ -81,6 +82,6 @@ fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usiz
             },
         }
     }
-    stage_counts.iter_mut().for_each(|stage_counts| stage_counts.per_iteration_of.sort_unstable());
+    stage_counts.iter_mut().for_each(|stage_counts| sort::natural(&mut stage_counts.per_iteration_of));
     Some(stage_counts)
 }

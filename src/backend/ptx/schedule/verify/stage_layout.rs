@@ -9,6 +9,7 @@ use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
 use crate::ir::OpId;
+use crate::util::sort;
 
 /// A range of bytes: the first byte, and the byte after the last one.
 type Bytes = (i64, i64);
@@ -91,7 +92,7 @@ impl KernelInfo<'_> {
                 filled.push((at, at + bytes));
             }
         }
-        filled.sort_unstable();
+        sort::natural(&mut filled);
         let meets = filled.windows(2).any(|pair| pair[0].1 > pair[1].0);
         if meets || filled.last().is_some_and(|last| last.1 > i64::from(channel.stage_bytes)) {
             return Err("boxes that overlap, or exceed the stage".to_owned());

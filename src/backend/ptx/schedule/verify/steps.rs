@@ -12,6 +12,7 @@ use crate::backend::ptx::schedule::ir::program::{
 };
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::accumulator_chains;
+use crate::util::sort;
 
 /// Bytes of the widest copy of a thread.
 const COPY_BYTES: usize = 16;
@@ -123,7 +124,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         }
         let all = info.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
         let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
-        registers.sort_unstable();
+        sort::natural(&mut registers);
         if !registers.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
             return fault(load, "is not copied completely");
         }
@@ -184,7 +185,7 @@ pub fn verify_mma_group(
     let (module, ops) = (info.module, &plan.ops);
     let Some(last) = plan.last() else { return Err("a group without MMAs".to_owned()) };
     let mut issued: Vec<usize> = plan.issue.iter().map(|issue| issue.op).collect();
-    issued.sort_unstable();
+    sort::natural(&mut issued);
     if !issued.into_iter().eq(0..ops.len()) {
         return fault(last, "is in a group that does not issue each MMA once");
     }

@@ -13,6 +13,7 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::OpId;
 use crate::layout::Layout;
+use crate::util::sort;
 
 impl KernelInfo<'_> {
     /// Verifies all TMA stores: boxes cover the tile of each store once, no other op accesses its
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
         }
         let warps = if tma_store.staging.is_some() { layout.warp_bases() } else { &[] };
         let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
-        bits.sort_unstable();
+        sort::natural(&mut bits);
         let all = layout.num_elements().trailing_zeros();
         if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.is_apart(layout, warps) {
             return fault("boxes do not cover the tile once");

@@ -20,6 +20,7 @@ use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{OpId, Opcode, Value};
+use crate::util::sort;
 
 /// Maximum number of bytes of an auxiliary tile.
 const MAX_BYTES: usize = 1 << 10;
@@ -57,7 +58,7 @@ impl KernelInfo<'_> {
             this.stage_bytes = (offset + bytes).next_multiple_of(SWIZZLE_ATOM_BYTES);
             this.loads.push(TmaLoad { load, smem_offset: offset, map, boxes, bytes, panel_rows: 1, partitions: 1 });
             let ops = &self.module.block(this.block).ops;
-            this.loads.sort_by_key(|load| ops.iter().position(|&op| op == load.load));
+            sort::by_key(&mut this.loads, |load| ops.iter().position(|&op| op == load.load));
         }
     }
 

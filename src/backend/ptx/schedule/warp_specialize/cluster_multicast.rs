@@ -6,6 +6,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, is_known_at_entry};
 use crate::backend::ptx::schedule::ir::pipelines::ClusterMulticast;
 use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::util::sort;
 
 /// Number of CTAs of a cluster.
 pub const CLUSTER_SIZE: u32 = 2;
@@ -45,7 +46,7 @@ impl KernelInfo<'_> {
                 return Err("the way of a block depends on its place");
             }
         }
-        multicast.outer_loops.sort_unstable();
+        sort::natural(&mut multicast.outer_loops);
         for load in loads {
             let op = module.op(load);
             let deciding: Vec<Value> =

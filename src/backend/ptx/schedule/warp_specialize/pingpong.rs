@@ -12,6 +12,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value, hint_key};
+use crate::util::sort;
 
 /// Minimum number of accumulator registers for which ping-pong is profitable.
 const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
                 _ => return None,
             }
         }
-        stage_counts.iter_mut().for_each(|stage_counts| stage_counts.per_iteration_of.sort_unstable());
+        stage_counts.iter_mut().for_each(|stage_counts| sort::natural(&mut stage_counts.per_iteration_of));
         Some(PingPong { loop_op, stages_per_iteration: stage_counts })
     }
 

@@ -30,6 +30,7 @@ use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::util::sort;
 
 /// Use of a loaded tile as an MMA operand, in one form.
 #[derive(Clone)]
@@ -322,7 +323,7 @@ impl KernelInfo<'_> {
             }
         }
         let mut operand_use = operand_use.ok_or(Reason::Unused)?;
-        operand_use.mmas.sort_by_key(|op| op.index());
+        sort::by_key(&mut operand_use.mmas, |op| op.index());
         Ok(operand_use)
     }
 

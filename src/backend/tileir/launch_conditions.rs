@@ -1,7 +1,7 @@
 //! Conditions of a legalized kernel that the launch must check.
 
+use super::Probe;
 use super::launch_compare::Limit;
-use super::launch_probe::Probe;
 
 /// Check of tile indices and loop ends: by the launch or by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
