@@ -2,7 +2,8 @@
 
 use candle_core::{DType, Device, Module, Result, Tensor, bail};
 
-use super::bits::Bits;
+use cutlet_kernels::quantized::Bits;
+
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
 
