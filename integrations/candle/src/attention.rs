@@ -12,6 +12,7 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
+use crate::gradients;
 use crate::number::{Number, by_dtype, same_dtype};
 use crate::place::{Place, reachable};
 
@@ -99,6 +100,18 @@ impl CustomOp3 for Attention {
         Ok((out, Shape::from(&plan.shape()[..])))
     }
 
+    fn bwd(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let [q, k, v] = gradients::attention([q, k, v], grad, self.scale, self.causal)?;
+        Ok((Some(q), Some(k), Some(v)))
+    }
+
     #[cfg(feature = "cuda")]
     fn cuda_fwd(
         &self,
@@ -130,7 +143,7 @@ impl CustomOp3 for Attention {
 /// Key heads divide heads: grouped queries share them. If `causal`, the last query sees all keys, the one before it all but
 /// the last one, and so on, as when keys of earlier positions are kept. f32, f16, bf16, all of one type; scores and sums are
 /// f32. Any strides: heads that were made by `reshape` and `transpose` are read where they lie. The result is of the shape
-/// of Q, and lies in memory so that `transpose(1, 2)` makes it contiguous. There is no backward pass.
+/// of Q, and lies in memory so that `transpose(1, 2)` makes it contiguous. The backward pass makes the matrix of weights.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};

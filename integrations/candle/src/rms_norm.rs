@@ -10,6 +10,7 @@ use cutlet::foreign::cudarc::{with, write};
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
+use crate::gradients;
 use crate::number::{by_dtype, same_dtype};
 use crate::place::{Place, reachable};
 
@@ -46,6 +47,11 @@ impl CustomOp2 for RmsNorm {
         Ok((y, lx.shape().clone()))
     }
 
+    fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let [of_x, of_weight] = gradients::rms_norm(x, weight, grad, self.epsilon)?;
+        Ok((Some(of_x), Some(of_weight)))
+    }
+
     #[cfg(feature = "cuda")]
     fn cuda_fwd(
         &self,
@@ -71,7 +77,6 @@ impl CustomOp2 for RmsNorm {
 /// RMSNorm over the last axis of a tensor of any shape: x / √(mean of x² + epsilon) · weight.
 ///
 /// f32, f16, bf16, the weight of the same type; any strides, as [`softmax`](crate::softmax). The result is contiguous.
-/// There is no backward pass.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};

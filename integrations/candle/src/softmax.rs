@@ -10,6 +10,7 @@ use cutlet::foreign::cudarc::{with, write};
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
+use crate::gradients;
 use crate::number::by_dtype;
 use crate::place::{Place, reachable};
 
@@ -33,6 +34,10 @@ impl CustomOp1 for Softmax {
         Ok((y, layout.shape().clone()))
     }
 
+    fn bwd(&self, _: &Tensor, y: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
+        gradients::softmax(y, grad).map(Some)
+    }
+
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, x: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
         let place = Place::rows(self.name(), layout)?;
@@ -50,7 +55,7 @@ impl CustomOp1 for Softmax {
 /// Softmax over the last axis of a tensor of any shape: exponentials over their sum.
 ///
 /// f32, f16, bf16; any strides (a tensor whose rows no grid reaches, or that was broadcast, is copied first). The result is
-/// contiguous. There is no backward pass: candle says so when one is asked for.
+/// contiguous.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};

@@ -169,7 +169,7 @@ fn attention(
         }
         _ => false,
     };
-    if !fits || !(scale > 0.0 && scale.is_finite()) {
+    if !(fits && scale > 0.0 && scale.is_finite()) {
         return Err(PyValueError::new_err(format!(
             "attention: q of shape {:?}, k and v of {:?}, scale {scale}, causal {causal}: q is (batch, heads, queries, dim), k and v \
              are (batch, key heads, keys, dim); key heads divide heads, dim is at most 512, every query sees a key, and the \

@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp3, DType, Error, Layout, Result, Shape, bail};
+use candle_core::{CpuStorage, CustomOp3, DType, Error, Layout, Result, Shape, Tensor, bail};
 use cutlet as ct;
 #[cfg(feature = "cuda")]
 use cutlet::foreign::cudarc::{with, write};
@@ -121,6 +121,18 @@ impl CustomOp3 for QuantizedMatmul {
             cpu::run(plan.shape(), |stream, y| plan.product().launch::<T>(tiles, stream, operands, parts.view_mut(), y))
         })?;
         Ok((y, plan.result(lx)))
+    }
+
+    fn bwd(
+        &self,
+        _: &Tensor,
+        codes: &Tensor,
+        scales: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let weight = super::weight::dequantized(codes, scales, self)?;
+        Ok((Some(grad.broadcast_matmul(&weight)?), None, None))
     }
 
     #[cfg(feature = "cuda")]
