@@ -276,7 +276,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     }
 }
 
-array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(); "" }
+array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(), false; "" }
 copy_methods! { DeviceArray[], self self.view_mut(); "" }
 
 impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {

@@ -374,8 +374,8 @@ mod tests {
 
     #[test]
     fn parts_written_at_the_same_time_are_not_forgotten() {
-        // Each sequence of uses of the whole (stream and access) after both parts are in use, on the
-        // streams 1 and 2. The work of the parts is queued after both uses are recorded.
+        // Each sequence of two uses of the whole (stream and access) after uses of both parts, on
+        // the streams 1 and 2. The work of the parts is queued after both uses are recorded.
         let accesses = [Access::Read, Access::Write, Access::WritePart];
         for code in 0..81 {
             let after = [code % 9, code / 9].map(|code| (code % 3, accesses[code / 3]));

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// if this work failed.
 #[track_caller]
 pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>, part: bool) -> Result<Vec<T>> {
-    if let Some(axis) = outer_axis::<T, R>(layout).filter(|_| part) {
+    if let Some(axis) = outer_axis(layout).filter(|_| part) {
         let (count, inner) = rows(layout, axis);
         let mut host = vec![T::from_f64(0.0); layout.len()];
         for index in 0..count {
@@ -51,7 +51,7 @@ pub(super) unsafe fn upload<T: Element, const R: usize>(
     host: &[T],
     access: Access,
 ) -> Result<()> {
-    if let Some(axis) = outer_axis::<T, R>(layout).filter(|_| access == Access::WritePart) {
+    if let Some(axis) = outer_axis(layout).filter(|_| access == Access::WritePart) {
         let (count, inner) = rows(layout, axis);
         for index in 0..count {
             let values = host.chunks(inner).skip(index).step_by(count).flatten().copied();
@@ -77,7 +77,7 @@ pub(super) unsafe fn upload<T: Element, const R: usize>(
 
 /// Returns the axis of the largest stride if elements of other views are between those of the
 /// layout. The slices along this axis are transferred one by one.
-fn outer_axis<T: Element, const R: usize>(layout: &Strided<R>) -> Option<usize> {
+fn outer_axis<const R: usize>(layout: &Strided<R>) -> Option<usize> {
     let axis = (0..R).filter(|&d| layout.shape[d] > 1).max_by_key(|&d| layout.strides[d])?;
     // The other half of the last byte belongs to the same part, or to none.
     (layout.span() > layout.len()).then_some(axis)

@@ -77,10 +77,10 @@ macro_rules! example {
 pub(super) use example;
 
 /// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts;
-/// `self` and its form as a receiver; the view that it is; its expression in the examples, from an
-/// array.
+/// `self` and its form as a receiver; the view that it is; whether it is a part; its expression in the
+/// examples, from an array.
 macro_rules! array_methods {
-    ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr; $make:literal) => {
+    ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr, $is_part:expr; $make:literal) => {
         impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
             /// Returns the device of the array.
             ///
@@ -133,8 +133,8 @@ macro_rules! array_methods {
             ///
             #[doc = example!($make ".to_vec()?" "[1, 2, 3, 4]")]
             #[track_caller]
-            pub fn to_vec(&self) -> Result<Vec<T>> {
-                download(&self.memory, &self.layout, self.is_part())
+            pub fn to_vec(&$this) -> Result<Vec<T>> {
+                download(&$this.memory, &$this.layout, $is_part)
             }
 
             /// Returns the part whose index along `axis` is in `range`.
@@ -214,8 +214,8 @@ macro_rules! array_methods {
 }
 pub(super) use array_methods;
 
-array_methods! { DeviceView['a,], DeviceView<'a>; self [] self; ".view()" }
-array_methods! { DeviceViewMut['a,], DeviceViewMut<'a>; self [] self; ".view_mut()" }
+array_methods! { DeviceView['a,], DeviceView<'a>; self [] self, self.part; ".view()" }
+array_methods! { DeviceViewMut['a,], DeviceViewMut<'a>; self [] self, self.part; ".view_mut()" }
 
 /// Methods of arrays and views that overwrite the elements: the type, `self`, and the view that it
 /// is.
@@ -268,7 +268,7 @@ macro_rules! views {
 
             /// Returns the same view, whose transfers access its own elements only.
             #[cfg(any(feature = "ndarray", feature = "safetensors"))]
-            pub(crate) fn as_part(self) -> Self {
+            pub(crate) fn into_part(self) -> Self {
                 $name { part: true, ..self }
             }
 
@@ -412,7 +412,8 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
                 self.len()
             )));
         }
-        // SAFETY: the view borrows its elements uniquely, and all of the memory unless it is a part.
+        // SAFETY: the view borrows its elements uniquely, and all of the memory unless it is a
+        // part.
         unsafe { upload(self.memory, &self.layout, host, self.access()) }
     }
 

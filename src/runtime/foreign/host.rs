@@ -43,7 +43,7 @@ impl<T: Element, const R: usize> HostArray<'_, T, R> {
     /// Returns the view of the elements: an argument of a launch on the cpu device.
     #[must_use]
     pub fn view(&self) -> DeviceView<'_, T, R> {
-        self.array.view().as_part()
+        self.array.view().into_part()
     }
 }
 
@@ -64,7 +64,7 @@ impl<T: Element, const R: usize> HostArrayMut<'_, T, R> {
     /// Returns the unique view of the elements: an argument of a launch on the cpu device.
     #[must_use]
     pub fn view_mut(&mut self) -> DeviceViewMut<'_, T, R> {
-        self.array.view_mut().as_part()
+        self.array.view_mut().into_part()
     }
 }
 

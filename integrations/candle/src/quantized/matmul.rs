@@ -9,6 +9,7 @@ use cutlet as ct;
 use cutlet::foreign::cudarc::{with, write};
 use cutlet_kernels::quantized::{Bits, Product, Tiles};
 
+use super::dequantize::dequantized;
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
@@ -131,7 +132,7 @@ impl CustomOp3 for QuantizedMatmul {
         _: &Tensor,
         grad: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let weight = super::weight::dequantized(codes, scales, self)?;
+        let weight = dequantized(codes, scales, self.outputs, self.bits, self.group)?;
         Ok((Some(grad.broadcast_matmul(&weight)?), None, None))
     }
 

@@ -1,5 +1,6 @@
 //! Products with quantised weights.
 
+mod dequantize;
 mod matmul;
 mod weight;
 

@@ -4,6 +4,7 @@ use candle_core::{DType, Device, Module, Result, Tensor, bail};
 
 use cutlet_kernels::quantized::Bits;
 
+use super::dequantize::dequantized;
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
 
@@ -97,8 +98,7 @@ impl QuantizedWeight {
     /// # Errors
     /// What candle's copies give.
     pub fn dequantize(&self) -> Result<Tensor> {
-        let op = QuantizedMatmul { outputs: self.outputs, bits: self.bits, group: self.group };
-        dequantized(&self.codes, &self.scales, &op)
+        dequantized(&self.codes, &self.scales, self.outputs, self.bits, self.group)
     }
 
     /// Number of outputs and inputs.
@@ -122,23 +122,4 @@ impl Module for QuantizedWeight {
         let op = QuantizedMatmul { outputs: self.outputs, bits: self.bits, group: self.group };
         x.apply_op3(&self.codes, &self.scales, op)
     }
-}
-
-/// See [`QuantizedWeight::dequantize`].
-pub(super) fn dequantized(codes: &Tensor, scales: &Tensor, op: &QuantizedMatmul) -> Result<Tensor> {
-    let QuantizedMatmul { outputs, bits, group } = *op;
-    let ((inputs, words), device, dtype) = (codes.dims2()?, codes.device(), scales.dtype());
-    let codes = codes.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<u32>()?;
-    let (per_word, width) = (bits.per_word(), 32 / bits.per_word());
-    let code = |index: usize| {
-        let (input, output) = (index / outputs, index % outputs);
-        let word = codes[input * words + output / per_word];
-        let above = 32 - width * (output % per_word + 1);
-        ((word << above) as i32 >> (32 - width)) as f32
-    };
-    let codes: Vec<f32> = (0..inputs * outputs).map(code).collect();
-    let codes = Tensor::from_vec(codes, (inputs, outputs), &Device::Cpu)?;
-    let rows = Tensor::from_vec((0..inputs).map(|i| (i / group) as u32).collect(), inputs, &Device::Cpu)?;
-    let scales = scales.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.index_select(&rows, 0)?;
-    (codes * scales)?.to_dtype(dtype)?.t()?.contiguous()?.to_device(device)
 }

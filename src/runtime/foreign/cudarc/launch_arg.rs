@@ -86,7 +86,7 @@ impl<'a, T: Element, const R: usize> Held<'a, T, R> {
     }
 }
 
-/// Returns the view that stands for a slice that could not be used: its launch fails.
+/// Returns a view without elements in place of a slice that could not be used: its launch fails.
 fn nothing<'a, T: Element, const R: usize>() -> DeviceView<'a, T, R> {
     DeviceView::new(crate::runtime::Memory::absent(), Strided { offset: 0, shape: [0; R], strides: [1; R] })
 }

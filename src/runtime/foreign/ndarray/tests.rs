@@ -1,3 +1,5 @@
+//! Tests of arrays and views of ndarray on the cpu device.
+
 use ::ndarray::{Array1, Array2, Array3, Axis, arr1, arr2, s};
 
 use super::*;
