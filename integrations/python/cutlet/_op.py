@@ -8,12 +8,12 @@ _SCHEMA = {float: "float", int: "int", bool: "bool"}
 class Op:
     """A kernel as a function of tensors of any library. Made by :func:`op`."""
 
-    def __init__(self, name, kernel, tensors, numbers, shape, backward, namespace):
+    def __init__(self, name, kernel, tensors, numbers, shape, backward, namespace, doc):
         self.name, self.kernel, self.namespace = name, kernel, namespace
         self.tensors, self.numbers = tuple(tensors), dict(numbers)
         self.shape, self.backward = shape, backward
         self._torch = None
-        self.__name__, self.__doc__ = name, kernel.__doc__
+        self.__name__, self.__doc__ = name, doc or kernel.__doc__
 
     def __call__(self, *args, **named):
         tensors, numbers = self._bound(args, named)
@@ -103,7 +103,7 @@ class Op:
         return made
 
 
-def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, namespace="cutlet"):
+def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, namespace="cutlet", doc=None):
     """Makes a function of tensors from a kernel.
 
     ``kernel(*tensors, result, *numbers, stream=...)`` is a function of a module of Rust: tensors arrive there as capsules.
@@ -113,5 +113,6 @@ def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, n
     ``shape``: a function of all arguments that returns the shape of the result; by default that of the first tensor.
     ``backward``: for torch, a function ``(grad, result, *tensors, **numbers)`` of the gradients of the tensors.
     ``namespace``: that of the operator of torch.
+    ``doc``: the documentation of the function.
     """
-    return Op(name, kernel, tensors, dict(numbers), shape, backward, namespace)
+    return Op(name, kernel, tensors, dict(numbers), shape, backward, namespace, doc)

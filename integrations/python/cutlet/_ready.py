@@ -62,37 +62,35 @@ def _quantized_backward(grad, y, x, codes, scales, outputs, bits, group):
     return grad @ dequantize(codes, scales, outputs, bits, group).T, None, None
 
 
-#: Softmax over the last axis.
-softmax = op("softmax", _native.softmax, backward=_softmax_backward)
-#: x / sqrt(mean of x² + epsilon) · weight, over the last axis.
+softmax = op("softmax", _native.softmax, backward=_softmax_backward, doc="Softmax over the last axis.")
 rms_norm = op(
-    "rms_norm", _native.rms_norm, tensors=("x", "weight"), numbers={"epsilon": 1e-6}, backward=_rms_norm_backward
+    "rms_norm", _native.rms_norm, tensors=("x", "weight"), numbers={"epsilon": 1e-6}, backward=_rms_norm_backward,
+    doc="x / sqrt(mean of x² + epsilon) · weight, over the last axis.",
 )
-#: (x - mean) / sqrt(variance + epsilon) · weight + bias, over the last axis.
 layer_norm = op(
     "layer_norm",
     _native.layer_norm,
     tensors=("x", "weight", "bias"),
     numbers={"epsilon": 1e-5},
     backward=_layer_norm_backward,
+    doc="(x - mean) / sqrt(variance + epsilon) · weight + bias, over the last axis.",
 )
-#: Rotary embedding of (batch, heads, tokens, dim) by cos and sin of (tokens, dim / 2): halves, or adjacent pairs.
 rotary = op(
     "rotary",
     _native.rotary,
     tensors=("x", "cos", "sin"),
     numbers={"adjacent": False},
     backward=_rotary_backward,
+    doc="Rotary embedding of (batch, heads, tokens, dim) by cos and sin of (tokens, dim / 2): halves, or adjacent pairs.",
 )
-#: softmax(scale · q kᵀ) v of (batch, heads, tokens, dim); heads of k and v divide those of q.
 attention = op(
     "attention",
     _native.attention,
     tensors=("q", "k", "v"),
     numbers={"scale": float, "causal": False},
     backward=_attention_backward,
+    doc="softmax(scale · q kᵀ) v of (batch, heads, tokens, dim); heads of k and v divide those of q.",
 )
-#: x times weights of 4 or 8 bits: see `quantize`.
 quantized_matmul = op(
     "quantized_matmul",
     _native.quantized_matmul,
@@ -100,4 +98,5 @@ quantized_matmul = op(
     numbers={"outputs": int, "bits": 4, "group": 32},
     shape=lambda x, codes, scales, outputs, bits, group: (*x.shape[:-1], outputs),
     backward=_quantized_backward,
+    doc="x times weights of 4 or 8 bits: see `quantize`.",
 )

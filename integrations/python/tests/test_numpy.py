@@ -102,6 +102,7 @@ def test_errors_say_what_is_wrong():
 
 def test_operators_have_the_schemas_of_torch():
     assert cutlet.rms_norm.schema() == "(Tensor x, Tensor weight, float epsilon=1e-06) -> Tensor"
+    assert "Softmax over the last axis" in cutlet.softmax.__doc__
     assert cutlet.attention.schema() == "(Tensor q, Tensor k, Tensor v, float scale, bool causal=False) -> Tensor"
 
 

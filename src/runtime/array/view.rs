@@ -77,8 +77,8 @@ macro_rules! example {
 pub(super) use example;
 
 /// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts;
-/// `self` and its form as a receiver; the view that it is; whether it is a part; its expression in the
-/// examples, from an array.
+/// `self` and its form as a receiver; the view that it is; whether it is a part; its expression in
+/// the examples, from an array.
 macro_rules! array_methods {
     ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr, $is_part:expr; $make:literal) => {
         impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
@@ -268,6 +268,7 @@ macro_rules! views {
 
             /// Returns the same view, whose transfers access its own elements only.
             #[cfg(any(feature = "ndarray", feature = "safetensors"))]
+            #[cfg_attr(not(feature = "ndarray"), allow(dead_code))]
             pub(crate) fn into_part(self) -> Self {
                 $name { part: true, ..self }
             }

@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use crate::element::Element;
 use crate::error::Result;
 use crate::runtime::array::array::DeviceArray;
-use crate::runtime::array::view::{DeviceView, DeviceViewMut};
+use crate::runtime::array::view::DeviceView;
+#[cfg(feature = "ndarray")]
+use crate::runtime::array::view::DeviceViewMut;
 use crate::runtime::device::device::Device;
 
 /// Memory of the host that is borrowed for reading: an array of the cpu device without a copy.
@@ -16,6 +18,7 @@ pub struct HostArray<'a, T, const R: usize> {
 }
 
 /// Memory of the host that is borrowed uniquely: an array of the cpu device without a copy.
+#[cfg(feature = "ndarray")]
 pub struct HostArrayMut<'a, T, const R: usize> {
     array: DeviceArray<T, R>,
     borrow: PhantomData<&'a mut T>,
@@ -47,13 +50,13 @@ impl<T: Element, const R: usize> HostArray<'_, T, R> {
     }
 }
 
+#[cfg(feature = "ndarray")]
 impl<T: Element, const R: usize> HostArrayMut<'_, T, R> {
     /// Returns an array of these elements. `strides` are in elements.
     ///
     /// # Safety
     /// The elements are initialized and borrowed uniquely for the life of the result. Their address
     /// has exposed provenance.
-    #[cfg(feature = "ndarray")]
     #[track_caller]
     pub(super) unsafe fn new(address: u64, shape: [usize; R], strides: [usize; R]) -> Result<Self> {
         // SAFETY: guaranteed by the caller; views do not access the elements between.
@@ -78,4 +81,6 @@ macro_rules! formats {
         }
     )+};
 }
-formats!(HostArray HostArrayMut);
+formats!(HostArray);
+#[cfg(feature = "ndarray")]
+formats!(HostArrayMut);

@@ -21,9 +21,9 @@
 //!
 //! let x = ndarray::Array2::from_shape_fn((30, 50), |(i, j)| (i + j) as f32);
 //! let mut sums = ndarray::Array1::zeros(50);
-//! // Columns, by strides: nothing is copied.
-//! let (columns, mut out) = (read(&x.t())?, write(&mut sums)?);
-//! ct::launch(row_sums, 50, (columns.view(), out.view_mut(), ct::Constant(32)))?;
+//! let columns = x.t(); // by strides: nothing is copied
+//! let (given, mut out) = (read(&columns)?, write(&mut sums)?);
+//! ct::launch(row_sums, 50, (given.view(), out.view_mut(), ct::Constant(32)))?;
 //! assert_eq!(sums, x.sum_axis(ndarray::Axis(0)));
 //! # Ok::<(), ct::Error>(())
 //! ```
