@@ -211,6 +211,24 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         DeviceViewMut::new(&mut self.memory, self.layout)
     }
 
+    /// Returns the part whose index along `axis` is in `range`, for reading and writing. For two
+    /// parts at the same time: [`DeviceArray::split_at_mut`].
+    ///
+    /// # Errors
+    /// As [`DeviceArray::slice`].
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// x.slice_mut(0, 1..3)?.copy_from(&[5, 6])?;
+    /// assert_eq!(x.to_vec()?, [0, 5, 6, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn slice_mut(&mut self, axis: usize, range: impl RangeBounds<usize>) -> Result<DeviceViewMut<'_, T, R>> {
+        self.view_mut().slice(axis, range)
+    }
+
     /// Returns the part with the indices below `at` along `axis`, and the part from `at` on: see
     /// [`DeviceView::split_at`].
     ///
