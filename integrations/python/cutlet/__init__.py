@@ -9,13 +9,14 @@ Tensors of the host are computed by the interpreter of cutlet, which is exact an
 from ._native import __version__, num_gpus
 from ._op import Op, op
 from ._quantized import QuantizedWeight, quantize
-from ._ready import attention, layer_norm, quantized_matmul, rms_norm, rotary, softmax
+from ._ready import attention, gguf_matmul, layer_norm, quantized_matmul, rms_norm, rotary, softmax
 
 __all__ = [
     "Op",
     "QuantizedWeight",
     "__version__",
     "attention",
+    "gguf_matmul",
     "layer_norm",
     "num_gpus",
     "op",

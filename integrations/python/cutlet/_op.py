@@ -2,7 +2,7 @@
 
 from ._frameworks import _KNOWN, framework_of
 
-_SCHEMA = {float: "float", int: "int", bool: "bool"}
+_SCHEMA = {float: "float", int: "int", bool: "bool", str: "str"}
 
 
 class Op:
@@ -109,7 +109,7 @@ def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, n
     ``kernel(*tensors, result, *numbers, stream=...)`` is a function of a module of Rust: tensors arrive there as capsules.
 
     ``tensors``: the names of the tensors. The result has the type and the device of the first one.
-    ``numbers``: the other arguments by name, each a default value, or a type (``float``, ``int``, ``bool``).
+    ``numbers``: the other arguments by name, each a default value, or a type (``float``, ``int``, ``bool``, ``str``).
     ``shape``: a function of all arguments that returns the shape of the result; by default that of the first tensor.
     ``backward``: for torch, a function ``(grad, result, *tensors, **numbers)`` of the gradients of the tensors.
     ``namespace``: that of the operator of torch.

@@ -58,6 +58,14 @@ def _attention_backward(grad, y, q, k, v, scale, causal):
     return (of_scores @ wide_k).to(q.dtype), shared(of_k).to(k.dtype), shared(of_v).to(v.dtype)
 
 
+def _gguf_backward(grad, y, x, weight, form):
+    import torch
+
+    weights, block = (32, 34) if form == "q8_0" else (256, 144)
+    unit = torch.eye(weight.shape[1] // block * weights, dtype=x.dtype, device=x.device)
+    return grad @ gguf_matmul(unit, weight, form).T, None
+
+
 def _quantized_backward(grad, y, x, codes, scales, outputs, bits, group):
     return grad @ dequantize(codes, scales, outputs, bits, group).T, None, None
 
@@ -99,4 +107,13 @@ quantized_matmul = op(
     shape=lambda x, codes, scales, outputs, bits, group: (*x.shape[:-1], outputs),
     backward=_quantized_backward,
     doc="x times weights of 4 or 8 bits: see `quantize`.",
+)
+gguf_matmul = op(
+    "gguf_matmul",
+    _native.gguf_matmul,
+    tensors=("x", "weight"),
+    numbers={"form": str},
+    shape=lambda x, weight, form: (*x.shape[:-1], weight.shape[0]),
+    backward=_gguf_backward,
+    doc="x times the transpose of a weight of a GGUF file: its bytes, of shape (outputs, bytes of a row), q8_0 or q4_K.",
 )

@@ -1,6 +1,7 @@
 //! The ready kernels.
 
 use cutlet::{Device, Stream};
+use cutlet_kernels::gguf::{Blocks, product_with};
 use cutlet_kernels::quantized::{Bits, Product};
 use cutlet_kernels::{Attention, Number, Pairs};
 use pyo3::exceptions::PyValueError;
@@ -18,6 +19,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(attention, module)?)?;
     module.add_function(wrap_pyfunction!(quantized_words, module)?)?;
     module.add_function(wrap_pyfunction!(quantized_matmul, module)?)?;
+    module.add_function(wrap_pyfunction!(gguf_matmul, module)?)?;
     module.add_function(wrap_pyfunction!(stream, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(num_gpus, module)?)
@@ -257,4 +259,44 @@ fn quantized_matmul(
     }
     let stream = stream_of(&x, stream)?;
     by_number!(x.dtype(), T => product::<T>(py, Product { bits, group }, &stream, (x, codes, scales, y)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (x, weight, y, form, stream=None))]
+fn gguf_matmul(
+    py: Python<'_>,
+    x: Tensor,
+    weight: Tensor,
+    y: Tensor,
+    form: &str,
+    stream: Option<usize>,
+) -> PyResult<()> {
+    let blocks = match form {
+        "q8_0" => Blocks::Q8_0,
+        "q4_K" => Blocks::Q4K,
+        other => return Err(PyValueError::new_err(format!("blocks of {other}: q8_0 and q4_K are possible"))),
+    };
+    let fits = match (x.shape(), weight.shape(), y.shape()) {
+        ([rows @ .., inputs], [outputs, bytes], [of_result @ .., columns]) => {
+            rows == of_result
+                && columns == outputs
+                && inputs % blocks.weights() == 0
+                && *bytes == inputs / blocks.weights() * blocks.bytes()
+        }
+        _ => false,
+    };
+    if !fits {
+        return Err(PyValueError::new_err(format!(
+            "gguf_matmul: x of shape {:?}, a weight of {:?} bytes in blocks {form}, a result of {:?}",
+            x.shape(),
+            weight.shape(),
+            y.shape()
+        )));
+    }
+    let stream = stream_of(&x, stream)?;
+    by_number!(x.dtype(), T => {
+        let (x, mut y) = (x.matrix::<T>(&stream)?, y.matrix::<T>(&stream)?);
+        let weight = weight.array::<u8, 2>(&stream)?;
+        py.detach(|| product_with(&stream, blocks, x.view(), weight.view(), y.view_mut())).map_err(failed)
+    })
 }

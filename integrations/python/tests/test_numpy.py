@@ -83,6 +83,24 @@ def test_quantized_products(bits, rows):
     np.testing.assert_allclose(quantized(x), x @ quantized.dequantize().T, atol=1e-4)
 
 
+def blocks_of_q8_0(outputs, inputs):
+    """Random bytes, and the weights that they are."""
+    random = np.random.default_rng(3)
+    scales = random.uniform(0.01, 0.02, (outputs, inputs // 32, 1)).astype(np.float16)
+    codes = random.integers(-127, 128, (outputs, inputs // 32, 32), dtype=np.int8)
+    bytes = np.concatenate([scales.view(np.uint8), codes.view(np.uint8)], -1).reshape(outputs, -1)
+    return bytes, (scales.astype(np.float32) * codes).reshape(outputs, inputs)
+
+
+def test_weights_of_gguf_files():
+    (weight, wanted), x = blocks_of_q8_0(70, 96), random(2, 5, 96)
+    np.testing.assert_allclose(cutlet.gguf_matmul(x, weight, "q8_0"), x @ wanted.T, atol=1e-4)
+    with pytest.raises(ValueError, match="q8_0 and q4_K are possible"):
+        cutlet.gguf_matmul(x, weight, "q2_K")
+    with pytest.raises(ValueError, match="bytes in blocks q4_K"):
+        cutlet.gguf_matmul(x, weight, "q4_K")
+
+
 def test_errors_say_what_is_wrong():
     with pytest.raises(TypeError, match="a tensor of f64: f32, f16 and bf16 are possible"):
         cutlet.softmax(random(3, 4, dtype=np.float64))

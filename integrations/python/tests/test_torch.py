@@ -38,6 +38,11 @@ def cases(device):
 
     yield "rotary", lambda q: cutlet.rotary(q, angle.cos(), angle.sin()), (q,), rotated
     quantized = cutlet.quantize(random(70, 77, device=device), 4, 32)
+    from test_numpy import blocks_of_q8_0
+
+    packed, weight = (torch.from_numpy(array).to(device) for array in blocks_of_q8_0(70, 96))
+    wide = random(3, 5, 96, device=device, grad=True)
+    yield "gguf_matmul", lambda x: cutlet.gguf_matmul(x, packed, "q8_0"), (wide,), lambda x: x @ weight.T
     yield "quantized_matmul", quantized, (x,), lambda x: x @ quantized.dequantize().T
 
 

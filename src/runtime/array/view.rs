@@ -342,8 +342,8 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     /// `at` along `axis`, and the part from `at` on.
     ///
     /// One launch can write both. Launches on different streams that use parts of one array are
-    /// executed one after the other. A [`Graph`](crate::Graph) holds whole arrays: its closure splits
-    /// them.
+    /// executed one after the other. A [`Graph`](crate::Graph) holds whole arrays. Its closure may
+    /// split them.
     ///
     /// # Errors
     /// [`Error::Argument`] if the axis does not exist or `at` is greater than its extent. For
