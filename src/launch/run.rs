@@ -13,7 +13,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
-use crate::runtime::{Device, MemoryUse, Stream, StreamHandle, launch_end};
+use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end};
 use crate::util::span;
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
@@ -106,9 +106,9 @@ fn launch_gpu(
     let (grid, words) = code.launched(grid, words);
     let (words, maps) = (&*words, maps.as_deref().unwrap_or_default());
     let mut ordered = Ok(());
-    args.memory(&mut |MemoryUse { memory, writes, .. }| {
+    args.memory(&mut |MemoryUse { memory, writes, part, .. }| {
         if ordered.is_ok() {
-            ordered = memory.before_use(stream, writes);
+            ordered = memory.before_use(stream, Access::of(writes, part));
         }
     });
     ordered?;

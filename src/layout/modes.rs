@@ -250,7 +250,7 @@ impl Modes {
     ///
     /// let row = spatial([3, 4]).reduce_away(&[0]).unwrap();
     /// assert_eq!(row.places(&[1]), [(1, 0), (5, 0), (9, 0)]);
-    /// assert_eq!(row.places(&[4]), []);
+    /// assert!(row.places(&[4]).is_empty());
     /// ```
     pub fn places(&self, coordinates: &[i64]) -> Vec<(i64, i64)> {
         let inside = |(coordinate, extent): (&i64, &i64)| (0..*extent).contains(coordinate);

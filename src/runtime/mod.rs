@@ -28,6 +28,7 @@ pub use array::new_array::NewArray;
 pub use array::packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
 pub use array::packed_view::PackedView;
 pub use array::partition::Partition;
+pub(crate) use array::stream_order::Access;
 pub use array::view::{DeviceView, DeviceViewMut};
 pub(crate) use code::cubin::{
     Cubin, GpuFunction, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,

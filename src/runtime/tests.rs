@@ -73,12 +73,31 @@ pub(super) fn add_to(
     cycles: u64,
 ) -> Result<()> {
     let queue = stream.as_gpu().expect("a stream of a GPU");
-    data.memory.before_use(queue, true)?;
+    data.memory.before_use(queue, Access::of(true, data.is_part()))?;
     let (mut address, mut n, mut cycles) = (data.address(), data.len() as u32, cycles);
     let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut n).cast(), (&raw mut cycles).cast()];
     // SAFETY: the parameters are those of the kernel; the array is freed in the order of its
     // streams.
     unsafe { kernel.launch(queue, [N.div_ceil(128) as u32, 1, 1], false, &mut params) }
+}
+
+#[test]
+fn work_on_parts_of_several_threads_is_ordered() -> Result<()> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let kernel = load(gpu)?;
+    for _ in 0..4 {
+        let mut data = gpu.zeros([N])?;
+        let (mut low, mut high) = data.split_at_mut(0, N / 2)?;
+        let streams = [gpu.stream()?, gpu.stream()?];
+        std::thread::scope(|scope| {
+            let [first, second] = &streams;
+            let other = scope.spawn(|| add_to(&kernel, &mut high, second, LONG));
+            add_to(&kernel, &mut low, first, LONG)?;
+            other.join().expect("no panic")
+        })?;
+        assert_eq!(data.to_vec()?, vec![1; N]);
+    }
+    Ok(())
 }
 
 #[test]

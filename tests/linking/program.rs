@@ -18,6 +18,10 @@ fn on_a_gpu(theirs: &Arc<CudaStream>) -> Result<(), Box<dyn std::error::Error>> 
     with(theirs, (read(&x, [1000])?, write(&mut y, [1000])?), |stream, (x, y)| {
         ct::Launch::new(4).stream(stream).launch(double, (x, y))
     })?;
+    let ours = stream(theirs)?;
+    let mut z = theirs.alloc_zeros::<f32>(1000)?;
+    ct::Launch::new(4).stream(&ours).launch(double, (&y, &mut z))?;
+    assert_eq!(theirs.clone_dtoh(&z)?, [6.0; 1000]);
     let y = array(y, [10, 100])?;
     let copy = lend(&y, theirs, |view| theirs.clone_dtod(&view))??;
     assert_eq!(theirs.clone_dtoh(&copy)?, [3.0; 1000]);

@@ -13,6 +13,7 @@ use crate::harness::{Session, Suite, Want};
 pub fn register(suite: &mut Suite) {
     suite.lean("partition/grids", grids);
     suite.lean("partition/parts", parts);
+    suite.lean("partition/splits", splits);
     suite.lean("partition/addresses", addresses);
     macro_rules! casts {
         ($($from:ident $to:ident)+) => {$(
@@ -57,6 +58,43 @@ fn parts(session: Session) -> Result<()> {
         _ => Want::exactly(-1),
     };
     session.check("part", &c, &want)
+}
+
+fn ends(x: Array<i32, 2>, low: ArrayMut<i32, 2>, high: ArrayMut<i32, 2>) {
+    let (at, tile) = ([ct::bid(0), ct::bid(1)], [16, 16]);
+    let x = x.load(at, tile);
+    low.store(at, x + 1);
+    high.store(at, -x);
+}
+
+/// Both parts of one array are written by one launch, and one of them is read by the next launch.
+fn splits(session: Session) -> Result<()> {
+    let data: Vec<i32> = (0..2000).collect();
+    for (axis, at, parts) in [(0, 20, [[20, 50], [30, 50]]), (1, 21, [[50, 21], [50, 29]])] {
+        let x = session.array(&data, [40, 50])?;
+        let mut c = session.array(&vec![-1; 2500], [50, 50])?;
+        let (mut low, mut high) = c.split_at_mut(axis, at)?;
+        assert_eq!([low.shape(), high.shape()], parts);
+        session.launch(ends, [4, 4], (&x, &mut low, &mut high))?;
+        let (low, high) = (low.as_view(), high.reborrow());
+        let (mut left, mut right) = high.split_at_mut(1, 10)?;
+        session.launch(ends, [4, 4], (&low, &mut left, &mut right))?;
+        let x = move |i: usize, j: usize| if i < 40 && j < 50 { (50 * i + j) as i32 } else { 0 };
+        let low = move |i: usize, j: usize| if i < parts[0][0] && j < parts[0][1] { x(i, j) + 1 } else { 0 };
+        let want = move |[i, j]: [usize; 2]| {
+            if [i, j][axis] < at {
+                return Want::exactly(low(i, j));
+            }
+            let mut index = [i, j];
+            index[axis] -= at;
+            match index[1] {
+                0..10 => Want::exactly(low(index[0], index[1]) + 1),
+                _ => Want::exactly(-low(index[0], index[1] - 10)),
+            }
+        };
+        session.check(&format!("axis {axis}"), &c, &want)?;
+    }
+    Ok(())
 }
 
 fn copied(x: Ptr<i32>, y: Ptr<i32>, n: Scalar<i32>) {

@@ -7,13 +7,12 @@ use candle_core::{CudaStorage, Error};
 use cutlet as ct;
 #[cfg(feature = "cuda")]
 use cutlet::foreign::cudarc::{with, write};
-use cutlet::ops::FloatMode;
-use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
+use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
+use crate::gradients;
 use crate::number::{Number, by_dtype, same_dtype};
 use crate::place::{Place, reachable};
 
@@ -30,67 +29,10 @@ pub struct Attention {
     pub causal: bool,
 }
 
-/// What the code is made for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Form {
-    /// Queries of a block, and keys that it takes at a time.
-    tile: [usize; 2],
-    /// Numbers of a query that a tile has room for.
-    dim: usize,
-    /// Heads of queries that share a head of keys and values.
-    group: usize,
-    causal: bool,
-}
-
-/// A block takes a tile of queries past all keys that it sees. `scale` is for powers of two: times log₂ e.
-fn kernel<T: Number>(
-    q: Array<T, 4>,
-    k: Array<T, 4>,
-    v: Array<T, 4>,
-    out: ArrayMut<T, 4>,
-    scale: Scalar<f32>,
-    Form { tile: [m, n], dim, group, causal }: Form,
-) {
-    let (head, batch) = (ct::bid(1), ct::bid(2));
-    // The last tiles see most keys: they come first.
-    let tile = ct::num_blocks(0) - 1 - ct::bid(0);
-    let queries = q.load((batch, head, tile, 0), [1, 1, m, dim]).reshape([m, dim]);
-
-    // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
-    let keys = k.extent(2);
-    let first = tile * m + (keys - q.extent(2));
-    let (seen, full, some) = match causal {
-        true => (first + ct::arange(m, 1, 1), (first + 1) / n, ((first + m).min(keys) + (n - 1)) / n),
-        false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
-    };
-
-    // Weights so small that f32 has no whole number for them are nothing beside the largest, which is 1.
-    let flush = FloatMode::new().flush_to_zero();
-    let step = |(acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j: Scalar<i32>| {
-        let k = k.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
-        let v = v.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
-        let scores = ct::mma(queries, k.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let masked = || {
-            let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
-            ct::select(key.lt(seen.unsqueeze(1)), scores, f32::NEG_INFINITY)
-        };
-        let scores = ct::if_else(j.lt(full), || scores, masked);
-        let above = max.max(scores.reduce_max(1));
-        let weights = scores.fma(scale, -above * scale).exp2_with(flush);
-        let fade = ((max - above) * scale).exp2_with(flush);
-        (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
-    };
-    let start = (ct::zeros([m, dim]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-    let (acc, _, sum) = ct::fold(..some, start, step);
-    out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, dim]));
-}
-
-/// Where the operands are, and what that makes of the kernel.
+/// Where the operands are.
 struct Plan {
     places: [Place<4>; 3],
     op: Attention,
-    /// Heads of queries that share a head of keys and values.
-    group: usize,
 }
 
 impl Plan {
@@ -114,7 +56,7 @@ impl Plan {
         if !(scale > 0.0 && scale.is_finite()) {
             bail!("{name}: scores times {scale}: a number above 0")
         }
-        Ok(Plan { places, op, group: heads / key_heads })
+        Ok(Plan { places, op })
     }
 
     /// Of the result: batch, queries, heads, dim.
@@ -123,38 +65,14 @@ impl Plan {
         [batch, queries, heads, dim]
     }
 
-    /// What the code is made for, on this target (`None`: the interpreter).
-    fn form<T>(&self, target: Option<Target>) -> Form {
-        let ([_, _, queries, dim], keys) = (self.places[0].shape, self.places[1].shape[2]);
-        let dim = dim.next_power_of_two().max(16);
-        // What the registers have room for. Hopper has some of its operands in shared memory.
-        let most = match (size_of::<T>(), dim, target == Some(Target::SM_90A)) {
-            (4, 0..=64, _) => [64, 32],
-            (4, _, _) => [32, 16],
-            (_, 0..=64, true) => [256, 64],
-            (_, 65..=128, true) => [128, 128],
-            (_, 0..=64, false) => [64, 64],
-            (_, 65..=128, false) => [128, 64],
-            (_, _, _) => [64, 32],
-        };
-        let tile = [most[0].min(queries.next_power_of_two().max(16)), most[1].min(keys.next_power_of_two().max(16))];
-        Form { tile, dim, group: self.group, causal: self.op.causal }
-    }
-
     fn launch<T: Number>(
         &self,
         stream: &Stream,
         [q, k, v]: [DeviceView<T, 4>; 3],
         out: DeviceViewMut<T, 4>,
     ) -> ct::Result<()> {
-        let [batch, queries, heads, _] = self.shape();
-        if self.places[0].is_empty() {
-            return Ok(());
-        }
-        let out = out.permute([0, 2, 1, 3])?;
-        let (form, scale) = (self.form::<T>(stream.device().target()), self.op.scale * std::f32::consts::LOG2_E);
-        let grid = [queries.div_ceil(form.tile[0]), heads, batch];
-        ct::Launch::new(grid).stream(stream).launch(kernel::<T>, (q, k, v, out, scale, ct::Constant(form)))
+        let Attention { scale, causal } = self.op;
+        cutlet_kernels::Attention { scale, causal }.launch(stream, [q, k, v], out.permute([0, 2, 1, 3])?)
     }
 }
 
@@ -180,6 +98,18 @@ impl CustomOp3 for Attention {
             cpu::run(plan.shape(), |stream, out| plan.launch::<T>(stream, [q.view(), k.view(), v.view()], out))
         })?;
         Ok((out, Shape::from(&plan.shape()[..])))
+    }
+
+    fn bwd(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let [q, k, v] = gradients::attention([q, k, v], grad, self.scale, self.causal)?;
+        Ok((Some(q), Some(k), Some(v)))
     }
 
     #[cfg(feature = "cuda")]
@@ -213,7 +143,7 @@ impl CustomOp3 for Attention {
 /// Key heads divide heads: grouped queries share them. If `causal`, the last query sees all keys, the one before it all but
 /// the last one, and so on, as when keys of earlier positions are kept. f32, f16, bf16, all of one type; scores and sums are
 /// f32. Any strides: heads that were made by `reshape` and `transpose` are read where they lie. The result is of the shape
-/// of Q, and lies in memory so that `transpose(1, 2)` makes it contiguous. There is no backward pass.
+/// of Q, and lies in memory so that `transpose(1, 2)` makes it contiguous. The backward pass makes the matrix of weights.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -232,33 +162,4 @@ impl CustomOp3 for Attention {
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, causal: bool) -> Result<Tensor> {
     let near = |x| reachable(x, |layout| Place::<4>::of("attention", layout));
     near(q)?.apply_op3(&near(k)?, &near(v)?, Attention { scale, causal })?.transpose(1, 2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn generates<T: Number>(dims: &[usize]) -> Result<()> {
-        for (&dim, causal) in dims.iter().zip([true, false].into_iter().cycle()) {
-            let [q, k] = [[2, 8, 1000, dim], [2, 4, 1000, dim]];
-            let layouts = [q, k, k].map(|shape| Layout::contiguous(&shape[..]));
-            let plan = Plan::new(Attention { scale: 0.1, causal }, layouts.each_ref())?;
-            let [q, k] = [q, k].map(ct::ArraySpec::<T, 4>::new);
-            for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-                let form = plan.form::<T>(Some(target));
-                ct::inspect(kernel::<T>, (q, k, k, q.mutable(), 0.1f32, ct::Constant(form)))
-                    .target(target)
-                    .ptx()
-                    .map_err(candle_core::Error::wrap)?;
-            }
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn there_is_code_for_gpus() -> Result<()> {
-        generates::<f32>(&[64, 128])?;
-        generates::<f16>(&[64, 128, 80, 256])?;
-        generates::<bf16>(&[128, 96])
-    }
 }

@@ -1,7 +1,6 @@
 //! The element types that the operations are for.
 
 use candle_core::{DType, Error, Result, WithDType};
-use cutlet::element::{Float, MmaInput};
 use half::{bf16, f16};
 
 /// What candle keeps in its memory beside what a kernel needs of an element.
@@ -23,7 +22,7 @@ impl<T> Stored for T where
 }
 
 /// f32, f16, bf16: computed with in f32.
-pub trait Number: Stored + Float + MmaInput<Self, f32> {}
+pub trait Number: Stored + cutlet_kernels::Number {}
 impl Number for f32 {}
 impl Number for f16 {}
 impl Number for bf16 {}

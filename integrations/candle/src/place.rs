@@ -1,6 +1,9 @@
 //! Where the elements of an operand are: candle's layouts with as many axes as a kernel has.
 
 use candle_core::{Layout, Result, Tensor, bail};
+use cutlet as ct;
+use cutlet::DeviceView;
+use cutlet::element::Element;
 
 /// Elements at `start` and the sums of multiples of the strides behind it.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,37 @@ impl<const R: usize> Place<R> {
         Ok(Place { start: layout.start_offset(), shape, strides })
     }
 
+    /// The layout of a tensor with as many axes as a kernel has: leading ones are added, or joined where their strides permit.
+    pub fn fitted(name: &str, layout: &Layout) -> Result<Place<R>> {
+        let (mut dims, mut strides) = (layout.dims().to_vec(), layout.stride().to_vec());
+        while dims.len() > R && dims.len() > 1 {
+            match (dims[0], dims[1]) {
+                (1, _) => {}
+                (_, 1) => strides[1] = strides[0],
+                (_, inner) if strides[0] == inner * strides[1] => {}
+                _ => bail!(
+                    "{name}: a tensor of shape {:?} and strides {:?} is none of {R} axes: `contiguous` makes one",
+                    layout.dims(),
+                    layout.stride()
+                ),
+            }
+            let outer = dims.remove(0);
+            dims[0] *= outer;
+            strides.remove(0);
+        }
+        let mut place = Place { start: layout.start_offset(), shape: [1; R], strides: [1; R] };
+        let Some(first) = R.checked_sub(dims.len()) else {
+            bail!("{name}: a tensor of shape {dims:?} for a kernel of no axes")
+        };
+        place.shape[first..].copy_from_slice(&dims);
+        place.strides[first..].copy_from_slice(&strides);
+        // An axis of one element steps over all that is within.
+        for d in (0..first).rev() {
+            place.strides[d] = if d + 1 < R { (place.shape[d + 1] * place.strides[d + 1]).max(1) } else { 1 };
+        }
+        Ok(place)
+    }
+
     /// Has it no elements?
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
@@ -47,6 +81,16 @@ pub fn reachable<const R: usize>(x: &Tensor, place: impl Fn(&Layout) -> Result<P
         Ok(place) if place.is_apart() => Ok(x.clone()),
         _ => x.contiguous(),
     }
+}
+
+/// A vector that arrived with leading axes of one element.
+pub fn vector<T: Element>(x: DeviceView<'_, T, 4>) -> ct::Result<DeviceView<'_, T, 1>> {
+    x.reshape([x.shape()[3]])
+}
+
+/// A matrix that arrived with leading axes of one element.
+pub fn matrix<T: Element>(x: DeviceView<'_, T, 4>) -> ct::Result<DeviceView<'_, T, 2>> {
+    x.reshape([x.shape()[2], x.shape()[3]])
 }
 
 /// Axes from the first to the last but one, as few as describe them: those of one element are left out, and neighbours that
@@ -87,11 +131,6 @@ impl Place<4> {
         Ok(Place { start: layout.start_offset(), shape, strides: place })
     }
 
-    /// The grid with a block for each row: the innermost axis comes first.
-    pub fn grid(&self) -> [usize; 3] {
-        [self.shape[2], self.shape[1], self.shape[0]]
-    }
-
     /// As a matrix, where all rows are one axis; `None` where they are not.
     pub fn matrix(&self) -> Option<Place<2>> {
         let [a, b, rows, columns] = self.shape;
@@ -121,6 +160,18 @@ mod tests {
         assert_eq!((column.shape, column.strides[2..].to_vec()), ([1, 1, 6, 5], vec![1, 6]));
         let vector = Place::rows("x", &layout(&[5], &[2]))?;
         assert_eq!((vector.shape, vector.strides[3]), ([1, 1, 1, 5], 2));
+        Ok(())
+    }
+
+    #[test]
+    fn axes_are_added_and_joined() -> Result<()> {
+        let place = Place::<2>::fitted("x", &layout(&[2, 3, 5], &[15, 5, 1]))?;
+        assert_eq!((place.shape, place.strides), ([6, 5], [5, 1]));
+        let place = Place::<3>::fitted("x", &layout(&[5], &[2]))?;
+        assert_eq!((place.shape, place.strides), ([1, 1, 5], [10, 10, 2]));
+        let place = Place::<2>::fitted("x", &layout(&[4, 1, 5], &[7, 99, 1]))?;
+        assert_eq!((place.shape, place.strides), ([4, 5], [7, 1]));
+        assert!(Place::<2>::fitted("x", &layout(&[2, 3, 5], &[5, 10, 1])).is_err());
         Ok(())
     }
 

@@ -4,16 +4,14 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 #[cfg(feature = "cuda")]
 use candle_core::{CudaStorage, Error};
-use cutlet as ct;
 #[cfg(feature = "cuda")]
 use cutlet::foreign::cudarc::{with, write};
-use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
-use crate::number::{Number, by_dtype, same_dtype};
+use crate::gradients;
+use crate::number::{by_dtype, same_dtype};
 use crate::place::{Place, reachable};
 
 /// RMSNorm over the last axis, of f32, f16 or bf16: an operation for `Tensor::apply_op2`, with a weight for each element of
@@ -24,55 +22,6 @@ use crate::place::{Place, reachable};
 pub struct RmsNorm {
     /// What is added to the mean of the squares.
     pub epsilon: f32,
-}
-
-/// Elements of a row that are in registers at a time.
-const LONGEST_TILE: usize = 16384;
-/// Of longer rows.
-const TILE: usize = 8192;
-
-/// What a row is multiplied with: one over the root of the mean of its squares.
-fn scale(squares: Tile<f32, 4>, columns: Scalar<i32>, epsilon: Scalar<f32>) -> Tile<f32, 4> {
-    (squares / columns.cast::<f32>() + epsilon).rsqrt()
-}
-
-/// A row a block, in one tile.
-fn rows<T: Number>(x: Array<T, 4>, weight: Array<T, 1>, y: ArrayMut<T, 4>, epsilon: Scalar<f32>, tile: usize) {
-    let row = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
-    let wide = x.load(row, [1, 1, 1, tile]).cast::<f32>();
-    let weight = weight.load(0, [tile]).cast::<f32>().reshape([1, 1, 1, tile]);
-    y.store(row, (wide * scale((wide * wide).sum(3), x.extent(3), epsilon) * weight).cast::<T>());
-}
-
-/// A row a block, in many tiles: once for the sum of the squares, and once for the results.
-fn long_rows<T: Number>(x: Array<T, 4>, weight: Array<T, 1>, y: ArrayMut<T, 4>, epsilon: Scalar<f32>, tile: usize) {
-    let shape = [1, 1, 1, tile];
-    let place = |j: Scalar<i32>| (ct::bid(2), ct::bid(1), ct::bid(0), j);
-    let load = |j| x.load(place(j), shape).cast::<f32>();
-    let tiles = x.num_tiles(3, shape);
-    let squares = ct::fold(..tiles, ct::zeros(shape), |sum: Tile<f32, 4>, j| load(j).fma(load(j), sum)).sum(3);
-    let scale = scale(squares, x.extent(3), epsilon);
-    ct::fold(..tiles, (), |(), j| {
-        let weight = weight.load(j, [tile]).cast::<f32>().reshape(shape);
-        y.store(place(j), (load(j) * scale * weight).cast::<T>());
-    });
-}
-
-fn launch<T: Number>(
-    stream: &Stream,
-    (x, weight): (DeviceView<T, 4>, DeviceView<T, 1>),
-    y: DeviceViewMut<T, 4>,
-    place: &Place<4>,
-    epsilon: f32,
-) -> ct::Result<()> {
-    if place.is_empty() {
-        return Ok(());
-    }
-    let launch = ct::Launch::new(place.grid()).stream(stream);
-    match place.shape[3].next_power_of_two() {
-        tile if tile <= LONGEST_TILE => launch.launch(rows::<T>, (x, weight, y, epsilon, ct::Constant(tile))),
-        _ => launch.launch(long_rows::<T>, (x, weight, y, epsilon, ct::Constant(TILE))),
-    }
 }
 
 /// Where operand and weight are.
@@ -93,9 +42,14 @@ impl CustomOp2 for RmsNorm {
         let (place, of_weight) = places(self.name(), lx, lw)?;
         let y = by_dtype!(self.name(), same_dtype(self.name(), x.dtype(), weight.dtype())?, T => {
             let (x, weight) = (cpu::read::<T, 4>(x, &place)?, cpu::read::<T, 1>(weight, &of_weight)?);
-            cpu::run(place.shape, |stream, y| launch::<T>(stream, (x.view(), weight.view()), y, &place, self.epsilon))
+            cpu::run(place.shape, |stream, y| cutlet_kernels::rms_norm::<T>(stream, x.view(), weight.view(), y, self.epsilon))
         })?;
         Ok((y, lx.shape().clone()))
+    }
+
+    fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let [of_x, of_weight] = gradients::rms_norm(x, weight, grad, self.epsilon)?;
+        Ok((Some(of_x), Some(of_weight)))
     }
 
     #[cfg(feature = "cuda")]
@@ -113,7 +67,7 @@ impl CustomOp2 for RmsNorm {
             let x = cuda::read::<T, 4>(self.name(), x, &place)?;
             let weight = cuda::read::<T, 1>(self.name(), weight, &of_weight)?;
             let operands = (x, weight, write(&mut y, place.shape).map_err(Error::wrap)?);
-            with(&stream, operands, |stream, (x, weight, y)| launch::<T>(stream, (x, weight), y, &place, self.epsilon)).map_err(Error::wrap)?;
+            with(&stream, operands, |stream, (x, weight, y)| cutlet_kernels::rms_norm::<T>(stream, x, weight, y, self.epsilon)).map_err(Error::wrap)?;
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         })?;
         Ok((y, lx.shape().clone()))
@@ -123,7 +77,6 @@ impl CustomOp2 for RmsNorm {
 /// RMSNorm over the last axis of a tensor of any shape: x / √(mean of x² + epsilon) · weight.
 ///
 /// f32, f16, bf16, the weight of the same type; any strides, as [`softmax`](crate::softmax). The result is contiguous.
-/// There is no backward pass.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -140,25 +93,4 @@ impl CustomOp2 for RmsNorm {
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
     let x = reachable(x, |layout| Place::rows("rms_norm", layout))?;
     x.apply_op2(&reachable(weight, |layout| Place::<1>::of("rms_norm", layout))?, RmsNorm { epsilon })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn generates<T: Number>() -> ct::Result<()> {
-        let (x, weight) = (ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]), ct::ArraySpec::<T, 1>::new([1024]));
-        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-            ct::inspect(rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(1024))).target(target).ptx()?;
-            ct::inspect(long_rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(TILE))).target(target).ptx()?;
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn there_is_code_for_gpus() -> ct::Result<()> {
-        generates::<f32>()?;
-        generates::<f16>()?;
-        generates::<bf16>()
-    }
 }

@@ -162,7 +162,8 @@ macro_rules! array_argument {
 
             #[inline]
             fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-                visit(MemoryUse { memory: &self.memory, writes: $writes, empty: self.layout.len() == 0 });
+                let (part, empty) = (self.is_part(), self.layout.len() == 0);
+                visit(MemoryUse { memory: &self.memory, writes: $writes, part, empty });
             }
 
             #[inline]
@@ -310,7 +311,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     }
 
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-        visit(MemoryUse { memory: Memory::absent(), writes: false, empty: self.layout.len() == 0 });
+        visit(MemoryUse { memory: Memory::absent(), writes: false, part: false, empty: self.layout.len() == 0 });
     }
 
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
@@ -350,7 +351,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
     }
 
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
-        visit(MemoryUse { memory: Memory::absent(), writes: true, empty: self.0.layout.len() == 0 });
+        visit(MemoryUse { memory: Memory::absent(), writes: true, part: false, empty: self.0.layout.len() == 0 });
     }
 
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {

@@ -68,7 +68,8 @@ macro_rules! by_pointer {
             #[inline]
             fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
                 let array = &self.0;
-                visit(MemoryUse { memory: &array.memory, writes: $writes, empty: array.layout.len() == 0 });
+                let (part, empty) = (array.is_part(), array.layout.len() == 0);
+                visit(MemoryUse { memory: &array.memory, writes: $writes, part, empty });
             }
 
             #[inline]

@@ -8,6 +8,7 @@ use std::ops::RangeBounds;
 
 use super::memory::Memory;
 use super::pack_host;
+use super::stream_order::Access;
 use super::strided::Strided;
 use super::transfer::{check_packed, download};
 use super::view::{DeviceView, DeviceViewMut, array_methods, copy_methods, example};
@@ -124,7 +125,7 @@ impl Device {
         shape: [usize; R],
         mut value: impl FnMut([usize; R]) -> T,
     ) -> Result<DeviceArray<T, R>> {
-        let mut array = self.unspecified(shape)?;
+        let array = self.unspecified(shape)?;
         let mut value_at = |mut i| {
             let mut index = [0; R];
             for d in (0..R).rev() {
@@ -138,7 +139,9 @@ impl Device {
         for first in (0..array.len()).step_by(most) {
             values.clear();
             values.extend((first..array.len().min(first + most)).map(&mut value_at));
-            array.memory.write(pack_host::byte_offset::<T>(first), &pack_host::to_bytes(&values)?)?;
+            let bytes = pack_host::to_bytes(&values)?;
+            // SAFETY: the array has no other borrow.
+            unsafe { array.memory.write(pack_host::byte_offset::<T>(first), &bytes, Access::Write) }?;
         }
         Ok(array)
     }
@@ -173,6 +176,11 @@ impl Device {
 }
 
 impl<T: Element, const R: usize> DeviceArray<T, R> {
+    /// Returns false: an array is the whole of its memory.
+    pub(crate) fn is_part(&self) -> bool {
+        false
+    }
+
     /// Makes an array of this memory, whose bytes are those of the layout.
     pub(crate) fn from_memory(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
         DeviceArray { memory, layout, element: PhantomData }
@@ -203,6 +211,69 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
         DeviceViewMut::new(&mut self.memory, self.layout)
     }
 
+    /// Returns the part whose index along `axis` is in `range`, for reading and writing. For two
+    /// parts at the same time: [`DeviceArray::split_at_mut`].
+    ///
+    /// # Errors
+    /// As [`DeviceArray::slice`].
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// x.slice_mut(0, 1..3)?.copy_from(&[5, 6])?;
+    /// assert_eq!(x.to_vec()?, [0, 5, 6, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn slice_mut(&mut self, axis: usize, range: impl RangeBounds<usize>) -> Result<DeviceViewMut<'_, T, R>> {
+        self.view_mut().slice(axis, range)
+    }
+
+    /// Returns the part with the indices below `at` along `axis`, and the part from `at` on: see
+    /// [`DeviceView::split_at`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the axis does not exist or `at` is greater than its extent.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+    /// let (low, high) = x.split_at(0, 1)?;
+    /// assert_eq!((low.to_vec()?, high.to_vec()?), (vec![1], vec![2, 3, 4]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn split_at(&self, axis: usize, at: usize) -> Result<(DeviceView<'_, T, R>, DeviceView<'_, T, R>)> {
+        self.view().split_at(axis, at)
+    }
+
+    /// Returns two disjoint parts, both for reading and writing: see
+    /// [`DeviceViewMut::split_at_mut`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the axis does not exist or `at` is greater than its extent.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let fill = |low: ArrayMut<i32, 2>, high: ArrayMut<i32, 2>| {
+    ///     low.store((0, 0), ct::full([2, 1], 1));
+    ///     high.store((0, 0), ct::full([2, 2], 2));
+    /// };
+    /// let mut x = ct::Device::cpu().zeros([2, 3])?;
+    /// let (low, high) = x.split_at_mut(1, 1)?;
+    /// ct::launch(fill, 1, (low, high))?;
+    /// assert_eq!(x.to_vec()?, [1, 2, 2, 1, 2, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn split_at_mut(
+        &mut self,
+        axis: usize,
+        at: usize,
+    ) -> Result<(DeviceViewMut<'_, T, R>, DeviceViewMut<'_, T, R>)> {
+        self.view_mut().split_at_mut(axis, at)
+    }
+
     /// Changes the shape and keeps the elements in row-major order.
     ///
     /// # Errors
@@ -223,7 +294,7 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     }
 }
 
-array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(); "" }
+array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(), false; "" }
 copy_methods! { DeviceArray[], self self.view_mut(); "" }
 
 impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {
@@ -270,6 +341,43 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_written_without_the_elements_between() -> Result<()> {
+        let mut a = Device::cpu().array(&(0..24).collect::<Vec<i32>>(), [2, 3, 4])?;
+        let (mut low, mut high) = a.split_at_mut(2, 1)?;
+        assert_eq!(low.to_vec()?, [0, 4, 8, 12, 16, 20]);
+        low.copy_from(&[-1, -2, -3, -4, -5, -6])?;
+        let (rows, mut last) = high.reborrow().permute([1, 2, 0])?.split_at_mut(0, 2)?;
+        assert_eq!(last.to_vec()?, [9, 21, 10, 22, 11, 23]);
+        last.copy_from_array(&rows.as_view().slice(0, ..1)?)?;
+        assert_eq!(high.to_vec()?, [1, 2, 3, 5, 6, 7, 1, 2, 3, 13, 14, 15, 17, 18, 19, 13, 14, 15]);
+        assert_eq!(
+            a.to_vec()?,
+            [-1, 1, 2, 3, -2, 5, 6, 7, -3, 1, 2, 3, -4, 13, 14, 15, -5, 17, 18, 19, -6, 13, 14, 15]
+        );
+        let error = a.split_at_mut(1, 4).unwrap_err().to_string();
+        assert!(error.contains("a split of axis 1 at 4 is outside of its extent 3") && error.contains("array.rs"));
+        assert!(a.split_at(3, 0).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn parts_are_used_by_several_threads() -> Result<()> {
+        let mut a = Device::cpu().zeros::<i32, 2>([64, 6])?;
+        let (mut low, mut high) = a.split_at_mut(1, 3)?;
+        std::thread::scope(|scope| {
+            let write = |part: &mut DeviceViewMut<i32, 2>, value| {
+                (0..20).try_for_each(|i| part.copy_from(&[value + i; 192])).and_then(|()| part.to_vec())
+            };
+            let other = scope.spawn(move || write(&mut high, 1000));
+            assert_eq!(write(&mut low, 0)?, [19; 192]);
+            assert_eq!(other.join().expect("no panic")?, [1019; 192]);
+            Ok::<(), Error>(())
+        })?;
+        assert!(a.to_vec()?.chunks(3).enumerate().all(|(i, row)| row == [19 + 1000 * (i as i32 % 2); 3]));
+        Ok(())
+    }
+
+    #[test]
     fn four_bit_arrays() -> Result<()> {
         let device = Device::cpu();
         let values: Vec<f4e2m1fn> = (0..24).map(|i| f4e2m1fn::from_bits(i * 5 % 16)).collect();
@@ -280,6 +388,10 @@ mod tests {
         assert!(a.slice(1, 1..3).is_err());
         assert!(a.step(1, 2).is_err());
         assert!(device.zeros::<f4e2m1fn, 2>([3, 3]).is_err());
+        let (low, high) = a.split_at_mut(1, 2)?;
+        assert_eq!(low.to_vec()?, [&values[..2], &values[6..8], &values[12..14], &values[18..20]].concat());
+        assert_eq!(high.to_vec()?[4..8], values[8..12]);
+        assert!(a.split_at_mut(1, 3).is_err());
         let odd = device.array(&values[..7], [7])?;
         assert_eq!(odd.to_vec()?, values[..7]);
         a.view_mut().slice(1, 2..5)?.copy_from(&[f4e2m1fn::from_bits(7); 12])?;

@@ -206,9 +206,10 @@ macro_rules! table_argument {
             #[inline]
             fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
                 // The extents of the arrays, which may be empty, are in words in device memory.
-                visit(MemoryUse { memory: &self.list.words.memory, writes: false, empty: true });
-                let memory = self.arrays.iter().map(|array| &*array.memory);
-                memory.for_each(|memory| visit(MemoryUse { memory, writes: $writes, empty: true }));
+                visit(MemoryUse { memory: &self.list.words.memory, writes: false, part: false, empty: true });
+                for array in &self.arrays {
+                    visit(MemoryUse { memory: array.memory, writes: $writes, part: array.is_part(), empty: true });
+                }
             }
 
             #[inline]

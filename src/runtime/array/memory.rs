@@ -16,9 +16,10 @@ use std::alloc::Layout;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pack_host;
-use super::stream_order::{Order, Queue};
+use super::stream_order::{Access, Order, Queue};
 use crate::error::{Error, Result};
 use crate::runtime::device::deadline::Deadline;
 use crate::runtime::device::device::Device;
@@ -43,6 +44,8 @@ pub struct Memory {
     bytes: usize,
     kind: Kind,
     foreign: Option<Foreign>,
+    /// True if there has been a unique view of a part of it: [`Memory::split`].
+    split: AtomicBool,
 }
 
 /// The owner of memory that another library has allocated.
@@ -81,8 +84,10 @@ unsafe impl Sync for Memory {}
 pub struct MemoryUse<'a> {
     /// The allocation.
     pub(crate) memory: &'a Memory,
-    /// True if the kernel may write the memory. The argument then borrows it uniquely.
+    /// True if the kernel may write the memory. The argument then borrows its elements uniquely.
     pub(crate) writes: bool,
+    /// True if the argument is one of several parts that may be written at the same time.
+    pub(crate) part: bool,
     /// True if the argument has no elements. (Its allocation may have some.)
     pub(crate) empty: bool,
 }
@@ -110,7 +115,7 @@ impl Memory {
                 None => Kind::Cpu,
                 Some(gpu) => Kind::Gpu { gpu, order: Order::new(Arc::clone(gpu.default_stream())) },
             };
-            return Ok(Memory { address: ALIGNMENT as u64, bytes, kind, foreign: None });
+            return Ok(Memory { address: ALIGNMENT as u64, bytes, kind, foreign: None, split: AtomicBool::new(false) });
         }
         match device.as_gpu() {
             None => {
@@ -121,13 +126,19 @@ impl Memory {
                         "an array of {bytes} bytes does not fit into the memory of the cpu device"
                     )));
                 };
-                Ok(Memory { address: address.expose_provenance() as u64, bytes, kind: Kind::Cpu, foreign: None })
+                Ok(Memory {
+                    address: address.expose_provenance() as u64,
+                    bytes,
+                    kind: Kind::Cpu,
+                    foreign: None,
+                    split: AtomicBool::new(false),
+                })
             }
             Some(gpu) => {
                 let stream = gpu.default_stream();
                 let address = gpu_alloc(gpu, stream, bytes)?;
                 let kind = Kind::Gpu { gpu, order: Order::new(Arc::clone(stream)) };
-                Ok(Memory { address, bytes, kind, foreign: None })
+                Ok(Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false) })
             }
         }
     }
@@ -145,7 +156,13 @@ impl Memory {
             None => Kind::Cpu,
             Some(stream) => Kind::Gpu { gpu: stream.gpu, order: Order::new(Arc::clone(stream)) },
         };
-        Memory { address, bytes, kind, foreign: Some(Foreign { stream: stream.cloned(), owner }) }
+        Memory {
+            address,
+            bytes,
+            kind,
+            foreign: Some(Foreign { stream: stream.cloned(), owner }),
+            split: AtomicBool::new(false),
+        }
     }
 
     /// Returns the owner of foreign memory, after its stream is ordered after every use of the
@@ -179,7 +196,8 @@ impl Memory {
 
     /// Returns the memory of arrays that are only described: no bytes and no address.
     pub(crate) fn absent() -> &'static Memory {
-        static ABSENT: Memory = Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None };
+        static ABSENT: Memory =
+            Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None, split: AtomicBool::new(false) };
         &ABSENT
     }
 
@@ -223,11 +241,24 @@ impl Memory {
 
     /// Makes a stream of the same device wait for the work of other streams on this memory.
     #[inline]
-    pub(crate) fn before_use(&self, stream: &StreamHandle, writes: bool) -> Result<()> {
+    pub(crate) fn before_use(&self, stream: &StreamHandle, access: Access) -> Result<()> {
         match &self.kind {
-            Kind::Gpu { order, .. } => order.before_use(stream, writes),
+            Kind::Gpu { order, .. } => order.before_use(stream, access),
             Kind::Absent | Kind::Cpu => Ok(()),
         }
+    }
+
+    /// Permits concurrent uses of disjoint parts, before the views of these are made.
+    pub(crate) fn split(&self) {
+        self.split.store(true, Ordering::Relaxed);
+        if let Kind::Gpu { order, .. } = &self.kind {
+            order.split();
+        }
+    }
+
+    /// Returns true after [`Memory::split`].
+    pub(crate) fn was_split(&self) -> bool {
+        self.split.load(Ordering::Relaxed)
     }
 
     /// Sets all bytes to zero.
@@ -257,7 +288,7 @@ impl Memory {
             }
             Kind::Gpu { gpu, order } => {
                 let stream = own_stream(gpu, order);
-                order.before_use(&stream, true)?;
+                order.before_use(&stream, Access::Write)?;
                 gpu.make_current()?;
                 let (to, bytes, driver) = (self.address, self.bytes, gpu.driver);
                 // SAFETY: the range is the allocation, which is aligned to more than 4 bytes.
@@ -278,7 +309,8 @@ impl Memory {
     fn fill_by_copies(&mut self, pattern: &[u8]) -> Result<()> {
         let mut chunk = vec![0; self.bytes.min(pattern.len() * FILL_REPETITIONS)];
         repeat(pattern, &mut chunk);
-        self.write(0, &chunk)?;
+        // SAFETY: `self` is borrowed uniquely.
+        unsafe { self.write(0, &chunk, Access::Write) }?;
         let Kind::Gpu { gpu, order } = &self.kind else { return Ok(()) };
         let stream = own_stream(gpu, order);
         let mut done = chunk.len();
@@ -293,8 +325,11 @@ impl Memory {
     }
 
     /// Copies bytes from the host to `offset`. The host bytes may be changed after the return.
+    ///
+    /// # Safety
+    /// The caller has the only borrow of these bytes, and that of all bytes for `Access::Write`.
     #[track_caller]
-    pub(crate) fn write(&mut self, offset: usize, from: &[u8]) -> Result<()> {
+    pub(crate) unsafe fn write(&self, offset: usize, from: &[u8], access: Access) -> Result<()> {
         assert!(offset + from.len() <= self.bytes, "write of {} bytes at {offset} of {}", from.len(), self.bytes);
         if from.is_empty() {
             return Ok(());
@@ -303,13 +338,13 @@ impl Memory {
         recorder::refuse_use(|| self.used(true), "a copy from the host", way_out)?;
         match &self.kind {
             Kind::Absent => {}
-            // SAFETY: in bounds as checked, and `self` is borrowed uniquely.
+            // SAFETY: in bounds as checked, and borrowed uniquely.
             Kind::Cpu => unsafe {
                 cpu_pointer(self.address).add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len());
             },
             Kind::Gpu { gpu, order } => {
                 let stream = own_stream(gpu, order);
-                order.before_use(&stream, true)?;
+                order.before_use(&stream, access)?;
                 gpu.make_current()?;
                 settled(&stream)?;
                 let to = self.address + offset as u64;
@@ -339,7 +374,7 @@ impl Memory {
             },
             Kind::Gpu { gpu, order } => {
                 let stream = own_stream(gpu, order);
-                order.before_use(&stream, false)?;
+                order.before_use(&stream, Access::Read)?;
                 gpu.make_current()?;
                 settled(&stream)?;
                 // SAFETY: in bounds as checked; the host bytes remain borrowed until the copy is
@@ -354,9 +389,20 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies bytes from other memory, of the same or another device.
+    /// Copies bytes from other memory, of the same or another device, or from another part of this
+    /// memory.
+    ///
+    /// # Safety
+    /// That of [`Memory::write`].
     #[track_caller]
-    pub(crate) fn copy_from(&mut self, offset: usize, from: &Memory, from_offset: usize, bytes: usize) -> Result<()> {
+    pub(crate) unsafe fn copy_from(
+        &self,
+        offset: usize,
+        from: &Memory,
+        from_offset: usize,
+        bytes: usize,
+        access: Access,
+    ) -> Result<()> {
         assert!(offset + bytes <= self.bytes && from_offset + bytes <= from.bytes, "copy out of bounds");
         if bytes == 0 {
             return Ok(());
@@ -386,12 +432,12 @@ impl Memory {
                     peer::enable(gpu, from_gpu)?;
                 }
                 let stream = own_stream(gpu, order);
-                order.before_use(&stream, true)?;
-                from_order.before_use(&stream, false)?;
+                order.before_use(&stream, access)?;
+                from_order.before_use(&stream, Access::Read)?;
                 gpu.make_current()?;
                 let (to, from) = (self.address + offset as u64, from.address + from_offset as u64);
-                // SAFETY: in bounds as checked, and of two distinct allocations, each in the
-                // primary context of its GPU.
+                // SAFETY: in bounds as checked, and disjoint; each allocation is in the primary
+                // context of its GPU.
                 unsafe {
                     match is_one_gpu {
                         true => gpu.driver.copy_on_device(to, from, bytes, stream.raw),
@@ -404,7 +450,8 @@ impl Memory {
                 for first in (0..bytes).step_by(pack_host::CHUNK_BYTES) {
                     let part = &mut host[..(bytes - first).min(pack_host::CHUNK_BYTES)];
                     from.read(from_offset + first, part)?;
-                    self.write(offset + first, part)?;
+                    // SAFETY: guaranteed by the caller.
+                    unsafe { self.write(offset + first, part, access) }?;
                 }
                 Ok(())
             }

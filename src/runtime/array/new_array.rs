@@ -121,7 +121,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
 
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
         if let Some(array) = self.made.get() {
-            visit(MemoryUse { memory: &array.memory, writes: true, empty: array.is_empty() });
+            visit(MemoryUse { memory: &array.memory, writes: true, part: false, empty: array.is_empty() });
         }
     }
 

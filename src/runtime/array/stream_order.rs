@@ -6,6 +6,10 @@
 //! later. A reader that writes therefore waits for all streams again. Only reads may rely on an
 //! earlier wait.
 //!
+//! The parts of a split allocation are written at the same time, also by two threads: the work of
+//! a part may be queued after the use of the other part is recorded. No stream is then forgotten,
+//! and each use waits for all other streams, until the next write of the whole allocation.
+//!
 //! The code is generic over streams: the tests at the end run all short sequences of uses on
 //! streams that count. It does not depend on memory or the driver.
 
@@ -36,36 +40,74 @@ pub struct Order<Q> {
 struct Uses<Q> {
     /// The stream of the last write. Its own reads are not recorded.
     writer: Arc<Q>,
-    /// Other streams that have waited for the last write and have read since.
+    /// Other streams that have waited for the last write and have read since. Includes the streams
+    /// that have written parts.
     readers: Vec<Arc<Q>>,
+    /// True if parts have been written since the last write of the whole.
+    parts: bool,
+}
+
+/// The kind of a use of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A read.
+    Read,
+    /// A write, with all of the allocation borrowed uniquely.
+    Write,
+    /// A write of a part. Other threads may use other parts at the same time.
+    WritePart,
+}
+
+impl Access {
+    /// Returns the access of an argument that writes or reads, to a part or the whole.
+    #[inline]
+    pub fn of(writes: bool, part: bool) -> Access {
+        match (writes, part) {
+            (false, _) => Access::Read,
+            (true, false) => Access::Write,
+            (true, true) => Access::WritePart,
+        }
+    }
 }
 
 impl<Q: Queue> Order<Q> {
     /// Makes the order of memory that this stream has allocated.
     pub fn new(stream: Arc<Q>) -> Order<Q> {
         let sole = AtomicPtr::new(Arc::as_ptr(&stream).cast_mut());
-        Order { sole, uses: Mutex::new(Uses { writer: stream, readers: Vec::new() }) }
+        Order { sole, uses: Mutex::new(Uses { writer: stream, readers: Vec::new(), parts: false }) }
     }
 
     /// Makes a stream wait for conflicting uses of other streams, and records its next use. The
-    /// work must be queued before the next call for conflicting work. The borrows of arrays ensure
-    /// this.
+    /// work must be queued before the next call for conflicting work, except for work on parts. The
+    /// borrows of arrays ensure this.
     ///
     /// # Errors
     /// Those of waiting. After an error the use is not recorded.
     #[inline]
-    pub fn before_use(&self, stream: &Arc<Q>, writes: bool) -> Result<(), Q::Error> {
+    pub fn before_use(&self, stream: &Arc<Q>, access: Access) -> Result<(), Q::Error> {
         if std::ptr::eq(self.sole.load(Ordering::Acquire), Arc::as_ptr(stream)) {
             return Ok(());
         }
         let mut uses = self.uses();
-        if writes { self.before_write(&mut uses, stream) } else { self.before_read(&mut uses, stream) }
+        match access {
+            Access::Write => self.before_write(&mut uses, stream),
+            Access::Read if !uses.parts => self.before_read(&mut uses, stream),
+            Access::Read | Access::WritePart => self.before_use_of_part(&mut uses, stream),
+        }
+    }
+
+    /// Permits concurrent uses of parts. No use relies on [`Order::sole`] from then on.
+    pub fn split(&self) {
+        let mut uses = self.uses();
+        uses.parts = true;
+        self.sole.store(std::ptr::null_mut(), Ordering::Release);
     }
 
     #[cold]
     fn before_write(&self, uses: &mut Uses<Q>, stream: &Arc<Q>) -> Result<(), Q::Error> {
         uses.others(stream).try_for_each(|other| stream.wait_for(other))?;
         uses.readers.clear();
+        uses.parts = false;
         uses.writer = stream.clone();
         self.sole.store(Arc::as_ptr(stream).cast_mut(), Ordering::Release);
         Ok(())
@@ -81,6 +123,16 @@ impl<Q: Queue> Order<Q> {
         uses.join_closed()?;
         self.sole.store(std::ptr::null_mut(), Ordering::Release);
         uses.readers.push(stream.clone());
+        Ok(())
+    }
+
+    #[cold]
+    fn before_use_of_part(&self, uses: &mut Uses<Q>, stream: &Arc<Q>) -> Result<(), Q::Error> {
+        uses.others(stream).try_for_each(|other| stream.wait_for(other))?;
+        uses.join_closed()?;
+        if !Arc::ptr_eq(&uses.writer, stream) && !uses.readers.iter().any(|reader| Arc::ptr_eq(reader, stream)) {
+            uses.readers.push(stream.clone());
+        }
         Ok(())
     }
 
@@ -210,7 +262,7 @@ mod tests {
     impl Used {
         /// Makes a use, and returns true if it is ordered after the conflicting ones.
         fn is_ordered_before(&self, stream: &Arc<Counting>, writes: bool) -> bool {
-            let Ok(()) = self.order.before_use(stream, writes);
+            let Ok(()) = self.order.before_use(stream, Access::of(writes, false));
             self.write.iter().chain(self.reads.iter().filter(|_| writes)).all(|&work| stream.comes_after(work))
         }
 
@@ -311,7 +363,7 @@ mod tests {
         let order = Order::new(streams[0].clone());
         let waits = |stream: usize, writes| {
             let before = streams[stream].waits.get();
-            let Ok(()) = order.before_use(&streams[stream], writes);
+            let Ok(()) = order.before_use(&streams[stream], Access::of(writes, false));
             streams[stream].waits.get() - before
         };
         assert_eq!([waits(0, true), waits(0, false), waits(0, true)], [0; 3], "alone");
@@ -321,13 +373,37 @@ mod tests {
     }
 
     #[test]
+    fn parts_written_at_the_same_time_are_not_forgotten() {
+        // Each sequence of two uses of the whole (stream and access) after uses of both parts, on
+        // the streams 1 and 2. The work of the parts is queued after both uses are recorded.
+        let accesses = [Access::Read, Access::Write, Access::WritePart];
+        for code in 0..81 {
+            let after = [code % 9, code / 9].map(|code| (code % 3, accesses[code / 3]));
+            let streams = [0, 1, 2].map(|id| Counting::new(id, 3));
+            let mut order = Order::new(streams[0].clone());
+            order.split();
+            for stream in &streams[1..] {
+                let Ok(()) = order.before_use(stream, Access::WritePart);
+            }
+            let work = [streams[1].queue(), streams[2].queue()];
+            for (stream, access) in after {
+                let Ok(()) = order.before_use(&streams[stream], access);
+                assert!(work.iter().all(|&work| streams[stream].comes_after(work)), "{after:?}");
+                streams[stream].queue();
+            }
+            let Ok(last) = order.last();
+            assert!(work.iter().all(|&work| last.comes_after(work)), "{after:?}");
+        }
+    }
+
+    #[test]
     fn streams_that_came_and_went_are_not_kept() {
         let writer = Counting::new(0, 1001);
         let mut order = Order::new(writer.clone());
         let mut reads = Vec::new();
         for id in 1..=1000 {
             let stream = Counting::new(id, 1001);
-            let Ok(()) = order.before_use(&stream, false);
+            let Ok(()) = order.before_use(&stream, Access::Read);
             reads.push(stream.queue());
             stream.open.set(false);
         }

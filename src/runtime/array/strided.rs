@@ -95,6 +95,20 @@ impl<const R: usize> Strided<R> {
         Ok(self)
     }
 
+    /// Returns the parts with the indices below `at` along an axis, and from `at` on.
+    #[track_caller]
+    pub fn split_at(self, axis: usize, at: usize) -> Result<(Strided<R>, Strided<R>)> {
+        self.check_axis(axis)?;
+        let extent = self.shape[axis];
+        if at > extent {
+            return Err(Error::argument(format!(
+                "a split of axis {axis} at {at} is outside of its extent {extent} (shape {:?})",
+                self.shape
+            )));
+        }
+        Ok((self.slice(axis, ..at)?, self.slice(axis, at..)?))
+    }
+
     /// Keeps every `step`-th element of an axis, from the first on.
     #[track_caller]
     pub fn step(mut self, axis: usize, step: usize) -> Result<Strided<R>> {
@@ -250,6 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_split_have_all_offsets_once() {
+        let s = Strided::contiguous([4, 5]).unwrap().permute([1, 0]).unwrap();
+        for (axis, extent) in [(0, 5), (1, 4)] {
+            for at in 0..=extent {
+                let (a, b) = s.split_at(axis, at).unwrap();
+                let mut both = [offsets(&a), offsets(&b)].concat();
+                both.sort_unstable();
+                assert_eq!(both, (0..20).collect::<Vec<_>>());
+                assert_eq!((a.shape[axis], b.shape[axis]), (at, extent - at));
+            }
+        }
+    }
+
+    #[test]
     fn reshape_keeps_row_major_order_or_refuses() {
         let s = Strided::contiguous([4, 6, 2]).unwrap();
         assert_eq!(offsets(&s.reshape([8, 6]).unwrap()), (0..48).collect::<Vec<_>>());
@@ -319,6 +347,8 @@ mod tests {
         let backwards = s.slice(0, 3..2);
         assert!(backwards.is_err());
         assert!(s.step(1, 0).is_err());
+        assert!(s.split_at(2, 0).is_err());
+        assert!(s.split_at(1, 6).is_err());
         assert!(s.permute([0, 0]).is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::ops::RangeBounds;
 
 use super::memory::Memory;
 use super::pack_host;
+use super::stream_order::Access;
 use super::strided::Strided;
 use super::transfer::{check_packed, download, span_bytes, upload};
 use crate::element::Element;
@@ -28,10 +29,14 @@ use crate::runtime::graph::recorder;
 pub struct DeviceView<'a, T, const R: usize> {
     pub(crate) memory: &'a Memory,
     pub(crate) layout: Strided<R>,
+    /// True if other elements of the memory may be written at the same time.
+    pub(crate) part: bool,
     element: PhantomData<T>,
 }
 
 /// A unique view of (a part of) a `DeviceArray`. In a kernel: `ArrayMut`.
+///
+/// [`DeviceViewMut::split_at_mut`] returns two disjoint parts, both of which one launch can write.
 ///
 /// ```
 /// let mut a = cutlet::Device::cpu().zeros::<i32, 2>([2, 3])?;
@@ -40,9 +45,12 @@ pub struct DeviceView<'a, T, const R: usize> {
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 pub struct DeviceViewMut<'a, T, const R: usize> {
-    pub(crate) memory: &'a mut Memory,
+    /// Only the elements of the layout are borrowed uniquely if `part`, else all bytes.
+    pub(crate) memory: &'a Memory,
     pub(crate) layout: Strided<R>,
-    element: PhantomData<T>,
+    /// True if other elements of the memory may be written at the same time.
+    pub(crate) part: bool,
+    element: PhantomData<&'a mut T>,
 }
 
 impl<T, const R: usize> Clone for DeviceView<'_, T, R> {
@@ -69,10 +77,10 @@ macro_rules! example {
 pub(super) use example;
 
 /// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts;
-/// `self` and its form as a receiver; the view that it is; its expression in the examples, from an
-/// array.
+/// `self` and its form as a receiver; the view that it is; whether it is a part; its expression in
+/// the examples, from an array.
 macro_rules! array_methods {
-    ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr; $make:literal) => {
+    ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr, $is_part:expr; $make:literal) => {
         impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {
             /// Returns the device of the array.
             ///
@@ -125,8 +133,8 @@ macro_rules! array_methods {
             ///
             #[doc = example!($make ".to_vec()?" "[1, 2, 3, 4]")]
             #[track_caller]
-            pub fn to_vec(&self) -> Result<Vec<T>> {
-                download(&self.memory, &self.layout)
+            pub fn to_vec(&$this) -> Result<Vec<T>> {
+                download(&$this.memory, &$this.layout, $is_part)
             }
 
             /// Returns the part whose index along `axis` is in `range`.
@@ -206,8 +214,8 @@ macro_rules! array_methods {
 }
 pub(super) use array_methods;
 
-array_methods! { DeviceView['a,], DeviceView<'a>; self [] self; ".view()" }
-array_methods! { DeviceViewMut['a,], DeviceViewMut<'a>; self [] self; ".view_mut()" }
+array_methods! { DeviceView['a,], DeviceView<'a>; self [] self, self.part; ".view()" }
+array_methods! { DeviceViewMut['a,], DeviceViewMut<'a>; self [] self, self.part; ".view_mut()" }
 
 /// Methods of arrays and views that overwrite the elements: the type, `self`, and the view that it
 /// is.
@@ -258,10 +266,22 @@ macro_rules! views {
                 self.layout
             }
 
+            /// Returns the same view, whose transfers access its own elements only.
+            #[cfg(any(feature = "ndarray", feature = "safetensors"))]
+            #[cfg_attr(not(feature = "ndarray"), allow(dead_code))]
+            pub(crate) fn into_part(self) -> Self {
+                $name { part: true, ..self }
+            }
+
+            /// Returns true if other elements of the memory may be written at the same time.
+            pub(crate) fn is_part(&self) -> bool {
+                self.part
+            }
+
             #[track_caller]
             pub(super) fn with<const Q: usize>(self, layout: Strided<Q>) -> Result<$name<'a, T, Q>> {
                 check_packed::<T, Q>(&layout)?;
-                Ok($name::new(self.memory, layout))
+                Ok($name { memory: self.memory, layout, part: self.part, element: PhantomData })
             }
         }
 
@@ -277,13 +297,84 @@ views!(DeviceView DeviceViewMut);
 
 impl<'a, T: Element, const R: usize> DeviceView<'a, T, R> {
     pub(crate) fn new(memory: &'a Memory, layout: Strided<R>) -> Self {
-        DeviceView { memory, layout, element: PhantomData }
+        DeviceView { memory, layout, part: false, element: PhantomData }
+    }
+
+    /// Returns the part with the indices below `at` along `axis`, and the part from `at` on.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the axis does not exist or `at` is greater than its extent. For
+    /// elements of four bits, also if the second part begins in the middle of a byte.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let x = ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?;
+    /// let (left, right) = x.view().split_at(1, 1)?;
+    /// assert_eq!((left.to_vec()?, right.to_vec()?), (vec![1, 3], vec![2, 4]));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn split_at(self, axis: usize, at: usize) -> Result<(DeviceView<'a, T, R>, DeviceView<'a, T, R>)> {
+        let (low, high) = self.layout.split_at(axis, at)?;
+        Ok((self.with(low)?, self.with(high)?))
     }
 }
 
 impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     pub(crate) fn new(memory: &'a mut Memory, layout: Strided<R>) -> Self {
-        DeviceViewMut { memory, layout, element: PhantomData }
+        DeviceViewMut { memory, layout, part: false, element: PhantomData }
+    }
+
+    /// Returns a unique view of the elements of a view.
+    ///
+    /// # Safety
+    /// During the life of the result, nothing else uses the memory.
+    #[cfg(feature = "cudarc")]
+    pub(crate) unsafe fn assume_unique(view: DeviceView<'a, T, R>) -> Self {
+        DeviceViewMut { memory: view.memory, layout: view.layout, part: view.part, element: PhantomData }
+    }
+
+    fn access(&self) -> Access {
+        Access::of(true, self.part)
+    }
+
+    /// Returns two disjoint parts, both for reading and writing: the part with the indices below
+    /// `at` along `axis`, and the part from `at` on.
+    ///
+    /// One launch can write both. Launches on different streams that use parts of one array are
+    /// executed one after the other. A [`Graph`](crate::Graph) holds whole arrays. Its closure may
+    /// split them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the axis does not exist or `at` is greater than its extent. For
+    /// elements of four bits, also if the second part begins in the middle of a byte.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn halves(x: Array<f32, 1>, low: ArrayMut<f32, 1>, high: ArrayMut<f32, 1>) {
+    ///     let (i, tile) = (ct::bid(0), [16]);
+    ///     low.store(i, x.load(i, tile) + 1.0);
+    ///     high.store(i, x.load(i, tile) * 2.0);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.full([50], 3.0f32)?, device.zeros([2, 100])?);
+    /// let (low, high) = y.view_mut().reshape([200])?.slice(0, 50..150)?.split_at_mut(0, 50)?;
+    /// ct::launch(halves, 4, (&x, low, high))?;
+    /// assert_eq!(y.to_vec()?, [[0.0; 50], [4.0; 50], [6.0; 50], [0.0; 50]].concat());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn split_at_mut(self, axis: usize, at: usize) -> Result<(DeviceViewMut<'a, T, R>, DeviceViewMut<'a, T, R>)> {
+        let (low, high) = self.layout.split_at(axis, at)?;
+        check_packed::<T, R>(&low)?;
+        check_packed::<T, R>(&high)?;
+        self.memory.split();
+        // The parts have no common element: strides of an array never make elements overlap.
+        let part = |layout| DeviceViewMut { memory: self.memory, layout, part: true, element: PhantomData };
+        Ok((part(low), part(high)))
     }
 
     /// Returns the same view for reading.
@@ -295,7 +386,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn as_view(&self) -> DeviceView<'_, T, R> {
-        DeviceView::new(self.memory, self.layout)
+        DeviceView { memory: self.memory, layout: self.layout, part: self.part, element: PhantomData }
     }
 
     /// Returns the same view for a shorter time, for a method that consumes it.
@@ -310,7 +401,7 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn reborrow(&mut self) -> DeviceViewMut<'_, T, R> {
-        DeviceViewMut::new(self.memory, self.layout)
+        DeviceViewMut { memory: self.memory, layout: self.layout, part: self.part, element: PhantomData }
     }
 
     #[track_caller]
@@ -323,7 +414,9 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
                 self.len()
             )));
         }
-        upload(self.memory, &self.layout, host)
+        // SAFETY: the view borrows its elements uniquely, and all of the memory unless it is a
+        // part.
+        unsafe { upload(self.memory, &self.layout, host, self.access()) }
     }
 
     #[track_caller]
@@ -339,7 +432,9 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
             let (to, from) = (self.layout.offset, other.layout.offset);
             let bytes = span_bytes::<T, R>(&self.layout);
             let (to, from) = (pack_host::byte_offset::<T>(to), pack_host::byte_offset::<T>(from));
-            return self.memory.copy_from(to, other.memory, from, bytes);
+            // SAFETY: the view borrows its elements uniquely, and all of the memory unless it is a
+            // part. The elements of `other` are therefore disjoint from them.
+            return unsafe { self.memory.copy_from(to, other.memory, from, bytes, self.access()) };
         }
         if recorder::is_on() {
             let uses = [self.memory.used(true), other.memory.used(false)];

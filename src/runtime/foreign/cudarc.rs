@@ -11,6 +11,35 @@
 //! | `CudaSlice`, `CudaView`, `CudaViewMut` | [`DeviceView`], [`DeviceViewMut`] in a closure | [`read`], [`write()`] and [`with`] |
 //! | [`DeviceArray`] | `CudaView`, `CudaViewMut` in a closure | [`lend`], [`lend_mut`] |
 //!
+//! Slices and views are also arguments of a launch, in place of arrays of one axis. [`read`] and
+//! [`write()`] give them another shape:
+//!
+//! ```no_run
+//! # use cudarc::driver::CudaContext;
+//! use cutlet as ct;
+//! use cutlet::foreign::cudarc::{read, write};
+//! use cutlet::prelude::*;
+//!
+//! fn double(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+//!     y.store(ct::bid(0), x.load(ct::bid(0), [256]) * 2.0);
+//! }
+//! fn transpose(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
+//!     y.store((ct::bid(0), ct::bid(1)), x.load((ct::bid(1), ct::bid(0)), [32, 32]).transpose());
+//! }
+//!
+//! let stream = CudaContext::new(0)?.new_stream()?;
+//! let x = stream.clone_htod(&[1.5f32; 1000])?;
+//! let (mut y, mut z) = (stream.alloc_zeros::<f32>(1000)?, stream.alloc_zeros::<f32>(1000)?);
+//! let ours = ct::foreign::cudarc::stream(&stream)?; // for launches in the order of cudarc
+//! ct::Launch::new(4).stream(&ours).launch(double, (&x, &mut y))?;
+//! ct::Launch::new([2, 1]).stream(&ours).launch(transpose, (read(&y, [20, 50])?, write(&mut z, [50, 20])?))?;
+//! assert_eq!(stream.clone_dtoh(&z)?, [3.0; 1000]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Such a launch may be on any stream. It follows the earlier work on each slice, and later work on
+//! the stream of the slice follows the launch. On the stream of the slices no wait is needed.
+//!
 //! No elements are copied, and the host does not wait. All resources belong to the primary context
 //! of a GPU, that of `CudaContext::new`. The unsafe function `CudaContext::disable_event_tracking`
 //! switches event tracking off. Its caller must then order the streams of cudarc among each other.
@@ -19,6 +48,8 @@
 //! by `CudaContext::new_stream` or `CudaStream::fork`. With the last of these streams, cudarc
 //! forgets work on a second stream. The functions of this module therefore hold a counted stream
 //! during the transfer of a slice, unless their argument is one.
+
+mod launch_arg;
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -32,12 +63,15 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::pack_host;
+use crate::runtime::array::stream_order::Access;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::runtime::device::gpu::{Gpu, StreamHandle};
 use crate::runtime::device::stream::Stream;
 
 use private::{Sealed, Token};
+
+pub use launch_arg::{ReadArg, WriteArg};
 
 /// Private items of public traits: the traits are sealed, and only [`with`] uses their methods.
 mod private {
@@ -251,7 +285,7 @@ fn lent<T: Element, const R: usize>(
     let ours = handle(stream)?;
     let _counted = Counted::beside(stream)?;
     can_upgrade(stream)?;
-    array.memory.before_use(&ours, writes)?;
+    array.memory.before_use(&ours, Access::of(writes, false))?;
     // SAFETY: these are the elements of the array, which remains borrowed. The slice does not free
     // them.
     let slice = unsafe { stream.upgrade_device_ptr(array.address(), array.len()) };
@@ -341,13 +375,14 @@ impl<'a, T> Writable<'a, T> for CudaViewMut<'a, T> {
     }
 }
 
-/// An operand of [`with`] that a kernel reads; made by [`read`].
+/// An operand of [`with`], or an argument of a launch, that a kernel reads; made by [`read`].
 pub struct Read<'a, T, const R: usize> {
     view: CudaView<'a, T>,
     layout: Strided<R>,
 }
 
-/// An operand of [`with`] that a kernel reads and writes; made by [`write()`].
+/// An operand of [`with`], or an argument of a launch, that a kernel reads and writes; made by
+/// [`write()`].
 pub struct Write<'a, T, const R: usize> {
     view: CudaViewMut<'a, T>,
     layout: Strided<R>,

@@ -31,6 +31,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::runtime::array::array::DeviceArray;
+use crate::runtime::array::stream_order::Access;
 use crate::runtime::device::stream::Stream;
 
 /// Kinds of devices that arrays of this crate can be on.
@@ -250,7 +251,7 @@ pub fn export<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Str
     if let Some(stream) = stream.as_gpu() {
         // The other library may write. All later uses, including the drop of the array, are ordered
         // after this use.
-        array.memory.before_use(stream, true)?;
+        array.memory.before_use(stream, Access::Write)?;
     }
     let data = std::ptr::with_exposed_provenance_mut(array.address() as usize);
     let (shape, strides) = (array.layout.shape.map(|n| n as i64), array.layout.strides.map(|n| n as i64));

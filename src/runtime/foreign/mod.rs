@@ -13,6 +13,8 @@
     not(feature = "cudarc"),
     doc = "* with the feature `cudarc`, both without `unsafe` for cudarc (and so for candle);"
 )]
+#![cfg_attr(feature = "ndarray", doc = "* [`ndarray`]: arrays and views of ndarray on the host, with strides;")]
+#![cfg_attr(feature = "safetensors", doc = "* [`safetensors`]: tensors of files;")]
 //! * [`dlpack`]: tensors that are exchanged between libraries by the DLPack protocol, as in torch,
 //!   JAX and numpy.
 //!
@@ -25,6 +27,12 @@
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
 pub mod dlpack;
+#[cfg(any(feature = "ndarray", feature = "safetensors"))]
+mod host;
+#[cfg(feature = "ndarray")]
+pub mod ndarray;
+#[cfg(feature = "safetensors")]
+pub mod safetensors;
 
 use std::any::Any;
 use std::ffi::c_void;

@@ -19,6 +19,7 @@ use std::fmt;
 
 use self::exec::Exec;
 use super::array::memory::Memory;
+use super::array::stream_order::Access;
 use super::device::device::Device;
 use super::device::gpu::{Gpu, GpuStream};
 use super::device::stream::Stream;
@@ -274,7 +275,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         self.state.arrays(&mut |memory, _| {
             let how = uses.next().copied().unwrap_or(Use::None);
             if how != Use::None && ordered.is_ok() {
-                ordered = memory.before_use(stream, how == Use::Writes);
+                ordered = memory.before_use(stream, Access::of(how == Use::Writes, memory.was_split()));
             }
         });
         ordered?;

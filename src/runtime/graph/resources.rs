@@ -48,17 +48,22 @@ unsafe impl<T: Element, const R: usize> GraphResource for DeviceArray<T, R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: as above. A part does not borrow its allocation: the graph does not hold it, and refuses
+// work on it.
 unsafe impl<T: Element, const R: usize> GraphResource for DeviceViewMut<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
-        visit(self.memory, true);
+        if !self.is_part() {
+            visit(self.memory, true);
+        }
     }
 }
 
 // SAFETY: as above.
 unsafe impl<T: Element, const R: usize> GraphResource for DeviceView<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
-        visit(self.memory, false);
+        if !self.is_part() {
+            visit(self.memory, false);
+        }
     }
 }
 

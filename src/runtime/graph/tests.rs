@@ -56,6 +56,27 @@ fn replays_are_launches_in_their_order() -> Result<()> {
 }
 
 #[test]
+fn arrays_are_split_in_the_closure_and_not_outside() -> Result<()> {
+    for device in devices() {
+        let mut graph = Graph::capture(device.zeros([200])?, |x| {
+            let (mut low, mut high) = x.split_at_mut(0, 72)?;
+            ct::launch(increment, 2, (&mut low,))?;
+            ct::launch(copy, 1, (low.as_view(), &mut high))
+        })?;
+        graph.replay()?;
+        graph.replay()?;
+        let values = graph.state().to_vec()?;
+        assert_eq!(values, [[2; 136].as_slice(), &[0; 64]].concat(), "{device}");
+        // A graph that holds a part must not use the other one when its borrow has ended.
+        let mut array = device.zeros([200])?;
+        let (low, mut high) = array.split_at_mut(0, 72)?;
+        let error = Graph::capture(low, |_| ct::launch(increment, 2, (&mut high,))).expect_err("a part");
+        assert!(error.to_string().contains("that the graph does not hold"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn parameters_stay_as_they_were_until_the_state_changes() -> Result<()> {
     for device in devices() {
         let mut graph = Graph::capture((ramp(device, 100)?, device.zeros([100])?, 1.0f32), |(x, y, a)| {

@@ -1,10 +1,9 @@
 //! Products with quantised weights.
 
-mod bits;
-mod kernels;
+mod dequantize;
 mod matmul;
 mod weight;
 
-pub use bits::Bits;
+pub use cutlet_kernels::quantized::Bits;
 pub use matmul::QuantizedMatmul;
 pub use weight::QuantizedWeight;

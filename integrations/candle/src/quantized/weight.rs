@@ -2,7 +2,9 @@
 
 use candle_core::{DType, Device, Module, Result, Tensor, bail};
 
-use super::bits::Bits;
+use cutlet_kernels::quantized::Bits;
+
+use super::dequantize::dequantized;
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
 
@@ -96,20 +98,7 @@ impl QuantizedWeight {
     /// # Errors
     /// What candle's copies give.
     pub fn dequantize(&self) -> Result<Tensor> {
-        let (inputs, words) = self.codes.dims2()?;
-        let codes = self.codes.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<u32>()?;
-        let (per_word, width) = (self.bits.per_word(), 32 / self.bits.per_word());
-        let code = |index: usize| {
-            let (input, output) = (index / self.outputs, index % self.outputs);
-            let word = codes[input * words + output / per_word];
-            let above = 32 - width * (output % per_word + 1);
-            ((word << above) as i32 >> (32 - width)) as f32
-        };
-        let codes: Vec<f32> = (0..inputs * self.outputs).map(code).collect();
-        let codes = Tensor::from_vec(codes, (inputs, self.outputs), &Device::Cpu)?;
-        let rows = Tensor::from_vec((0..inputs).map(|i| (i / self.group) as u32).collect(), inputs, &Device::Cpu)?;
-        let scales = self.scales.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.index_select(&rows, 0)?;
-        (codes * scales)?.to_dtype(self.scales.dtype())?.t()?.contiguous()?.to_device(self.codes.device())
+        dequantized(&self.codes, &self.scales, self.outputs, self.bits, self.group)
     }
 
     /// Number of outputs and inputs.

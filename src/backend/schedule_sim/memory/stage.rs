@@ -202,7 +202,7 @@ mod tests {
         assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "an MMA reads it");
         stage.let_go((reader(), 1));
         stage.free().unwrap();
-        assert_eq!(stage.read(4, 1).unwrap(), POISON.into());
+        assert_eq!(stage.read(4, 1).unwrap(), u64::from(POISON));
     }
 
     #[test]

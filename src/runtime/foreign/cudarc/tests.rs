@@ -55,6 +55,33 @@ fn shapes_are_those_of_the_slice() {
 }
 
 #[test]
+fn slices_are_arguments_of_launches_on_any_stream() -> Result<()> {
+    let Some(both) = both() else { return Ok(()) };
+    let add_one = |x: crate::Array<u32, 1>, y: crate::ArrayMut<u32, 1>| {
+        y.store(crate::bid(0), x.load(crate::bid(0), [256]) + 1u32);
+    };
+    let grid = N.div_ceil(256);
+    let (first, mut second) = (both.zeros(), both.zeros());
+    crate::launch(add_one, grid, (&first, &mut second))?;
+    let (first, mut second, mut third) = (second, both.zeros(), both.zeros());
+    let theirs = stream(&both.theirs)?;
+    let launch = crate::Launch::new(grid);
+    launch.stream(&theirs).launch(add_one, (first.as_view(), third.as_view_mut()))?;
+    assert_eq!(both.values(&third), [2; N]);
+    launch.stream(&both.ours).launch(add_one, (read(&third, [N])?, write(&mut second, [N])?))?;
+    assert_eq!(both.values(&second), [3; N]);
+    // The launch waits for slow work on another stream of cudarc, and cudarc for the launch.
+    let (mut x, mut y) = (both.zeros(), both.zeros());
+    with(&both.theirs, (write(&mut x, [N])?,), |ours, (mut x,)| add_to(&both.kernel, &mut x, ours, LONG))?;
+    crate::launch(add_one, grid, (&x, &mut y))?;
+    let expected: Vec<u32> = both.values(&x).iter().map(|x| x + 1).collect();
+    assert_eq!(both.values(&y), expected);
+    let error = read(&y, [N + 1]).err().expect("another number of elements").to_string();
+    assert!(error.contains("elements"), "{error}");
+    Ok(())
+}
+
+#[test]
 fn kernels_on_borrowed_slices_are_in_the_order_of_cudarc() -> Result<()> {
     let Some(both) = both() else { return Ok(()) };
     let mut slice = both.zeros();

@@ -13,7 +13,7 @@ pub enum Bits {
 
 impl Bits {
     /// Returns the largest code.
-    pub(super) fn max_code(self) -> f32 {
+    pub fn max_code(self) -> f32 {
         match self {
             Bits::Four => 7.0,
             Bits::Eight => 127.0,
@@ -21,15 +21,15 @@ impl Bits {
     }
 
     /// Returns the number of weights in a word.
-    pub(super) fn per_word(self) -> usize {
+    pub fn per_word(self) -> usize {
         match self {
             Bits::Four => 8,
             Bits::Eight => 4,
         }
     }
 
-    /// Returns the number of words of a row of this many weights.
-    pub(super) fn words(self, row: usize) -> usize {
+    /// Returns the number of words of a row of this many weights, padded as a [`PackedView`] needs it.
+    pub fn words(self, row: usize) -> usize {
         match self {
             Bits::Four => PackedView::<i4, 1>::words([row])[0],
             Bits::Eight => PackedView::<i8, 1>::words([row])[0],

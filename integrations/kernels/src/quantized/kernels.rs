@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::packed::{Narrow, PackedArray};
 use cutlet::prelude::*;
 
-use crate::number::Number;
+use crate::Number;
 
 /// Extents of a tile: rows, outputs, inputs; and how many inputs share a scale. Of these two and of inputs of a tile one is a
 /// multiple of the other.

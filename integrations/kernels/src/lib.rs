@@ -1,0 +1,31 @@
+//! Ready kernels of [cutlet](https://docs.rs/cutlet), as functions of views.
+//!
+//! | function | computes | of |
+//! |---|---|---|
+//! | [`softmax`] | exponentials over their sum | the last axis |
+//! | [`rms_norm`], [`layer_norm`] | normalised rows, with a weight (and a bias) | the last axis |
+//! | [`rotary`] | rotary position embedding | the last axis, by halves or by pairs |
+//! | [`Attention`] | full or causal attention, grouped queries | (batch, heads, tokens, dim) |
+//! | [`quantized`] | products with weights of 4 or 8 bits and a scale for each group | matrices |
+//! | [`gguf`] | products with weights in the blocks q8_0 and q4_K of GGUF files | matrices |
+//!
+//! Elements are f32, f16 or bf16; all are computed with in f32. Views have any strides. Work is queued on a stream.
+
+#![deny(unsafe_code)]
+
+mod attention;
+pub mod gguf;
+mod layer_norm;
+mod number;
+pub mod quantized;
+mod rms_norm;
+mod rotary;
+mod rows;
+mod softmax;
+
+pub use attention::Attention;
+pub use layer_norm::layer_norm;
+pub use number::Number;
+pub use rms_norm::rms_norm;
+pub use rotary::{Pairs, rotary};
+pub use softmax::softmax;
