@@ -4,7 +4,9 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element, Number};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::operand::Operand;
+use crate::ops::support::tile_shape::TileShape;
 use crate::tile::{Handle, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Extents in the type of the IR.
@@ -29,8 +31,8 @@ pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
-    filled("full", shape, value.source())
+pub fn full<T: Element, const R: usize>(shape: impl TileShape<R>, value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+    filled("full", shape.extents(), value.source())
 }
 
 #[track_caller]
@@ -73,8 +75,8 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
 /// ```
 #[track_caller]
 #[must_use]
-pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    filled("zeros", shape, Source::Literal(T::from_f64(0.0).to_bits()))
+pub fn zeros<T: Element, const R: usize>(shape: impl TileShape<R>) -> Tile<T, R> {
+    filled("zeros", shape.extents(), Source::Literal(T::from_f64(0.0).to_bits()))
 }
 
 /// A tile of ones (`true` for bool).
@@ -87,8 +89,8 @@ pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    filled("ones", shape, Source::Literal(T::from_f64(1.0).to_bits()))
+pub fn ones<T: Element, const R: usize>(shape: impl TileShape<R>) -> Tile<T, R> {
+    filled("ones", shape.extents(), Source::Literal(T::from_f64(1.0).to_bits()))
 }
 
 /// A host value as a [`Scalar`].
@@ -224,7 +226,8 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
 /// ```
 #[track_caller]
 #[must_use]
-pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
+pub fn indices<const R: usize>(shape: impl TileShape<R>, axis: impl Axis) -> Tile<i32, R> {
+    let (axis, shape) = (axis.axis(R), shape.extents());
     let (place, extents) = (caller_location(), extents(shape));
     Tile::from_raw(record(|t| {
         t.at(place);
@@ -232,8 +235,8 @@ pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
             return t.poison(Type::tile(DType::I32, vec![1; R]));
         }
         if axis >= R {
-            let message = format!("`indices` along axis {axis} of a tile of shape {shape:?}");
-            return t.fail(place, Type::tile(DType::I32, extents), message, &["axes are counted from 0"]);
+            let message = format!("`indices` along axis {} of a tile of shape {shape:?}", shown(axis));
+            return t.fail(place, Type::tile(DType::I32, extents), message, &[AXES_COUNT]);
         }
         if !t.admits(place, Effect::Pure, R) {
             return t.poison(Type::tile(DType::I32, extents));

@@ -1,5 +1,6 @@
 //! Support for ops: operands, promotion, indices, rounding modes, regions and expression builders.
 
+pub(super) mod axis;
 pub(super) mod bit_words;
 pub(super) mod expr_builder;
 pub(super) mod float_mode;
@@ -10,3 +11,4 @@ pub(super) mod promote;
 pub(super) mod region_builder;
 pub(super) mod tile_index;
 pub(super) mod tile_set;
+pub(crate) mod tile_shape;
