@@ -37,14 +37,14 @@ pub fn attention<T: MmaInput<T, f32>>(
         // How many keys each row sees; how many tiles every row sees all of, and how many some row sees any of.
         let (first, last) = (tile * m, (tile * m + m).min(keys));
         let (seen, full, some) = match causal {
-            true => (first + ct::arange(m, 1, 1), (first + 1) / n, (last + (n - 1)) / n),
+            true => (first + ct::arange_from(m, 1, 1), (first + 1) / n, (last + (n - 1)) / n),
             false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
         };
         let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
         let (acc, max, sum) = ct::fold(..some, start, |(acc, max, sum), j| {
             let [k, v] = [k, v].map(|x| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]));
             let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
-            let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let sees = || (j * n + ct::arange(0..n)).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
             let above = max.max(scores.reduce_max(1));
             let weights = scores.fma(scale, -above * scale).exp2_with(flush);

@@ -37,14 +37,14 @@ pub fn attention_f8(
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
         let (first, last) = if causal { (tile * m, (tile * m + m).min(keys)) } else { (keys - 1, keys) };
-        let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };
+        let seen = if causal { first + ct::arange_from(m, 1, 1) } else { ct::full([m], keys) };
         let (full, some) = ((first + 1) / n, (last + (n - 1)) / n);
         let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
         let (acc, _, sum) = ct::fold(..some, start, |(acc, max, sum), j| {
             let k = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]).transpose();
             let v = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]).transpose();
             let scores = ct::mma_fast_acc(q, k, ct::zeros::<f32, 2>([m, n]));
-            let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let sees = || (j * n + ct::arange(0..n)).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = ct::if_else(j.lt(full), || scores, || ct::select(sees(), scores, f32::NEG_INFINITY));
             let above = max.max(scores.reduce_max(1));
             // The largest weight is 2 to 8, so that small ones have bits, too.

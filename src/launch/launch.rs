@@ -262,18 +262,18 @@ mod tests {
     fn promises_of_pointers() -> Result<()> {
         let gathers = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             let options = unsafe { GatherOptions::new().check_bounds(false) };
-            y.store(0, x.gather_with(arange::<i32>(4, 0, 1) + i, options));
+            y.store(0, x.gather_with(arange(0..4) + i, options));
         };
         tried(gathers, 96, 97, "element 100 is outside of an array whose last element is 99 (element [3])")?;
         let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             // Elements outside of the mask are not assumed to be in bounds.
-            let at = arange::<i32>(4, 0, 1);
+            let at = arange(0..4);
             let options = unsafe { ScatterOptions::new().check_bounds(false) };
             y.scatter_with(at + i, ones([4]), options.mask(at.ge(1)));
         };
         tried(scatters, -1, -2, "element -1 is outside of an array whose last element is 99 (element [1])")?;
         let adds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
-            let at = arange::<i32>(2, 0, 1) + i;
+            let at = arange(0..2) + i;
             crate::if_then(bid(0).eq(0), || {
                 y.atomic_add_with(at, 1, unsafe { AtomicOptions::new().check_bounds(false) });
             });

@@ -33,7 +33,7 @@ pub use control::loop_state::LoopState;
 pub use control::loop_state::Values;
 pub use control::loops::{fold, fold_while, for_each, if_else, if_then, while_loop};
 pub use control::programmatic_launch::{grid_dependency_control_launch_dependents, grid_dependency_control_wait};
-pub use create::construct::{arange, full, indices, ones, scalar, zeros};
+pub use create::construct::{TileRange, arange, arange_from, full, indices, ones, scalar, zeros};
 pub use create::from_host::{Dense, astile, from_slice};
 pub use debug::inline_ptx::{PtxOperands, ptx_elementwise};
 pub use debug::print::{AssertCondition, assert, print};

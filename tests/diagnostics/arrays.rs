@@ -22,12 +22,12 @@ fn loaded_extent_has_too_many_bits() {
 #[test]
 fn index_is_a_tile() {
     let text = problems_with_arrays::<f32>(|a, _| {
-        let _ = a.load([ct::arange(4, 0, 1), ct::arange(1, 0, 1)], [8, 8]);
+        let _ = a.load([ct::arange(0..4), ct::arange(0..1)], [8, 8]);
     });
     assert_eq!(
         text,
         "\
-<load([ct::arange(4, 0, 1), ct::arange(1, 0, 1)], [8, 8])>: a tile of shape [4] where one value is wanted
+<load([ct::arange(0..4), ct::arange(0..1)], [8, 8])>: a tile of shape [4] where one value is wanted
   only a tile of one element converts to a scalar: reduce it first"
     );
 }
@@ -142,7 +142,7 @@ fn tables_of_another_length() {
 #[test]
 fn a_range_needs_its_axis() {
     let text = problems_with_arrays::<f32>(|x, _| {
-        let rows = ct::arange(8, 0, 1);
+        let rows = ct::arange(0..8);
         let _: Tile<f32, 1> = x.gather((rows, 0..64));
     });
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_range_needs_its_axis() {
 #[test]
 fn index_and_value_do_not_fit() {
     let text = problems_with_arrays::<f32>(|_, y| {
-        let rows = ct::arange(8, 0, 1).unsqueeze(1);
+        let rows = ct::arange(0..8).unsqueeze(1);
         y.scatter((rows, 0..64), tile(8, 32));
         let _ = y.atomic_add((rows, 0..4), tile(4, 4));
     });
@@ -187,7 +187,7 @@ fn a_latency_of_a_gather_is_small() {
 #[test]
 fn reductions_into_arrays() {
     let text = problems_with_arrays(|_: Array<f32, 2>, out: ArrayMut<f32, 2>| {
-        let ids = ct::arange(8, 0, 1);
+        let ids = ct::arange(0..8);
         let tile = ct::zeros::<f32, 2>([8, 16]);
         out.atomic_store_add((ct::at(ids), ct::at(ids)), tile);
         out.atomic_store_max((0, ct::at(ids)), tile);
@@ -211,7 +211,7 @@ fn tables_of_arrays() {
     let table = ct::ArrayTable::new(&[&a]).unwrap();
     let kernel = |x: ct::Arrays<f32, 1>| {
         let _ = x.get(ct::at(1)).load(0, [4]);
-        let ids = ct::arange(4, 0, 1);
+        let ids = ct::arange(0..4);
         let _ = x.get(ids).load(0, [4]);
         let _ = x.get(0).load(0, [4]).reduce(0, 0.0, |a, b| a + b + x.get(1).extent(0).cast::<f32>());
     };
@@ -266,7 +266,7 @@ fn large_scratch_memory_is_refused_where_there_is_none() {
 #[test]
 fn indices_and_parts_of_arrays() {
     let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
-        let ids = ct::arange(8, 0, 1);
+        let ids = ct::arange(0..8);
         let _ = a.load((ct::at(ids), ct::at(ids)), [8, 8]);
         let _ = a.load((0, ct::at(ids)), [8, 16]);
         let _ = a.tiled([8, 8]).step([8, 0]).load((0, 0));
@@ -305,7 +305,7 @@ fn pointers_do_not_fit() {
         let p = x.pointer();
         // SAFETY: nothing runs.
         unsafe {
-            let columns = p.offset(ct::arange(8, 0i64, 1).unsqueeze(0));
+            let columns = p.offset(ct::arange_from(8, 0i64, 1).unsqueeze(0));
             let _ = columns.offset(ct::zeros::<i32, 2>([8, 4]));
             columns.store(tile(8, 4));
             let _ = p.array::<2>((4, ct::at(3)), (3, 1));

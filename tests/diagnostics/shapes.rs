@@ -71,12 +71,12 @@ fn extent_has_too_many_bits() {
 #[test]
 fn extent_is_zero() {
     let text = problems(|| {
-        let _ = ct::arange(0, 0, 1);
+        let _ = ct::arange(0..0);
     });
     assert_eq!(
         text,
         "\
-<ct::arange(0, 0, 1)>: `arange`: extent 0 of axis 0 in tile shape [0]
+<ct::arange(0..0)>: `arange`: extent 0 of axis 0 in tile shape [0]
   every extent of a tile is at least 1"
     );
 }

@@ -70,12 +70,12 @@ fn views(session: Session) -> Result<()> {
 fn pointers(session: Session) -> Result<()> {
     let gathers = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         let options = unsafe { ct::GatherOptions::new().check_bounds(false) };
-        y.store(0, x.gather_with(ct::arange::<i32>(32, 0, 1) + i, options));
+        y.store(0, x.gather_with(ct::arange(0..32) + i, options));
     };
     tried(session, gathers, "element 128 is outside of an array whose last element is 127 (element [31])")?;
     let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         let options = unsafe { ct::ScatterOptions::new().check_bounds(false) };
-        y.scatter_with(ct::arange::<i32>(32, 0, 1) + i, ct::ones([32]), options);
+        y.scatter_with(ct::arange(0..32) + i, ct::ones([32]), options);
     };
     tried(session, scatters, "element 128 is outside of an array whose last element is 127 (element [31])")
 }

@@ -138,7 +138,7 @@ fn nested(shape: &[usize], number: &dyn Fn(usize) -> String) -> String {
 }
 
 fn count(n: usize) -> Tile<i32, 1> {
-    ct::arange(n, 0, 1)
+    ct::arange(0..n)
 }
 
 /// Tiles of all ranks up to 128 elements, several in one text, and texts of more numbers than a call of `printf` has.

@@ -344,6 +344,16 @@ impl<C: Count> StepRange<C> {
         [self.bounds.start, self.bounds.end]
     }
 
+    /// Returns the first number, the number after the last one, and the step, if all are host
+    /// numbers.
+    pub(crate) fn host_numbers(self) -> Option<[i128; 3]> {
+        let Bounds { start, end, step, reversed, .. } = self.bounds;
+        let (Bound::Host(start), Bound::Host(end), Bound::Host(step)) = (start, end, step) else { return None };
+        let numbers = if step > 0 { end - start + step - 1 } else { start - end - step - 1 } / step.abs().max(1);
+        let last = start + (numbers - 1) * step;
+        Some(if reversed { [last, start - step.signum(), -step] } else { [start, end, step] })
+    }
+
     /// Returns the same numbers from the last to the first.
     ///
     /// ```

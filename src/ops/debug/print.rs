@@ -63,7 +63,7 @@ pub fn print(message: Arguments<'_>) {
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
 /// ct::assert!(ct::bid(0).eq(0)); // a scalar
-/// ct::assert!(ct::arange(4, 0, 1).lt(4), "every element");
+/// ct::assert!(ct::arange(0..4).lt(4), "every element");
 /// # });
 /// ```
 #[diagnostic::on_unimplemented(
@@ -180,7 +180,7 @@ macro_rules! print {
 /// ```
 /// # use cutlet as ct;
 /// # ct::Launch::new(2).backend(ct::Backend::Cpu).launch(|| {
-/// ct::println!("block {}: {:?}", ct::bid(0), ct::arange(4, 0.0f32, 0.5));
+/// ct::println!("block {}: {:?}", ct::bid(0), ct::arange_from(4, 0.0f32, 0.5));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
 /// ```

@@ -46,7 +46,7 @@ pub struct PackedArray<F, const R: usize> {
 /// ```
 /// # use cutlet::doctest::*;
 /// fn count(y: ct::packed::PackedArrayMut<ct::packed::u4, 1>) {
-///     y.store(ct::bid(0), ct::arange(8, 0, 1).cast_narrow::<ct::packed::u4>());
+///     y.store(ct::bid(0), ct::arange(0..8).cast_narrow::<ct::packed::u4>());
 /// }
 ///
 /// let mut y = ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([10])?;

@@ -279,7 +279,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// # use cutlet::doctest::*;
     /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().exclusive();
-    /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(4, 0, 1)));
+    /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(0..4)));
     /// # });
     /// ```
     #[track_caller]
