@@ -351,8 +351,7 @@ fn promises_become_assertions() {
             let load = ct::LoadOptions::new().check_bounds(false);
             (n.assume_divisible_by(8).assume_bounds(0..1000), load, ct::GatherOptions::new().check_bounds(false))
         };
-        let rows =
-            x.gather_with((at.load(0, [16]).reshape([16, 1]), ct::arange(0..32).reshape([1, 32])), gather);
+        let rows = x.gather_with((at.load(0, [16]).reshape([16, 1]), ct::arange(0..32).reshape([1, 32])), gather);
         y.store((n, 0), x.load_with([ct::bid(0), n], [16, 32], load) + rows);
     }
     let x = ct::ArraySpec::<f32, 2>::new([100, 100]);

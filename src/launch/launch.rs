@@ -6,7 +6,7 @@ use super::options::Launch;
 use super::run::{make, run};
 use super::specialize::specialise;
 use crate::error::Result;
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, LaunchArg, refuse_nested};
 
 /// Executes a kernel once for every tile block of a grid.
 ///
@@ -59,7 +59,7 @@ use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, re
 pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(grid).launch(kernel, args)
 }
@@ -94,7 +94,7 @@ where
 pub fn launch_with_outputs<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Arg as LaunchArg>::Output>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(grid).launch_with_outputs(kernel, args)
 }
@@ -120,7 +120,7 @@ impl Launch<'_> {
     pub fn launch<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.launch_call(&Bound::new(&kernel, &Arguments::new(args)).call())
     }
@@ -145,7 +145,7 @@ impl Launch<'_> {
     pub fn launch_with_outputs<K, A, P>(&self, kernel: K, args: A) -> Result<<A::Arg as LaunchArg>::Output>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let args = Arguments::new(args);
         self.launch_call(&Bound::new(&kernel, &args).call())?;
@@ -186,7 +186,7 @@ mod tests {
     fn asserted<K, A, P>(kernel: K, grid: [u32; 3], args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let args = Arguments::new(args);
         let hints = Hints::default();
@@ -207,7 +207,7 @@ mod tests {
     fn tried<K, P>(kernel: K, good: i32, bad: i32, want: &str) -> Result<()>
     where
         K: Kernel<P> + Copy,
-        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): IntoKernelArg<P>,
+        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): KernelArgs<P>,
     {
         let device = Device::cpu();
         let (x, mut y) = (device.from_fn([100], |[i]| i as i32)?, device.zeros([100])?);

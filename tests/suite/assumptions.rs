@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
-use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::kernel::{Kernel, KernelArgs};
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
@@ -19,7 +19,7 @@ pub fn register(suite: &mut Suite) {
 fn checked<K, A, P>(session: Session, kernel: K, args: A) -> Result<Option<String>>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     let checks = ct::Checks { bounds: true, ..ct::Checks::none() };
     match session {
@@ -40,7 +40,7 @@ where
 fn tried<K, P>(session: Session, kernel: K, want: &str) -> Result<()>
 where
     K: Kernel<P> + Copy,
-    for<'a> (&'a ct::DeviceArray<i32, 1>, &'a mut ct::DeviceArray<i32, 1>, i32): IntoKernelArg<P>,
+    for<'a> (&'a ct::DeviceArray<i32, 1>, &'a mut ct::DeviceArray<i32, 1>, i32): KernelArgs<P>,
 {
     let device = session.device();
     let (x, mut y) = (device.from_fn([128], |[i]| i as i32)?, device.zeros([128])?);

@@ -8,7 +8,7 @@ use crate::backend::tileir::{self, Guards, LaunchConditions, Limit, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::Module;
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::launch_conditions::ConditionCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
@@ -231,7 +231,7 @@ impl ExportedKernel {
 pub fn export<K, A, P>(kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(1).export(kernel, args, target, format)
 }
@@ -258,7 +258,7 @@ impl Launch<'_> {
     pub fn export<K, A, P>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.export_call(&Bound::new(&kernel, &Arguments::new(args)).call(), target, format)
     }

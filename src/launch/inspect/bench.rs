@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, refuse_nested};
 use crate::launch::grid::Grid;
 use crate::launch::options::Launch;
 use crate::launch::run::run;
@@ -41,7 +41,7 @@ use crate::runtime::{Bench, Times};
 pub fn bench<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<Measurement>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(grid).bench(Bench::new(), kernel, [args])
 }
@@ -77,7 +77,7 @@ impl Launch<'_> {
     pub fn bench<K, A, P>(&self, how: Bench, kernel: K, sets: impl IntoIterator<Item = A>) -> Result<Measurement>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::new).collect();
         let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect();
