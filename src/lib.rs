@@ -122,8 +122,8 @@ pub use error::{Diagnostic, Error, Location, Note, Result};
 #[doc(inline)]
 pub use kernel::RawPtr;
 pub use launch::{
-    CompiledKernel, Grid, Inspection, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect, launch,
-    launch_with_outputs, load,
+    CompiledKernel, Grid, Inspection, IntoGrid, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect,
+    launch, launch_with_outputs, load,
 };
 #[doc(inline)]
 pub use ops::pointer;

@@ -1,6 +1,6 @@
 //! Launch of a kernel: specialization, compilation and execution.
 
-use super::grid::Grid;
+use super::grid::IntoGrid;
 use super::inspect::remarks;
 use super::options::Launch;
 use super::run::{make, run};
@@ -56,7 +56,7 @@ use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, LaunchArg, refus
 /// # Panics
 /// If the kernel panics during tracing.
 #[track_caller]
-pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
+pub fn launch<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<()>
 where
     K: Kernel<P>,
     A: KernelArgs<P>,
@@ -91,7 +91,7 @@ where
 /// # Panics
 /// As [`launch`].
 #[track_caller]
-pub fn launch_with_outputs<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Arg as LaunchArg>::Output>
+pub fn launch_with_outputs<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<<A::Arg as LaunchArg>::Output>
 where
     K: Kernel<P>,
     A: KernelArgs<P>,

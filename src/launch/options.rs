@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
-use super::grid::Grid;
+use super::grid::{Grid, IntoGrid};
 use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
@@ -62,9 +62,17 @@ impl<'s> Launch<'s> {
     /// assert_eq!(x.to_vec()?, [1; 6]);
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
+    pub fn new(grid: impl IntoGrid) -> Launch<'s> {
         let hints = Hints::default();
-        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None, peers: false }
+        Launch {
+            grid: grid.into_grid(),
+            stream: None,
+            backend: None,
+            hints,
+            dependent: false,
+            checks: None,
+            peers: false,
+        }
     }
 
     /// Selects the stream that the launch is queued on.

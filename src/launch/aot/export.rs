@@ -15,7 +15,7 @@ use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::preconditions::Requirements;
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::inspect::text::traced;
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
@@ -173,12 +173,12 @@ impl ExportedKernel {
     ///
     /// # Panics
     /// If `params` has fewer words than the kernel has parameters.
-    pub fn fits(&self, grid: impl Into<Grid>, params: &[ParamWord]) -> bool {
+    pub fn fits(&self, grid: impl IntoGrid, params: &[ParamWord]) -> bool {
         let generator = match self.source.format {
             Format::TileIr(_) | Format::Cubin => Backend::TileIr,
             Format::Ptx => Backend::Ptx,
         };
-        let Ok(Some(grid)) = grid.into().checked(generator) else { return false };
+        let Ok(Some(grid)) = grid.into_grid().checked(generator) else { return false };
         let required = self.source.required.as_ref();
         required.is_none_or(|required| required.check(grid, params).is_ok()) && self.checks.hold(grid, params)
     }

@@ -2,12 +2,12 @@
 
 use crate::error::Result;
 use crate::kernel::{Arguments, Kernel, KernelArgs};
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::launch::launch;
 
 /// Executes [`launch`](fn@launch).
 #[track_caller]
-pub fn launched<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
+pub fn launched<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<()>
 where
     K: Kernel<P>,
     A: KernelArgs<P>,
@@ -17,7 +17,7 @@ where
     seen::add(&kernel, &args)?;
     #[cfg(test)]
     if seen::through_tile_ir() {
-        return seen::interpret(&kernel, grid.into(), &args);
+        return seen::interpret(&kernel, grid.into_grid(), &args);
     }
     launch(kernel, grid, args)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, refuse_nested};
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::run::run;
 use crate::launch::specialize::specialise;
@@ -38,7 +38,7 @@ use crate::runtime::{Bench, Times};
 /// # Panics
 /// As [`crate::launch`].
 #[track_caller]
-pub fn bench<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<Measurement>
+pub fn bench<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<Measurement>
 where
     K: Kernel<P>,
     A: KernelArgs<P>,

@@ -11,7 +11,7 @@ use crate::backend::cpu::Checks;
 use crate::error::{Error, Location, Result};
 use crate::kernel::{AnyArgs, Arguments, Bound, Call, Kernel, KernelArgs, StoredConstant, refuse_nested};
 use crate::launch::compile::executable::{Code, Executable};
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::options::{CompileRequest, Launch, refuse_absent};
 use crate::launch::raw_launch::RawLaunch;
 use crate::launch::run::run;
@@ -243,7 +243,7 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn launch<A: KernelArgs<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
+    pub fn launch<A: KernelArgs<Args>>(&self, grid: impl IntoGrid, args: A) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
     }
 

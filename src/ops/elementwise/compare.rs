@@ -51,8 +51,7 @@ macro_rules! comparisons {
     };
 }
 
-/// Bound of `==` and `<` between values of a kernel. No type implements it, so that rustc prints
-/// its message.
+/// Bound of `==` and `<` between values of a kernel, which no type satisfies.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -64,20 +63,30 @@ macro_rules! comparisons {
 #[diagnostic::on_unimplemented(
     message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
                `.le(..)`, `.gt(..)`, `.ge(..)`",
-    label = "compared with `{Self}` by an operator",
+    label = "compared with `{X}` by an operator",
     note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
             kernel is traced"
 )]
-pub trait ComparedByOperator {}
+pub trait ComparedByOperator<X> {}
+
+/// The operators `==`, `!=`, `<`, `<=`, `>` and `>=`, of which the bound is. With the bound of an
+/// operand, rustc would print the message of `PartialEq`.
+pub struct ComparisonOperator;
 
 macro_rules! compared_by_operator {
     ($([$($generics:tt)*] $ty:ty;)+) => {$(
-        impl<T, X: ComparedByOperator, $($generics)*> PartialEq<X> for $ty {
+        impl<T, X, $($generics)*> PartialEq<X> for $ty
+        where
+            ComparisonOperator: ComparedByOperator<X>,
+        {
             fn eq(&self, _: &X) -> bool {
                 unreachable!("no type is compared by an operator")
             }
         }
-        impl<T, X: ComparedByOperator, $($generics)*> PartialOrd<X> for $ty {
+        impl<T, X, $($generics)*> PartialOrd<X> for $ty
+        where
+            ComparisonOperator: ComparedByOperator<X>,
+        {
             fn partial_cmp(&self, _: &X) -> Option<std::cmp::Ordering> {
                 unreachable!("no type is compared by an operator")
             }

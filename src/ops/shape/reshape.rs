@@ -83,20 +83,63 @@ impl Trace {
     }
 }
 
+/// An extent of [`Tile::reshape`]: a host number, or -1.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// fn columns<T: Element>(x: Tile<T, 1>, extent: impl ct::ops::ReshapeExtent) -> Tile<T, 2> {
+///     x.reshape([extent.extent(), 1])
+/// }
+/// ct::assert!(columns(ct::astile([1, 2]), -1).eq(ct::astile([[1], [2]])));
+/// # });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an extent of a tile",
+    note = "an extent is a number of the host (usize, i32 or i64); -1 keeps the number of elements"
+)]
+pub trait ReshapeExtent: Copy {
+    /// Returns the extent, or -1.
+    fn extent(self) -> i64;
+}
+impl ReshapeExtent for usize {
+    fn extent(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+impl ReshapeExtent for i32 {
+    fn extent(self) -> i64 {
+        self.into()
+    }
+}
+impl ReshapeExtent for i64 {
+    fn extent(self) -> i64 {
+        self
+    }
+}
+
 impl<T: Element, const R: usize> Tile<T, R> {
     /// Returns the same elements, in row-major order, in another shape with the same number of
-    /// elements.
+    /// elements. One extent may be -1: it is the one that keeps the number of elements.
+    /// [`flatten`](Tile::flatten) is `reshape([-1])`.
     ///
     /// ```
     /// # use cutlet::doctest::*;
     /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([2, 2]).eq(ct::astile([[1, 2], [3, 4]])));
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([-1, 2]).eq(ct::astile([[1, 2], [3, 4]])));
     /// # });
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
-        let (place, shape) = (caller_location(), extents(shape));
+    pub fn reshape<const N: usize>(self, shape: [impl ReshapeExtent; N]) -> Tile<T, N> {
+        let (place, mut shape) = (caller_location(), shape.map(ReshapeExtent::extent));
+        if let Some(open) = shape.iter().position(|&extent| extent == -1) {
+            shape[open] = 1;
+            let count: i64 = record(|t| t.shape(self.raw()).iter().product());
+            let rest = shape.iter().try_fold(1i64, |n, &extent| n.checked_mul(extent)).unwrap_or(0);
+            shape[open] = if rest > 0 { (count / rest).max(1) } else { 1 };
+        }
         Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
     }
 

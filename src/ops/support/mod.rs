@@ -6,6 +6,7 @@ pub(super) mod expr_builder;
 pub(super) mod float_mode;
 pub(super) mod i32_count;
 pub(super) mod index_arith;
+pub(super) mod misuse;
 pub(super) mod operand;
 pub(super) mod promote;
 pub(super) mod region_builder;

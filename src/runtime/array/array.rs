@@ -223,6 +223,51 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     }
 }
 
+/// Bound of accesses to arrays outside of a kernel, which no type satisfies.
+#[diagnostic::on_unimplemented(
+    message = "`load` and `store` are methods of `Array` and `ArrayMut`, which a kernel has: `{Self}` belongs to the host",
+    label = "not in a kernel",
+    note = "write a function of `Array`s and launch it: `ct::launch(kernel, grid, (&a, &mut c))`; `a.to_vec()?` copies all \
+            elements to the host"
+)]
+pub trait InKernel {}
+
+/// Bound of `slice_mut`, which no type satisfies.
+#[diagnostic::on_unimplemented(
+    message = "two parts of an array to write are made at once: `let (a, b) = x.split_at_mut(axis, n)?`",
+    label = "one part to write is `x.view_mut().slice(axis, range)?`"
+)]
+pub trait SlicesMutably {}
+
+impl<T: Element, const R: usize> DeviceArray<T, R> {
+    /// Reports that only kernels load tiles.
+    #[doc(hidden)]
+    pub fn load<I, S>(&self, _index: I, _shape: S)
+    where
+        Self: InKernel,
+    {
+        unreachable!("no type is `InKernel`")
+    }
+
+    /// Reports that only kernels store tiles.
+    #[doc(hidden)]
+    pub fn store<I, V>(&mut self, _index: I, _value: V)
+    where
+        Self: InKernel,
+    {
+        unreachable!("no type is `InKernel`")
+    }
+
+    /// Reports the methods for parts to write.
+    #[doc(hidden)]
+    pub fn slice_mut<X>(&mut self, _axis: usize, _range: X) -> Result<DeviceViewMut<'_, T, R>>
+    where
+        Self: SlicesMutably,
+    {
+        unreachable!("no type is `SlicesMutably`")
+    }
+}
+
 array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(); "" }
 copy_methods! { DeviceArray[], self self.view_mut(); "" }
 
