@@ -5,7 +5,7 @@ use std::any::TypeId;
 use super::launch_arg::{Constant, ConstantValue, LaunchArg};
 use super::tuples::for_each_tuple;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
-use crate::tile::{Array, ArrayMut, Scalar, Tracer};
+use crate::tile::{Scalar, Tracer};
 
 /// Conversion of a launch argument of the host into the kernel parameter `P`.
 ///
@@ -27,9 +27,10 @@ use crate::tile::{Array, ArrayMut, Scalar, Tracer};
     message = "the argument is `{Self}`, but the kernel's parameter is `{P}`",
     label = "the kernel takes `{P}` here",
     note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`), \
-            `ct::Constant(x)` as `x` (for `usize`, flags, tile extents)",
-    note = "a `CudaSlice` needs the feature `cudarc` of cutlet, a candle `Tensor` the package `cutlet-candle`; see \
-            `cutlet::foreign` for memory of other libraries"
+            `ct::Constant(x)` as `x` (for `usize`, flags, tile extents); a kernel takes all of them by value, not by \
+            reference",
+    note = "data of the host (`Vec`, slices) becomes an array by `device.array(&data, [n])?`; a `Tensor` of candle is taken \
+            by the package `cutlet-candle`, a `CudaSlice` with the feature `cudarc` of cutlet: see `cutlet::foreign`"
 )]
 pub trait IntoKernelArg<P>: Sized {
     /// The launch argument.
@@ -252,57 +253,6 @@ macro_rules! half_literals {
     )+};
 }
 half_literals!(f16 bf16);
-
-/// Bound of host data as an argument, which no type satisfies.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is in the memory of the host: `device.array(&data, [n])?` copies it into an array of a device",
-    label = "host data, where the kernel takes an array",
-    note = "the result is `let mut c = device.zeros([n])?`, passed as `&mut c`, and `c.to_vec()?` copies it back"
-)]
-pub trait HostData {}
-
-macro_rules! host_data {
-    ($([$($generics:tt)*] $ty:ty => $data:ty;)+) => {$(
-        impl<T, const R: usize, $($generics)*> IntoKernelArg<Array<T, R>> for $ty
-        where
-            $data: HostData,
-        {
-            type Arg = ();
-            fn into_arg(self) {}
-            fn from_traced((): ()) -> Array<T, R> {
-                unreachable!("no type is `HostData`")
-            }
-        }
-        impl<T, const R: usize, $($generics)*> IntoKernelArg<ArrayMut<T, R>> for $ty
-        where
-            $data: HostData,
-        {
-            type Arg = ();
-            fn into_arg(self) {}
-            fn from_traced((): ()) -> ArrayMut<T, R> {
-                unreachable!("no type is `HostData`")
-            }
-        }
-    )+};
-}
-host_data! {
-    [] Vec<T> => Vec<T>;
-    [] &Vec<T> => Vec<T>;
-    [] &mut Vec<T> => Vec<T>;
-    [] &[T] => [T];
-    [] &mut [T] => [T];
-    [const N: usize] &[T; N] => [T; N];
-    [const N: usize] &mut [T; N] => [T; N];
-}
-
-/// Bound of parameters that are references, which no type satisfies.
-#[diagnostic::on_unimplemented(
-    message = "a kernel takes `{Self}` by value, and not by reference",
-    label = "the parameter of the kernel is a reference",
-    note = "write `a: Array<f32, 1>, c: ArrayMut<f32, 1>` in the kernel: both are `Copy`, as handles; only the launch passes \
-            `&a, &mut c`"
-)]
-pub trait TakenByReference {}
 
 #[diagnostic::do_not_recommend]
 impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {

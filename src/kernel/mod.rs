@@ -35,7 +35,7 @@ pub use erased_call::{AnyArgs, Bound, Call};
 pub(crate) use kernel_arg::arrives_as_it_is;
 #[doc(hidden)]
 pub use kernel_arg::{ArgConversion, Arguments, FromFields};
-pub use kernel_arg::{HostData, IntoKernelArg, KernelArgs, TakenByReference};
+pub use kernel_arg::{IntoKernelArg, KernelArgs};
 pub use kernel_fn::Kernel;
 #[doc(hidden)]
 pub use kernel_fn::trace_kernel;

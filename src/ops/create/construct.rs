@@ -159,6 +159,7 @@ pub trait TileRange {
 
 macro_rules! tile_ranges {
     ($($host:ty => $elem:ty;)+) => {$(
+        #[diagnostic::do_not_recommend]
         impl TileRange for std::ops::Range<$host> {
             type Elem = $elem;
             fn numbers(&self) -> Option<[i128; 3]> {
@@ -169,6 +170,7 @@ macro_rules! tile_ranges {
 }
 tile_ranges! { i8 => i8; i16 => i16; i32 => i32; i64 => i64; u8 => u8; u16 => u16; u32 => u32; u64 => u64; usize => i32; }
 
+#[diagnostic::do_not_recommend]
 impl<C: Count> TileRange for StepRange<C> {
     type Elem = C;
     fn numbers(&self) -> Option<[i128; 3]> {

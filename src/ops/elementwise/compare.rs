@@ -69,9 +69,21 @@ macro_rules! comparisons {
 )]
 pub trait ComparedByOperator<X> {}
 
-/// The operators `==`, `!=`, `<`, `<=`, `>` and `>=`, of which the bound is. With the bound of an
-/// operand, rustc would print the message of `PartialEq`.
+/// The type that the bound of an operator is of. With a bound of the operand, rustc prints the
+/// message of `PartialEq` where both operands have one type.
 pub struct ComparisonOperator;
+
+mod no_operand {
+    pub enum First {}
+    pub enum Second {}
+}
+
+// Two implementations, for types without values: rustc refuses the operator only after it has
+// inferred the operand, and then prints the diagnostic.
+#[diagnostic::do_not_recommend]
+impl ComparedByOperator<no_operand::First> for ComparisonOperator {}
+#[diagnostic::do_not_recommend]
+impl ComparedByOperator<no_operand::Second> for ComparisonOperator {}
 
 macro_rules! compared_by_operator {
     ($([$($generics:tt)*] $ty:ty;)+) => {$(

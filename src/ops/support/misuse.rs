@@ -100,8 +100,8 @@ impl<T, I: IndexOfTile, const R: usize> Index<I> for Tile<T, R> {
 macro_rules! operators_of_arrays {
     ($ty:ident: $($trait:ident $method:ident)+) => {
         impl<T, I: IndexOfArray, const R: usize> Index<I> for $ty<T, R> {
-            type Output = Scalar<T>;
-            fn index(&self, _: I) -> &Scalar<T> {
+            type Output = Tile<T, R>;
+            fn index(&self, _: I) -> &Tile<T, R> {
                 unreachable!("no type is an `IndexOfArray`")
             }
         }

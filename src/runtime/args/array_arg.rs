@@ -5,14 +5,13 @@
 //! order.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgSignature, IntoKernelArg, LaunchArg, TakenByReference, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::{Memory, MemoryUse};
 use crate::runtime::array::pack_host;
@@ -183,26 +182,6 @@ array_argument! {
     &mut DeviceArray<T, R> => ArrayMut by array_mut, writes true;
     &mut DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
     DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
-}
-
-macro_rules! by_reference {
-    ($($ty:ty => $parameter:ty;)+) => {$(
-        impl<'p, T: Element, const R: usize> IntoKernelArg<$parameter> for $ty
-        where
-            <$parameter as Deref>::Target: TakenByReference,
-        {
-            type Arg = ();
-            fn into_arg(self) {}
-            fn from_traced((): ()) -> $parameter {
-                unreachable!("no type is `TakenByReference`")
-            }
-        }
-    )+};
-}
-by_reference! {
-    &DeviceArray<T, R> => &'p Array<T, R>;
-    &mut DeviceArray<T, R> => &'p mut ArrayMut<T, R>;
-    &mut DeviceArray<T, R> => &'p ArrayMut<T, R>;
 }
 
 /// The description of an array without memory: an argument of [`inspect`](crate::inspect()) and
