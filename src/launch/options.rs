@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::kernel::AnyArgs;
 use crate::runtime::graph::recorder;
 use crate::runtime::{Backend, Device, Stream};
+use crate::util::spelling;
 
 /// Options of the generated code of a launch, besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
@@ -439,6 +440,7 @@ pub(super) fn gpu_backend(asked: Option<Backend>, driver_compiles: impl Fn() -> 
 fn checks_from_env() -> Result<Checks> {
     static CHECKS: OnceLock<(String, std::result::Result<Checks, String>)> = OnceLock::new();
     let (value, checks) = CHECKS.get_or_init(|| {
+        spelling::check_environment();
         let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
         let checks = value.parse();
         (value, checks)

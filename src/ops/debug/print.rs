@@ -15,6 +15,8 @@ use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, caller_location, r
 /// tile prints as nested brackets, with the format applied to each element. The formats are those
 /// of C:
 ///
+/// * On the cpu back end, a tile of more than 1000 elements has the first and last three along each
+///   axis, as in NumPy: `[0, 1, 2, ..., 1021, 1022, 1023]`. On a GPU it has all of them.
 /// * A float without precision has six significant digits (`%g`).
 /// * A bool is 0 or 1.
 /// * There is no binary format.
