@@ -169,7 +169,7 @@ const GPU_NAMES: [(&str, Target); 15] = {
     ]
 };
 
-/// Returns the target that a text without the right form stands for: the name of an architecture or
+/// Returns the target that a text without the right form means: the name of an architecture or
 /// of a GPU, or its digits. Of architectures from 90 on, it is the one with all instructions.
 fn meant(text: &str) -> Option<Target> {
     let text = text.to_lowercase();

@@ -326,13 +326,12 @@ impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
 /// # use cutlet::doctest::*;
 /// use cutlet::kernel::{Kernel, KernelArgs};
 ///
-/// fn twice<K: Kernel<P>, A: KernelArgs<P> + Copy, P>(kernel: K, args: A) -> ct::Result<()> {
-///     ct::launch(&kernel, 1, args)?;
-///     ct::launch(&kernel, 1, args)
+/// fn twice<K: Kernel<P> + Copy, A: KernelArgs<P> + Copy, P>(kernel: K, args: A) -> ct::Result<()> {
+///     ct::launch(kernel, 1, args)?;
+///     ct::launch(kernel, 1, args)
 /// }
 ///
-/// let text = twice(|n: Scalar<i32>| ct::assert!(n.eq(3)), (3,));
-/// assert!(text.is_ok());
+/// twice(|n: Scalar<i32>| ct::assert!(n.eq(3)), (3,))?;
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(

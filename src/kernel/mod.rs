@@ -1,7 +1,8 @@
 //! Kernels and their launch arguments: the traits between `launch` and the front end.
 //!
 //! [`IntoKernelArg`] relates the arguments of the host to the parameters of the kernel. It converts
-//! each argument into [`LaunchArg`]s; [`KernelArgs`] is the tuple of all arguments. A launch requests three things of them:
+//! each argument into [`LaunchArg`]s. [`KernelArgs`] is the tuple of all arguments. A launch
+//! requests three things of them:
 //! * their part of the specialisation key;
 //! * their parameter words;
 //! * their traced value, only if no compiled code fits.

@@ -107,9 +107,9 @@ fn array_axis() {
         text,
         "\
 <extent(2)>: `extent`: axis 2 of an array with 2 axes
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <num_tiles(3, [8, 8])>: `num_tiles`: axis 3 of an array with 2 axes
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 
@@ -287,15 +287,15 @@ fn indices_and_parts_of_arrays() {
 <load((0, 0))>: `load`: a step of 0 along axis 1
   tiles begin every so many elements: at least 1, less than 2^31
 <slice(2, ..7)>: `slice`: axis 2 of an array with 2 axes
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <slice(0, ct::at(3)..ct::at(5))>: `slice`: this counts elements, also without `ct::at`
   write the number or scalar itself
 <step(0, -1)>: `step`: a step of -1 along axis 0
   every how many elements: at least 1
 <swap_axes(0, 2)>: `swap_axes`: axes 0 and 2 of an array with 2 axes
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <index_axis(3, 0).reshape((4, 4)).load((0, 0), [4, 4]))>: `index_axis`: axis 3 of an array with 2 axes
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 

@@ -58,7 +58,7 @@ fn range_does_not_fit() {
     assert_eq!(
         text,
         "\
-<ct::arange_from(512, 0i8, 1)>: `arange`: 512 different numbers do not fit i8 (8 bits)
+<ct::arange_from(512, 0i8, 1)>: `arange_from`: 512 different numbers do not fit i8 (8 bits)
   take a wider type and `.cast` it"
     );
 }
@@ -105,7 +105,7 @@ fn sorting_and_looking_up() {
         text,
         "\
 <sort(2)>: `sort` along axis 2 of a tile of shape [4, 8]
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <top_k(1, 3)>: `extract`: parts of shape [4, 3] of a tile of shape [4, 8]
   each extent of the part divides that of the tile
 <gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
@@ -131,7 +131,7 @@ fn complex_numbers() {
 <ct::math::fft(z, 1)>: `fft` along axis 1 of a tile of shape [4, 6]
   the extent there has to be a power of two: make it 8 by a larger tile or `ct::cat`
 <ct::math::ifft(z, 2)>: `ifft` along axis 2 of a tile of shape [4, 6]
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <ct::math::fft(ct::math::Complex { re: tile(4, 8), im: tile(4, 2) }, 1)>: `fft` of real parts of shape [4, 8] and imaginary parts of shape [4, 2]
   the shapes must be equal: use `broadcast_to`
 <z + ct::math::Complex { re: tile(4, 6), im: tile(3, 6) }>: `+` of tiles f32 [4, 6] and f32 [3, 6]

@@ -69,8 +69,15 @@ macro_rules! comparisons {
 )]
 pub trait ComparedByOperator<X> {}
 
-/// The type that the bound of an operator is of. With a bound of the operand, rustc prints the
-/// message of `PartialEq` where both operands have one type.
+/// Type that has the bound [`ComparedByOperator`] of an operator. With a bound of the operand,
+/// rustc prints the message of `PartialEq` where both operands have one type.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// ct::assert!(ct::bid(0).lt(ct::num_blocks(0))); // and not ct::bid(0) < ct::num_blocks(0)
+/// # });
+/// ```
 pub struct ComparisonOperator;
 
 mod no_operand {

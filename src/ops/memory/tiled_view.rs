@@ -107,7 +107,7 @@ impl<A, const R: usize> TiledView<A, R> {
 
 options! { [A, const R: usize] TiledView<A, R>, {loads, stores},
     ["tiles" "x.tiled([4])" "y.store(0, tiles.load(0));"]:
-    relaxed acquire latency allow_tma check_bounds
+    relaxed acquire latency allow_tma clipped check_bounds
 }
 options! { [T: Element, const R: usize] TiledView<ArrayMut<T, R>, R>,
     ["tiles" "y.tiled([4])" "tiles.store(0, x.load(0, [4]));"]: release

@@ -174,7 +174,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
     }
 
-    /// The elements in row-major order, as a tile with one axis: `reshape([-1])` of other languages.
+    /// The elements in row-major order, as a tile with one axis: `reshape([-1])`.
     ///
     /// ```
     /// # use cutlet::doctest::*;

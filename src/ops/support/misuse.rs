@@ -63,6 +63,13 @@ pub trait IndexOfArray {}
 pub trait OperandOfArray {}
 
 /// Bound of conversions by names of other languages, which no type satisfies.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// ct::assert!(ct::astile([2.75f32, 3.0]).cast::<i32>().eq(ct::astile([2, 3]))); // and not astype
+/// # });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the conversion of a tile or scalar is `x.cast::<T>()`",
     label = "write `cast` here",

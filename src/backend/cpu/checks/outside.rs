@@ -1,8 +1,8 @@
 //! Tiles outside of their arrays: the error of the check of bounds, and the note without checks.
 //!
-//! Such an access is defined: loads read padding, and stores have no effect. A frequent mistake is an
-//! offset in elements as tile index, `a.load(i * tile, [tile])`. Almost all tiles of a launch are
-//! then outside, at multiples of the extent that are elements of the array.
+//! Such an access is defined: loads read padding, and stores have no effect. A frequent mistake is
+//! an offset in elements as tile index, `a.load(i * tile, [tile])`. Almost all tiles of a launch
+//! are then outside, at multiples of the extent that are elements of the array.
 
 use std::cell::Cell;
 
@@ -90,8 +90,8 @@ impl TileCounts {
         self.place.set(self.place.get().or(other.place.get()));
     }
 
-    /// Returns the place and the extent of tiles, if at least half of all tiles are outside of their
-    /// arrays, all of them by an index that is likely an offset in elements.
+    /// Returns the place and the extent of tiles, if at least half of all tiles are outside of
+    /// their arrays, all of them by an index that is likely an offset in elements.
     pub fn suspicion(&self) -> Option<(Loc, i64)> {
         let is_suspicious = self.others.get() == 0 && 2 * self.offsets.get() >= self.all.get().max(1);
         self.place.get().filter(|_| is_suspicious)
