@@ -154,7 +154,7 @@ impl ExportedKernel {
     /// Returns false in these cases:
     /// * a tile index might be outside of its array, and the kernel does not check it;
     /// * a condition of the kernel ([`require`](fn@crate::require)) does not hold;
-    /// * the grid is beyond the limits (see [`Grid`]).
+    /// * the grid is beyond the limits (see [`Grid`](crate::Grid)).
     ///
     /// ```
     /// use cutlet as ct;
