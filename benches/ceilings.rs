@@ -34,7 +34,7 @@ fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
 }
 
 fn gather(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
-    let at = ct::bid(0) * tile + ct::arange(tile, 0, 1);
+    let at = ct::bid(0) * tile + ct::arange(0..tile);
     y.scatter(at, x.gather(at));
 }
 

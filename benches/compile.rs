@@ -38,7 +38,7 @@ fn pieces(y: ArrayMut<f32, 1>, n: usize, tile: usize) {
 
 /// Work on numbers that only depend on the place in the tile.
 fn indices(y: ArrayMut<f32, 1>, n: usize, tile: usize) {
-    let x = (0..n).fold(ct::arange(tile, 0i32, 1), |x, k| if k % 2 == 0 { x + x } else { x ^ 5 });
+    let x = (0..n).fold(ct::arange_from(tile, 0i32, 1), |x, k| if k % 2 == 0 { x + x } else { x ^ 5 });
     y.store([0], x.cast::<f32>());
 }
 

@@ -30,7 +30,7 @@ pub fn attention<T: MmaInput<T, f32>>(
     // The number of keys that each query sees, and that any query of the tile sees.
     let keys = k.extent(2);
     let (seen, most) = match causal {
-        true => (tile * m + ct::arange(m, 1, 1), (tile * m + m).min(keys)),
+        true => (tile * m + ct::arange_from(m, 1, 1), (tile * m + m).min(keys)),
         false => (ct::full([m], keys), keys),
     };
     let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
@@ -38,7 +38,7 @@ pub fn attention<T: MmaInput<T, f32>>(
         let (acc, max, sum) = ct::fold(..most.ceil_div(n), start, |(acc, max, sum), j| {
             let [keys, values] = [k, v].map(|x| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]));
             let scores = ct::mma(queries, keys.transpose(), ct::zeros::<f32, 2>([m, n]));
-            let visible = (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let visible = (j * n + ct::arange(0..n)).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = ct::select(visible, scores, f32::NEG_INFINITY);
             let new_max = max.max(scores.reduce_max(1) * scale);
             let weights = (scores * scale - new_max).exp2();

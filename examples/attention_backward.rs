@@ -43,7 +43,7 @@ pub fn of_keys<T: MmaInput<T, f32>>(
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([n, m]));
         let (scores, steps) = (product(k, q), product(v, dout));
         let weights = scores.fma(scale, -logs).exp2_with(ct::FloatMode::new().flush_to_zero());
-        let seen = || (i * m + ct::arange(m, 0, 1)).unsqueeze(0).ge((tile * n + ct::arange(n, 0, 1)).unsqueeze(1));
+        let seen = || (i * m + ct::arange(0..m)).unsqueeze(0).ge((tile * n + ct::arange(0..n)).unsqueeze(1));
         let all = || if causal { (tile * n + (n - 1)).le(i * m) } else { ct::scalar(true) };
         let weights = ct::if_else(all(), || weights, || ct::select(seen(), weights, 0.0));
         let value = ct::mma(weights.cast::<T>(), dout, value);

@@ -35,7 +35,7 @@ pub fn attention_f8(
     // The number of keys that each query sees, and that any query of the tile sees.
     let keys = k.extent(2);
     let (seen, most) = match causal {
-        true => (tile * m + ct::arange(m, 1, 1), (tile * m + m).min(keys)),
+        true => (tile * m + ct::arange_from(m, 1, 1), (tile * m + m).min(keys)),
         false => (ct::full([m], keys), keys),
     };
     let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
@@ -44,7 +44,7 @@ pub fn attention_f8(
             let keys = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]).transpose();
             let values = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]).transpose();
             let scores = ct::mma_fast_acc(queries, keys, ct::zeros::<f32, 2>([m, n]));
-            let visible = (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));
+            let visible = (j * n + ct::arange(0..n)).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = ct::select(visible, scores, f32::NEG_INFINITY);
             let new_max = max.max(scores.reduce_max(1) * scale);
             // The largest weight is 2⁸, so that small ones have bits, too.

@@ -41,7 +41,7 @@ pub fn of_queries<T: MmaInput<T, f32>>(
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([m, n]));
         let (scores, slopes) = (product(q, k), early.then(|| product(dout, v)));
         let weights = scores.fma(scale, -logs).exp2_with(ct::FloatMode::new().flush_to_zero());
-        let seen = || (tile * m + ct::arange(m, 0, 1)).unsqueeze(1).ge((j * n + ct::arange(n, 0, 1)).unsqueeze(0));
+        let seen = || (tile * m + ct::arange(0..m)).unsqueeze(1).ge((j * n + ct::arange(0..n)).unsqueeze(0));
         let all = || if causal { (j * n + (n - 1)).le(tile * m) } else { ct::scalar(true) };
         let weights = ct::if_else(all(), || weights, || ct::select(seen(), weights, 0.0));
         let steps = weights * (slopes.unwrap_or_else(|| product(dout, v)) - sums);

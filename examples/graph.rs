@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 
 /// A step of a relaxation along a line: every element becomes the mean of its neighbours, more or less.
 fn relax(from: Array<f32, 1>, to: ArrayMut<f32, 1>, rate: Scalar<f32>, tile: usize) {
-    let at = ct::bid(0) * tile as i32 + ct::arange(tile, 0, 1);
+    let at = ct::bid(0) * tile as i32 + ct::arange(0..tile);
     let (left, right) = (from.gather((at - 1).max(0)), from.gather((at + 1).min(from.extent(0) - 1)));
     let middle = from.gather(at);
     to.store(ct::bid(0), middle + ((left + right) * 0.5 - middle) * rate);

@@ -5,7 +5,7 @@ use cutlet as ct;
 /// A block says which one it is, and what a tile of its own holds.
 pub fn hello() {
     let (x, y) = (ct::bid(0), ct::bid(1));
-    let tile = ct::arange(4, 0, 1) + x * 10 + y * 100;
+    let tile = ct::arange(0..4) + x * 10 + y * 100;
     ct::println!("hello from block ({x}, {y}) of ({}, {}): {tile:3}", ct::num_blocks(0), ct::num_blocks(1));
 }
 

@@ -22,7 +22,7 @@ pub fn layernorm(
     let mut centred = x - mean;
     if tile != columns {
         // What a load pads beyond the end of the row is no part of the variance.
-        let inside = ct::arange(tile, 0, 1).reshape([1, tile]).lt(columns);
+        let inside = ct::arange(0..tile).reshape([1, tile]).lt(columns);
         centred = ct::select(inside, centred, 0.0);
     }
     let variance = (centred * centred).sum(1) * (1.0 / columns as f32);

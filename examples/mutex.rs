@@ -8,7 +8,7 @@ pub fn mutex(lock: ArrayMut<i32, 1>, sums: ArrayMut<f32, 1>, tile: usize) {
     let lock = lock.entry(0);
     // 0: free, 1: taken. Whoever reads 0 has it, and sees all that the one before did.
     ct::while_loop((), |()| lock.atomic_cas(0, 1).ne(0), |()| ());
-    sums.store(0, sums.load(0, [tile]) + ct::arange(tile, 1.0, 1.0));
+    sums.store(0, sums.load(0, [tile]) + ct::arange_from(tile, 1.0, 1.0));
     lock.atomic_xchg(0);
 }
 

@@ -33,7 +33,7 @@ where
     let sums = x.cumsum(0);
     // Before the first tile all is known, and nothing.
     let options = ct::GatherOptions::new().relaxed(ct::Scope::Device).padding(u64::from(ALL) << 32);
-    let (zero, nearest_first) = (T::from_f64(0.0), ct::arange::<i32>(WINDOW, 0, 1));
+    let (zero, nearest_first) = (T::from_f64(0.0), ct::arange(0..WINDOW));
     let before = ct::loop_with_control((mine - 1, ct::scalar(zero)), |(last, sum), control| {
         let words = tiles.gather_with(last - nearest_first, options);
         let (states, parts) = ((words >> 32).cast::<u32>(), words.wrapping_cast::<u32>().bitcast::<T>());

@@ -8,5 +8,5 @@ pub use crate::element::{
 pub use crate::ir::{Padding, Rounding};
 pub use crate::kernel::Constant;
 pub use crate::launch::ArrayExpr;
-pub use crate::ops::Operand;
+pub use crate::ops::{Operand, ScalarRange};
 pub use crate::tile::{Array, ArrayMut, Scalar, Tile, TileLike};

@@ -145,19 +145,67 @@ impl fmt::Display for Target {
     }
 }
 
+/// Names of architectures and GPUs, in small letters.
+const GPU_NAMES: [(&str, Target); 15] = {
+    const fn of(arch: u32, accelerated: bool) -> Target {
+        Target { arch, accelerated }
+    }
+    [
+        ("ampere", Target::SM_80),
+        ("a100", Target::SM_80),
+        ("a10", of(86, false)),
+        ("a40", of(86, false)),
+        ("ada", of(89, false)),
+        ("l4", of(89, false)),
+        ("l40", of(89, false)),
+        ("l40s", of(89, false)),
+        ("hopper", Target::SM_90A),
+        ("h100", Target::SM_90A),
+        ("h200", Target::SM_90A),
+        ("gh200", Target::SM_90A),
+        ("blackwell", of(100, true)),
+        ("b200", of(100, true)),
+        ("b100", of(100, true)),
+    ]
+};
+
+/// Returns the target that a text without the right form means: the name of an architecture or
+/// of a GPU, or its digits. Of architectures from 90 on, it is the one with all instructions.
+fn meant(text: &str) -> Option<Target> {
+    let text = text.to_lowercase();
+    let name = text.trim_start_matches("nvidia").trim_matches(|c: char| !c.is_alphanumeric());
+    if let Some(&(_, target)) = GPU_NAMES.iter().find(|(known, _)| *known == name) {
+        return Some(target);
+    }
+    let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+    let letters: String = name.chars().filter(char::is_ascii_alphabetic).collect();
+    // `sm`, `compute` and `cc` with an `a` or `f` of a feature set behind.
+    let is_form = ["", "sm", "compute", "cc"].contains(&letters.trim_end_matches(['a', 'f', 'b']));
+    let arch = digits.parse().ok().filter(|_| is_form)?;
+    Some(Target { arch, accelerated: arch >= 90 })
+}
+
 impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let unknown =
-            || format!("unknown target `{text}`: expected sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120, …");
+        const KNOWN: [u32; 12] = [80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121];
+        let unknown = || {
+            let way_out = match meant(text) {
+                Some(meant) if meant.arch < KNOWN[0] => {
+                    format!("{meant} is older than sm_80, the least that is supported")
+                }
+                Some(meant) if KNOWN.contains(&meant.arch) => format!("did you mean {meant}?"),
+                _ => "targets are sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100a, sm_120a, …".into(),
+            };
+            format!("unknown target `{text}`: {way_out}")
+        };
         let digits = text.strip_prefix("sm_").ok_or_else(unknown)?;
         let (digits, accelerated) = match digits.strip_suffix('a') {
             Some(rest) => (rest, true),
             None => (digits, false),
         };
         let arch: u32 = digits.parse().map_err(|_| unknown())?;
-        const KNOWN: [u32; 12] = [80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121];
         if !KNOWN.contains(&arch) || (accelerated && arch < 90) {
             return Err(unknown());
         }

@@ -162,7 +162,7 @@ fn scratch_that_nobody_wrote() {
         let own = ct::scratch::<i32, 1>([8]);
         own.store(0, x.load(0, [4]));
         if whole {
-            own.scatter(ct::arange::<i32>(4, 4, 1), x.load(0, [4]));
+            own.scatter(ct::arange_from::<i32>(4, 4, 1), x.load(0, [4]));
         }
         y.store(ct::bid(0), own.load(0, [8]));
     }
@@ -178,14 +178,14 @@ fn scratch_that_nobody_wrote() {
     let gathers = |y: ArrayMut<i32, 1>| {
         let own = ct::scratch::<i32, 1>([8]);
         own.store(1, ct::ones([4]));
-        let even = (ct::arange::<i32>(8, 0, 1)).ge(4);
-        y.store(0, even.select(own.gather(ct::arange::<i32>(8, 0, 1)), 0));
+        let even = (ct::arange(0..8)).ge(4);
+        y.store(0, even.select(own.gather(ct::arange(0..8)), 0));
     };
     all(1).launch(gathers, (&mut y,)).unwrap();
     let gathers = |y: ArrayMut<i32, 1>| {
         let own = ct::scratch::<i32, 1>([8]);
         own.store(1, ct::ones([4]));
-        y.store(0, own.gather(ct::arange::<i32>(8, 0, 1)));
+        y.store(0, own.gather(ct::arange(0..8)));
     };
     let text = said(all(1).launch(gathers, (&mut y,)));
     assert!(text.contains("element 0 of scratch memory was never written"), "{text}");
@@ -229,9 +229,9 @@ fn a_doubtful_number_is_an_error_where_it_is_used() {
     // Not used: chosen away, decided by others, or nobody's.
     let kernel = |zero: Array<i32, 1>, y: ArrayMut<i32, 1>| {
         let (zeros, x) = (zero.load(0, [4]), 1 / zero.load_scalar(0));
-        y.store(0, (ct::arange::<i32>(4, 0, 1).lt(0)).select(zeros + x, zeros));
+        y.store(0, (ct::arange(0..4).lt(0)).select(zeros + x, zeros));
         ct::if_then(zero.load_scalar(0).ne(0) & x.eq(0), || y.store(0, zeros));
-        let line = (ct::arange::<i32>(4, 0, 1).eq(2)).select(zeros / zeros, zeros);
+        let line = (ct::arange(0..4).eq(2)).select(zeros / zeros, zeros);
         y.store(0, line.extract([0], [2]).reshape([2]));
     };
     all(1).launch(kernel, (&zero, &mut y)).unwrap();
@@ -351,8 +351,7 @@ fn promises_become_assertions() {
             let load = ct::LoadOptions::new().check_bounds(false);
             (n.assume_divisible_by(8).assume_bounds(0..1000), load, ct::GatherOptions::new().check_bounds(false))
         };
-        let rows =
-            x.gather_with((at.load(0, [16]).reshape([16, 1]), ct::arange::<i32>(32, 0, 1).reshape([1, 32])), gather);
+        let rows = x.gather_with((at.load(0, [16]).reshape([16, 1]), ct::arange(0..32).reshape([1, 32])), gather);
         y.store((n, 0), x.load_with([ct::bid(0), n], [16, 32], load) + rows);
     }
     let x = ct::ArraySpec::<f32, 2>::new([100, 100]);

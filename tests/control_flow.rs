@@ -55,7 +55,7 @@ fn branches_run_one_side() -> ct::Result<()> {
         let tile = ct::if_else(
             (b % 2).eq(0),
             || ct::if_else(b.gt(1), || ct::full([16], 2.0f32), || ct::zeros([16])),
-            || ct::arange(16, 0.0, 0.5),
+            || ct::arange_from(16, 0.0, 0.5),
         );
         out.store(b, tile);
         ct::if_then(b.eq(3), || out.store(b, tile + 100.0));
@@ -174,7 +174,7 @@ fn host_numbers_fit_the_type_that_a_range_counts_in() -> ct::Result<()> {
 fn a_scalar_selects_between_tiles() -> ct::Result<()> {
     fn kernel(y: ArrayMut<f32, 2>, h: ArrayMut<f16, 1>, s: Scalar<f32>) {
         let block = ct::bid(0);
-        let (first, tile) = (block.eq(0), ct::arange(4, 1.0f32, 1.0));
+        let (first, tile) = (block.eq(0), ct::arange_from(4, 1.0f32, 1.0));
         let rows = [
             first.select(tile, tile * 10.0),
             first.select(tile, s),

@@ -230,7 +230,7 @@ fn bits(x: DeviceArray<f32, 1>) -> ct::Result<Vec<u32>> {
 }
 
 fn extremes(x: ct::Array<f32, 1>, high: ct::ArrayMut<f32, 1>, low: ct::ArrayMut<f32, 1>) {
-    let (at, x) = (ct::arange(8, 0, 1), x.load(0, [8]));
+    let (at, x) = (ct::arange(0..8), x.load(0, [8]));
     high.atomic_max(at, x);
     low.atomic_min(at, x);
 }
@@ -253,7 +253,7 @@ fn nans_of_atomic_extrema() -> ct::Result<()> {
 }
 
 fn add(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, z: ct::ArrayMut<f32, 1>) {
-    let (at, x) = (ct::arange(4, 0, 1), x.load(0, [4]));
+    let (at, x) = (ct::arange(0..4), x.load(0, [4]));
     let own = ct::scratch::<f32, 1>([4]);
     own.store(0, y.load(0, [4]));
     own.atomic_add(at, x);

@@ -75,7 +75,7 @@ fn the_tile_has_the_requested_layout() {
 fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
 where
     K: cutlet::kernel::Kernel<P>,
-    A: cutlet::kernel::IntoKernelArg<P>,
+    A: cutlet::kernel::KernelArgs<P>,
 {
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);

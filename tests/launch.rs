@@ -603,7 +603,7 @@ fn panics_that_a_kernel_catches_are_errors_of_the_launch() -> ct::Result<()> {
         assert_eq!(y.to_vec().unwrap(), [0; 16]);
         error.to_string()
     };
-    let tile = || ct::arange::<i32>(16, 0, 1);
+    let tile = || ct::arange(0..16);
     let text = message(&|y| {
         caught(&|| _ = ct::fold(..4, ct::scalar(0), |_, _| panic!("in the body")));
         store(y);

@@ -14,7 +14,7 @@ use cutlet::{ArraySpec, Target, bf16, f16, tf32};
 fn bytecode<K, A, P>(kernel: K, args: A) -> Module
 where
     K: cutlet::kernel::Kernel<P>,
-    A: cutlet::kernel::IntoKernelArg<P>,
+    A: cutlet::kernel::KernelArgs<P>,
 {
     let target: Target = "sm_100".parse().expect("a target");
     let file = ct::export(kernel, args, target, Format::TileIr(Some(Version::V13_3))).expect("a kernel");

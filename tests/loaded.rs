@@ -144,7 +144,7 @@ fn addresses_arrive_in_structs_lists_and_tuples() -> ct::Result<()> {
     ct::impl_kernel_args! { Layer<P, S> { weights, scale } }
 
     fn sum(layer: Layer<ct::Ptr<f32>, Scalar<f32>>, more: Vec<ct::Ptr<f32>>, y: ArrayMut<f32, 1>) {
-        let at = ct::arange::<i32>(8, 0, 1);
+        let at = ct::arange(0..8);
         // SAFETY: all addresses are of 8 elements.
         let first = unsafe { layer.weights.offset(at).load() };
         let all = more.iter().fold(first * layer.scale, |all, other| all + unsafe { other.offset(at).load() });

@@ -66,7 +66,7 @@ fn loops_in_loops() {
 #[test]
 fn a_chain_of_work_on_indices() {
     compiles(1024, |y, tile| {
-        let x = (0..4000).fold(ct::arange(tile, 0i32, 1), |x, k| if k % 2 == 0 { x + x } else { x ^ 5 });
+        let x = (0..4000).fold(ct::arange_from(tile, 0i32, 1), |x, k| if k % 2 == 0 { x + x } else { x ^ 5 });
         y.store([0], x.cast::<f32>());
     });
 }

@@ -111,7 +111,7 @@ fn scratch_memory_and_tiles_are_errors() -> ct::Result<()> {
     let error = refused(ct::launch(scratch, 1, (&mut y,)));
     assert!(error.contains("scratch memory of 33554448 bytes does not fit"), "{error}");
     let tiles = |y: ArrayMut<i64, 1>| {
-        let all: Vec<_> = (0..40i64).map(|k| ct::arange::<i64>(1 << 22, k, 1)).collect();
+        let all: Vec<_> = (0..40i64).map(|k| ct::arange_from::<i64>(1 << 22, k, 1)).collect();
         let sum = all.iter().fold(ct::scalar(0i64), |sum, tile| sum + tile.sum(0).item());
         y.entry(0).store(sum);
     };

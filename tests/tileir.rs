@@ -54,8 +54,8 @@ fn attention(
 ) {
     let (block, batch, head) = (ct::bid(0), ct::bid(1) / heads, ct::bid(1) % heads);
     let scale = scale * std::f32::consts::LOG2_E;
-    let rows = (block * tm + ct::arange(tm, 0, 1)).unsqueeze(1);
-    let columns = ct::arange(tn, 0, 1).unsqueeze(0);
+    let rows = (block * tm + ct::arange(0..tm)).unsqueeze(1);
+    let columns = ct::arange(0..tn).unsqueeze(0);
     let x = q.load((batch, head, block, 0), [1, 1, tm, d]).reshape([tm, d]);
     let keys = k.extent(2);
     let cdiv = |n: Scalar<i32>| (n + (tn - 1)) / tn;

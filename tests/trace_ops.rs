@@ -31,7 +31,7 @@ fn arithmetic<T: Number>() {
             y = ct::select(x.lt(y), x, y) + x.prod([0, 1]) + x.reduce_max(0) + x.reduce_min(1);
             y = y.map(|v| v * v + two).zip_map(x, |a, b| a - b);
             y = y.reduce(0, two, |acc, v| acc + v) + ct::full([8, 16], two);
-            y = y + ct::arange(16, two, two).unsqueeze(0) + ct::ones([1, 1]);
+            y = y + ct::arange_from(16, two, two).unsqueeze(0) + ct::ones([1, 1]);
             out.store([ct::bid(0), ct::num_blocks(0)], y);
         },
         (input::<T, 2>(), output::<T, 2>()),
@@ -349,7 +349,7 @@ fn hints_of_accesses_choose_stages_and_who_copies() {
 fn gathered_rows_are_wide_where_all_of_them_are_aligned() {
     let code = |row: usize| {
         let kernel = |x: Array<f32, 2>, out: ArrayMut<f32, 2>| {
-            let rows = ct::arange::<i32>(8, 0, 1).unsqueeze(1);
+            let rows = ct::arange(0..8).unsqueeze(1);
             out.store([0, 0], x.gather((rows, 0..64)));
         };
         let x = ct::ArraySpec::<f32, 2>::new([7, 61]).strides([row, 1]).unwrap();

@@ -150,8 +150,8 @@ fn one_tile((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, at: [
     let whole = if form.causal { (tile * rows + 1) / columns } else { keys / columns };
     let some = (last + (columns - 1)) / columns;
     let seen = || {
-        let key = (ct::arange(n, 0, 1)).unsqueeze(0);
-        let row = (tile * rows + ct::arange(m, 0, 1)).unsqueeze(1);
+        let key = (ct::arange(0..n)).unsqueeze(0);
+        let row = (tile * rows + ct::arange(0..m)).unsqueeze(1);
         move |j: Scalar<i32>| {
             let key = j * columns + key;
             if form.causal { key.lt(keys) & key.le(row) } else { key.lt(keys).broadcast_to([m, n]) }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
 use cutlet::aot::Format;
-use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::kernel::{Kernel, KernelArgs};
 use cutlet::prelude::Element;
 use cutlet::{Backend, Bench, Device, DeviceArray, Hints, Target};
 
@@ -116,7 +116,7 @@ impl Call {
     pub fn run<K, A, P>(&mut self, grid: [usize; 3], kernel: K, args: A) -> ct::Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let launch = ct::Launch::new(grid);
         match &mut self.action {

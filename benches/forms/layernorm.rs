@@ -136,7 +136,7 @@ fn layernorm(x: Array<f16, 2>, weight: Array<f16, 1>, bias: Array<f16, 1>, y: Ar
             y.store((row, 0), of_tile(tile, vectors, form));
         }
         Rows::Gather => {
-            let columns = ct::arange(n, 0, 1);
+            let columns = ct::arange(0..n);
             let vectors = || [weight, bias].map(|vector| vector.gather(columns).unsqueeze(0));
             let tile = x.gather((row, columns)).cast::<f32>().unsqueeze(0);
             y.scatter((row, columns), of_tile(tile, vectors, form).squeeze(0));

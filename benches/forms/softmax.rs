@@ -102,7 +102,7 @@ where
             y.index_axis(0, row).store(0, (powers / powers.sum(0)).cast::<T>());
         }
         Rows::Gather => {
-            let columns = ct::arange(n, 0, 1);
+            let columns = ct::arange(0..n);
             let tile = x.gather((row, columns)).cast::<f32>();
             let powers = (tile - tile.reduce_max(0)).exp();
             y.scatter((row, columns), (powers / powers.sum(0)).cast::<T>());

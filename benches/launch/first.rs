@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use cutlet as ct;
 use cutlet::element::f16;
-use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::kernel::{Kernel, KernelArgs};
 
 use super::{print, vadd};
 
@@ -61,7 +61,7 @@ fn measure<K, A, P>(
 ) -> ct::Result<()>
 where
     K: Kernel<P> + Copy,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     device.synchronize()?;
     let launch = |grid: ct::Grid, args: A| {

@@ -131,6 +131,8 @@ pub mod hint_key {
     pub const PINGPONG: &str = "pingpong";
     /// Unroll factor of the loop.
     pub const UNROLL: &str = "unroll";
+    /// The access may name tiles outside of the array: no check reports them.
+    pub const CLIPPED: &str = "clipped";
 }
 
 /// Hints by target (`sm_90`, `default`, …), then by key (`latency`, `num_cta_in_cga`, …).

@@ -24,12 +24,13 @@ use crate::tile::{Scalar, Tracer};
 /// Compiled code is cached by the types of the kernel, of the given arguments, and of the kernel's
 /// parameters. `from_traced` therefore has to be a pure function.
 #[diagnostic::on_unimplemented(
-    message = "the launch gives `{Self}` where the kernel takes `{P}`: the one does not arrive as the other",
+    message = "the argument is `{Self}`, but the kernel's parameter is `{P}`",
     label = "the kernel takes `{P}` here",
-    note = "what decides the shape of the code (`usize`, tile extents, flags) is given as `ct::Constant(x)` and arrives \
-            as `x`",
-    note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`)",
-    note = "a tuple of arguments has one for each parameter of the kernel, in their order"
+    note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`), \
+            `ct::Constant(x)` as `x` (for `usize`, flags, tile extents); a kernel takes all of them by value, not by \
+            reference",
+    note = "data of the host (`Vec`, slices) becomes an array by `device.array(&data, [n])?`; a `Tensor` of candle is taken \
+            by the package `cutlet-candle`, a `CudaSlice` with the feature `cudarc` of cutlet: see `cutlet::foreign`"
 )]
 pub trait IntoKernelArg<P>: Sized {
     /// The launch argument.
@@ -253,6 +254,7 @@ macro_rules! half_literals {
 }
 half_literals!(f16 bf16);
 
+#[diagnostic::do_not_recommend]
 impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
     type Arg = Vec<A::Arg>;
     const CONVERSION: ArgConversion<Self, Vec<P>> = ArgConversion::of_elements(A::CONVERSION.is_common());
@@ -287,6 +289,7 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
 /// assert_eq!((y.to_vec()?[99], squares.to_vec()?[99]), (6.0, 9.0));
 /// # Ok::<(), ct::Error>(())
 /// ```
+#[diagnostic::do_not_recommend]
 impl<P, A: IntoKernelArg<P>> IntoKernelArg<Option<P>> for Option<A> {
     type Arg = Option<A::Arg>;
     const CONVERSION: ArgConversion<Self, Option<P>> = ArgConversion::of_elements(A::CONVERSION.is_common());
@@ -301,6 +304,7 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Option<P>> for Option<A> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
     type Arg = [A::Arg; N];
     const CONVERSION: ArgConversion<Self, [P; N]> = ArgConversion::of_elements(A::CONVERSION.is_common());
@@ -315,9 +319,39 @@ impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
     }
 }
 
+/// The arguments of a launch: a tuple with an [`IntoKernelArg`] for each parameter of a kernel with
+/// the parameters `P`, in their order.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// use cutlet::kernel::{Kernel, KernelArgs};
+///
+/// fn twice<K: Kernel<P> + Copy, A: KernelArgs<P> + Copy, P>(kernel: K, args: A) -> ct::Result<()> {
+///     ct::launch(kernel, 1, args)?;
+///     ct::launch(kernel, 1, args)
+/// }
+///
+/// twice(|n: Scalar<i32>| ct::assert!(n.eq(3)), (3,))?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the arguments `{Self}` do not match the kernel's parameters `{P}`",
+    label = "the kernel takes `{P}`",
+    note = "a launch has one argument for each parameter of the kernel, in their order: `(&a, &mut c, 2.0)`; a single one \
+            is `(&mut c,)`"
+)]
+pub trait KernelArgs<P>: IntoKernelArg<P> {}
+
+#[diagnostic::do_not_recommend]
+impl<A: IntoKernelArg<P>, P> KernelArgs<P> for Arguments<A, P> {}
+
 macro_rules! tuples {
     ($(($($given:ident $param:ident $index:tt),*))+) => {$(
+        // Recommended, so that rustc names the argument that does not match.
+        impl<$($param, $given: IntoKernelArg<$param>),*> KernelArgs<($($param,)*)> for ($($given,)*) {}
+
         #[allow(clippy::unused_unit)]
+        #[diagnostic::do_not_recommend]
         impl<$($param, $given: IntoKernelArg<$param>),*> IntoKernelArg<($($param,)*)> for ($($given,)*) {
             type Arg = ($($given::Arg,)*);
             const CONVERSION: ArgConversion<Self, ($($param,)*)> = ArgConversion::of_elements(true $(&& $given::CONVERSION.is_common())*);

@@ -1,7 +1,8 @@
 //! Kernels and their launch arguments: the traits between `launch` and the front end.
 //!
 //! [`IntoKernelArg`] relates the arguments of the host to the parameters of the kernel. It converts
-//! each argument into [`LaunchArg`]s. A launch requests three things of them:
+//! each argument into [`LaunchArg`]s. [`KernelArgs`] is the tuple of all arguments. A launch
+//! requests three things of them:
 //! * their part of the specialisation key;
 //! * their parameter words;
 //! * their traced value, only if no compiled code fits.
@@ -32,10 +33,10 @@ pub(crate) use erased_call::{AnyArgs, Bound, Call};
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub use erased_call::{AnyArgs, Bound, Call};
-pub use kernel_arg::IntoKernelArg;
 pub(crate) use kernel_arg::arrives_as_it_is;
 #[doc(hidden)]
 pub use kernel_arg::{ArgConversion, Arguments, FromFields};
+pub use kernel_arg::{IntoKernelArg, KernelArgs};
 pub use kernel_fn::Kernel;
 #[doc(hidden)]
 pub use kernel_fn::trace_kernel;

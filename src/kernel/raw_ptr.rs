@@ -30,7 +30,7 @@ use crate::tile::{Ptr, Tracer};
 ///
 /// fn double(x: ct::Ptr<f32>, y: ArrayMut<f32, 1>) {
 ///     // SAFETY: `x` points to as many elements as `y` has, 8 for each tile block.
-///     let x = unsafe { x.offset(ct::bid(0) * 8 + ct::arange(8, 0, 1)).load() };
+///     let x = unsafe { x.offset(ct::bid(0) * 8 + ct::arange(0..8)).load() };
 ///     y.store(ct::bid(0), x * 2.0);
 /// }
 ///

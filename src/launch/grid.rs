@@ -92,6 +92,36 @@ impl Grid {
     }
 }
 
+/// The grid of a launch: a [`Grid`], or one to three integers: `8`, `[8, 4]`, `(8, 4, 2)`.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// fn on_grid(grid: impl ct::IntoGrid) -> ct::Result<()> {
+///     ct::launch(|| ct::assert!(ct::num_blocks(1).eq(4)), grid, ())
+/// }
+/// on_grid([8, 4])?;
+/// on_grid(ct::Grid::from((2, 4, 1)))?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a grid: a grid has one to three axes, of integers",
+    label = "expected `n`, `[m, n]` or `[m, n, k]`",
+    note = "fold further axes into one, `[m, n, batches * heads]`, and take them apart in the kernel: `ct::bid(2) / heads`, \
+            `ct::bid(2) % heads`",
+    note = "the number of tiles is `n.div_ceil(tile)`; integers are i32, u32, i64, u64 or usize"
+)]
+pub trait IntoGrid {
+    /// Returns the grid.
+    fn into_grid(self) -> Grid;
+}
+
+#[diagnostic::do_not_recommend]
+impl<G: Into<Grid>> IntoGrid for G {
+    fn into_grid(self) -> Grid {
+        self.into()
+    }
+}
+
 macro_rules! grid_from {
     ($($int:ident)+) => {$(
         impl From<$int> for Grid {
@@ -100,14 +130,21 @@ macro_rules! grid_from {
             }
         }
 
-        impl<const N: usize> From<[$int; N]> for Grid {
-            fn from(extents: [$int; N]) -> Grid {
-                const { assert!(N >= 1 && N <= 3, "a grid has one to three axes") };
-                let mut grid = [1; 3];
-                for (axis, n) in grid.iter_mut().zip(extents) {
-                    *axis = i64::try_from(n).unwrap_or(i64::MAX);
-                }
-                Grid(grid)
+        impl From<[$int; 1]> for Grid {
+            fn from([x]: [$int; 1]) -> Grid {
+                Grid::from([x, 1, 1])
+            }
+        }
+
+        impl From<[$int; 2]> for Grid {
+            fn from([x, y]: [$int; 2]) -> Grid {
+                Grid::from([x, y, 1])
+            }
+        }
+
+        impl From<[$int; 3]> for Grid {
+            fn from(extents: [$int; 3]) -> Grid {
+                Grid(extents.map(|n| i64::try_from(n).unwrap_or(i64::MAX)))
             }
         }
 

@@ -1,12 +1,12 @@
 //! Launch of a kernel: specialization, compilation and execution.
 
-use super::grid::Grid;
+use super::grid::IntoGrid;
 use super::inspect::remarks;
 use super::options::Launch;
 use super::run::{make, run};
 use super::specialize::specialise;
 use crate::error::Result;
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, LaunchArg, refuse_nested};
 
 /// Executes a kernel once for every tile block of a grid.
 ///
@@ -56,10 +56,10 @@ use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, re
 /// # Panics
 /// If the kernel panics during tracing.
 #[track_caller]
-pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
+pub fn launch<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<()>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(grid).launch(kernel, args)
 }
@@ -91,10 +91,10 @@ where
 /// # Panics
 /// As [`launch`].
 #[track_caller]
-pub fn launch_with_outputs<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Arg as LaunchArg>::Output>
+pub fn launch_with_outputs<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<<A::Arg as LaunchArg>::Output>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(grid).launch_with_outputs(kernel, args)
 }
@@ -120,7 +120,7 @@ impl Launch<'_> {
     pub fn launch<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.launch_call(&Bound::new(&kernel, &Arguments::new(args)).call())
     }
@@ -145,7 +145,7 @@ impl Launch<'_> {
     pub fn launch_with_outputs<K, A, P>(&self, kernel: K, args: A) -> Result<<A::Arg as LaunchArg>::Output>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let args = Arguments::new(args);
         self.launch_call(&Bound::new(&kernel, &args).call())?;
@@ -186,7 +186,7 @@ mod tests {
     fn asserted<K, A, P>(kernel: K, grid: [u32; 3], args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let args = Arguments::new(args);
         let hints = Hints::default();
@@ -207,7 +207,7 @@ mod tests {
     fn tried<K, P>(kernel: K, good: i32, bad: i32, want: &str) -> Result<()>
     where
         K: Kernel<P> + Copy,
-        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): IntoKernelArg<P>,
+        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): KernelArgs<P>,
     {
         let device = Device::cpu();
         let (x, mut y) = (device.from_fn([100], |[i]| i as i32)?, device.zeros([100])?);
@@ -262,18 +262,18 @@ mod tests {
     fn promises_of_pointers() -> Result<()> {
         let gathers = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             let options = unsafe { GatherOptions::new().check_bounds(false) };
-            y.store(0, x.gather_with(arange::<i32>(4, 0, 1) + i, options));
+            y.store(0, x.gather_with(arange(0..4) + i, options));
         };
         tried(gathers, 96, 97, "element 100 is outside of an array whose last element is 99 (element [3])")?;
         let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
             // Elements outside of the mask are not assumed to be in bounds.
-            let at = arange::<i32>(4, 0, 1);
+            let at = arange(0..4);
             let options = unsafe { ScatterOptions::new().check_bounds(false) };
             y.scatter_with(at + i, ones([4]), options.mask(at.ge(1)));
         };
         tried(scatters, -1, -2, "element -1 is outside of an array whose last element is 99 (element [1])")?;
         let adds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
-            let at = arange::<i32>(2, 0, 1) + i;
+            let at = arange(0..2) + i;
             crate::if_then(bid(0).eq(0), || {
                 y.atomic_add_with(at, 1, unsafe { AtomicOptions::new().check_bounds(false) });
             });

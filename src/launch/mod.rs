@@ -37,7 +37,7 @@ pub use aot::export::{ExportedKernel, ExportedParam, Format, export};
 pub use aot::load_module::{LoadedKernel, load};
 pub use array_expr::random::{Random, RandomElement};
 pub use array_expr::{ArrayExpr, FusedExpr, Map, MapWith, Zip};
-pub use grid::Grid;
+pub use grid::{Grid, IntoGrid};
 pub use inspect::bench::{Measurement, bench};
 pub use inspect::compiled_kernel::{CompiledKernel, compile};
 pub use inspect::doctor::{CacheCheck, DoctorReport, GpuCheck, doctor};

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 
 use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
-use super::grid::Grid;
+use super::grid::{Grid, IntoGrid};
 use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
 use crate::kernel::AnyArgs;
 use crate::runtime::graph::recorder;
 use crate::runtime::{Backend, Device, Stream};
+use crate::util::spelling;
 
 /// Options of the generated code of a launch, besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +63,17 @@ impl<'s> Launch<'s> {
     /// assert_eq!(x.to_vec()?, [1; 6]);
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
+    pub fn new(grid: impl IntoGrid) -> Launch<'s> {
         let hints = Hints::default();
-        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None, peers: false }
+        Launch {
+            grid: grid.into_grid(),
+            stream: None,
+            backend: None,
+            hints,
+            dependent: false,
+            checks: None,
+            peers: false,
+        }
     }
 
     /// Selects the stream that the launch is queued on.
@@ -431,6 +440,7 @@ pub(super) fn gpu_backend(asked: Option<Backend>, driver_compiles: impl Fn() -> 
 fn checks_from_env() -> Result<Checks> {
     static CHECKS: OnceLock<(String, std::result::Result<Checks, String>)> = OnceLock::new();
     let (value, checks) = CHECKS.get_or_init(|| {
+        spelling::check_environment();
         let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
         let checks = value.parse();
         (value, checks)

@@ -157,7 +157,7 @@ pub trait Bits: Comparable {}
 /// fn same<T: Comparable>(x: Tile<T, 1>, y: Tile<T, 1>) -> Scalar<bool> {
 ///     x.eq(y).all(0).item()
 /// }
-/// ct::assert!(same(ct::astile([1, 2]), ct::arange(2, 1, 1)));
+/// ct::assert!(same(ct::astile([1, 2]), ct::arange_from(2, 1, 1)));
 /// # });
 /// ```
 #[diagnostic::on_unimplemented(

@@ -34,6 +34,11 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ("runtime/mod.rs", "pub mod driver", "the driver interface, whose calls are unsafe"),
     ("tile/mod.rs", "pub use trace_kernel::Tracer", "methods of `LaunchArg`, which is sealed"),
     ("ops/memory/load_store.rs", "pub fn store<", "the error of a store to an array that is read only"),
+    ("ops/support/misuse.rs", "pub fn astype<", "the error of a conversion by another name"),
+    ("ops/support/misuse.rs", "pub fn to<", "the same"),
+    ("runtime/array/array.rs", "pub fn load<", "the error of a load outside of a kernel"),
+    ("runtime/array/array.rs", "pub fn store<", "the error of a store outside of a kernel"),
+    ("runtime/array/array.rs", "pub fn slice_mut<", "the error of two parts to write"),
     ("runtime/foreign/cudarc.rs", "pub struct BorrowedArray<", "a sealed trait mentions it; its fields are private"),
 ];
 

@@ -22,12 +22,12 @@ fn loaded_extent_has_too_many_bits() {
 #[test]
 fn index_is_a_tile() {
     let text = problems_with_arrays::<f32>(|a, _| {
-        let _ = a.load([ct::arange(4, 0, 1), ct::arange(1, 0, 1)], [8, 8]);
+        let _ = a.load([ct::arange(0..4), ct::arange(0..1)], [8, 8]);
     });
     assert_eq!(
         text,
         "\
-<load([ct::arange(4, 0, 1), ct::arange(1, 0, 1)], [8, 8])>: a tile of shape [4] where one value is wanted
+<load([ct::arange(0..4), ct::arange(0..1)], [8, 8])>: a tile of shape [4] where one value is wanted
   only a tile of one element converts to a scalar: reduce it first"
     );
 }
@@ -107,9 +107,9 @@ fn array_axis() {
         text,
         "\
 <extent(2)>: `extent`: axis 2 of an array with 2 axes
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <num_tiles(3, [8, 8])>: `num_tiles`: axis 3 of an array with 2 axes
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 
@@ -142,7 +142,7 @@ fn tables_of_another_length() {
 #[test]
 fn a_range_needs_its_axis() {
     let text = problems_with_arrays::<f32>(|x, _| {
-        let rows = ct::arange(8, 0, 1);
+        let rows = ct::arange(0..8);
         let _: Tile<f32, 1> = x.gather((rows, 0..64));
     });
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_range_needs_its_axis() {
 #[test]
 fn index_and_value_do_not_fit() {
     let text = problems_with_arrays::<f32>(|_, y| {
-        let rows = ct::arange(8, 0, 1).unsqueeze(1);
+        let rows = ct::arange(0..8).unsqueeze(1);
         y.scatter((rows, 0..64), tile(8, 32));
         let _ = y.atomic_add((rows, 0..4), tile(4, 4));
     });
@@ -187,7 +187,7 @@ fn a_latency_of_a_gather_is_small() {
 #[test]
 fn reductions_into_arrays() {
     let text = problems_with_arrays(|_: Array<f32, 2>, out: ArrayMut<f32, 2>| {
-        let ids = ct::arange(8, 0, 1);
+        let ids = ct::arange(0..8);
         let tile = ct::zeros::<f32, 2>([8, 16]);
         out.atomic_store_add((ct::at(ids), ct::at(ids)), tile);
         out.atomic_store_max((0, ct::at(ids)), tile);
@@ -211,7 +211,7 @@ fn tables_of_arrays() {
     let table = ct::ArrayTable::new(&[&a]).unwrap();
     let kernel = |x: ct::Arrays<f32, 1>| {
         let _ = x.get(ct::at(1)).load(0, [4]);
-        let ids = ct::arange(4, 0, 1);
+        let ids = ct::arange(0..4);
         let _ = x.get(ids).load(0, [4]);
         let _ = x.get(0).load(0, [4]).reduce(0, 0.0, |a, b| a + b + x.get(1).extent(0).cast::<f32>());
     };
@@ -266,7 +266,7 @@ fn large_scratch_memory_is_refused_where_there_is_none() {
 #[test]
 fn indices_and_parts_of_arrays() {
     let text = problems_with_arrays(|a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
-        let ids = ct::arange(8, 0, 1);
+        let ids = ct::arange(0..8);
         let _ = a.load((ct::at(ids), ct::at(ids)), [8, 8]);
         let _ = a.load((0, ct::at(ids)), [8, 16]);
         let _ = a.tiled([8, 8]).step([8, 0]).load((0, 0));
@@ -287,15 +287,15 @@ fn indices_and_parts_of_arrays() {
 <load((0, 0))>: `load`: a step of 0 along axis 1
   tiles begin every so many elements: at least 1, less than 2^31
 <slice(2, ..7)>: `slice`: axis 2 of an array with 2 axes
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <slice(0, ct::at(3)..ct::at(5))>: `slice`: this counts elements, also without `ct::at`
   write the number or scalar itself
 <step(0, -1)>: `step`: a step of -1 along axis 0
   every how many elements: at least 1
 <swap_axes(0, 2)>: `swap_axes`: axes 0 and 2 of an array with 2 axes
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <index_axis(3, 0).reshape((4, 4)).load((0, 0), [4, 4]))>: `index_axis`: axis 3 of an array with 2 axes
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 
@@ -305,7 +305,7 @@ fn pointers_do_not_fit() {
         let p = x.pointer();
         // SAFETY: nothing runs.
         unsafe {
-            let columns = p.offset(ct::arange(8, 0i64, 1).unsqueeze(0));
+            let columns = p.offset(ct::arange_from(8, 0i64, 1).unsqueeze(0));
             let _ = columns.offset(ct::zeros::<i32, 2>([8, 4]));
             columns.store(tile(8, 4));
             let _ = p.array::<2>((4, ct::at(3)), (3, 1));

@@ -53,12 +53,12 @@ fn rounding_of_a_cast() {
 #[test]
 fn range_does_not_fit() {
     let text = problems(|| {
-        let _ = ct::arange(512, 0i8, 1);
+        let _ = ct::arange_from(512, 0i8, 1);
     });
     assert_eq!(
         text,
         "\
-<ct::arange(512, 0i8, 1)>: `arange`: 512 different numbers do not fit i8 (8 bits)
+<ct::arange_from(512, 0i8, 1)>: `arange_from`: 512 different numbers do not fit i8 (8 bits)
   take a wider type and `.cast` it"
     );
 }
@@ -81,14 +81,14 @@ fn random_numbers_of_too_many_axes() {
     let text = problems(|| {
         let random = ct::random::Philox::new(1, 2);
         let _ = random.bits([0, 0, 0, 0], [2, 2, 2, 4]);
-        let _ = random.bits((ct::at(ct::arange(8, 0, 1)), 0), [4, 16]);
+        let _ = random.bits((ct::at(ct::arange(0..8)), 0), [4, 16]);
     });
     assert_eq!(
         text,
         "\
 <bits([0, 0, 0, 0], [2, 2, 2, 4])>: `bits`: random numbers for 4 axes
   they have 1 to 3 axes: `reshape` the tile
-<bits((ct::at(ct::arange(8, 0, 1)), 0), [4, 16])>: `bits`: 8 positions for extent 4 of axis 0
+<bits((ct::at(ct::arange(0..8)), 0), [4, 16])>: `bits`: 8 positions for extent 4 of axis 0
   a list of positions has one for each element along its axis"
     );
 }
@@ -105,7 +105,7 @@ fn sorting_and_looking_up() {
         text,
         "\
 <sort(2)>: `sort` along axis 2 of a tile of shape [4, 8]
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <top_k(1, 3)>: `extract`: parts of shape [4, 3] of a tile of shape [4, 8]
   each extent of the part divides that of the tile
 <gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
@@ -123,7 +123,7 @@ fn complex_numbers() {
         let _ = ct::math::ifft(z, 2);
         let _ = ct::math::fft(ct::math::Complex { re: tile(4, 8), im: tile(4, 2) }, 1);
         let _ = z + ct::math::Complex { re: tile(4, 6), im: tile(3, 6) };
-        y.complex().store((0, ct::at(ct::arange(6, 0, 1))), z);
+        y.complex().store((0, ct::at(ct::arange(0..6))), z);
     });
     assert_eq!(
         text,
@@ -131,12 +131,12 @@ fn complex_numbers() {
 <ct::math::fft(z, 1)>: `fft` along axis 1 of a tile of shape [4, 6]
   the extent there has to be a power of two: make it 8 by a larger tile or `ct::cat`
 <ct::math::ifft(z, 2)>: `ifft` along axis 2 of a tile of shape [4, 6]
-  axes are counted from 0
+  axes are counted from 0; -1 is the last one
 <ct::math::fft(ct::math::Complex { re: tile(4, 8), im: tile(4, 2) }, 1)>: `fft` of real parts of shape [4, 8] and imaginary parts of shape [4, 2]
   the shapes must be equal: use `broadcast_to`
 <z + ct::math::Complex { re: tile(4, 6), im: tile(3, 6) }>: `+` of tiles f32 [4, 6] and f32 [3, 6]
   extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`
-<store((0, ct::at(ct::arange(6, 0, 1))), z)>: `store`: the last component of the index of complex numbers is a list of positions
+<store((0, ct::at(ct::arange(0..6))), z)>: `store`: the last component of the index of complex numbers is a list of positions
   a list goes along another axis; single numbers: `.reals()` and `gather`"
     );
 }

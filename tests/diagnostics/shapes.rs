@@ -71,13 +71,13 @@ fn extent_has_too_many_bits() {
 #[test]
 fn extent_is_zero() {
     let text = problems(|| {
-        let _ = ct::arange(0, 0, 1);
+        let _ = ct::arange(0..0);
     });
     assert_eq!(
         text,
         "\
-<ct::arange(0, 0, 1)>: `arange`: extent 0 of axis 0 in tile shape [0]
-  every extent of a tile is at least 1"
+<ct::arange(0..0)>: `arange` of the empty range 0..0
+  a tile has at least one element"
     );
 }
 
@@ -168,7 +168,7 @@ fn unsqueeze_axis() {
         text,
         "\
 <unsqueeze(3)>: `unsqueeze`: axis 3 of a tile with 2 axes
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 
@@ -194,7 +194,7 @@ fn reduced_axis() {
         text,
         "\
 <sum(2)>: `sum` along axis 2 of a tile of shape [4, 8]
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 
@@ -259,7 +259,7 @@ fn scanned_axis() {
         text,
         "\
 <cumsum(2)>: `cumsum` along axis 2 of a tile of shape [4, 8]
-  axes are counted from 0"
+  axes are counted from 0; -1 is the last one"
     );
 }
 

@@ -55,7 +55,7 @@ pub fn attention(q: Array<f16, 3>, k: Array<f16, 3>, v: Array<f16, 3>, out: Arra
     let start = (ct::zeros::<f32, 2>([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
     let (acc, _, sum) = ct::fold(..k.num_tiles(1, [1, n, d]), start, |(acc, max, sum), j| {
         let scores = ct::mma(q, k.load((head, j, 0), [1, n, d]).squeeze(0).transpose(), ct::zeros([m, n]));
-        let inside = (j * n + ct::arange(n, 0, 1)).lt(k.extent(1)).unsqueeze(0);
+        let inside = (j * n + ct::arange(0..n)).lt(k.extent(1)).unsqueeze(0);
         let scores = ct::select(inside, scores * scale, f32::NEG_INFINITY);
         let above = max.max(scores.reduce_max(1));
         let (weights, fade) = ((scores - above).exp(), (max - above).exp());

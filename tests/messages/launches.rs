@@ -25,9 +25,9 @@ pub const CASES: [Case; 21] = [
     Case { title: "a tile size without `Constant`: a usize", score: 3, answer: Rustc("launches") },
     Case { title: "`2.0` for a `Scalar<f32>`", score: 3, answer: Said(float_literal) },
     Case { title: "a float in a `Constant`", score: 3, answer: Rustc("launches") },
-    Case { title: "the extent of an array as a tile size", score: 2, answer: Rustc("launches") },
+    Case { title: "the extent of an array as a tile size", score: 3, answer: Rustc("launches") },
     Case { title: "a value returned from a kernel", score: 3, answer: Rustc("launches") },
-    Case { title: "a tile index out of bounds", score: 2, answer: Said(index_out_of_bounds) },
+    Case { title: "a tile index out of bounds", score: 3, answer: Said(index_out_of_bounds) },
     Case { title: "every block writes tile 0", score: 2, answer: Said(every_block_writes) },
 ];
 

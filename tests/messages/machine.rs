@@ -124,14 +124,14 @@ fn odd_hint() -> String {
 }
 
 /// What a test of this program says in a process of its own, with these variables.
-fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
+pub fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env("CUTLET_MESSAGES_CHILD", "1");
     let output = command.envs(variables.iter().copied()).output().expect("this program again");
     String::from_utf8_lossy(&output.stderr).trim().to_string()
 }
 
-fn is_child() -> bool {
+pub fn is_child() -> bool {
     std::env::var_os("CUTLET_MESSAGES_CHILD").is_some()
 }
 

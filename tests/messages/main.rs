@@ -1,27 +1,37 @@
-//! What a user reads when something is wrong: 66 plausible mistakes, the answer to each of them as text (`said/`), and a
-//! score beside it. And what rustc says of wrong types (`fail/types/`).
+//! What a user reads when something is wrong: 66 plausible mistakes and 55 of first users, the answer to each of them as text
+//! (`said/`), and a score beside it. And what rustc says of wrong types (`fail/types/`).
 //!
 //! Scores: 0 crash, hang or silent wrong result; 1 an error without the user's place, or in internal words; 2 the right
 //! place and cause; 3 with the shapes or types involved, and the way out. What simply works as meant counts 3.
 //!
-//! `cargo test --test messages -- score --nocapture` prints the table and the sum; `CUTLET_BLESS=1 cargo test --test
+//! `cargo test --test messages -- score --nocapture` prints the table, the sums and the means; `CUTLET_BLESS=1 cargo test --test
 //! messages` writes what is said now into `said/`, for a person to read.
 
 mod flow;
 mod launches;
 mod machine;
+mod newcomers;
 mod rustc;
 mod said;
 mod shapes;
 
 use said::{Case, Group};
 
-const GROUPS: [Group; 4] = [
+/// The groups of the 66 mistakes, and those of the 55.
+const GROUPS: [Group; 9] = [
     Group { name: "shapes", about: "shapes and types of tiles", cases: &shapes::CASES },
     Group { name: "flow", about: "control flow and tracing", cases: &flow::CASES },
     Group { name: "launches", about: "launches and arguments", cases: &launches::CASES },
     Group { name: "machine", about: "targets, resources, machine", cases: &machine::CASES },
+    Group { name: "new_types", about: "first users: types, shapes", cases: &newcomers::TYPES },
+    Group { name: "new_flow", about: "first users: control flow", cases: &newcomers::FLOW },
+    Group { name: "new_launches", about: "first users: launch", cases: &newcomers::LAUNCHES },
+    Group { name: "new_layouts", about: "first users: layouts, hints, limits", cases: &newcomers::LAYOUTS },
+    Group { name: "new_steps", about: "first users: ecosystem, first steps", cases: &newcomers::FIRST_STEPS },
 ];
+
+/// How many of the groups are of the 66 mistakes.
+const OLD: usize = 4;
 
 #[test]
 fn shapes_and_types() {
@@ -44,21 +54,69 @@ fn targets_and_machine() {
 }
 
 #[test]
+fn types_of_first_users() {
+    said::compare(&GROUPS[4]);
+}
+
+#[test]
+fn control_flow_of_first_users() {
+    said::compare(&GROUPS[5]);
+}
+
+#[test]
+fn launches_of_first_users() {
+    said::compare(&GROUPS[6]);
+}
+
+#[test]
+fn layouts_of_first_users() {
+    said::compare(&GROUPS[7]);
+}
+
+#[test]
+fn first_steps() {
+    said::compare(&GROUPS[8]);
+}
+
+#[test]
 fn types() {
     said::compare_texts("types", rustc::of_types());
 }
 
+/// The sum of the scores of cases, how many there are, and how many have each score.
+fn tally<'c>(cases: impl Iterator<Item = &'c Case>) -> (u32, usize, [usize; 4]) {
+    let mut numbers = [0; 4];
+    cases.for_each(|case| numbers[case.score as usize] += 1);
+    let sum = numbers.iter().enumerate().map(|(score, count)| score * count).sum::<usize>();
+    (sum as u32, numbers.iter().sum(), numbers)
+}
+
+fn print_row(about: &str, (sum, count, numbers): (u32, usize, [usize; 4])) {
+    let mean = f64::from(sum) / count as f64;
+    let [none, one, two, three] = numbers;
+    println!(
+        "| {about:<38} | {count:>5} | {sum:>3} of {:>3} | {mean:.2} | {none} | {one} | {two:>2} | {three:>2} |",
+        3 * count
+    );
+}
+
 #[test]
 fn score() {
-    let all: Vec<&Case> = GROUPS.iter().flat_map(|group| group.cases).collect();
-    let sum: u32 = all.iter().map(|case| case.score).sum();
+    println!("| cases                                  | count | sum        | mean | 0 | 1 |  2 |  3 |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, groups, count) in [("all known", &GROUPS[..OLD], 66), ("all of first users", &GROUPS[OLD..], 55)] {
+        for group in groups {
+            print_row(group.about, tally(group.cases.iter()));
+        }
+        let all = tally(groups.iter().flat_map(|group| group.cases));
+        print_row(name, all);
+        assert_eq!(all.1, count);
+        assert!(all.2[..2].iter().all(|&cases| cases == 0), "no case is below 2");
+    }
+    println!("below 3:");
     for group in &GROUPS {
-        let of_group: u32 = group.cases.iter().map(|case| case.score).sum();
-        println!("{:>4} of {:>3}  {}", of_group, 3 * group.cases.len(), group.about);
         for case in group.cases.iter().filter(|case| case.score < 3) {
-            println!("             {} for {}", case.score, case.title);
+            println!("  {}: {}: {}", case.score, group.about, case.title);
         }
     }
-    println!("{sum:>4} of {:>3}  in all", 3 * all.len());
-    assert_eq!(all.len(), 66);
 }

@@ -1,7 +1,7 @@
 //! Shapes and types of tiles.
 
 use cutlet as ct;
-use cutlet::kernel::{Arguments, IntoKernelArg, Kernel, trace_kernel};
+use cutlet::kernel::{Arguments, Kernel, KernelArgs, trace_kernel};
 use cutlet::prelude::*;
 use cutlet::{ArraySpec, ArraySpecMut};
 
@@ -40,7 +40,7 @@ pub fn array_mut<T: Element, const R: usize>() -> ArraySpecMut<T, R> {
 
 /// What is wrong with a kernel, as its trace says it.
 #[track_caller]
-pub fn problems<K: Kernel<P>, A: IntoKernelArg<P>, P>(kernel: K, args: A) -> String {
+pub fn problems<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> String {
     match trace_kernel("kernel", &kernel, &Arguments::new(args)) {
         Ok(_) => "nothing".into(),
         Err(error) => error.to_string(),

@@ -66,7 +66,7 @@ fn loads<T: ByteSized>(session: Session) -> Result<()> {
 
 fn sums(x: Arrays<f32, 2>, y: ArrayMut<f32, 2>) {
     let all = ct::fold(..x.len(), ct::zeros::<f32, 2>([8, 32]), |all, i| {
-        all + x.get(i).load((ct::bid(0), 0), [8, 32]) + x.get(i + 1).gather((0, ct::arange(32, 0, 1).unsqueeze(0)))
+        all + x.get(i).load((ct::bid(0), 0), [8, 32]) + x.get(i + 1).gather((0, ct::arange(0..32).unsqueeze(0)))
     });
     y.store((ct::bid(0), 0), all);
 }
@@ -92,7 +92,7 @@ fn fill(y: ArraysMut<i32, 1>, x: Arrays<i32, 1>) {
     ct::fold(..y.num_tiles(0, [64]), (), |(), i| {
         y.store(i, x.load(i, [64]) + which);
         y.store(i, y.load(i, [64]) * 2);
-        let at = i * 64 + ct::arange(64, 63, -1);
+        let at = i * 64 + ct::arange_from(64, 63, -1);
         y.scatter(at, y.gather(at) + 1);
     });
     y.entry(0).atomic_add(1000);
@@ -125,7 +125,7 @@ fn stores(session: Session) -> Result<()> {
 fn hand_on(x: ArraysMut<i32, 1>, y: ArrayMut<i32, 1>) {
     ct::fold(ct::range(1, x.len()), (), |(), i| {
         let (before, after) = (x.get(i - 1), x.get(i));
-        after.store(0, after.load(0, [128]) + before.gather(ct::arange(128, 127, -1)));
+        after.store(0, after.load(0, [128]) + before.gather(ct::arange_from(128, 127, -1)));
     });
     y.store(0, x.get(x.len() - 1).load(0, [128]));
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
-use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::kernel::{Kernel, KernelArgs};
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
@@ -19,7 +19,7 @@ pub fn register(suite: &mut Suite) {
 fn checked<K, A, P>(session: Session, kernel: K, args: A) -> Result<Option<String>>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     let checks = ct::Checks { bounds: true, ..ct::Checks::none() };
     match session {
@@ -40,7 +40,7 @@ where
 fn tried<K, P>(session: Session, kernel: K, want: &str) -> Result<()>
 where
     K: Kernel<P> + Copy,
-    for<'a> (&'a ct::DeviceArray<i32, 1>, &'a mut ct::DeviceArray<i32, 1>, i32): IntoKernelArg<P>,
+    for<'a> (&'a ct::DeviceArray<i32, 1>, &'a mut ct::DeviceArray<i32, 1>, i32): KernelArgs<P>,
 {
     let device = session.device();
     let (x, mut y) = (device.from_fn([128], |[i]| i as i32)?, device.zeros([128])?);
@@ -70,12 +70,12 @@ fn views(session: Session) -> Result<()> {
 fn pointers(session: Session) -> Result<()> {
     let gathers = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         let options = unsafe { ct::GatherOptions::new().check_bounds(false) };
-        y.store(0, x.gather_with(ct::arange::<i32>(32, 0, 1) + i, options));
+        y.store(0, x.gather_with(ct::arange(0..32) + i, options));
     };
     tried(session, gathers, "element 128 is outside of an array whose last element is 127 (element [31])")?;
     let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
         let options = unsafe { ct::ScatterOptions::new().check_bounds(false) };
-        y.scatter_with(ct::arange::<i32>(32, 0, 1) + i, ct::ones([32]), options);
+        y.scatter_with(ct::arange(0..32) + i, ct::ones([32]), options);
     };
     tried(session, scatters, "element 128 is outside of an array whose last element is 127 (element [31])")
 }

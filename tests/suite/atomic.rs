@@ -89,7 +89,7 @@ fn extrema_kernel<T: ct::ops::AtomicMinMax>(
     low: ArrayMut<T, 1>,
 ) {
     let (x, at) = (x.load([ct::bid(0)], [256]), at.load([ct::bid(0)], [256]));
-    let inside = (ct::bid(0) * 256 + ct::arange(256, 0, 1)).lt(COUNT);
+    let inside = (ct::bid(0) * 256 + ct::arange(0..256)).lt(COUNT);
     high.atomic_max_with(at, x, AtomicOptions::new().mask(inside));
     low.atomic_min_with(at, x, AtomicOptions::new().relaxed(Scope::System).mask(inside));
 }
@@ -127,7 +127,7 @@ fn pairs_kernel<T: ct::ops::AtomicMinMax>(
     (high, low): (ArrayMut<T, 1>, ArrayMut<T, 1>),
     (before, fixed): (ArrayMut<T, 1>, ArrayMut<T, 1>),
 ) {
-    let (at, x) = (ct::bid(0) * 64 + ct::arange(64, 0, 1), x.load(ct::bid(0), [64]));
+    let (at, x) = (ct::bid(0) * 64 + ct::arange(0..64), x.load(ct::bid(0), [64]));
     before.scatter(at, high.atomic_max(at, x));
     low.atomic_store_min(ct::bid(0), x);
     // A NaN that is known while the kernel is traced.
@@ -163,7 +163,7 @@ fn small_sums_kernel<T: ct::ops::AtomicAdd>(
     own: ArrayMut<T, 1>,
 ) {
     let (block, x) = (ct::bid(0), x.load(ct::bid(0), [64]));
-    let at = ct::arange(64, 0, 1);
+    let at = ct::arange(0..64);
     y.atomic_add(block * 64 + at, x);
     z.atomic_store_add(block, x);
     let shared = ct::scratch::<T, 1>([64]);
@@ -196,7 +196,7 @@ fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
 }
 
 fn climb_kernel<T: ct::ops::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>) {
-    let at = ct::arange(64, 0, 1);
+    let at = ct::arange(0..64);
     let steps = (at % 4 + ct::bid(0) * 4).cast::<T>();
     let inside = at.lt(61);
     let old = top.atomic_max_with(at / 4, steps, AtomicOptions::new().mask(inside));
@@ -229,7 +229,7 @@ fn bits_kernel<T: ct::ops::AtomicBits>(
     (and, or, xor): (ArrayMut<T, 1>, ArrayMut<T, 1>, ArrayMut<T, 1>),
 ) {
     let (x, at) = (x.load([ct::bid(0)], [128]), at.load([ct::bid(0)], [128]));
-    let inside = (ct::bid(0) * 128 + ct::arange(128, 0, 1)).lt(COUNT);
+    let inside = (ct::bid(0) * 128 + ct::arange(0..128)).lt(COUNT);
     let options = AtomicOptions::new().mask(inside);
     and.atomic_and_with(at, x, options);
     or.atomic_or_with(at, x, options);
@@ -259,7 +259,7 @@ fn exchange_kernel<T: ct::ops::AtomicXchg>(
     old: ArrayMut<T, 1>,
     kept: ArrayMut<T, 1>,
 ) {
-    let at = ct::bid(0) * 128 + ct::arange(128, 0, 1);
+    let at = ct::bid(0) * 128 + ct::arange(0..128);
     let x = x.gather(at);
     let options = AtomicOptions::new().relaxed(Scope::Device);
     let before = y.atomic_xchg_with(at, x, options);
@@ -285,7 +285,7 @@ fn exchanges<T: ct::ops::AtomicXchg>(session: Session) -> Result<()> {
 
 fn neighbours_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 2>) {
     let tile = x.load((ct::bid(0), ct::bid(1)), [16, 64]);
-    let rows = ct::arange(16, 0, 1).unsqueeze(1);
+    let rows = ct::arange(0..16).unsqueeze(1);
     y.atomic_add((rows, ct::span(ct::bid(1) * 64, 64)), tile);
 }
 
@@ -305,12 +305,12 @@ fn adjacent<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
 }
 
 fn tickets(counter: ArrayMut<u32, 1>, taken: ArrayMut<i32, 1>, masked: ArrayMut<u32, 1>) {
-    let at = ct::arange(64, 0, 1) % 2;
+    let at = ct::arange(0..64) % 2;
     let ticket = counter.atomic_add(at, 1u32);
     taken.scatter((ticket.cast::<i32>() * 2 + at,), 1);
-    let some = ct::arange(64, 0, 1).lt(3);
+    let some = ct::arange(0..64).lt(3);
     let before = counter.atomic_add_with(at + 1, 5u32, AtomicOptions::new().mask(some));
-    masked.scatter(ct::bid(0) * 64 + ct::arange(64, 0, 1), some.select(0u32, before));
+    masked.scatter(ct::bid(0) * 64 + ct::arange(0..64), some.select(0u32, before));
 }
 
 /// Values before: each ticket is given out once. Nothing comes back where nothing happened.
@@ -353,8 +353,8 @@ fn grid_sum(session: Session) -> Result<()> {
 }
 
 fn in_order_kernel(x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>) {
-    let at = ct::arange(256, 0, 1);
-    let back = ct::arange(256, 255, -1);
+    let at = ct::arange(0..256);
+    let back = ct::arange_from(256, 255, -1);
     x.scatter(at, at);
     x.atomic_add(back, 1000);
     x.atomic_max(at, 1200);
@@ -394,7 +394,7 @@ fn in_branches_kernel(flags: Array<i32, 2>, turns: Scalar<i32>, totals: ArrayMut
     let swapped = flags.flip(1);
     ct::fold(ct::range(0, turns).unroll(2), (flags, swapped), |(flags, swapped), k| {
         ct::if_then(flags.any([0, 1]).item(), || {
-            totals.atomic_sub(ct::arange(4, 0, 1), k + 1);
+            totals.atomic_sub(ct::arange(0..4), k + 1);
             marks.entry((ct::bid(0), k & 3)).atomic_add(k + 1);
         });
         (swapped, flags)

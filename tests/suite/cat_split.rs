@@ -183,7 +183,7 @@ fn of_other_layouts(session: Session) -> Result<()> {
         z.store([0, 0], left - right);
         let columns = x.sum(0).reshape([32]);
         let halves = ct::fold(0..4, columns, |sum, i| sum.insert(i, sum.extract(3 - i, [8]) * 2.0));
-        sums.store(0, ct::cat([halves, ct::arange(32, 0.0, 1.0)], 0));
+        sums.store(0, ct::cat([halves, ct::arange_from(32, 0.0, 1.0)], 0));
     }
     let data: Vec<f32> = random(4, 64 * 32, Spread::Whole(2));
     let x = session.array(&data, [64, 32])?;

@@ -209,7 +209,7 @@ fn access<T: Float>(session: Session) -> Result<()> {
         let from = ct::bid(0);
         y.store((0, ct::at(from + 1)), x.load((ct::at(1), ct::at(from)), [8, 16]).conj());
         let rows = ct::astile([5, 0, -1, 2]);
-        z.complex().store((ct::at(ct::arange(4, 0, 1)), 0), x.load((ct::at(rows), 0), [4, 8]));
+        z.complex().store((ct::at(ct::arange(0..4)), 0), x.load((ct::at(rows), 0), [4, 8]));
     }
     let a = numbers::<T>(8, Spread::Any);
     let x = session.array(&a, PARTS)?;

@@ -81,7 +81,7 @@ fn lock(session: Session) -> Result<()> {
         let lock = ct::Lock::new(locks.entry(which));
         let before = lock.with(|| {
             let sum = sums.load((which, 0), [1, 64]);
-            sums.store((which, 0), sum + ct::arange(64, 1, 1).unsqueeze(0));
+            sums.store((which, 0), sum + ct::arange_from(64, 1, 1).unsqueeze(0));
             sum.get((0, 0))
         });
         lock.take();

@@ -310,7 +310,7 @@ fn maps(session: Session) -> Result<()> {
 /// A closure with captures is never confused with an earlier one of the same type.
 fn captures(session: Session) -> Result<()> {
     for factor in [2, 3, 5] {
-        let scale = move |y: ArrayMut<i32, 1>| y.store(ct::bid(0), ct::arange(16, 0, 1) * factor);
+        let scale = move |y: ArrayMut<i32, 1>| y.store(ct::bid(0), ct::arange(0..16) * factor);
         let mut y = session.unwritten::<i32, 1>([16])?;
         session.launch(scale, [1], (&mut y,))?;
         session.check("captured factor", &y, &|[i]| Want::exactly(i as i32 * factor))?;

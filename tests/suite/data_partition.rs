@@ -28,12 +28,12 @@ fn scores(session: Session) -> Result<()> {
         let keys = b.extent(0);
         ct::fold(ct::range(ct::bid(0), y.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |(), i| {
             let left = a.load((i, 0), [m, d]);
-            let rows = i * m + ct::arange(m, 0, 1);
+            let rows = i * m + ct::arange(0..m);
             let some = if causal { ((i * m + m).min(keys) + (n - 1)) / n } else { (keys + (n - 1)) / n };
             let acc = ct::fold(..some, ct::zeros::<f32, 2>([m, d]), |acc, j| {
                 let tile = b.load((j, 0), [n, d]);
                 let scores = ct::mma(left, tile.transpose(), ct::zeros::<f32, 2>([m, n]));
-                let columns = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
+                let columns = (j * n + ct::arange(0..n)).unsqueeze(0);
                 let seen = if causal { columns.le(rows.unsqueeze(1)) } else { columns.lt(ct::full([m, 1], keys)) };
                 let scores = ct::select(seen, scores, 0.0);
                 ct::mma(scores.cast::<f16>(), tile, acc * 0.5)
@@ -81,7 +81,7 @@ fn epilogue(session: Session) -> Result<()> {
         let acc = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros([m, n]), |acc, l| {
             ct::mma(a.load((i, l), [m, k]), b.load((l, j), [k, n]), acc)
         });
-        let row = (i * m + ct::arange(m, 0, 1)).cast::<f32>() + bias.load(i, [m]);
+        let row = (i * m + ct::arange(0..m)).cast::<f32>() + bias.load(i, [m]);
         let out = acc + row.unsqueeze(1);
         y.store((i, j), out);
         most.store((i, j), out.reduce_max(1).reshape([m, 1]));

@@ -428,7 +428,7 @@ fn endless(session: Session) -> Result<()> {
             let sum = tile.sum(0).item();
             flow.break_if(sum.gt(10_000), (tile - 1, turns));
             flow.continue_if((sum & 1).eq(0), (tile + 1, turns + 1));
-            let tile = tile * 2 + ct::arange(128, 0, 1);
+            let tile = tile * 2 + ct::arange(0..128);
             flow.break_if(turns.gt(200), (tile, turns));
             (tile, turns + 1)
         });

@@ -40,7 +40,7 @@ fn kernel<T: MmaInput<T, f32>>(
         let (acc, _, all) = ct::fold(..k.num_tiles(0, [n, d]), start, |(acc, max, all), j| {
             let scores = ct::mma_fast_acc(left, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
             let scores = scores.max_nan(-(MOST as f32)).min_nan(MOST as f32);
-            let seen = (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(ct::full([m, 1], keys));
+            let seen = (j * n + ct::arange(0..n)).unsqueeze(0).lt(ct::full([m, 1], keys));
             let scores = ct::if_else((j * n + n).le(keys), || scores, || ct::select(seen, scores, f32::NEG_INFINITY));
             let above = max.max(scores.reduce_max(1));
             let (weights, fade) = ((scores - above).exp2(), (max - above).exp2());

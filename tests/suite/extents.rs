@@ -165,7 +165,7 @@ fn positions(session: Session) -> Result<()> {
         let table: Vec<i32> = (0..160).map(|n| n * n % 97).collect();
         let row = ct::from_slice([1, 160], &table);
         let noise = Philox::new(7u64, 3u64).bits((0, 0), [12, 160]).cast::<i32>() & 0xff;
-        y.store([0, 0], i * 1000 + j + row + ct::arange(160, 5, 3).unsqueeze(0) + noise);
+        y.store([0, 0], i * 1000 + j + row + ct::arange_from(160, 5, 3).unsqueeze(0) + noise);
         y.store([1, 0], ct::full([12, 160], 7).flip(0).set([11, 159], 8).set([0, 3], 9));
     }
     let mut y = session.unwritten::<i32, 2>([24, 160])?;
@@ -258,8 +258,8 @@ fn far(session: Session) -> Result<()> {
 fn listed(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, at: Array<i32, 1>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>) {
         let rows = at.load(0, [24]);
-        y.store([0, 0], x.gather((rows.unsqueeze(1), ct::arange(48, 0, 1).unsqueeze(0))));
-        let columns = ct::arange(48, 0, 1).unsqueeze(0) + (rows.unsqueeze(1) & 3);
+        y.store([0, 0], x.gather((rows.unsqueeze(1), ct::arange(0..48).unsqueeze(0))));
+        let columns = ct::arange(0..48).unsqueeze(0) + (rows.unsqueeze(1) & 3);
         let mask = (columns & 1).eq(0);
         let options = GatherOptions::new().mask(mask).padding(-1.0);
         y.store([1, 0], x.gather_with((rows.unsqueeze(1), columns), options));
@@ -523,8 +523,8 @@ fn atomics(session: Session) -> Result<()> {
         sums.atomic_add((ct::span(0, 6), ct::span(0, 80)), tile);
         sums.tiled([6, 80]).atomic_store_add((0, 0), tile);
         bins.atomic_add(tile & 15, 1);
-        let columns = ct::arange(80, 0, 1).unsqueeze(0);
-        let rows = ct::arange(6, 0, 1).unsqueeze(1) + row * 6;
+        let columns = ct::arange(0..80).unsqueeze(0);
+        let rows = ct::arange(0..6).unsqueeze(1) + row * 6;
         let some = AtomicOptions::new().mask((columns % 3).eq(0));
         let before = seen.atomic_add_with((rows, columns), tile, some);
         seen.scatter((rows + 30, columns), (columns % 3).eq(0).broadcast_to([6, 80]).select(before, -1));

@@ -92,7 +92,7 @@ fn anywhere<T: ByteSized>(session: Session) -> Result<()> {
 }
 
 fn shifted<T: ByteSized>(x: Array<T, 1>, y: ArrayMut<T, 1>, (tile, from, to): (usize, i32, i32)) {
-    let at = ct::bid(0) * tile + ct::arange(tile, 0, 1);
+    let at = ct::bid(0) * tile + ct::arange(0..tile);
     y.scatter(at + to, x.gather(at + from));
 }
 
@@ -130,7 +130,7 @@ fn pick_rows<T: ByteSized>(x: Array<T, 2>, rows: Array<i32, 1>, y: ArrayMut<T, 2
 fn place_rows<T: ByteSized>(x: Array<T, 2>, rows: Array<i32, 1>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
     let rows = rows.load([ct::bid(0)], [tile[0]]).unsqueeze(1);
     let placed = x.load((ct::bid(0), ct::bid(1)), tile);
-    y.scatter((rows, ct::bid(1) * tile[1] + ct::arange(tile[1], 0, 1).unsqueeze(0)), placed);
+    y.scatter((rows, ct::bid(1) * tile[1] + ct::arange(0..tile[1]).unsqueeze(0)), placed);
 }
 
 /// Rows by number, of arrays in either order of memory.
@@ -207,7 +207,7 @@ fn masked(x: Array<f32, 2>, m: Array<bool, 2>, p: Array<f32, 2>, y: ArrayMut<f32
     let (m, p) = (m.load([0, 0], tile), p.load([0, 0], tile));
     let options = GatherOptions::new().mask(m).padding(p);
     let columns = 0..64;
-    let rows = ct::arange(8, 0, 1).unsqueeze(1);
+    let rows = ct::arange(0..8).unsqueeze(1);
     y.store([0, 0], x.gather_with((rows, columns.clone()), options));
     z.scatter_with((rows, columns), p, ScatterOptions::new().mask(m));
     let none = m & !m;
@@ -240,7 +240,7 @@ fn masks(session: Session) -> Result<()> {
 }
 
 fn by_quotient(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
-    let at = ct::bid(0) * 512 + ct::arange(512, 0, 1);
+    let at = ct::bid(0) * 512 + ct::arange(0..512);
     y.scatter(at, x.gather((at / 48, at % 48)));
 }
 
@@ -256,8 +256,8 @@ fn divided(session: Session) -> Result<()> {
 
 fn of_rank_three(x: Array<f16, 3>, y: ArrayMut<f16, 3>, plane: Scalar<i64>) {
     // [4, 1, 1] with a range along axis 1 of the result, and an index tile along axis 2.
-    let rows = ct::arange(4, 1, 1).reshape([4, 1, 1]);
-    let columns = ct::arange(16, 15i16, -1).reshape([1, 1, 16]);
+    let rows = ct::arange_from(4, 1, 1).reshape([4, 1, 1]);
+    let columns = ct::arange_from(16, 15i16, -1).reshape([1, 1, 16]);
     y.store([0, 0, 0], x.gather((rows + ct::bid(0), 0..8, columns)));
     y.scatter((plane, 0..8, columns), ct::full([4, 8, 16], f16::from_f32(2.0)).reduce_max(0));
 }
@@ -279,8 +279,8 @@ fn ranks(session: Session) -> Result<()> {
 }
 
 fn reverse(x: ArrayMut<i32, 1>) {
-    let at = ct::bid(0) * 256 + ct::arange(256, 0, 1);
-    let back = ct::bid(0) * 256 + ct::arange(256, 255, -1);
+    let at = ct::bid(0) * 256 + ct::arange(0..256);
+    let back = ct::bid(0) * 256 + ct::arange_from(256, 255, -1);
     x.scatter(back, x.gather(at));
     x.scatter(at, x.gather(at) * 2);
 }
@@ -312,7 +312,7 @@ fn scalars(session: Session) -> Result<()> {
 }
 
 fn all_to_few(y: ArrayMut<i32, 1>) {
-    let n = ct::arange(512, 0, 1);
+    let n = ct::arange(0..512);
     y.scatter(n % 8, n);
 }
 
@@ -330,7 +330,7 @@ fn duplicates(session: Session) -> Result<()> {
 }
 
 fn copy_promised(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-    let at = ct::bid(0) * 256 + ct::arange(256, 0, 1);
+    let at = ct::bid(0) * 256 + ct::arange(0..256);
     // SAFETY: launched over arrays of 1024 elements with 4 blocks.
     let (read, write) =
         unsafe { (GatherOptions::new().check_bounds(false), ScatterOptions::new().check_bounds(false)) };
@@ -346,7 +346,7 @@ fn assumed(session: Session) -> Result<()> {
 }
 
 fn sum_along(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
-    let columns = ct::bid(0) * 64 + ct::arange(64, 0, 1);
+    let columns = ct::bid(0) * 64 + ct::arange(0..64);
     let sum = ct::fold(..x.extent(0), ct::zeros::<f32, 1>([64]), |sum, row| sum + x.gather((row, columns)));
     y.scatter(columns, sum);
 }
@@ -361,7 +361,7 @@ fn in_a_loop(session: Session) -> Result<()> {
 
 fn far_rows(x: Array<u8, 2>, rows: Array<i64, 1>, y: ArrayMut<u8, 2>) {
     let rows = rows.load([0], [4]).unsqueeze(1);
-    y.scatter((ct::arange(4, 0u16, 1).unsqueeze(1), 0..32), x.gather((rows, 0..32)));
+    y.scatter((ct::arange_from(4, 0u16, 1).unsqueeze(1), 0..32), x.gather((rows, 0..32)));
 }
 
 /// Elements more than 2^31 away.

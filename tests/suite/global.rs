@@ -18,7 +18,7 @@ pub fn register(suite: &mut Suite) {
                 values(session, $values, |y, z| {
                     let array = VALUES.array();
                     y.store(0, array.load(0, [8]));
-                    array.store(0, array.load(0, [8]) + array.gather(ct::arange(8, 4, -1)));
+                    array.store(0, array.load(0, [8]) + array.gather(ct::arange_from(8, 4, -1)));
                     z.store(0, array.load(0, [8]));
                 })
             });
@@ -122,7 +122,7 @@ fn swap(y: ArrayMut<f32, 1>) {
     here.store(0, b);
     there.store(0, a * 3.0);
     // By other threads than those that wrote.
-    let back = ct::arange(64, 63, -1);
+    let back = ct::arange_from(64, 63, -1);
     y.store(0, here.gather(back) * 100.0 + there.gather(back));
 }
 

@@ -16,7 +16,7 @@ use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::{Module, verify};
-use cutlet::kernel::{AnyArgs, Arguments, Bound, Call, IntoKernelArg, Kernel};
+use cutlet::kernel::{AnyArgs, Arguments, Bound, Call, Kernel, KernelArgs};
 use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
 
@@ -121,7 +121,7 @@ impl Session {
     pub fn launch<K, A, P, const N: usize>(self, kernel: K, grid: [usize; N], args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
         [usize; N]: Into<ct::Grid>,
     {
         let args = Arguments::new(args);
@@ -139,7 +139,7 @@ impl Session {
     ) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
         [usize; N]: Into<ct::Grid>,
     {
         let args = Arguments::new(args);

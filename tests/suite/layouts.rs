@@ -300,9 +300,9 @@ fn through_memory(x: Array<f32, 2>, at: Array<i32, 1>, y: ArrayMut<f32, 2>, coun
     let turned = own.transpose().load((0, 0), [COLUMNS, ROWS]).with_layout(drawn([COLUMNS, ROWS], draw, 1));
     // Rows that a list names, of the array and of the block's own memory.
     let rows = at.load(0, [ROWS]).with_layout(drawn([ROWS], draw, 2));
-    let listed = x.gather((rows.unsqueeze(1), ct::arange(COLUMNS, 0, 1).unsqueeze(0)));
+    let listed = x.gather((rows.unsqueeze(1), ct::arange(0..COLUMNS).unsqueeze(0)));
     let both = listed.with_layout(drawn(SHAPE, draw, 3)) + turned.transpose();
-    y.scatter((rows.unsqueeze(1), ct::arange(COLUMNS, 0, 1).unsqueeze(0)), both.with_layout(drawn(SHAPE, draw, 4)));
+    y.scatter((rows.unsqueeze(1), ct::arange(0..COLUMNS).unsqueeze(0)), both.with_layout(drawn(SHAPE, draw, 4)));
     counts.atomic_add(rows, ct::ones::<i32, 1>([ROWS]).with_layout(drawn([ROWS], draw, 5)));
 }
 

@@ -399,7 +399,7 @@ fn caches(session: Session) -> Result<()> {
         let i = ct::bid(0);
         let tile = x.load_with((i, 0), [4, 64], LoadOptions::new().cache(cache));
         y.store_with((i, 0), tile + 1.0, StoreOptions::new().cache(cache));
-        let (rows, columns) = (i * 4 + ct::arange(4, 0, 1).unsqueeze(1), (ct::arange(64, 0, 1) * 7 % 64).unsqueeze(0));
+        let (rows, columns) = (i * 4 + ct::arange(0..4).unsqueeze(1), (ct::arange(0..64) * 7 % 64).unsqueeze(0));
         let gathered = x.gather_with((rows, columns), GatherOptions::new().cache(cache));
         z.scatter_with((rows, columns), gathered * 2.0, ScatterOptions::new().cache(cache));
         // Ordered accesses take them, too.

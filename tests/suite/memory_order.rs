@@ -77,7 +77,7 @@ fn chain(session: Session) -> Result<()> {
 fn locked(lock: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
     let lock = lock.entry(0);
     ct::while_loop((), |()| lock.atomic_cas(0, 1).ne(0), |()| ());
-    sum.store([0], sum.load([0], [256]) + ct::arange(256, 1, 1));
+    sum.store([0], sum.load([0], [256]) + ct::arange_from(256, 1, 1));
     lock.atomic_xchg(0);
 }
 
@@ -90,7 +90,7 @@ fn mutex(session: Session) -> Result<()> {
 }
 
 fn many_flags(flags: ArrayMut<u32, 1>, data: ArrayMut<u32, 1>, out: ArrayMut<u32, 1>) {
-    let at = ct::arange(256, 0, 1);
+    let at = ct::arange(0..256);
     ct::if_else(
         ct::bid(0).eq(0),
         || {
@@ -126,7 +126,7 @@ const FLAGS: [usize; 2] = [8, 64];
 
 fn load_flags<T: Number>(flags: ArrayMut<T, 2>, how: How) -> Tile<T, 2> {
     let options = LoadOptions::new().acquire(Scope::Device);
-    let rows = 7 - ct::arange(8, 0, 1);
+    let rows = 7 - ct::arange(0..8);
     match how {
         How::Tiles => flags.load_with((0, 0), FLAGS, options),
         How::Turned => flags.load_with((0, 0), [64, 8], options.order([1, 0])).transpose(),
@@ -137,7 +137,7 @@ fn load_flags<T: Number>(flags: ArrayMut<T, 2>, how: How) -> Tile<T, 2> {
 
 fn store_flags<T: Number>(flags: ArrayMut<T, 2>, how: How) {
     let options = StoreOptions::new().release(Scope::Device);
-    let (ones, rows) = (ct::ones::<T, 2>(FLAGS), ct::arange(8, 0, 1));
+    let (ones, rows) = (ct::ones::<T, 2>(FLAGS), ct::arange(0..8));
     match how {
         How::Tiles => flags.store_with((0, 0), ones, options),
         How::Turned => flags.store_with((0, 0), ones.transpose(), options.order([1, 0])),
@@ -148,7 +148,7 @@ fn store_flags<T: Number>(flags: ArrayMut<T, 2>, how: How) {
 
 fn flagged<T: Number>(flags: ArrayMut<T, 2>, data: ArrayMut<i32, 1>, out: ArrayMut<i32, 1>, how: How, count: usize) {
     let send = || {
-        data.store([0], ct::arange(512, 7, 3));
+        data.store([0], ct::arange_from(512, 7, 3));
         store_flags(flags, how);
     };
     let receive = || {

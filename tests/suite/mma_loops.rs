@@ -80,10 +80,10 @@ fn masked(session: Session, mask: Mask) -> Result<()> {
     type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn kernel((q, k, v): Inputs, y: ArrayMut<f32, 2>, limit: Scalar<i32>, ([m, n, d], mask): ([usize; 3], Mask)) {
         let block = ct::bid(0);
-        let row = (block * m + ct::arange(m, 0, 1)).unsqueeze(1);
+        let row = (block * m + ct::arange(0..m)).unsqueeze(1);
         let queries = q.load((block, 0), [m, d]);
         let acc = ct::fold(..k.num_tiles(0, [n, d]), ct::zeros([m, d]), |acc, j| {
-            let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
+            let key = (j * n + ct::arange(0..n)).unsqueeze(0);
             let scores = ct::mma(queries, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
             let seen = mask.of(key, row, limit);
             let scores = match mask {

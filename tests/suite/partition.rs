@@ -98,7 +98,7 @@ fn splits(session: Session) -> Result<()> {
 }
 
 fn copied(x: Ptr<i32>, y: Ptr<i32>, n: Scalar<i32>) {
-    let at = ct::bid(0) * 64 + ct::arange(64, 0, 1);
+    let at = ct::bid(0) * 64 + ct::arange(0..64);
     let inside = at.lt(n);
     // SAFETY: both have `n` elements, and `y` is given as `&mut`.
     unsafe {

@@ -111,7 +111,7 @@ fn tiles(session: Session) -> Result<()> {
         let words = match how {
             How::Tiles => random.bits((i, j), shape),
             How::Elements => random.bits((ct::at(i * shape[0]), ct::at(j * shape[1])), shape),
-            How::Rows => random.bits((ct::at(ct::arange(shape[0], 0, 1) + i * shape[0]), j), shape),
+            How::Rows => random.bits((ct::at(ct::arange(0..shape[0]) + i * shape[0]), j), shape),
         };
         y.store((i, j), words);
     }

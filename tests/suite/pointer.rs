@@ -37,7 +37,7 @@ fn raw<T: ByteSized, const R: usize>(array: &DeviceArray<T, R>) -> RawPtr<T> {
 }
 
 fn copy<T: ByteSized>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
-    let at = ct::bid(0) * 256 + ct::arange(256, 0, 1);
+    let at = ct::bid(0) * 256 + ct::arange(0..256);
     let inside = at.lt(y.extent(0));
     // SAFETY: `x` has as many elements from `from` on as `y`, beyond which the mask does not reach.
     unsafe {
@@ -88,7 +88,7 @@ fn offsets<I: Int>(session: Session) -> Result<()> {
 }
 
 fn nowhere(y: ArrayMut<f32, 1>, z: ArrayMut<i32, 1>, n: Scalar<i32>) {
-    let at = ct::arange(128, 0, 1);
+    let at = ct::arange(0..128);
     let never = at.lt(n);
     // SAFETY: all masks are false.
     unsafe {
@@ -143,12 +143,12 @@ fn as_bits(x: ArrayMut<f32, 1>, y: ArrayMut<u32, 1>, bytes: ArrayMut<u8, 1>) {
         let bits = floats.cast::<u32>();
         y.store(0, bits.load());
         bits.store(bits.load() ^ 0x8000_0000);
-        let halves = x.pointer().cast::<u8>().offset(ct::arange(256, 0, 1) * 4 + 3);
+        let halves = x.pointer().cast::<u8>().offset(ct::arange(0..256) * 4 + 3);
         bytes.store(0, halves.load());
         y.pointer()
             .cast::<f32>()
-            .offset(ct::arange(256, 0, 1))
-            .store_with(floats.load(), ScatterOptions::new().mask(ct::arange(256, 0, 1).ge(128)));
+            .offset(ct::arange(0..256))
+            .store_with(floats.load(), ScatterOptions::new().mask(ct::arange(0..256).ge(128)));
     }
 }
 
@@ -233,7 +233,7 @@ fn starts_before(session: Session) -> Result<()> {
 }
 
 fn outer(x: Ptr<i16>, y: ArrayMut<i16, 2>) {
-    let (rows, columns) = (ct::arange(8, 0i64, 1).unsqueeze(1), ct::arange(32, 0u8, 1).unsqueeze(0));
+    let (rows, columns) = (ct::arange_from(8, 0i64, 1).unsqueeze(1), ct::arange_from(32, 0u8, 1).unsqueeze(0));
     // SAFETY: `x` has 8 rows of 50 elements.
     unsafe {
         let starts = x.offset(rows * 50);
@@ -303,7 +303,7 @@ fn twice(x: ArrayMut<i32, 1>, same: Ptr<i32>, y: ArrayMut<i32, 1>) {
     let tile = 512;
     // SAFETY: `same` is where `x` begins, which has 512 elements.
     unsafe {
-        let back = same.offset(ct::arange(tile, 511, -1));
+        let back = same.offset(ct::arange_from(tile, 511, -1));
         let before = x.load(0, [tile]);
         back.store(before);
         let between = x.load(0, [tile]);
@@ -333,7 +333,7 @@ fn two_names(session: Session) -> Result<()> {
 fn by_address(rows: Array<u64, 1>, y: ArrayMut<f32, 2>) {
     let row = rows.load_scalar(ct::bid(0)).cast::<i64>();
     // SAFETY: addresses of 128 floats each.
-    let found = unsafe { Ptr::<f32>::from_addr(row).offset(ct::arange(128, 0, 1)).load() };
+    let found = unsafe { Ptr::<f32>::from_addr(row).offset(ct::arange(0..128)).load() };
     y.store((ct::bid(0), 0), found.unsqueeze(0));
 }
 

@@ -183,12 +183,12 @@ fn branches(session: Session) -> Result<()> {
     ) {
         let q = q.load([0, 0], [ROWS, DIM]);
         let bias = bias.load([0, 0], [ROWS, KEYS]);
-        let limits = ct::arange(ROWS, 1, 1).unsqueeze(1);
+        let limits = ct::arange_from(ROWS, 1, 1).unsqueeze(1);
         let start = ct::zeros::<f32, 2>([ROWS, DIM]);
         let sum = ct::fold(..k.num_tiles(0, [KEYS, DIM]), start, |sum, j| {
             let (k, v) = (k.load((j, 0), [KEYS, DIM]), v.load((j, 0), [KEYS, DIM]));
             let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([ROWS, KEYS]));
-            let masked = || ct::select(ct::arange(KEYS, 0, 1).unsqueeze(0).lt(limits), scores, 1.0);
+            let masked = || ct::select(ct::arange(0..KEYS).unsqueeze(0).lt(limits), scores, 1.0);
             let scores = ct::if_else(j.lt(whole), || scores, masked);
             let scores = ct::if_else((j % 3).eq(1), || scores + bias, || scores * 0.5);
             ct::mma(scores.cast::<f16>(), v, sum * 0.5)

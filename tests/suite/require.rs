@@ -93,7 +93,7 @@ fn bounds(session: Session) -> Result<()> {
         ct::require!(scale.gt(0.0) & scale.le(2.5), "scale = {scale:.2}");
         ct::require!(limit.gt(200) & ct::num_blocks(0).ge(2), "limit {limit}, {} blocks", ct::num_blocks(0));
         let i = ct::bid(0);
-        let x = (n / 16 % 1024).cast::<i32>() + ct::arange(64, 0, 1) * i;
+        let x = (n / 16 % 1024).cast::<i32>() + ct::arange(0..64) * i;
         y.store(i, (x.cast::<f32>() * scale).cast::<i32>() + limit.cast::<i32>());
     }
     let mut y = session.unwritten::<i32, 1>([150])?;

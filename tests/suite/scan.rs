@@ -266,7 +266,7 @@ fn other_layouts(session: Session) -> Result<()> {
         let line = wide.sum(0).broadcast_to([64, 32]);
         stretched.store([0, 0], line.cumsum(0));
         sums.store([0, 0], wide.sum(1).cumsum(0));
-        range.store(0, ct::arange(512, 1, 1).cumsum(0));
+        range.store(0, ct::arange_from(512, 1, 1).cumsum(0));
     }
     let data: Vec<f16> = random(10, 64 * 32, Spread::Whole(2));
     let x = session.array(&data, [64, 32])?;

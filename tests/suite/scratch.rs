@@ -109,7 +109,7 @@ fn turn(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     let sum = ct::fold(0..5, ct::zeros::<i32, 1>([256]), |sum, i| {
         let own = ct::scratch::<i32, 1>([256]);
         own.store(0, x.load(i, [256]) + sum);
-        let back = own.gather(ct::arange(256, 255, -1));
+        let back = own.gather(ct::arange_from(256, 255, -1));
         ct::if_else(i.eq(3), || own.load(0, [256]), || back)
     });
     y.store(0, sum);
@@ -136,7 +136,7 @@ fn choose(x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>) {
     unsafe {
         let there = x.pointer().offset(ct::bid(0) * 128);
         let chosen = ct::if_else(ct::bid(0).eq(1), || own.pointer(), || there);
-        let all = chosen.offset(ct::arange(128, 127, -1));
+        let all = chosen.offset(ct::arange_from(128, 127, -1));
         y.store(ct::bid(0), all.load());
         all.atomic_add(1);
         chosen.array_mut(128, 1).store(0, chosen.array(128, 1).load(0, [128]) * 3);
@@ -168,7 +168,7 @@ fn add(x: Array<f32, 1>, h: Array<f16, 1>, y: ArrayMut<f32, 1>, z: ArrayMut<f16,
         own.atomic_add(0..256, x.load(i, [256]));
         halves.atomic_add(0..256, h.load(i, [256]));
     });
-    let before = own.atomic_max(ct::arange(256, 0, 1), 7.0);
+    let before = own.atomic_max(ct::arange(0..256), 7.0);
     y.store(0, own.load(0, [256]) + before);
     z.store(0, halves.load(0, [256]));
 }

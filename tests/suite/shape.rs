@@ -182,7 +182,7 @@ fn constants<T: Element>(session: Session) -> Result<()> {
 
 fn ranges<T: Number>(session: Session) -> Result<()> {
     fn kernel<T: Number>(y: ArrayMut<T, 2>) {
-        let row = |n, start: f64, step: f64| ct::arange(n, T::from_f64(start), T::from_f64(step)).unsqueeze(0);
+        let row = |n, start: f64, step: f64| ct::arange_from(n, T::from_f64(start), T::from_f64(step)).unsqueeze(0);
         y.store([0, 0], row(64, 0.0, 1.0));
         y.store([1, 0], row(64, 5.0, 3.0));
         y.store([2, 0], row(32, 100.0, 2.0).reshape([1, 32]));

@@ -223,7 +223,7 @@ fn kernel(
     swept: Swept,
 ) {
     let block = ct::bid(0);
-    let lanes = ct::arange(WIDTH, 0u32, 1).unsqueeze(0);
+    let lanes = ct::arange_from(WIDTH, 0u32, 1).unsqueeze(0);
     let none = (tile(-1.0), ct::zeros::<u32, 2>([1, WIDTH]), ct::zeros::<i32, 2>([1, WIDTH]));
     let (errors, places, counts) = ct::fold(..rounds, none, |(errors, places, counts), round| {
         let position = (block * rounds + round).cast::<u32>() * WIDTH as u32;

@@ -185,12 +185,12 @@ fn control_flow(session: Session) -> Result<()> {
 fn uniform(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 2>, place: Scalar<i64>) {
         let x = x.load(0, [512]);
-        let down = 511 - ct::arange::<i32>(512, 0, 1);
+        let down = 511 - ct::arange(0..512);
         let all = [
             x.gather(0, down),
             x.gather(0, ct::full([512], 7)),
             x.gather(0, ct::full([512], place)),
-            ct::arange::<f32>(64, 0.0, 1.0).gather(0, down),
+            ct::arange_from::<f32>(64, 0.0, 1.0).gather(0, down),
         ];
         all.into_iter().enumerate().for_each(|(row, tile)| y.store((row, 0), tile.unsqueeze(0)));
     }

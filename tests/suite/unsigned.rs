@@ -123,7 +123,7 @@ fn loads<I: Int>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
     y.store_scalar(6, x.entry(i).load());
     // The other axes of a list count elements.
     let matrix = x.reshape((8, 8));
-    let rows = ct::arange(2, 0, 1);
+    let rows = ct::arange(0..2);
     y.store_scalar(7, matrix.load((ct::at(rows), i), [2, 4]).sum(..).item());
     y.store_scalar(8, matrix.load((ct::at(rows), ct::at(i)), [2, 4]).sum(..).item());
     y.store_scalar(9, matrix.tiled([2, 8]).step([2, 4]).load((ct::at(rows), i)).sum(..).item());
@@ -151,7 +151,7 @@ fn wanted_loads(i: usize) -> Vec<i32> {
 /// Stores and atomics: each adds to one of four arrays of 64 elements.
 fn stores<I: Int>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
     let part = |number: usize| y.slice(0, number * EXTENT..(number + 1) * EXTENT);
-    let (ones, rows) = (x.load(0, [4]), ct::arange(2, 0, 1));
+    let (ones, rows) = (x.load(0, [4]), ct::arange(0..2));
     part(0).store(ct::at(i), ones);
     part(1).store(i, ones);
     part(2).atomic_store_add(ct::at(i), ones);

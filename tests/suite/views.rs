@@ -312,7 +312,7 @@ fn listed_rows<T: Element>(session: Session) -> Result<()> {
 /// The listed axis is the contiguous one.
 fn listed_columns<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, first: Scalar<i32>) {
-        let columns = ct::arange(32, 0, 1) * 5 + first;
+        let columns = ct::arange(0..32) * 5 + first;
         y.store((ct::bid(0), 0), x.load((ct::bid(0), ct::at(columns)), [8, 32]));
     }
     let data = random::<T>(10, SHAPE.iter().product(), Spread::Any);
@@ -333,7 +333,7 @@ fn listed_stores(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
         let b = ct::bid(0);
         // 37 and 32 have no common factor: each row once, those outside of the array not at all.
-        let rows = ct::arange(32, 0, 1) * 7 % 32 * 3 - 20;
+        let rows = ct::arange(0..32) * 7 % 32 * 3 - 20;
         y.store((ct::at(rows), b), x.load((0, b), [32, 32]));
     }
     let data = random::<f32>(11, 32 * 83, Spread::Any);
@@ -418,7 +418,7 @@ fn listed_ranks(session: Session) -> Result<()> {
 fn listed_in_place(session: Session) -> Result<()> {
     fn kernel(x: ArrayMut<i32, 2>) {
         x.store((0, 0), x.load((0, 0), [16, 32]) * 2);
-        let turned = ct::arange(16, 15, -1);
+        let turned = ct::arange_from(16, 15, -1);
         x.store((0, 0), x.load((ct::at(turned), 0), [16, 32]) + 1);
         x.store((ct::at(turned), 0), x.load((0, 0), [16, 32]));
     }

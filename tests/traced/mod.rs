@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use cutlet::ir::{Module, Opcode, PrintOptions};
-use cutlet::kernel::{Arguments, IntoKernelArg, Kernel, trace_kernel};
+use cutlet::kernel::{Arguments, Kernel, KernelArgs, trace_kernel};
 use cutlet::prelude::*;
 use cutlet::{ArraySpec, ArraySpecMut};
 
@@ -18,7 +18,7 @@ pub fn output<T: Element, const R: usize>() -> ArraySpecMut<T, R> {
 
 /// Traces a kernel that is right, and has the verifier agree.
 #[track_caller]
-pub fn trace<K: Kernel<P>, A: IntoKernelArg<P>, P>(kernel: K, args: A) -> Module {
+pub fn trace<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> Module {
     let module = trace_kernel("kernel", &kernel, &Arguments::new(args)).unwrap_or_else(|e| panic!("{e}"));
     if let Err(problems) = cutlet::ir::verify(&module) {
         let list: Vec<String> = problems.iter().map(|d| d.to_string()).collect();
@@ -37,7 +37,7 @@ pub fn ops(module: &Module) -> Vec<Opcode> {
 
 /// The text of everything that is wrong with a kernel, with `path` of this test's file as `file`.
 #[track_caller]
-pub fn problems<K: Kernel<P>, A: IntoKernelArg<P>, P>(kernel: K, args: A) -> String {
+pub fn problems<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> String {
     match trace_kernel("kernel", &kernel, &Arguments::new(args)) {
         Ok(module) => panic!("no problem found in\n{}", module.to_text(PrintOptions::default())),
         Err(error) => error.to_string(),

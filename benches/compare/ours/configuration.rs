@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cutlet as ct;
 use cutlet::aot::{ExportedKernel, Format};
 use cutlet::backend::PlanOverride;
-use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::kernel::{Kernel, KernelArgs};
 use cutlet::{Backend, Device, Hints, Target};
 
 use super::fill::Fill;
@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
     pub fn run<K, A, P>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let launch = ct::Launch::new(grid).hints(self.hints);
         match &mut self.step {

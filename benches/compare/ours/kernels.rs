@@ -9,7 +9,7 @@ use super::examples::quantized_matmul::{Extents, unpacked};
 
 /// The sum of two vectors, every access by a tile of indices.
 pub fn vadd_gather(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
-    let at = ct::bid(0) * tile + ct::arange(tile, 0, 1);
+    let at = ct::bid(0) * tile + ct::arange(0..tile);
     c.scatter(at, a.gather(at) + b.gather(at));
 }
 
@@ -144,7 +144,7 @@ pub fn attention_tile<T: MmaInput<T, f32>>(
     let (tile, batch, head) = (ct::bid(0), ct::bid(1) / heads, ct::bid(1) % heads);
     let flush = ct::FloatMode::new().flush_to_zero();
     let x = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
-    let rows = (tile * m + ct::arange(m, 0, 1)).unsqueeze(1);
+    let rows = (tile * m + ct::arange(0..m)).unsqueeze(1);
     // How many tiles of keys every row sees all of, and how many some row sees any of.
     let (full, some) = match causal {
         true => ((tile * m) / n, (tile * m + m).min(keys).ceil_div(n)),
@@ -153,7 +153,7 @@ pub fn attention_tile<T: MmaInput<T, f32>>(
     let step = |(acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j: Scalar<i32>, masked: bool| {
         let y = k.load_with((batch, head, j, 0), [1, 1, n, d], ct::LoadOptions::new().latency(2)).reshape([n, d]);
         let scores = ct::mma(x, y.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let sees = || rows.ge(j * n + ct::arange(n, 0, 1).unsqueeze(0));
+        let sees = || rows.ge(j * n + ct::arange(0..n).unsqueeze(0));
         let mask = || ct::select(sees(), ct::zeros::<f32, 2>([m, n]), f32::NEG_INFINITY);
         let scores = if masked { scores + mask() } else { scores };
         let above = max.max(scores.reduce_max(1) * scale);

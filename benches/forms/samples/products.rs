@@ -185,12 +185,12 @@ fn experts(
 ) {
     let [rows, columns] = [ids.num_tiles(0, [tm]), weights.num_tiles(1, [1, tn, tk])];
     let [i, j] = ct::swizzle_2d(ct::bid(0), rows, columns, 8);
-    let ids = ids.gather(i * tm + ct::arange(tm, 0, 1));
+    let ids = ids.gather(i * tm + ct::arange(0..tm));
     let token = ids / replicas;
     let expert = of_tile.load_scalar(i);
     let depth = weights.extent(2);
     let acc = ct::fold(..depth.ceil_div(tk as i32), ct::full([tm, tn], 0.0f32), |acc, k| {
-        let columns = k * tk + ct::arange(tk, 0, 1);
+        let columns = k * tk + ct::arange(0..tk);
         let x = match form {
             Tokens::Gather => {
                 let row = token.unsqueeze(1).broadcast_to([tm, tk]);
@@ -210,7 +210,7 @@ fn experts(
     let result = acc.cast::<bf16>();
     match form {
         Tokens::Gather => {
-            let columns = (j * tn + ct::arange(tn, 0, 1)).unsqueeze(0).broadcast_to([tm, tn]);
+            let columns = (j * tn + ct::arange(0..tn)).unsqueeze(0).broadcast_to([tm, tn]);
             out.scatter((ids.unsqueeze(1).broadcast_to([tm, tn]), columns), result);
         }
         Tokens::At | Tokens::AtTransposed => out.store((ct::at(ids), j), result),
@@ -302,8 +302,8 @@ fn attention((q, k, v): Inputs, out: ArrayMut<f16, 4>, scale: Scalar<f32>, form:
     let (batch, head) = (ct::bid(1) / heads, ct::bid(1) % heads);
     let mode = ct::FloatMode::new().flush_to_zero();
     let scale = scale * LOG2_E;
-    let rows = (tile * tm + ct::arange(tm, 0, 1)).unsqueeze(1);
-    let columns = ct::arange(tn, 0, 1).unsqueeze(0);
+    let rows = (tile * tm + ct::arange(0..tm)).unsqueeze(1);
+    let columns = ct::arange(0..tn).unsqueeze(0);
     let queries = q.load((batch, head, tile, 0), [1, 1, tm, d]).reshape([tm, d]);
     let keys = k.extent(2);
     let (whole, steps) = match form.causal {

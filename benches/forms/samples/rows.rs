@@ -26,7 +26,7 @@ fn forward((x, weight, bias): Inputs, (y, means, deviations): Outputs, tile: usi
     let mean = sum.sum(1) / n;
     means.store(row, mean.squeeze(1));
     let squares = ct::fold(..chunks, ct::zeros::<f32, 2>(shape), |sum, j| {
-        let inside = (j * tile + ct::arange(tile, 0, 1)).lt(columns).unsqueeze(0);
+        let inside = (j * tile + ct::arange(0..tile)).lt(columns).unsqueeze(0);
         let centred = ct::select(inside, load(j) - mean, 0.0);
         sum + centred * centred
     });
@@ -117,7 +117,7 @@ fn backward(
     let load = |j: Scalar<i32>| {
         let [x, dy] = [x, dy].map(|array| array.load((row, j), shape).cast::<f32>());
         let weight = weight.load(j, [tile]).cast::<f32>().unsqueeze(0);
-        let inside = (j * tile + ct::arange(tile, 0, 1)).lt(columns).unsqueeze(0);
+        let inside = (j * tile + ct::arange(0..tile)).lt(columns).unsqueeze(0);
         let normalized = ct::select(inside, (x - mean) * deviation, 0.0);
         (dy, normalized, ct::select(inside, weight * dy, 0.0))
     };

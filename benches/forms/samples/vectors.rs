@@ -12,7 +12,7 @@ fn sum(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
 }
 
 fn sum_gather(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
-    let at = ct::bid(0) * tile + ct::arange(tile, 0, 1);
+    let at = ct::bid(0) * tile + ct::arange(0..tile);
     c.scatter(at, a.gather(at) + b.gather(at));
 }
 
@@ -22,8 +22,8 @@ fn sum_matrix(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, tile: [us
 }
 
 fn sum_matrix_gather(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
-    let i = (ct::bid(0) * rows + ct::arange(rows, 0, 1)).unsqueeze(1);
-    let j = (ct::bid(1) * columns + ct::arange(columns, 0, 1)).unsqueeze(0);
+    let i = (ct::bid(0) * rows + ct::arange(0..rows)).unsqueeze(1);
+    let j = (ct::bid(1) * columns + ct::arange(0..columns)).unsqueeze(0);
     let at = || (i.broadcast_to([rows, columns]), j.broadcast_to([rows, columns]));
     c.scatter(at(), a.gather(at()) + b.gather(at()));
 }

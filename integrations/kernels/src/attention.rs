@@ -49,7 +49,7 @@ fn kernel<T: Number>(
     let keys = k.extent(2);
     let first = tile * m + (keys - q.extent(2));
     let (seen, full, some) = match causal {
-        true => (first + ct::arange(m, 1, 1), (first + 1) / n, ((first + m).min(keys) + (n - 1)) / n),
+        true => (first + ct::arange_from(m, 1, 1), (first + 1) / n, ((first + m).min(keys) + (n - 1)) / n),
         false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
     };
 
@@ -60,7 +60,7 @@ fn kernel<T: Number>(
         let v = v.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
         let scores = ct::mma(queries, k.transpose(), ct::zeros::<f32, 2>([m, n]));
         let masked = || {
-            let key = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
+            let key = (j * n + ct::arange(0..n)).unsqueeze(0);
             ct::select(key.lt(seen.unsqueeze(1)), scores, f32::NEG_INFINITY)
         };
         let scores = ct::if_else(j.lt(full), || scores, masked);

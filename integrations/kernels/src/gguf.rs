@@ -60,7 +60,7 @@ fn half(weights: Array<u8, 2>, row: Tile<i32, 3>, byte: Tile<i32, 3>) -> Tile<f3
 
 /// Weights of outputs from `first` on and of block `block`: q8_0, of shape (outputs, 32).
 fn q8_0(weights: Array<u8, 2>, first: Scalar<i32>, block: Scalar<i32>) -> Tile<f32, 2> {
-    let row = (first + ct::arange(OUTPUTS, 0, 1)).reshape([OUTPUTS, 1, 1]);
+    let row = (first + ct::arange(0..OUTPUTS)).reshape([OUTPUTS, 1, 1]);
     let start = block * 34;
     let scale = half(weights, row, ct::full([OUTPUTS, 1, 1], start));
     let inside = ct::arange::<i32>(32, 0, 1).reshape([1, 1, 32]);
@@ -72,7 +72,7 @@ fn q8_0(weights: Array<u8, 2>, first: Scalar<i32>, block: Scalar<i32>) -> Tile<f
 
 /// Weights of outputs from `first` on and of a quarter of a block, of two groups: q4_K, of shape (outputs, 64).
 fn q4_k(weights: Array<u8, 2>, first: Scalar<i32>, quarter: Scalar<i32>) -> Tile<f32, 2> {
-    let row = (first + ct::arange(OUTPUTS, 0, 1)).reshape([OUTPUTS, 1, 1]);
+    let row = (first + ct::arange(0..OUTPUTS)).reshape([OUTPUTS, 1, 1]);
     let (block, quarter) = (quarter / 4, quarter % 4);
     let start = block * 144;
     let d = half(weights, row, ct::full([OUTPUTS, 1, 1], start));

@@ -9,7 +9,7 @@ use crate::rows::{TILE, grid, whole};
 
 /// The elements of a row that a tile has, as 1 or 0.
 fn inside(j: Scalar<i32>, columns: Scalar<i32>, tile: usize) -> Tile<f32, 4> {
-    (j * tile + ct::arange(tile, 0, 1)).lt(columns).cast::<f32>().reshape([1, 1, 1, tile])
+    (j * tile + ct::arange(0..tile)).lt(columns).cast::<f32>().reshape([1, 1, 1, tile])
 }
 
 /// A row a block, in one tile.

@@ -51,6 +51,8 @@ use self::program::Code;
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
+use crate::util::report;
+use checks::outside::TileCounts;
 use checks::race_detector::Watch;
 use interp::machine::Machine;
 use interp::slot::Slot;
@@ -141,6 +143,18 @@ impl Code {
         args.iter().zip(params).map(word).collect()
     }
 
+    /// Prints a note, once, if most tiles of a launch were outside by offsets in elements.
+    fn note_offsets(&self, tiles: &TileCounts) {
+        let Some((loc, step)) = tiles.suspicion() else { return };
+        self.noted.call_once(|| {
+            let place = self.module.location(loc).map(|place| format!("{place}: ")).unwrap_or_default();
+            report::warning(&format!(
+                "{place}most tiles of this launch are outside of their arrays: an index counts tiles, here of {step} \
+                 elements, and `ct::at(x)` counts elements"
+            ));
+        });
+    }
+
     fn diagnose(&self, block: [u32; 3], fault: Fault) -> Error {
         let place = self.module.location(fault.loc.unwrap_or(Loc::UNKNOWN)).cloned();
         let [x, y, z] = block;
@@ -229,6 +243,8 @@ struct Outcome {
     fault: Option<(u64, Fault)>,
     /// Printed text by block.
     printed: BTreeMap<u64, String>,
+    /// Numbers of tiles that the blocks have accessed.
+    tiles: TileCounts,
 }
 
 impl Launch<'_> {
@@ -251,6 +267,7 @@ impl Launch<'_> {
             self.run_block(&mut machine, &arguments, number, progress);
             next = progress.next_block(self.blocks());
         }
+        progress.outcome().tiles.add(&machine.tiles);
     }
 
     fn blocks(&self) -> u64 {
@@ -290,6 +307,9 @@ impl Launch<'_> {
                 Some(print) => print(text),
                 None => print!("{text}"),
             }
+        }
+        if outcome.fault.is_none() {
+            self.code.note_offsets(&outcome.tiles);
         }
         match outcome.fault {
             None => Ok(()),

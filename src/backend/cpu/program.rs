@@ -1,6 +1,6 @@
 //! Programs: kernels prepared for the interpreter.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -45,6 +45,8 @@ pub(super) struct Code {
     pub(super) loop_limit: u64,
     /// Arithmetic that the user wrote, for the requested checks.
     pub(super) written: FxHashMap<OpId, Written>,
+    /// The note on tiles outside of their arrays.
+    pub(super) noted: Once,
 }
 
 impl Program {
@@ -78,6 +80,7 @@ impl Program {
             elements: tile_budget::elements(module),
             loop_limit: loop_limit::LIMIT,
             written: module.written.iter().map(|&written| (written.op, written)).collect(),
+            noted: Once::new(),
         })))
     }
 

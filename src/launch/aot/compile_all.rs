@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, refuse_nested};
 use crate::launch::options::{CompileRequest, Launch};
 use crate::launch::parallel::share;
 use crate::launch::run::make;
@@ -114,7 +114,7 @@ impl Kernels {
     pub fn add<K, A, P>(self, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.add_with(&Launch::new(1), kernel, args)
     }
@@ -134,7 +134,7 @@ impl Kernels {
     pub fn add_with<K, A, P>(self, launch: &Launch<'_>, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.with_call(launch, &Bound::new(&kernel, &Arguments::new(args)).call())
     }

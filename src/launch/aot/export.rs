@@ -8,14 +8,14 @@ use crate::backend::tileir::{self, Guards, LaunchConditions, Limit, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::Module;
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::launch_conditions::ConditionCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::preconditions::Requirements;
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::inspect::text::traced;
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
@@ -154,7 +154,7 @@ impl ExportedKernel {
     /// Returns false in these cases:
     /// * a tile index might be outside of its array, and the kernel does not check it;
     /// * a condition of the kernel ([`require`](fn@crate::require)) does not hold;
-    /// * the grid is beyond the limits (see [`Grid`]).
+    /// * the grid is beyond the limits (see [`Grid`](crate::Grid)).
     ///
     /// ```
     /// use cutlet as ct;
@@ -173,12 +173,12 @@ impl ExportedKernel {
     ///
     /// # Panics
     /// If `params` has fewer words than the kernel has parameters.
-    pub fn fits(&self, grid: impl Into<Grid>, params: &[ParamWord]) -> bool {
+    pub fn fits(&self, grid: impl IntoGrid, params: &[ParamWord]) -> bool {
         let generator = match self.source.format {
             Format::TileIr(_) | Format::Cubin => Backend::TileIr,
             Format::Ptx => Backend::Ptx,
         };
-        let Ok(Some(grid)) = grid.into().checked(generator) else { return false };
+        let Ok(Some(grid)) = grid.into_grid().checked(generator) else { return false };
         let required = self.source.required.as_ref();
         required.is_none_or(|required| required.check(grid, params).is_ok()) && self.checks.hold(grid, params)
     }
@@ -231,7 +231,7 @@ impl ExportedKernel {
 pub fn export<K, A, P>(kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(1).export(kernel, args, target, format)
 }
@@ -258,7 +258,7 @@ impl Launch<'_> {
     pub fn export<K, A, P>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.export_call(&Bound::new(&kernel, &Arguments::new(args)).call(), target, format)
     }

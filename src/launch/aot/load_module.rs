@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Def, Elem, Module, Opcode, Type, TypeText, Value};
 use crate::kernel::{AnyArgs, LaunchArg, refuse_nested};
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::inspect::remarks::{Remarks, Stages};
 use crate::launch::options::{CompileRequest, Launch};
 use crate::launch::run::{make, run};
@@ -160,7 +160,7 @@ impl LoadedKernel {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub unsafe fn launch<A: LaunchArg>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
+    pub unsafe fn launch<A: LaunchArg>(&self, grid: impl IntoGrid, args: A) -> Result<()> {
         // SAFETY: guaranteed by the caller.
         unsafe { Launch::new(grid).launch_loaded(self, args) }
     }

@@ -8,6 +8,7 @@ use super::store::{store, to_array};
 use crate::element::{ByteSized, Element, Number};
 use crate::error::{Error, Result};
 use crate::kernel::IntoKernelArg;
+use crate::ops::Axis;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut};
 use crate::tile::Scalar;
 
@@ -118,10 +119,11 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    fn reduce<F>(self, axis: usize, identity: Self::Elem, combine: F) -> Result<DeviceArray<Self::Elem, R>>
+    fn reduce<F>(self, axis: impl Axis, identity: Self::Elem, combine: F) -> Result<DeviceArray<Self::Elem, R>>
     where
         F: Fn(Scalar<Self::Elem>, Scalar<Self::Elem>) -> Scalar<Self::Elem> + Copy,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, identity, By(combine))
     }
 
@@ -152,67 +154,74 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    fn scan<F>(self, axis: usize, identity: Self::Elem, combine: F) -> Result<DeviceArray<Self::Elem, R>>
+    fn scan<F>(self, axis: impl Axis, identity: Self::Elem, combine: F) -> Result<DeviceArray<Self::Elem, R>>
     where
         F: Fn(Scalar<Self::Elem>, Scalar<Self::Elem>) -> Scalar<Self::Elem> + Copy,
     {
+        let axis = axis.axis(R);
         scan(self, axis, identity, By(combine))
     }
 
     /// Cumulative sum along an axis, in the element type; see [`ArrayExpr::scan`].
     #[track_caller]
-    fn cumsum(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
+    fn cumsum(self, axis: impl Axis) -> Result<DeviceArray<Self::Elem, R>>
     where
         Self::Elem: Number,
     {
+        let axis = axis.axis(R);
         scan(self, axis, zero(), Sum)
     }
 
     /// Cumulative product along an axis, in the element type; see [`ArrayExpr::scan`].
     #[track_caller]
-    fn cumprod(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
+    fn cumprod(self, axis: impl Axis) -> Result<DeviceArray<Self::Elem, R>>
     where
         Self::Elem: Number,
     {
+        let axis = axis.axis(R);
         scan(self, axis, Self::Elem::from_f64(1.0), Product)
     }
 
     /// Sum along an axis, in the element type. If that is too narrow, call
     /// `map(|x| x.cast::<f32>())` before.
     #[track_caller]
-    fn sum(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
+    fn sum(self, axis: impl Axis) -> Result<DeviceArray<Self::Elem, R>>
     where
         Self::Elem: Number,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, zero(), Sum)
     }
 
     /// Product along an axis, in the element type.
     #[track_caller]
-    fn prod(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
+    fn prod(self, axis: impl Axis) -> Result<DeviceArray<Self::Elem, R>>
     where
         Self::Elem: Number,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, Self::Elem::from_f64(1.0), Product)
     }
 
     /// Maximum along an axis. NaNs are ignored. The maximum of no elements is the least number of
     /// the type.
     #[track_caller]
-    fn max(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
+    fn max(self, axis: impl Axis) -> Result<DeviceArray<Self::Elem, R>>
     where
         Self::Elem: Number,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, limits().0, Larger)
     }
 
     /// Minimum along an axis. NaNs are ignored. The minimum of no elements is the largest number of
     /// the type.
     #[track_caller]
-    fn min(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
+    fn min(self, axis: impl Axis) -> Result<DeviceArray<Self::Elem, R>>
     where
         Self::Elem: Number,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, limits().1, Smaller)
     }
 
@@ -254,19 +263,21 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
 
     /// Logical or along an axis.
     #[track_caller]
-    fn any(self, axis: usize) -> Result<DeviceArray<bool, R>>
+    fn any(self, axis: impl Axis) -> Result<DeviceArray<bool, R>>
     where
         Self: FusedExpr<R, Elem = bool>,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, false, By(|a: Scalar<bool>, b: Scalar<bool>| a | b))
     }
 
     /// Logical and along an axis.
     #[track_caller]
-    fn all(self, axis: usize) -> Result<DeviceArray<bool, R>>
+    fn all(self, axis: impl Axis) -> Result<DeviceArray<bool, R>>
     where
         Self: FusedExpr<R, Elem = bool>,
     {
+        let axis = axis.axis(R);
         reduce(self, axis, true, By(|a: Scalar<bool>, b: Scalar<bool>| a & b))
     }
 
@@ -276,10 +287,11 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
     /// [`Error::Argument`] for an axis of 2^31 elements or more, and the errors of
     /// [`ArrayExpr::sum`].
     #[track_caller]
-    fn count(self, axis: usize) -> Result<DeviceArray<i32, R>>
+    fn count(self, axis: impl Axis) -> Result<DeviceArray<i32, R>>
     where
         Self: FusedExpr<R, Elem = bool>,
     {
+        let axis = axis.axis(R);
         let shape = surveyed(&self)?.shape();
         if shape.get(axis).is_some_and(|&extent| extent > i32::MAX as usize) {
             let message = format!("`count` along axis {axis} of an array of shape {shape:?}: more than i32 counts");

@@ -1,23 +1,23 @@
 //! Launches of generated kernels, which tests can observe.
 
 use crate::error::Result;
-use crate::kernel::{Arguments, IntoKernelArg, Kernel};
-use crate::launch::grid::Grid;
+use crate::kernel::{Arguments, Kernel, KernelArgs};
+use crate::launch::grid::IntoGrid;
 use crate::launch::launch::launch;
 
 /// Executes [`launch`](fn@launch).
 #[track_caller]
-pub fn launched<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
+pub fn launched<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<()>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     let args = Arguments::new(args);
     #[cfg(test)]
     seen::add(&kernel, &args)?;
     #[cfg(test)]
     if seen::through_tile_ir() {
-        return seen::interpret(&kernel, grid.into(), &args);
+        return seen::interpret(&kernel, grid.into_grid(), &args);
     }
     launch(kernel, grid, args)
 }
@@ -32,7 +32,7 @@ pub mod seen {
     use crate::backend::cpu::{Memory, Program, RunOptions};
     use crate::backend::tileir::{self, CompileOptions, Guards};
     use crate::error::Result;
-    use crate::kernel::{Arguments, Bound, IntoKernelArg, Kernel, LaunchArg};
+    use crate::kernel::{Arguments, Bound, Kernel, KernelArgs, LaunchArg};
     use crate::launch::compile::ptx::{Maps, generate};
     use crate::launch::grid::Grid;
     use crate::launch::inspect::text::traced;
@@ -44,7 +44,7 @@ pub mod seen {
         static CODE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
 
-    pub fn add<K: Kernel<P>, A: IntoKernelArg<P>, P>(kernel: &K, args: &Arguments<A, P>) -> Result<()> {
+    pub fn add<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: &K, args: &Arguments<A, P>) -> Result<()> {
         for target in ["sm_80", "sm_90a"] {
             let target: Target = target.parse().expect("a target");
             let module = traced(&Bound::new(kernel, args).call())?.0;
@@ -67,11 +67,7 @@ pub mod seen {
     }
 
     /// Interprets the decoded bytecode of a kernel.
-    pub fn interpret<K: Kernel<P>, A: IntoKernelArg<P>, P>(
-        kernel: &K,
-        grid: Grid,
-        args: &Arguments<A, P>,
-    ) -> Result<()> {
+    pub fn interpret<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: &K, grid: Grid, args: &Arguments<A, P>) -> Result<()> {
         let module = traced(&Bound::new(kernel, args).call())?.0;
         let options = CompileOptions { version: None, guards: Guards::Kernel, hints: Hints::default() };
         let code = tileir::compile(&module, "sm_90".parse().expect("a target"), &options)?;

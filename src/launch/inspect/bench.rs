@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
-use crate::launch::grid::Grid;
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, refuse_nested};
+use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::run::run;
 use crate::launch::specialize::specialise;
@@ -38,10 +38,10 @@ use crate::runtime::{Bench, Times};
 /// # Panics
 /// As [`crate::launch`].
 #[track_caller]
-pub fn bench<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<Measurement>
+pub fn bench<K, A, P>(kernel: K, grid: impl IntoGrid, args: A) -> Result<Measurement>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(grid).bench(Bench::new(), kernel, [args])
 }
@@ -77,7 +77,7 @@ impl Launch<'_> {
     pub fn bench<K, A, P>(&self, how: Bench, kernel: K, sets: impl IntoIterator<Item = A>) -> Result<Measurement>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::new).collect();
         let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect();

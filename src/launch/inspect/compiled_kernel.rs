@@ -9,9 +9,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::remarks::Remarks;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Location, Result};
-use crate::kernel::{AnyArgs, Arguments, Bound, Call, IntoKernelArg, Kernel, StoredConstant, refuse_nested};
+use crate::kernel::{AnyArgs, Arguments, Bound, Call, Kernel, KernelArgs, StoredConstant, refuse_nested};
 use crate::launch::compile::executable::{Code, Executable};
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::options::{CompileRequest, Launch, refuse_absent};
 use crate::launch::raw_launch::RawLaunch;
 use crate::launch::run::run;
@@ -82,7 +82,7 @@ impl RefUnwindSafe for Held {}
 pub fn compile<K, A, P>(kernel: K, args: A) -> Result<CompiledKernel<P>>
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Launch::new(1).compile(kernel, args)
 }
@@ -109,7 +109,7 @@ impl Launch<'_> {
     pub fn compile<K, A, P>(&self, kernel: K, args: A) -> Result<CompiledKernel<P>>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let args = Arguments::new(args);
         let form = Arguments::<A, P>::identity::<()>();
@@ -148,7 +148,7 @@ impl Launch<'_> {
     #[track_caller]
     pub fn launch_compiled<A, Args>(&self, kernel: &CompiledKernel<Args>, args: A) -> Result<()>
     where
-        A: IntoKernelArg<Args>,
+        A: KernelArgs<Args>,
     {
         let args = Arguments::<A, Args>::new(args);
         self.launch_held(&kernel.held, args.given(), Arguments::<A, Args>::identity::<()>())
@@ -243,7 +243,7 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn launch<A: IntoKernelArg<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
+    pub fn launch<A: KernelArgs<Args>>(&self, grid: impl IntoGrid, args: A) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
@@ -329,7 +329,7 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn raw<A: IntoKernelArg<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
+    pub fn raw<A: KernelArgs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
         self.held.raw(&args.into_arg(), Arguments::<A, Args>::identity::<()>())
     }
 

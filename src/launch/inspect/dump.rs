@@ -55,7 +55,7 @@ impl Dump {
         let path = PathBuf::from(path);
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         folder.and_then(|()| std::fs::write(&path, content)).map_err(|source| {
-            let path = path.display().to_string();
+            let path = format!("{} (CUTLET_DUMP)", path.display());
             Error::Io { path, source }
         })
     }

@@ -3,7 +3,7 @@
 use super::text::traced;
 use crate::backend::ptx::LaunchInfo;
 use crate::error::Result;
-use crate::kernel::{Arguments, Bound, IntoKernelArg, Kernel, WordWriter};
+use crate::kernel::{Arguments, Bound, Kernel, KernelArgs, WordWriter};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::ptx::{CostedPlan, plans};
 use crate::launch::options::Launch;
@@ -23,7 +23,7 @@ impl Launch<'_> {
     pub fn plans<K, A, P>(&self, kernel: K, args: A, target: Target, all: bool) -> Result<Vec<CostedPlan>>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         check_hints(self.hints)?;
         let grid = self.grid.checked(Backend::Ptx)?;

@@ -3,7 +3,7 @@
 use super::remarks::Remarks;
 use super::text::traced;
 use crate::error::Result;
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, WordWriter};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
 use crate::launch::options::Launch;
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
@@ -37,7 +37,7 @@ impl Launch<'_> {
     pub fn work<K, A, P>(&self, kernel: K, args: A) -> Result<Work>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };

@@ -7,7 +7,7 @@ use crate::backend::cpu::Checks;
 use crate::backend::{Hints, tileir};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Requirements;
 use crate::launch::compile::ptx::{self, Maps};
@@ -41,7 +41,7 @@ use crate::target::Target;
 pub fn inspect<K, A, P>(kernel: K, args: A) -> Inspection
 where
     K: Kernel<P>,
-    A: IntoKernelArg<P>,
+    A: KernelArgs<P>,
 {
     Inspection::of_call(&Bound::new(&kernel, &Arguments::new(args)).call())
 }

@@ -2,6 +2,7 @@
 //! measurements.
 
 use std::fmt;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use super::interleave::{TURNS, Way, in_turns};
@@ -210,9 +211,27 @@ fn second_wins((first_is_default, first): (bool, f64), (second_is_default, secon
     if tie && (first_is_default || second_is_default) { second_is_default } else { second < first }
 }
 
-/// Returns the error of a search in which no configuration succeeds.
+/// Returns the error of a search in which no configuration succeeds: that of the configurations, or
+/// a list of their errors if these differ. Configurations with the same error are listed together.
 #[track_caller]
-pub(super) fn none_runs<C>(failures: Vec<(C, Error)>) -> Error {
+pub(super) fn none_runs<C: Debug>(failures: Vec<(C, Error)>) -> Error {
+    let count = failures.len();
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for (configuration, error) in &failures {
+        let (configuration, text) = (format!("{configuration:?}"), error.to_string());
+        match texts.iter_mut().find(|(_, known)| *known == text) {
+            Some((names, _)) => *names = format!("{names}, {configuration}"),
+            None => texts.push((configuration, text)),
+        }
+    }
+    if texts.len() > 1
+        && let Error::Argument(mut all) = Error::argument(format!("none of the {count} configurations runs"))
+    {
+        for (names, text) in texts {
+            all = all.note(format!("{names}: {}", text.replace('\n', "\n  ")));
+        }
+        return Error::Argument(all);
+    }
     let first = failures.into_iter().next().map(|(_, error)| error);
     first.unwrap_or_else(|| Error::argument("there is no configuration to try"))
 }

@@ -190,7 +190,7 @@ impl<const N: usize> AtomicOptions<N> {
 }
 
 options! { [const N: usize] AtomicOptions<N>, {access, access},
-    ["options" "ct::AtomicOptions::new()" "y.atomic_add_with(ct::arange(4, 0, 1), x.load(0, [4]), options);"]:
+    ["options" "ct::AtomicOptions::new()" "y.atomic_add_with(ct::arange(0..4), x.load(0, [4]), options);"]:
     mask relaxed acquire release acq_rel check_bounds
 }
 

@@ -18,7 +18,7 @@ use crate::tile::{caller_location, with_location};
 ///
 /// fn add(lock: ArrayMut<i32, 1>, sums: ArrayMut<f32, 1>) {
 ///     ct::Lock::new(lock.entry(0)).with(|| {
-///         sums.store(0, sums.load(0, [4]) + ct::arange(4, 0.0, 1.0));
+///         sums.store(0, sums.load(0, [4]) + ct::arange_from(4, 0.0, 1.0));
 ///     });
 /// }
 ///

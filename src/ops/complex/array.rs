@@ -5,6 +5,7 @@ use std::ops::Deref;
 use crate::element::Float;
 use crate::ir::{Opcode, Type};
 use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
+use crate::ops::support::axis::Axis;
 use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
 use crate::tile::{Array, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 use crate::types::complex::Complex;
@@ -258,7 +259,8 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn extent(&self, axis: usize) -> Scalar<i32> {
+    pub fn extent(&self, axis: impl Axis) -> Scalar<i32> {
+        let axis = axis.axis(R);
         let extent = self.reals.extent(axis);
         if axis + 1 == R { (extent >> 1) + (extent & 1) } else { extent }
     }
@@ -279,7 +281,8 @@ impl<T: Float, const R: usize> ComplexArray<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+    pub fn num_tiles(&self, axis: impl Axis, shape: [usize; R]) -> Scalar<i32> {
+        let axis = axis.axis(R);
         self.reals.num_tiles(axis, shape_of_parts(shape))
     }
 }

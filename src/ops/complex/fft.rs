@@ -5,6 +5,7 @@
 use crate::element::Float;
 use crate::ops::create::construct::indices;
 use crate::ops::shape::cat_split::stack;
+use crate::ops::support::axis::Axis;
 use crate::tile::{Handle, Place, Tile, caller_location, record, with_location};
 use crate::types::complex::Complex;
 
@@ -61,7 +62,8 @@ impl FftElement for f64 {}
 /// ```
 #[track_caller]
 #[must_use]
-pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -> Complex<Tile<T, R>> {
+pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: impl Axis) -> Complex<Tile<T, R>> {
+    let axis = axis.axis(R);
     transform(caller_location(), "fft", z, axis)
 }
 
@@ -77,7 +79,8 @@ pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -
 /// ```
 #[track_caller]
 #[must_use]
-pub fn ifft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -> Complex<Tile<T, R>> {
+pub fn ifft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: impl Axis) -> Complex<Tile<T, R>> {
+    let axis = axis.axis(R);
     let place = caller_location();
     // The exchange of the parts negates the angles.
     let turned = transform(place, "ifft", Complex { re: z.im, im: z.re }, axis);

@@ -261,6 +261,56 @@ pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
     StepRange { bounds: Bounds::of::<A::Counter>(start.bounds(end)), counter: PhantomData }
 }
 
+/// Methods of ranges of scalars that have the names of [`Iterator`]'s: a step, and the reverse
+/// order.
+///
+/// A range of scalars is no iterator, because its ends are unknown during tracing. The methods make
+/// a [`StepRange`] for a [`fold`](crate::fold) or [`for_each`](crate::for_each).
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// fn sums(y: ArrayMut<i32, 1>, a: Scalar<i32>, b: Scalar<i32>) {
+///     y.store_scalar(0, ct::fold((a..b).step_by(3), ct::scalar(0), |sum, k| sum + k));
+///     y.store_scalar(1, ct::fold((a..b).rev(), ct::scalar(0), |digits, k| digits * 10 + k));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2])?;
+/// ct::launch(sums, 1, (&mut y, 2, 6))?;
+/// assert_eq!(y.to_vec()?, [2 + 5, 5432]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub trait ScalarRange {
+    /// The type of the counter.
+    type Counter: Count;
+
+    /// Sets the step: [`StepRange::step`].
+    #[must_use]
+    fn step_by(self, step: impl LoopStep<Self::Counter>) -> StepRange<Self::Counter>;
+
+    /// Returns the same numbers from the last to the first: [`StepRange::rev`].
+    #[must_use]
+    fn rev(self) -> StepRange<Self::Counter>;
+}
+
+impl<C: Count> ScalarRange for std::ops::Range<Scalar<C>> {
+    type Counter = C;
+    fn step_by(self, step: impl LoopStep<C>) -> StepRange<C> {
+        range(self.start, self.end).step(step)
+    }
+    fn rev(self) -> StepRange<C> {
+        range(self.start, self.end).rev()
+    }
+}
+impl<C: Count> ScalarRange for std::ops::RangeTo<Scalar<C>> {
+    type Counter = C;
+    fn step_by(self, step: impl LoopStep<C>) -> StepRange<C> {
+        range(0, self.end).step(step)
+    }
+    fn rev(self) -> StepRange<C> {
+        range(0, self.end).rev()
+    }
+}
+
 impl<C: Count> StepRange<C> {
     /// Sets the step. The first number is `start`. With a negative step, the next ones are smaller,
     /// as long as they are greater than `end`. A scalar step of 0 makes the range empty; a host 0
@@ -292,6 +342,16 @@ impl<C: Count> StepRange<C> {
     /// Returns the two ends, without step and direction.
     pub(crate) fn plain_ends(self) -> [Bound; 2] {
         [self.bounds.start, self.bounds.end]
+    }
+
+    /// Returns the first number, the number after the last one, and the step, if all are host
+    /// numbers.
+    pub(crate) fn host_numbers(self) -> Option<[i128; 3]> {
+        let Bounds { start, end, step, reversed, .. } = self.bounds;
+        let (Bound::Host(start), Bound::Host(end), Bound::Host(step)) = (start, end, step) else { return None };
+        let numbers = if step > 0 { end - start + step - 1 } else { start - end - step - 1 } / step.abs().max(1);
+        let last = start + (numbers - 1) * step;
+        Some(if reversed { [last, start - step.signum(), -step] } else { [start, end, step] })
     }
 
     /// Returns the same numbers from the last to the first.

@@ -13,8 +13,8 @@ use crate::tile::{ValueHandle, caller_location, in_region, record};
 /// Loop over the numbers of a range, with the argument order of [`Iterator::fold`]. Returns the
 /// last state, or `init` if the range is empty.
 ///
-/// `body` maps the state and the next number to the next state. A loop without state has `init =
-/// ()` and a body `|(), k| ..`. The state keeps its element types and extents. No number of the
+/// `body` maps the state and the next number to the next state. A loop without state is a
+/// [`for_each`]. The state keeps its element types and extents. No number of the
 /// range is beyond its end: where the next one would not fit its type, the loop ends.
 ///
 /// ```
@@ -38,6 +38,29 @@ use crate::tile::{ValueHandle, caller_location, in_region, record};
 pub fn fold<L: LoopRange, S: LoopState>(range: L, init: S, body: impl Fn(S, L::Item) -> S) -> S {
     let this = Body { place: caller_location(), name: "fold", what: "the body of `fold`" };
     this.count(&range, init, |item, state, _| body(state, item))
+}
+
+/// Loop over the numbers of a range without state, as [`Iterator::for_each`]: [`fold`] with the
+/// state `()`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn scale(x: ArrayMut<f32, 1>, factor: Scalar<f32>) {
+///     let tiles = (ct::bid(0)..x.num_tiles(0, 64)).step_by(ct::num_blocks(0));
+///     ct::for_each(tiles, |i| x.store(i, x.load(i, 64) * factor));
+/// }
+///
+/// let mut x = ct::Device::cpu().full([1000], 1.5f32)?;
+/// ct::launch(scale, 4, (&mut x, 2.0f32))?;
+/// assert_eq!(x.to_vec()?, [3.0; 1000]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+pub fn for_each<L: LoopRange>(range: L, body: impl Fn(L::Item)) {
+    let this = Body { place: caller_location(), name: "for_each", what: "the body of `for_each`" };
+    this.count(&range, (), |item, (), _| body(item));
 }
 
 /// [`fold`] with an early exit: `body` returns a condition and the next state. The loop ends with

@@ -4,8 +4,11 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element, Number};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::ops::control::loop_range::{Count, StepRange};
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::operand::Operand;
-use crate::tile::{Handle, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
+use crate::ops::support::tile_shape::TileShape;
+use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Extents in the type of the IR.
 pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
@@ -29,8 +32,8 @@ pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
-    filled("full", shape, value.source())
+pub fn full<T: Element, const R: usize>(shape: impl TileShape<R>, value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+    filled("full", shape.extents(), value.source())
 }
 
 #[track_caller]
@@ -73,8 +76,8 @@ fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Sou
 /// ```
 #[track_caller]
 #[must_use]
-pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    filled("zeros", shape, Source::Literal(T::from_f64(0.0).to_bits()))
+pub fn zeros<T: Element, const R: usize>(shape: impl TileShape<R>) -> Tile<T, R> {
+    filled("zeros", shape.extents(), Source::Literal(T::from_f64(0.0).to_bits()))
 }
 
 /// A tile of ones (`true` for bool).
@@ -87,8 +90,8 @@ pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    filled("ones", shape, Source::Literal(T::from_f64(1.0).to_bits()))
+pub fn ones<T: Element, const R: usize>(shape: impl TileShape<R>) -> Tile<T, R> {
+    filled("ones", shape.extents(), Source::Literal(T::from_f64(1.0).to_bits()))
 }
 
 /// A host value as a [`Scalar`].
@@ -127,31 +130,122 @@ impl<T: ByteSized> From<T> for Scalar<T> {
     }
 }
 
-/// A tile of the `n` numbers `start`, `start + step`, `start + 2 * step`, ….
+/// A range of host numbers as the numbers of a tile: `0..n`, or [`range`](crate::range) with a step
+/// or backwards.
 ///
-/// Integers wrap. Floats are computed as `start + i * step` in their own type; f16 and bf16 are
-/// computed in f32 and rounded once.
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// fn last<R: ct::ops::TileRange>(numbers: R) -> Tile<R::Elem, 1> {
+///     ct::arange(numbers).reduce_max(0)
+/// }
+/// ct::assert!(last(0..8u8).eq(7) & last(ct::range(0, 8).step(2)).eq(6));
+/// # });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a range of host numbers",
+    note = "write `ct::arange(0..n)`, with a step `ct::arange(ct::range(0, n).step(2))`; `ct::arange_from(n, start, step)` \
+            counts in any element type",
+    note = "ends that are known only when the kernel runs are added: `start + ct::arange(0..n)`"
+)]
+pub trait TileRange {
+    /// The element type: that of the numbers, and i32 for usize.
+    type Elem: Number;
+    /// Returns the first number, the number after the last one, and the step; `None` if they are
+    /// unknown during tracing.
+    #[doc(hidden)]
+    fn numbers(&self) -> Option<[i128; 3]>;
+}
+
+macro_rules! tile_ranges {
+    ($($host:ty => $elem:ty;)+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl TileRange for std::ops::Range<$host> {
+            type Elem = $elem;
+            fn numbers(&self) -> Option<[i128; 3]> {
+                Some([self.start as i128, self.end as i128, 1])
+            }
+        }
+    )+};
+}
+tile_ranges! { i8 => i8; i16 => i16; i32 => i32; i64 => i64; u8 => u8; u16 => u16; u32 => u32; u64 => u64; usize => i32; }
+
+#[diagnostic::do_not_recommend]
+impl<C: Count> TileRange for StepRange<C> {
+    type Elem = C;
+    fn numbers(&self) -> Option<[i128; 3]> {
+        self.host_numbers()
+    }
+}
+
+/// A tile of the numbers of a range.
+///
+/// The element type is that of the range, and i32 for ends of usize. [`arange_from`] makes floats.
 ///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn columns() -> Tile<i32, 1> {
-///     ct::bid(0) * 128 + ct::arange(128, 0, 1)
+/// fn columns(tile: usize) -> Tile<i32, 1> {
+///     ct::bid(0) * tile + ct::arange(0..tile)
 /// }
 ///
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// ct::assert!((columns() % 128).eq(ct::indices([128], 0)));
+/// ct::assert!((columns(128) % 128).eq(ct::indices([128], 0)));
+/// ct::assert!(ct::arange(ct::range(1, 9).step(2)).eq(ct::astile([1, 3, 5, 7])));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
 #[must_use]
-pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
-    let (place, shape) = (caller_location(), extents([n]));
+pub fn arange<R: TileRange>(range: R) -> Tile<R::Elem, 1> {
+    let place = caller_location();
+    let poison = |message: String, way_out: &str| {
+        Tile::from_raw(record(|t| t.fail(place, Type::tile(R::Elem::DTYPE, [1]), message, &[way_out])))
+    };
+    let Some([start, end, step]) = range.numbers() else {
+        let message = "`arange` of a range whose ends are known only when the kernel runs".to_string();
+        return poison(message, "write `start + ct::arange(0..n)` with a host number `n`");
+    };
+    let count = if step > 0 { end - start + step - 1 } else { start - end - step - 1 } / step.abs().max(1);
+    match usize::try_from(count) {
+        Ok(count @ 1..) => {
+            let of = |number: i128| R::Elem::from_bits(number as u64);
+            let fits = |number: i128| of(number).to_f64() == number as f64;
+            if !fits(start) || !fits(end - step.signum()) {
+                let message = format!("`arange`: not all numbers from {start} to {end} fit {}", R::Elem::NAME);
+                return poison(message, "count in a wider type: `0..n` of i64");
+            }
+            sequence(place, "arange", count, of(start), of(step))
+        }
+        _ => poison(format!("`arange` of the empty range {start}..{end}"), "a tile has at least one element"),
+    }
+}
+
+/// A tile of the `n` numbers `start`, `start + step`, `start + 2 * step`, …, in any element type of
+/// numbers.
+///
+/// Integers wrap. Floats are computed as `start + i * step` in their own type; f16 and bf16 are
+/// computed in f32 and rounded once.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// ct::assert!(ct::arange_from(3, 0.5f32, 0.25).eq(ct::astile([0.5, 0.75, 1.0])));
+/// ct::assert!(ct::arange_from(3, 7, -2).eq(ct::astile([7, 5, 3])));
+/// # });
+/// ```
+#[track_caller]
+#[must_use]
+pub fn arange_from<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
+    sequence(caller_location(), "arange_from", n, start, step)
+}
+
+fn sequence<T: Number>(place: Place, name: &str, n: usize, start: T, step: T) -> Tile<T, 1> {
+    let shape = extents([n]);
     Tile::from_raw(record(|t| {
         t.at(place);
-        if !t.legal_shape(place, "arange", &shape) {
+        if !t.legal_shape(place, name, &shape) {
             return t.poison(Type::tile(T::DTYPE, [1]));
         }
         if !t.admits(place, Effect::Pure, 1) {
@@ -159,7 +253,7 @@ pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
         }
         let bits = T::DTYPE.bits();
         if T::DTYPE.is_int() && bits < 32 && shape[0] > 1 << bits {
-            let message = format!("`arange`: {n} different numbers do not fit {} ({bits} bits)", T::NAME);
+            let message = format!("`{name}`: {n} different numbers do not fit {} ({bits} bits)", T::NAME);
             return t.fail(place, Type::tile(T::DTYPE, shape), message, &["take a wider type and `.cast` it"]);
         }
         match T::DTYPE.is_float() {
@@ -224,7 +318,8 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
 /// ```
 #[track_caller]
 #[must_use]
-pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
+pub fn indices<const R: usize>(shape: impl TileShape<R>, axis: impl Axis) -> Tile<i32, R> {
+    let (axis, shape) = (axis.axis(R), shape.extents());
     let (place, extents) = (caller_location(), extents(shape));
     Tile::from_raw(record(|t| {
         t.at(place);
@@ -232,8 +327,8 @@ pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
             return t.poison(Type::tile(DType::I32, vec![1; R]));
         }
         if axis >= R {
-            let message = format!("`indices` along axis {axis} of a tile of shape {shape:?}");
-            return t.fail(place, Type::tile(DType::I32, extents), message, &["axes are counted from 0"]);
+            let message = format!("`indices` along axis {} of a tile of shape {shape:?}", shown(axis));
+            return t.fail(place, Type::tile(DType::I32, extents), message, &[AXES_COUNT]);
         }
         if !t.admits(place, Effect::Pure, R) {
             return t.poison(Type::tile(DType::I32, extents));

@@ -15,6 +15,8 @@ use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, caller_location, r
 /// tile prints as nested brackets, with the format applied to each element. The formats are those
 /// of C:
 ///
+/// * On the cpu back end, a tile of more than 1000 elements has the first and last three along each
+///   axis, as in NumPy: `[0, 1, 2, ..., 1021, 1022, 1023]`. On a GPU it has all of them.
 /// * A float without precision has six significant digits (`%g`).
 /// * A bool is 0 or 1.
 /// * There is no binary format.
@@ -63,7 +65,7 @@ pub fn print(message: Arguments<'_>) {
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
 /// ct::assert!(ct::bid(0).eq(0)); // a scalar
-/// ct::assert!(ct::arange(4, 0, 1).lt(4), "every element");
+/// ct::assert!(ct::arange(0..4).lt(4), "every element");
 /// # });
 /// ```
 #[diagnostic::on_unimplemented(
@@ -180,7 +182,7 @@ macro_rules! print {
 /// ```
 /// # use cutlet as ct;
 /// # ct::Launch::new(2).backend(ct::Backend::Cpu).launch(|| {
-/// ct::println!("block {}: {:?}", ct::bid(0), ct::arange(4, 0.0f32, 0.5));
+/// ct::println!("block {}: {:?}", ct::bid(0), ct::arange_from(4, 0.0f32, 0.5));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
 /// ```

@@ -3,9 +3,11 @@
 use std::fmt::Arguments;
 
 use super::format::{Message, traced};
+use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Def, Opcode, Value};
-use crate::tile::{Handle, Place, Scalar, Trace, caller_location, record};
+use crate::ops::support::region_builder::Condition;
+use crate::tile::{Place, Trace, caller_location, record};
 
 /// Requires a condition, which every launch of the kernel checks on the host before the kernel
 /// runs. If it is false, the launch returns an [`Error::Argument`](crate::Error::Argument) with
@@ -13,7 +15,8 @@ use crate::tile::{Handle, Place, Scalar, Trace, caller_location, record};
 /// function with [`format_args!`].
 ///
 /// Condition and message may depend only on extents, strides, scalar arguments, host values and
-/// [`num_blocks`](crate::num_blocks()). The call is outside of loops and branches.
+/// [`num_blocks`](crate::num_blocks()). The call is outside of loops and branches. A host `bool` is
+/// checked during tracing.
 ///
 /// The compiler derives facts from the condition, and can then omit checks and use wider accesses:
 ///
@@ -47,15 +50,23 @@ use crate::tile::{Handle, Place, Scalar, Trace, caller_location, record};
 /// The launches of an exported kernel are outside of this crate:
 /// [`ExportedKernel::fits`](crate::aot::ExportedKernel::fits) checks its conditions.
 #[track_caller]
-pub fn require(condition: Scalar<bool>, message: Arguments<'_>) {
+pub fn require(condition: impl Condition, message: Arguments<'_>) {
     let (place, message) = (caller_location(), Message::of(message));
+    if let Some(holds) = condition.known() {
+        let text = message.plain().unwrap_or_else(|| "a condition of the kernel does not hold".into());
+        if !holds {
+            record(|t| t.report(place, text, &["the condition is known while the kernel is traced"]));
+        }
+        return;
+    }
+    let source = condition.source();
     let text = match message.plain() {
         Some(text) => Some((text, Vec::new())),
         None => traced(place, "require", &message),
     };
     record(|t| {
         t.at(place);
-        let (Some(condition), Some((text, values))) = (t.check_usable(condition.raw(), place), text) else { return };
+        let (Some(condition), Some((text, values))) = (t.scalar(place, source, DType::I1), text) else { return };
         if t.builder.open_blocks().len() > 1 {
             let way_out = "a launch checks it before anything runs: it stands outside, at the beginning of the kernel";
             return t.report(place, "`require` within a loop, a branch or a closure of elements", &[way_out]);

@@ -51,8 +51,7 @@ macro_rules! comparisons {
     };
 }
 
-/// Bound of `==` and `<` between values of a kernel. No type implements it, so that rustc prints
-/// its message.
+/// Bound of `==` and `<` between values of a kernel, which no type satisfies.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -64,20 +63,49 @@ macro_rules! comparisons {
 #[diagnostic::on_unimplemented(
     message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
                `.le(..)`, `.gt(..)`, `.ge(..)`",
-    label = "compared with `{Self}` by an operator",
+    label = "compared with `{X}` by an operator",
     note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
             kernel is traced"
 )]
-pub trait ComparedByOperator {}
+pub trait ComparedByOperator<X> {}
+
+/// Type that has the bound [`ComparedByOperator`] of an operator. With a bound of the operand,
+/// rustc prints the message of `PartialEq` where both operands have one type.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// ct::assert!(ct::bid(0).lt(ct::num_blocks(0))); // and not ct::bid(0) < ct::num_blocks(0)
+/// # });
+/// ```
+pub struct ComparisonOperator;
+
+mod no_operand {
+    pub enum First {}
+    pub enum Second {}
+}
+
+// Two implementations, for types without values: rustc refuses the operator only after it has
+// inferred the operand, and then prints the diagnostic.
+#[diagnostic::do_not_recommend]
+impl ComparedByOperator<no_operand::First> for ComparisonOperator {}
+#[diagnostic::do_not_recommend]
+impl ComparedByOperator<no_operand::Second> for ComparisonOperator {}
 
 macro_rules! compared_by_operator {
     ($([$($generics:tt)*] $ty:ty;)+) => {$(
-        impl<T, X: ComparedByOperator, $($generics)*> PartialEq<X> for $ty {
+        impl<T, X, $($generics)*> PartialEq<X> for $ty
+        where
+            ComparisonOperator: ComparedByOperator<X>,
+        {
             fn eq(&self, _: &X) -> bool {
                 unreachable!("no type is compared by an operator")
             }
         }
-        impl<T, X: ComparedByOperator, $($generics)*> PartialOrd<X> for $ty {
+        impl<T, X, $($generics)*> PartialOrd<X> for $ty
+        where
+            ComparisonOperator: ComparedByOperator<X>,
+        {
             fn partial_cmp(&self, _: &X) -> Option<std::cmp::Ordering> {
                 unreachable!("no type is compared by an operator")
             }

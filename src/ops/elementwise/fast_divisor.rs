@@ -42,7 +42,7 @@ impl Divides for u32 {}
 ///
 /// fn places(y: ArrayMut<i32, 1>, columns: Scalar<i32>) {
 ///     let columns = ct::math::Divisor::new(columns);
-///     let (row, column) = columns.div_rem(ct::arange(16, 0, 1));
+///     let (row, column) = columns.div_rem(ct::arange(0..16));
 ///     y.store(0, 10 * row + column);
 /// }
 ///

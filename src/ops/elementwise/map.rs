@@ -156,7 +156,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn kernel(y: ArrayMut<i32, 2>) {
-    ///     let (rows, columns) = (ct::arange(2, 1, 1).unsqueeze(1), ct::arange(4, 0, 1).unsqueeze(0));
+    ///     let (rows, columns) = (ct::arange_from(2, 1, 1).unsqueeze(1), ct::arange(0..4).unsqueeze(0));
     ///     y.store((0, 0), rows.zip_map(columns, |row, column| 10 * row + column));
     /// }
     ///

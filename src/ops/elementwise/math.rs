@@ -57,6 +57,15 @@ unary_functions! {
     /// # });
     /// ```
     log = Log;
+    /// Natural logarithm, as [`log`](Tile::log): the name in `std`.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// ct::assert!(ct::astile([1.0f32, 0.0]).ln().eq(ct::astile([0.0, f32::NEG_INFINITY])));
+    /// # });
+    /// ```
+    ln = Log;
     /// Logarithm to base 2.
     ///
     /// ```
@@ -171,6 +180,20 @@ methods! { [Float]
     #[must_use]
     pub fn pow(self, exponent: impl BroadcastOperand<Self>) -> Self {
         uniform(caller_location(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
+    }
+
+    /// `self` to the power of `exponent`, as [`pow`](Tile::pow): the name in `std`.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// ct::assert!((ct::astile([2.0f32, 9.0]).powf(0.5) - ct::astile([1.4142135, 3.0])).abs().lt(1e-6));
+    /// # });
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn powf(self, exponent: impl BroadcastOperand<Self>) -> Self {
+        uniform(caller_location(), "powf", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
     }
 
     /// Angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.

@@ -50,7 +50,7 @@ methods! { [Int]
     /// ```
     /// # use cutlet::doctest::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
-    /// let hash = ct::arange::<u32>(4, 0, 1).wrapping_mul(0x9e37_79b9);
+    /// let hash = ct::arange_from::<u32>(4, 0, 1).wrapping_mul(0x9e37_79b9);
     /// ct::assert!(hash.eq(ct::astile([0, 0x9e37_79b9, 0x3c6e_f372, 0xdaa6_6d2b])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())

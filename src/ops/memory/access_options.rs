@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use super::memory_order::{Order, Scope};
-use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding};
+use crate::ir::{Attr, HintValue, Hints, MemOrder, Padding, hint_key};
 use crate::tile::{Place, Trace};
 
 /// Options of a load of a tile: padding, the order of axes, memory order, and hints.
@@ -140,6 +140,8 @@ pub(crate) struct AccessOptions {
     pub allow_tma: Option<bool>,
     /// True if the caller promises that all elements are inside of the array.
     pub unchecked: bool,
+    /// True if tiles outside of the array are meant.
+    pub clipped: bool,
 }
 
 impl AccessOptions {
@@ -158,7 +160,8 @@ impl AccessOptions {
         let latency = self.latency.map(|n| ("latency".to_string(), HintValue::Int(n.into())));
         let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
         let cache = self.cache.map(|cache| ("cache".to_string(), HintValue::Int(cache as i64)));
-        let hints: Vec<_> = latency.into_iter().chain(tma).chain(cache).collect();
+        let clipped = self.clipped.then(|| (hint_key::CLIPPED.to_string(), HintValue::Bool(true)));
+        let hints: Vec<_> = latency.into_iter().chain(tma).chain(cache).chain(clipped).collect();
         let mut attrs = self.memory.attrs();
         if !hints.is_empty() {
             attrs.push(Attr::Hints(Hints(vec![("default".to_string(), hints)])));
@@ -310,6 +313,19 @@ macro_rules! option {
             self
         }
     };
+    (clipped $example:tt) => {
+        /// States that tile indices outside of the array are meant, as in a grid for the largest of
+        /// several problems. Never changes results: loads read padding, and stores have no effect.
+        ///
+        /// [`Checks::bounds`](crate::Checks) reports such indices of all other accesses.
+        ///
+        #[doc = example!($example "" ".clipped()" "" "[3; 4]")]
+        #[must_use]
+        pub fn clipped(mut self) -> Self {
+            (self.loads().clipped, self.stores().clipped) = (true, true);
+            self
+        }
+    };
     (check_bounds $example:tt) => {
         /// With `false`, **promises** that no element of the access (under its mask, if it has one)
         /// is outside of the array. No check is then needed. The cpu back end checks it all the
@@ -430,9 +446,9 @@ axis_order!(StoreOptions);
 
 options! { [] LoadOptions, {access, access},
     ["options" "ct::LoadOptions::new()" "y.store(0, x.load_with(0, [4], options));"]:
-    acquire relaxed latency cache allow_tma check_bounds
+    acquire relaxed latency cache allow_tma clipped check_bounds
 }
 options! { [] StoreOptions, {access, access},
     ["options" "ct::StoreOptions::new()" "y.store_with(0, x.load(0, [4]), options);"]:
-    release relaxed latency cache allow_tma check_bounds
+    release relaxed latency cache allow_tma clipped check_bounds
 }

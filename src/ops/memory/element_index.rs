@@ -185,7 +185,7 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 ///     x.gather(at)
 /// }
 /// fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
-///     let i = ct::arange(2, 0, 1);
+///     let i = ct::arange(0..2);
 ///     y.store(0, pick(x, (i, i)));
 /// }
 ///

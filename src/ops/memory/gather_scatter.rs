@@ -139,11 +139,11 @@ impl<const N: usize> ScatterOptions<N> {
 }
 
 options! { [T: ByteSized, const N: usize] GatherOptions<T, N>, {access, access},
-    ["options" "ct::GatherOptions::new()" "y.store(0, x.gather_with(ct::arange(4, 0, 1), options));"]:
+    ["options" "ct::GatherOptions::new()" "y.store(0, x.gather_with(ct::arange(0..4), options));"]:
     mask acquire relaxed latency cache check_bounds
 }
 options! { [const N: usize] ScatterOptions<N>, {access, access},
-    ["options" "ct::ScatterOptions::new()" "y.scatter_with(ct::arange(4, 0, 1), x.load(0, [4]), options);"]:
+    ["options" "ct::ScatterOptions::new()" "y.scatter_with(ct::arange(0..4), x.load(0, [4]), options);"]:
     mask release relaxed latency cache check_bounds
 }
 
@@ -276,7 +276,7 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
     /// # use cutlet::doctest::*;
     /// // The diagonal, where it is positive.
     /// fn diagonal(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
-    ///     let i = ct::arange(2, 0, 1);
+    ///     let i = ct::arange(0..2);
     ///     y.store(0, x.gather_with((i, i), ct::GatherOptions::new().mask(i.gt(0)).padding(-1)));
     /// }
     ///
@@ -309,7 +309,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     ///
     /// fn reverse(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     let x = x.load([0], [4]);
-    ///     y.scatter(3 - ct::arange(4, 0, 1), x);
+    ///     y.scatter(3 - ct::arange(0..4), x);
     /// }
     ///
     /// let device = ct::Device::cpu();
@@ -328,7 +328,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     /// ```
     /// # use cutlet::doctest::*;
     /// fn diagonal(y: ArrayMut<i32, 2>) {
-    ///     let i = ct::arange(2, 0, 1);
+    ///     let i = ct::arange(0..2);
     ///     y.scatter_with((i, i), i + 1, ct::ScatterOptions::new().mask(i.gt(0)));
     /// }
     ///

@@ -10,8 +10,10 @@ use crate::element::{ByteSized, CastTo, Element};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Sign, Type};
 use crate::ops::create::construct::extents;
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::i32_count::Counted;
 use crate::ops::support::tile_index::{Component, TileIndex};
+use crate::ops::support::tile_shape::TileShape;
 use crate::tile::{
     Array, ArrayHandle, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record,
 };
@@ -76,8 +78,8 @@ impl Trace {
         }
         let extents = self.arrays[array.index as usize].extents.clone();
         let Some(&extent) = extents.get(axis) else {
-            let message = format!("`{name}`: axis {axis} of an array with {} axes", extents.len());
-            return self.fail(place, ty, message, &["axes are counted from 0"]);
+            let message = format!("`{name}`: axis {} of an array with {} axes", shown(axis), extents.len());
+            return self.fail(place, ty, message, &[AXES_COUNT]);
         };
         let value = match (self.builder.module.dtype(extent), to) {
             (from, to) if from == to => extent,
@@ -108,8 +110,8 @@ impl Trace {
         let ty = Type::scalar(DType::I32);
         let rank = visit.shape.len();
         if axis >= rank {
-            let message = format!("`num_tiles`: axis {axis} of an array with {rank} axes");
-            return self.fail(visit.place, ty, message, &["axes are counted from 0"]);
+            let message = format!("`num_tiles`: axis {} of an array with {rank} axes", shown(axis));
+            return self.fail(visit.place, ty, message, &[AXES_COUNT]);
         }
         if !visit.check(self) || !self.admits(visit.place, Effect::Pure, 0) {
             return self.poison(ty);
@@ -145,7 +147,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn load<const N: usize>(&self, index: impl TileIndex<R>, shape: [usize; N]) -> Tile<T, N> {
+    pub fn load<const N: usize>(&self, index: impl TileIndex<R>, shape: impl TileShape<N>) -> Tile<T, N> {
         self.load_with(index, shape, LoadOptions::default())
     }
 
@@ -168,10 +170,10 @@ impl<T: Element, const R: usize> Array<T, R> {
     pub fn load_with<const N: usize>(
         &self,
         index: impl TileIndex<R>,
-        shape: [usize; N],
+        shape: impl TileShape<N>,
         options: LoadOptions,
     ) -> Tile<T, N> {
-        let (place, wanted) = (caller_location(), extents(shape));
+        let (place, wanted) = (caller_location(), extents(shape.extents()));
         Tile::from_raw(record(|t| {
             let Some(shape) = t.with_rank(place, "load", &wanted, R) else {
                 return t.poison(Type::tile(T::DTYPE, wanted));
@@ -224,7 +226,8 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn extent(&self, axis: usize) -> Scalar<i32> {
+    pub fn extent(&self, axis: impl Axis) -> Scalar<i32> {
+        let axis = axis.axis(R);
         let place = caller_location();
         Scalar::from_raw(record(|t| {
             t.extent(self.handle, Method { place, name: "extent", elem: T::NAME }, axis, DType::I32)
@@ -246,7 +249,8 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn extent64(&self, axis: usize) -> Scalar<i64> {
+    pub fn extent64(&self, axis: impl Axis) -> Scalar<i64> {
+        let axis = axis.axis(R);
         let place = caller_location();
         Scalar::from_raw(record(|t| {
             t.extent(self.handle, Method { place, name: "extent64", elem: T::NAME }, axis, DType::I64)
@@ -294,8 +298,9 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
-        let (shape, access) = (extents(shape), Access::default());
+    pub fn num_tiles(&self, axis: impl Axis, shape: impl TileShape<R>) -> Scalar<i32> {
+        let axis = axis.axis(R);
+        let (shape, access) = (extents(shape.extents()), Access::default());
         let visit = self.visit(caller_location(), "num_tiles", &shape, &access, Some(Padding::Zero));
         Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
     }

@@ -6,6 +6,7 @@ use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::control::loop_range::{Bound, Count, StepRange};
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::tile_index::{Component, IntoIndex, Number, TileIndex};
 use crate::tile::{
     Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, caller_location, record,
@@ -91,8 +92,8 @@ impl Derive<'_> {
         }
         let data = t.arrays[self.array.index as usize].clone();
         if axis >= data.extents.len() {
-            let message = format!("`{}`: axis {axis} of an array with {} axes", self.name, data.extents.len());
-            t.report(self.place, message, &["axes are counted from 0"]);
+            let message = format!("`{}`: axis {} of an array with {} axes", self.name, shown(axis), data.extents.len());
+            t.report(self.place, message, &[AXES_COUNT]);
             return None;
         }
         if self.dtype.storage_bits() < 8 {
@@ -281,8 +282,8 @@ impl Trace {
             Some(_) if data.unit_stride >> axis & 1 != 0 => Some(self.integer(1, DType::I64)),
             Some(&stride) => Some(self.as_width(stride, DType::I64)),
             None => {
-                let message = format!("`stride`: axis {axis} of an array with {} axes", data.strides.len());
-                self.report(of.place, message, &["axes are counted from 0"]);
+                let message = format!("`stride`: axis {} of an array with {} axes", shown(axis), data.strides.len());
+                self.report(of.place, message, &[AXES_COUNT]);
                 None
             }
         }
@@ -323,7 +324,8 @@ macro_rules! array_parts {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn slice(self, axis: usize, range: impl ElementRange) -> Self {
+            pub fn slice(self, axis: impl Axis, range: impl ElementRange) -> Self {
+                let axis = axis.axis(R);
                 let of = self.derive(caller_location(), "slice");
                 let made = record(|t| t.slice_array(&of, axis, range.ends()));
                 made.map_or(self, Self::from_handle)
@@ -345,7 +347,8 @@ macro_rules! array_parts {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn step(self, axis: usize, step: impl IntoIndex) -> Self {
+            pub fn step(self, axis: impl Axis, step: impl IntoIndex) -> Self {
+                let axis = axis.axis(R);
                 let of = self.derive(caller_location(), "step");
                 let made = record(|t| t.step_array(&of, axis, step.component()));
                 made.map_or(self, Self::from_handle)
@@ -387,11 +390,11 @@ macro_rules! array_parts {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn swap_axes(self, a: usize, b: usize) -> Self {
-                let place = caller_location();
+            pub fn swap_axes(self, a: impl Axis, b: impl Axis) -> Self {
+                let (place, a, b) = (caller_location(), a.axis(R), b.axis(R));
                 if a >= R || b >= R {
-                    let message = format!("`swap_axes`: axes {a} and {b} of an array with {R} axes");
-                    record(|t| t.report(place, message, &["axes are counted from 0"]));
+                    let message = format!("`swap_axes`: axes {} and {} of an array with {R} axes", shown(a), shown(b));
+                    record(|t| t.report(place, message, &[AXES_COUNT]));
                     return self;
                 }
                 let mut order: [usize; R] = std::array::from_fn(|d| d);
@@ -476,7 +479,8 @@ impl<T: Element, const R: usize> Array<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn stride(&self, axis: usize) -> Scalar<i64> {
+    pub fn stride(&self, axis: impl Axis) -> Scalar<i64> {
+        let axis = axis.axis(R);
         let of = self.derive(caller_location(), "stride");
         Scalar::from_raw(record(|t| match t.array_stride(&of, axis) {
             Some(stride) => t.raw(stride),
@@ -493,7 +497,8 @@ macro_rules! index_axis {
             $(#[$doc])*
             #[track_caller]
             #[must_use]
-            pub fn index_axis(self, axis: usize, index: impl IntoIndex) -> $name<T, $less> {
+            pub fn index_axis(self, axis: impl Axis, index: impl IntoIndex) -> $name<T, $less> {
+                let axis = axis.axis($rank);
                 let of = self.derive(caller_location(), "index_axis");
                 $name::from_handle(record(|t| {
                     t.index_array(&of, axis, index.component()).unwrap_or_else(|| t.poison_array($less))

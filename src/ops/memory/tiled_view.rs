@@ -7,6 +7,7 @@ use crate::element::{CastTo, Element};
 use crate::ir::{MemOrder, Padding};
 use crate::ops::control::loop_range::{Bounds, LoopRange, StepRange, range};
 use crate::ops::create::construct::{extents, full};
+use crate::ops::support::axis::Axis;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
 use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, Trace, ValueHandle, caller_location, record};
@@ -106,7 +107,7 @@ impl<A, const R: usize> TiledView<A, R> {
 
 options! { [A, const R: usize] TiledView<A, R>, {loads, stores},
     ["tiles" "x.tiled([4])" "y.store(0, tiles.load(0));"]:
-    relaxed acquire latency allow_tma check_bounds
+    relaxed acquire latency allow_tma clipped check_bounds
 }
 options! { [T: Element, const R: usize] TiledView<ArrayMut<T, R>, R>,
     ["tiles" "y.tiled([4])" "tiles.store(0, x.load(0, [4]));"]: release
@@ -210,7 +211,8 @@ macro_rules! tiles_of {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn num_tiles(self, axis: usize) -> Scalar<i32> {
+            pub fn num_tiles(self, axis: impl Axis) -> Scalar<i32> {
+                let axis = axis.axis(R);
                 Scalar::from_raw(
                     self.visit("num_tiles", self.loads, Some(self.padding), |t, visit| t.num_tiles(visit, axis)),
                 )
@@ -234,7 +236,8 @@ macro_rules! tiles_of {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn tile_range(self, axis: usize) -> StepRange<i32> {
+            pub fn tile_range(self, axis: impl Axis) -> StepRange<i32> {
+                let axis = axis.axis(R);
                 range(0, self.num_tiles(axis))
             }
 

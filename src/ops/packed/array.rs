@@ -9,6 +9,7 @@ use super::word_packing::Coded;
 use super::words::Source;
 use crate::element::Element;
 use crate::ops::create::construct::extents;
+use crate::ops::support::axis::Axis;
 use crate::ops::support::tile_index::TileIndex;
 use crate::tile::{Array, ArrayMut, Scalar, Tile, caller_location, record, with_location};
 use crate::types::packed_formats::Narrow;
@@ -45,7 +46,7 @@ pub struct PackedArray<F, const R: usize> {
 /// ```
 /// # use cutlet::doctest::*;
 /// fn count(y: ct::packed::PackedArrayMut<ct::packed::u4, 1>) {
-///     y.store(ct::bid(0), ct::arange(8, 0, 1).cast_narrow::<ct::packed::u4>());
+///     y.store(ct::bid(0), ct::arange(0..8).cast_narrow::<ct::packed::u4>());
 /// }
 ///
 /// let mut y = ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([10])?;
@@ -165,7 +166,8 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn extent(&self, axis: usize) -> Scalar<i32> {
+    pub fn extent(&self, axis: impl Axis) -> Scalar<i32> {
+        let axis = axis.axis(R);
         if axis + 1 == R { self.extent } else { self.words.extent(axis) }
     }
 
@@ -205,7 +207,8 @@ impl<F: Narrow, const R: usize> PackedArray<F, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn num_tiles(&self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+    pub fn num_tiles(&self, axis: impl Axis, shape: [usize; R]) -> Scalar<i32> {
+        let axis = axis.axis(R);
         let place = caller_location();
         if axis + 1 == R && record(|t| t.legal_shape(place, "num_tiles", &extents(shape))) {
             let step = shape[axis];

@@ -191,7 +191,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     ///
     /// // All numbers of a type.
     /// fn table(y: ArrayMut<f32, 1>) {
-    ///     let codes = ct::arange(16, 0u8, 1);
+    ///     let codes = ct::arange_from(16, 0u8, 1);
     ///     y.store(0, NarrowTile::<f4e2m1, 1>::from_codes(codes).cast::<f32>());
     /// }
     ///

@@ -43,7 +43,7 @@ macro_rules! accesses {
             /// ```
             /// # use cutlet::doctest::*;
             /// fn head(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     let i = ct::arange(4, 0, 1);
+            ///     let i = ct::arange(0..4);
             ///     let options = ct::GatherOptions::new().mask(i.lt(x.extent(0))).padding(-1);
             ///     // SAFETY: the mask keeps inside of the array.
             ///     y.store(0, unsafe { x.pointer().offset(i).load_with(options) });
@@ -92,7 +92,7 @@ macro_rules! accesses {
             /// ```
             /// # use cutlet::doctest::*;
             /// fn fill(y: ArrayMut<i32, 1>) {
-            ///     let i = ct::arange(4, 0, 1);
+            ///     let i = ct::arange(0..4);
             ///     // SAFETY: the mask keeps inside of the array.
             ///     unsafe { y.pointer().offset(i).store_with(i, ct::ScatterOptions::new().mask(i.lt(y.extent(0)))) };
             /// }

@@ -287,7 +287,7 @@ impl<T: ByteSized> Ptr<T> {
     /// # use cutlet::doctest::*;
     /// fn reversed(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     // SAFETY: launched with four elements.
-    ///     y.store(0, unsafe { x.pointer().offset(3).offset(ct::arange(4, 0, -1)).load() });
+    ///     y.store(0, unsafe { x.pointer().offset(3).offset(ct::arange_from(4, 0, -1)).load() });
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([4])?);
@@ -360,7 +360,7 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
     ///
     /// fn diagonal(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
     ///     let step = x.stride(0) + x.stride(1);
-    ///     let n = ct::arange(4, 0i64, 1);
+    ///     let n = ct::arange_from(4, 0i64, 1);
     ///     // SAFETY: elements (n, n) of an array of 3 by 3 elements; the mask leaves out the rest.
     ///     let found = unsafe { x.pointer().offset(n * step).load_with(ct::GatherOptions::new().mask(n.lt(3))) };
     ///     y.store(0, found);

@@ -12,7 +12,7 @@ use crate::ops::create::construct::extents;
 use crate::ops::support::expr_builder::formula;
 use crate::ops::support::operand::{Operand, operand};
 use crate::ops::support::tile_index::{Component, TileIndex};
-use crate::ops::{arange, zeros};
+use crate::ops::{arange_from, zeros};
 use crate::tile::{Handle, Place, Scalar, Tile, Trace, caller_location, record, with_location};
 
 /// An unbounded array of random numbers, from which a kernel loads tiles as by
@@ -444,7 +444,7 @@ fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: u
             None => t.poison(Type::scalar(DType::I64)),
         }
     }));
-    let line: Tile<i64, 1> = if extent == 1 { zeros([1]) } else { arange(extent, 0i64, 1) };
+    let line: Tile<i64, 1> = if extent == 1 { zeros([1]) } else { arange_from(extent, 0i64, 1) };
     (line + start).reshape(shape)
 }
 

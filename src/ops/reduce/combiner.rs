@@ -6,6 +6,7 @@ use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::ops::elementwise::arithmetic::sign;
+use crate::ops::support::axis::{AXES_COUNT, shown};
 use crate::tile::{Place, Region, Trace, ValueHandle, caller_location, in_region, record};
 use crate::util::sort;
 
@@ -72,8 +73,8 @@ impl Fold<'_> {
             sources.iter().map(|&source| t.check_usable(source, self.place)).collect::<Option<_>>()?;
         let shape = t.shape(sources[0]);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
-            let message = format!("`{}` along axis {axis} of a tile of shape {shape:?}", self.name);
-            t.report(self.place, message, &["axes are counted from 0"]);
+            let message = format!("`{}` along axis {} of a tile of shape {shape:?}", self.name, shown(*axis));
+            t.report(self.place, message, &[AXES_COUNT]);
             return None;
         }
         if let Some(axis) = axes.iter().find(|&&axis| axes.iter().filter(|&&other| other == axis).count() > 1) {

@@ -12,35 +12,45 @@ use super::combiner::{ByOp, Fold};
 use crate::element::{Bits, ByteSized, Element, Float, Int, Number};
 use crate::ir::{Attr, Flag, Opcode, Overflow, Rounding};
 use crate::ops::elementwise::arithmetic::sign;
+use crate::ops::support::axis::Axis;
 use crate::ops::support::float_mode::FloatMode;
 use crate::ops::support::tile_set::TileSet;
 use crate::tile::{Handle, Region, Scalar, Tile, ValueHandle, caller_location};
 
-/// The axes of a reduction: one (`1`), several (`[0, 2]`) or all (`..`).
+/// The axes of a reduction: one (`1`, `-1` for the last one), several (`[0, 2]`) or all (`..`).
 ///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
 /// let x = ct::astile([[[1, 2], [3, 4]]]);
-/// ct::assert!(x.sum(2).eq(ct::astile([[[3], [7]]])));
+/// ct::assert!(x.sum(2).eq(ct::astile([[[3], [7]]])) & x.sum(-1).eq(x.sum(2)));
 /// ct::assert!(x.sum([0, 1]).eq(ct::astile([[[4, 6]]])) & x.sum(..).eq(10));
 /// # });
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no axes",
+    note = "one axis (`1`, `-1` for the last one), several (`[0, 2]`) or all (`..`)"
+)]
 pub trait Axes {
     #[doc(hidden)]
     fn axes(self, rank: usize) -> Vec<usize>;
 }
 
-impl Axes for usize {
-    fn axes(self, _rank: usize) -> Vec<usize> {
-        vec![self]
-    }
+macro_rules! host_axes {
+    ($($host:ty)+) => {$(
+        impl Axes for $host {
+            fn axes(self, rank: usize) -> Vec<usize> {
+                vec![self.axis(rank)]
+            }
+        }
+        impl<const N: usize> Axes for [$host; N] {
+            fn axes(self, rank: usize) -> Vec<usize> {
+                self.iter().map(|axis| axis.axis(rank)).collect()
+            }
+        }
+    )+};
 }
-impl<const N: usize> Axes for [usize; N] {
-    fn axes(self, _rank: usize) -> Vec<usize> {
-        self.to_vec()
-    }
-}
+host_axes!(usize i32 isize);
 impl Axes for std::ops::RangeFull {
     fn axes(self, rank: usize) -> Vec<usize> {
         (0..rank).collect()
@@ -387,7 +397,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
 }
 
 /// The number of axes of the first tile.
-fn rank(raws: &[ValueHandle]) -> usize {
+pub(super) fn rank(raws: &[ValueHandle]) -> usize {
     crate::tile::record(|t| t.shape(raws[0]).len())
 }
 

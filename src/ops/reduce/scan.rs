@@ -5,10 +5,11 @@
 //! is associative if `·` is.
 
 use super::combiner::{ByOp, Fold};
-use super::reduce::{limits, untyped};
+use super::reduce::{limits, rank, untyped};
 use crate::element::{ByteSized, Element, Number};
 use crate::ir::{Attr, Literal, Opcode, Overflow, Rounding, Sign};
 use crate::ops::elementwise::arithmetic::sign;
+use crate::ops::support::axis::Axis;
 use crate::ops::support::tile_set::TileSet;
 use crate::tile::{Handle, Region, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
@@ -139,7 +140,7 @@ fn filled(t: &mut Trace, source: ValueHandle, identity: &Literal) -> ValueHandle
 #[must_use]
 pub fn scan<X: TileSet>(
     tiles: X,
-    axis: usize,
+    axis: impl Axis,
     identity: X::Identity,
     combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
 ) -> X {
@@ -167,7 +168,7 @@ pub fn scan<X: TileSet>(
 #[must_use]
 pub fn scan_with<X: TileSet>(
     tiles: X,
-    axis: usize,
+    axis: impl Axis,
     identity: X::Identity,
     combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
     options: ScanOptions,
@@ -179,6 +180,7 @@ pub fn scan_with<X: TileSet>(
     X::identities(identity, &mut identities);
     let combine = untyped::<X>(&combine);
     let fold = Fold { place, name: "scan", region, identities, combine: &combine };
+    let axis = axis.axis(rank(&raws));
     X::unflatten(&mut scanned(&fold, &raws, axis, options).into_iter())
 }
 
@@ -201,7 +203,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn scan(self, axis: usize, identity: T, combine: impl Fn(Scalar<T>, Scalar<T>) -> Scalar<T>) -> Self {
+    pub fn scan(self, axis: impl Axis, identity: T, combine: impl Fn(Scalar<T>, Scalar<T>) -> Scalar<T>) -> Self {
         scan_with(self, axis, identity, combine, ScanOptions::new())
     }
 
@@ -219,7 +221,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     #[must_use]
     pub fn scan_with(
         self,
-        axis: usize,
+        axis: impl Axis,
         identity: T,
         combine: impl Fn(Scalar<T>, Scalar<T>) -> Scalar<T>,
         options: ScanOptions,
@@ -266,7 +268,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cumsum(self, axis: usize) -> Self {
+    pub fn cumsum(self, axis: impl Axis) -> Self {
+        let axis = axis.axis(R);
         self.cumsum_with(axis, ScanOptions::new())
     }
 
@@ -276,12 +279,13 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// # use cutlet::doctest::*;
     /// # on_cpu(|| {
     /// let options = ct::ScanOptions::new().exclusive();
-    /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(4, 0, 1)));
+    /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(0..4)));
     /// # });
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cumsum_with(self, axis: usize, options: ScanOptions) -> Self {
+    pub fn cumsum_with(self, axis: impl Axis, options: ScanOptions) -> Self {
+        let axis = axis.axis(R);
         let (code, attrs) = if T::DTYPE.is_float() { (Opcode::AddF, NEAREST) } else { (Opcode::AddI, WRAP) };
         scan_by(self, axis, options, ByOp { name: "cumsum", code, attrs, identity: T::from_f64(0.0) })
     }
@@ -296,7 +300,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cumprod(self, axis: usize) -> Self {
+    pub fn cumprod(self, axis: impl Axis) -> Self {
+        let axis = axis.axis(R);
         self.cumprod_with(axis, ScanOptions::new())
     }
 
@@ -311,7 +316,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cumprod_with(self, axis: usize, options: ScanOptions) -> Self {
+    pub fn cumprod_with(self, axis: impl Axis, options: ScanOptions) -> Self {
+        let axis = axis.axis(R);
         let (code, attrs) = if T::DTYPE.is_float() { (Opcode::MulF, NEAREST) } else { (Opcode::MulI, WRAP) };
         scan_by(self, axis, options, ByOp { name: "cumprod", code, attrs, identity: T::from_f64(1.0) })
     }
@@ -327,7 +333,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cummax(self, axis: usize) -> Self {
+    pub fn cummax(self, axis: impl Axis) -> Self {
+        let axis = axis.axis(R);
         self.cummax_with(axis, ScanOptions::new())
     }
 
@@ -343,7 +350,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cummax_with(self, axis: usize, options: ScanOptions) -> Self {
+    pub fn cummax_with(self, axis: impl Axis, options: ScanOptions) -> Self {
+        let axis = axis.axis(R);
         let (code, attrs) = extreme::<T>(Opcode::MaxF, Opcode::MaxI);
         scan_by(self, axis, options, ByOp { name: "cummax", code, attrs, identity: limits::<T>().0 })
     }
@@ -359,7 +367,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cummin(self, axis: usize) -> Self {
+    pub fn cummin(self, axis: impl Axis) -> Self {
+        let axis = axis.axis(R);
         self.cummin_with(axis, ScanOptions::new())
     }
 
@@ -375,7 +384,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn cummin_with(self, axis: usize, options: ScanOptions) -> Self {
+    pub fn cummin_with(self, axis: impl Axis, options: ScanOptions) -> Self {
+        let axis = axis.axis(R);
         let (code, attrs) = extreme::<T>(Opcode::MinF, Opcode::MinI);
         scan_by(self, axis, options, ByOp { name: "cummin", code, attrs, identity: limits::<T>().1 })
     }

@@ -6,6 +6,7 @@ use crate::ir::Sign;
 use crate::ops::create::construct::{extents, indices};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::select;
+use crate::ops::support::axis::Axis;
 use crate::ops::support::tile_set::TileSet;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record, with_location};
 
@@ -152,7 +153,12 @@ impl Trace {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, values: V, axis: usize) -> (Tile<T, R>, V) {
+pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(
+    keys: Tile<T, R>,
+    values: V,
+    axis: impl Axis,
+) -> (Tile<T, R>, V) {
+    let axis = axis.axis(R);
     let (place, mut carried) = (caller_location(), Vec::new());
     values.raws(&mut carried);
     let fits = has_axis(place, "sort_by_key", keys, axis) && record(|t| t.beside(place, keys.raw(), &carried));
@@ -211,7 +217,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn sort(self, axis: usize) -> Tile<T, R> {
+    pub fn sort(self, axis: impl Axis) -> Tile<T, R> {
+        let axis = axis.axis(R);
         if !has_axis(caller_location(), "sort", self, axis) {
             return self;
         }
@@ -228,7 +235,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn sort_descending(self, axis: usize) -> Tile<T, R> {
+    pub fn sort_descending(self, axis: impl Axis) -> Tile<T, R> {
+        let axis = axis.axis(R);
         if !has_axis(caller_location(), "sort_descending", self, axis) {
             return self;
         }
@@ -246,7 +254,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn argsort(self, axis: usize) -> Tile<i32, R> {
+    pub fn argsort(self, axis: impl Axis) -> Tile<i32, R> {
+        let axis = axis.axis(R);
         if !has_axis(caller_location(), "argsort", self, axis) {
             return indices(self.shape(), 0);
         }
@@ -264,7 +273,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn argsort_descending(self, axis: usize) -> Tile<i32, R> {
+    pub fn argsort_descending(self, axis: impl Axis) -> Tile<i32, R> {
+        let axis = axis.axis(R);
         if !has_axis(caller_location(), "argsort_descending", self, axis) {
             return indices(self.shape(), 0);
         }
@@ -292,7 +302,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn top_k(self, axis: usize, k: usize) -> (Tile<T, R>, Tile<i32, R>) {
+    pub fn top_k(self, axis: impl Axis, k: usize) -> (Tile<T, R>, Tile<i32, R>) {
+        let axis = axis.axis(R);
         if !has_axis(caller_location(), "top_k", self, axis) {
             return (self, indices(self.shape(), 0));
         }

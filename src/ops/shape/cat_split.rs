@@ -5,6 +5,7 @@ use crate::element::{ByteSized, Element};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::create::construct::extents;
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
@@ -25,8 +26,8 @@ impl Trace {
         };
         let mut shape = self.shape(first);
         if axis >= rank {
-            let message = format!("`{name}` along axis {axis} of tiles of shape {shape:?}");
-            return self.fail(place, ty.clone(), message, &["axes are counted from 0"]);
+            let message = format!("`{name}` along axis {} of tiles of shape {shape:?}", shown(axis));
+            return self.fail(place, ty.clone(), message, &[AXES_COUNT]);
         }
         let mut pieces: Vec<Piece> = Vec::with_capacity(tiles.len());
         let mut total = 0;
@@ -267,7 +268,8 @@ impl Trace {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R>>, axis: usize) -> Tile<T, R> {
+pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R>>, axis: impl Axis) -> Tile<T, R> {
+    let axis = axis.axis(R);
     let place = caller_location();
     let tiles: Vec<ValueHandle> = tiles.into_iter().map(Handle::raw).collect();
     let ty = Type::tile(T::DTYPE, vec![1; R]);
@@ -295,7 +297,7 @@ pub trait Stack: Sized {
     type Stacked;
     #[doc(hidden)]
     #[track_caller]
-    fn stacked(tiles: Vec<Self>, axis: usize) -> Self::Stacked;
+    fn stacked(tiles: Vec<Self>, axis: impl Axis) -> Self::Stacked;
 }
 
 /// Concatenates tiles of one shape along a new axis. Their number is a power of two.
@@ -318,7 +320,7 @@ pub trait Stack: Sized {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn stack<X: Stack>(tiles: impl IntoIterator<Item = X>, axis: usize) -> X::Stacked {
+pub fn stack<X: Stack>(tiles: impl IntoIterator<Item = X>, axis: impl Axis) -> X::Stacked {
     X::stacked(tiles.into_iter().collect(), axis)
 }
 
@@ -326,8 +328,8 @@ macro_rules! stacks {
     ($($rank:literal $more:literal;)+) => {$(
         impl<T: Element> Stack for Tile<T, $rank> {
             type Stacked = Tile<T, $more>;
-            fn stacked(tiles: Vec<Self>, axis: usize) -> Tile<T, $more> {
-                let place = caller_location();
+            fn stacked(tiles: Vec<Self>, axis: impl Axis) -> Tile<T, $more> {
+                let (place, axis) = (caller_location(), axis.axis($more));
                 let tiles: Vec<ValueHandle> = tiles.into_iter().map(|tile| tile.unsqueeze(axis).raw()).collect();
                 let ty = Type::tile(T::DTYPE, vec![1; $more]);
                 Tile::from_raw(record(|t| t.cat(place, "stack", &tiles, axis.min($rank), &ty)))
@@ -346,7 +348,8 @@ macro_rules! stacks {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn unstack<const N: usize>(self, axis: usize) -> [Tile<T, $rank>; N] {
+            pub fn unstack<const N: usize>(self, axis: impl Axis) -> [Tile<T, $rank>; N] {
+                let axis = axis.axis($more);
                 let place = caller_location();
                 let extent = self.shape().get(axis).copied();
                 let extent = extent.filter(|_| !record(|t| t.is_poisoned(self.raw())));
@@ -388,11 +391,12 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn split<const N: usize>(self, axis: usize) -> [Tile<T, R>; N] {
+    pub fn split<const N: usize>(self, axis: impl Axis) -> [Tile<T, R>; N] {
+        let axis = axis.axis(R);
         let place = caller_location();
         let mut part = self.shape();
         let problem = match part.get(axis).copied() {
-            None => Some((format!("`split` along axis {axis} of a tile of shape {part:?}"), "axes are counted from 0")),
+            None => Some((format!("`split` along axis {} of a tile of shape {part:?}", shown(axis)), AXES_COUNT)),
             Some(extent) if N == 0 || extent % N != 0 => {
                 let message = format!("`split` into {N} parts along axis {axis} of a tile of shape {part:?}");
                 Some((message, "the number of parts divides the extent"))

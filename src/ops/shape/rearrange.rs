@@ -6,6 +6,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::reduce::reduce::Axes;
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// A shape in which one axis is split into rows of parts.
@@ -47,8 +48,8 @@ impl Trace {
         let value = self.check_usable(tile, place)?;
         let shape = self.shape(tile);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
-            let message = format!("`{name}` along axis {axis} of a tile of shape {shape:?}");
-            self.report(place, message, &["axes are counted from 0"]);
+            let message = format!("`{name}` along axis {} of a tile of shape {shape:?}", shown(*axis));
+            self.report(place, message, &[AXES_COUNT]);
             return None;
         }
         self.admits(place, Effect::Pure, shape.len()).then_some(value)
@@ -214,7 +215,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn repeat_interleave(self, axis: usize, times: usize) -> Tile<T, R> {
+    pub fn repeat_interleave(self, axis: impl Axis, times: usize) -> Tile<T, R> {
+        let axis = axis.axis(R);
         let (place, name) = (caller_location(), "repeat_interleave");
         Tile::from_raw(record(|t| {
             let shape = t.shape(self.raw());
@@ -246,7 +248,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn interleave(self, other: Tile<T, R>, axis: usize) -> Tile<T, R> {
+    pub fn interleave(self, other: Tile<T, R>, axis: impl Axis) -> Tile<T, R> {
+        let axis = axis.axis(R);
         let (place, name) = (caller_location(), "interleave");
         Tile::from_raw(record(|t| {
             let (shape, second) = (t.shape(self.raw()), t.shape(other.raw()));

@@ -8,6 +8,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::memory::tile_access::is_permutation;
+use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 impl Trace {
@@ -82,20 +83,63 @@ impl Trace {
     }
 }
 
+/// An extent of [`Tile::reshape`]: a host number, or -1.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// # on_cpu(|| {
+/// fn columns<T: Element>(x: Tile<T, 1>, extent: impl ct::ops::ReshapeExtent) -> Tile<T, 2> {
+///     x.reshape([extent.extent(), 1])
+/// }
+/// ct::assert!(columns(ct::astile([1, 2]), -1).eq(ct::astile([[1], [2]])));
+/// # });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an extent of a tile",
+    note = "an extent is a number of the host (usize, i32 or i64); -1 keeps the number of elements"
+)]
+pub trait ReshapeExtent: Copy {
+    /// Returns the extent, or -1.
+    fn extent(self) -> i64;
+}
+impl ReshapeExtent for usize {
+    fn extent(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+impl ReshapeExtent for i32 {
+    fn extent(self) -> i64 {
+        self.into()
+    }
+}
+impl ReshapeExtent for i64 {
+    fn extent(self) -> i64 {
+        self
+    }
+}
+
 impl<T: Element, const R: usize> Tile<T, R> {
     /// Returns the same elements, in row-major order, in another shape with the same number of
-    /// elements.
+    /// elements. One extent may be -1: it is the one that keeps the number of elements.
+    /// [`flatten`](Tile::flatten) is `reshape([-1])`.
     ///
     /// ```
     /// # use cutlet::doctest::*;
     /// # on_cpu(|| {
     /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([2, 2]).eq(ct::astile([[1, 2], [3, 4]])));
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([-1, 2]).eq(ct::astile([[1, 2], [3, 4]])));
     /// # });
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
-        let (place, shape) = (caller_location(), extents(shape));
+    pub fn reshape<const N: usize>(self, shape: [impl ReshapeExtent; N]) -> Tile<T, N> {
+        let (place, mut shape) = (caller_location(), shape.map(ReshapeExtent::extent));
+        if let Some(open) = shape.iter().position(|&extent| extent == -1) {
+            shape[open] = 1;
+            let count: i64 = record(|t| t.shape(self.raw()).iter().product());
+            let rest = shape.iter().try_fold(1i64, |n, &extent| n.checked_mul(extent)).unwrap_or(0);
+            shape[open] = if rest > 0 { (count / rest).max(1) } else { 1 };
+        }
         Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
     }
 
@@ -130,6 +174,24 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
     }
 
+    /// The elements in row-major order, as a tile with one axis: `reshape([-1])`.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// ct::assert!(ct::astile([[1, 2], [3, 4]]).flatten().eq(ct::astile([1, 2, 3, 4])));
+    /// # });
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn flatten(self) -> Tile<T, 1> {
+        let place = caller_location();
+        Tile::from_raw(record(|t| {
+            let count = t.shape(self.raw()).iter().product();
+            t.reshape(place, "flatten", self.raw(), T::DTYPE, &[count])
+        }))
+    }
+
     /// Exchanges two axes.
     ///
     /// ```
@@ -140,12 +202,12 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn swap_axes(self, first: usize, second: usize) -> Tile<T, R> {
-        let place = caller_location();
+    pub fn swap_axes(self, first: impl Axis, second: impl Axis) -> Tile<T, R> {
+        let (place, first, second) = (caller_location(), first.axis(R), second.axis(R));
         let mut order: [usize; R] = std::array::from_fn(|d| d);
         if first >= R || second >= R {
-            let message = format!("`swap_axes({first}, {second})` of a tile with {R} axes");
-            record(|t| t.report(place, message, &["axes are counted from 0"]));
+            let message = format!("`swap_axes({}, {})` of a tile with {R} axes", shown(first), shown(second));
+            record(|t| t.report(place, message, &[AXES_COUNT]));
             return self;
         }
         order.swap(first, second);
@@ -226,8 +288,8 @@ fn checked_axis(place: Place, name: &str, axis: usize, limit: usize, rank: usize
     if axis < limit {
         return axis;
     }
-    let message = format!("`{name}`: axis {axis} of a tile with {rank} axes");
-    record(|t| t.report(place, message, &["axes are counted from 0"]));
+    let message = format!("`{name}`: axis {} of a tile with {rank} axes", shown(axis));
+    record(|t| t.report(place, message, &[AXES_COUNT]));
     0
 }
 
@@ -244,9 +306,9 @@ macro_rules! rank_changes {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn squeeze(self, axis: usize) -> Tile<T, $less> {
+            pub fn squeeze(self, axis: impl Axis) -> Tile<T, $less> {
                 let place = caller_location();
-                let axis = checked_axis(place, "squeeze", axis, $rank, $rank);
+                let axis = checked_axis(place, "squeeze", axis.axis($rank), $rank, $rank);
                 Tile::from_raw(record(|t| {
                     let mut shape = t.shape(self.raw());
                     if shape[axis] != 1 {
@@ -271,9 +333,9 @@ macro_rules! rank_changes {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn unsqueeze(self, axis: usize) -> Tile<T, $more> {
+            pub fn unsqueeze(self, axis: impl Axis) -> Tile<T, $more> {
                 let place = caller_location();
-                let axis = checked_axis(place, "unsqueeze", axis, $more, $rank);
+                let axis = checked_axis(place, "unsqueeze", axis.axis($more), $more, $rank);
                 Tile::from_raw(record(|t| {
                     let mut shape = t.shape(self.raw());
                     shape.insert(axis, 1);

@@ -5,6 +5,7 @@ use crate::element::{ByteSized, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type};
 use crate::ops::create::construct::extents;
+use crate::ops::support::axis::Axis;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record, with_location};
 
 impl Trace {
@@ -78,7 +79,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn gather<I: Int>(self, axis: usize, index: Tile<I, R>) -> Tile<T, R> {
+    pub fn gather<I: Int>(self, axis: impl Axis, index: Tile<I, R>) -> Tile<T, R> {
+        let axis = axis.axis(R);
         let place = caller_location();
         let index = with_location(place, || index.cast_saturating::<i32>());
         Tile::from_raw(record(|t| t.gather_along(place, self.raw(), T::DTYPE, axis, index.raw())))

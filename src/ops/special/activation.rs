@@ -3,6 +3,7 @@
 use crate::dtype::DType;
 use crate::element::{Float, Number};
 use crate::ir::{CmpPred, Value};
+use crate::ops::support::axis::Axis;
 use crate::ops::support::expr_builder::{Calc, float_formula, formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
@@ -161,7 +162,8 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn softmax(self, axis: usize) -> Self {
+    pub fn softmax(self, axis: impl Axis) -> Self {
+        let axis = axis.axis(R);
         if T::DTYPE == DType::F64 {
             let powers = (self - self.reduce_max_nan(axis)).exp();
             return powers / powers.sum(axis);
@@ -182,7 +184,8 @@ impl<T: Float, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn log_softmax(self, axis: usize) -> Self {
+    pub fn log_softmax(self, axis: impl Axis) -> Self {
+        let axis = axis.axis(R);
         if T::DTYPE == DType::F64 {
             let x = self - self.reduce_max_nan(axis);
             return x - x.exp().sum(axis).log();

@@ -403,6 +403,20 @@ methods! { [Float]
         uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
     }
 
+    /// `self * factor + addend` with one rounding, as [`fma`](Tile::fma): the name in `std`.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// ct::assert!(ct::astile([1.0f32, 2.0]).mul_add(3.0, 0.5).eq(ct::astile([3.5, 6.5])));
+    /// # });
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn mul_add(self, factor: impl BroadcastOperand<Self>, addend: impl BroadcastOperand<Self>) -> Self {
+        self.fma(factor, addend)
+    }
+
     /// `self * factor + addend` with one rounding, as stated.
     ///
     /// ```

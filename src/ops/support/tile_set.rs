@@ -10,7 +10,7 @@ use crate::tile::{Handle, Scalar, Tile, ValueHandle};
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
-/// let (x, i) = (ct::astile([3, 9, 1, 4]), ct::arange(4, 0, 1));
+/// let (x, i) = (ct::astile([3, 9, 1, 4]), ct::arange(0..4));
 /// let (sum, last) = ct::reduce((x, i), 0, (0, 0), |(sum, last), (x, i)| (sum + x, last.max(i)));
 /// ct::assert!(sum.eq(17) & last.eq(3));
 /// # });

@@ -22,7 +22,7 @@ use crate::tile::{Ptr, Tracer};
 /// use cutlet::prelude::*;
 ///
 /// fn doubled(x: ct::Ptr<f32>, y: ct::Ptr<f32>) {
-///     let at = ct::bid(0) * 8 + ct::arange(8, 0, 1);
+///     let at = ct::bid(0) * 8 + ct::arange(0..8);
 ///     // SAFETY: both arrays have 8 elements for each tile block, and `y` is given as `&mut`.
 ///     unsafe { y.offset(at).store(x.offset(at).load() * 2.0) };
 /// }

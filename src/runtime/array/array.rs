@@ -294,6 +294,35 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     }
 }
 
+/// Bound of accesses to arrays outside of a kernel, which no type satisfies.
+#[diagnostic::on_unimplemented(
+    message = "`load` and `store` are methods of `Array` and `ArrayMut`, which a kernel has: `{Self}` belongs to the host",
+    label = "not in a kernel",
+    note = "write a function of `Array`s and launch it: `ct::launch(kernel, grid, (&a, &mut c))`; `a.to_vec()?` copies all \
+            elements to the host"
+)]
+pub trait InKernel {}
+
+impl<T: Element, const R: usize> DeviceArray<T, R> {
+    /// Reports that only kernels load tiles.
+    #[doc(hidden)]
+    pub fn load<I, S>(&self, _index: I, _shape: S)
+    where
+        Self: InKernel,
+    {
+        unreachable!("no type is `InKernel`")
+    }
+
+    /// Reports that only kernels store tiles.
+    #[doc(hidden)]
+    pub fn store<I, V>(&mut self, _index: I, _value: V)
+    where
+        Self: InKernel,
+    {
+        unreachable!("no type is `InKernel`")
+    }
+}
+
 array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(), false; "" }
 copy_methods! { DeviceArray[], self self.view_mut(); "" }
 

@@ -61,6 +61,7 @@ pub struct ComplexDeviceArray<T, const R: usize> {
 #[derive(Clone, Copy, Debug)]
 pub struct Interleaved<A>(pub A);
 
+#[diagnostic::do_not_recommend]
 impl<T: Float, A: IntoKernelArg<Array<T, R>>, const R: usize> IntoKernelArg<ComplexArray<T, R>> for Interleaved<A> {
     type Arg = A::Arg;
 
@@ -74,6 +75,7 @@ impl<T: Float, A: IntoKernelArg<Array<T, R>>, const R: usize> IntoKernelArg<Comp
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Float, A: IntoKernelArg<ArrayMut<T, R>>, const R: usize> IntoKernelArg<ComplexArrayMut<T, R>>
     for Interleaved<A>
 {

@@ -8,7 +8,7 @@ use crate::backend::cpu;
 use crate::error::{Error, Result};
 use crate::runtime::driver::Driver;
 use crate::target::Target;
-use crate::util::report;
+use crate::util::{report, spelling};
 
 /// A place of arrays and kernels: one GPU, or the host.
 ///
@@ -59,6 +59,7 @@ impl Backend {
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn from_env() -> Result<Option<Backend>> {
+        spelling::check_environment();
         match std::env::var("CUTLET_BACKEND") {
             Err(_) => Ok(None),
             Ok(name) if name.is_empty() => Ok(None),

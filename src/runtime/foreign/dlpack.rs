@@ -25,6 +25,7 @@
 //! `dlpack.h`), which every library accepts. In Python, such a capsule has the name `dltensor`.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr::NonNull;
 
 use crate::dtype::DType;
@@ -140,7 +141,8 @@ pub unsafe fn import<T: Element, const R: usize>(
     };
     // SAFETY: guaranteed by the caller.
     let tensor = unsafe { managed.as_ref() }.tensor;
-    check_kind::<T, R>(&tensor, stream)?;
+    // SAFETY: guaranteed by the caller: as many numbers as the tensor has axes, or null.
+    check_kind::<T, R>(&tensor, || unsafe { text_of(&tensor) }, stream)?;
     // SAFETY: guaranteed by the caller: `R` numbers, or null.
     let numbers = |numbers: *mut i64| unsafe { read_numbers::<R>(numbers) };
     let Some(shape) = numbers(tensor.shape)? else {
@@ -157,13 +159,14 @@ pub unsafe fn import<T: Element, const R: usize>(
 
 /// Checks type, number of axes and device.
 #[track_caller]
-fn check_kind<T: Element, const R: usize>(tensor: &Tensor, stream: &Stream) -> Result<()> {
-    let want = type_of::<T>()?;
-    if tensor.dtype != want {
-        return Err(Error::argument(format!("a tensor of {:?} is no array of {} ({want:?})", tensor.dtype, T::NAME)));
+fn check_kind<T: Element, const R: usize>(tensor: &Tensor, text: impl Fn() -> String, stream: &Stream) -> Result<()> {
+    if tensor.dtype != type_of::<T>()? {
+        let message = format!("a tensor of {} is no array of {}", text(), T::NAME);
+        return Err(Error::argument(format!("{message}: import it as its type, or convert it in the other library")));
     }
     if usize::try_from(tensor.rank) != Ok(R) {
-        return Err(Error::argument(format!("a tensor of {} axes is no array of rank {R}", tensor.rank)));
+        let message = format!("a tensor of {} has {} axes, the array has {R}", text(), tensor.rank);
+        return Err(Error::argument(format!("{message}: reshape it in the other library, or import it with its rank")));
     }
     let fits = match (stream.device().as_gpu(), tensor.device.kind) {
         (None, CPU | CUDA_HOST) => true,
@@ -174,9 +177,48 @@ fn check_kind<T: Element, const R: usize>(tensor: &Tensor, stream: &Stream) -> R
     match fits {
         true => Ok(()),
         false => {
-            let (its, device) = (tensor.device, stream.device());
-            Err(Error::argument(format!("a tensor on {its:?} of DLPack is not on {device}, whose stream was given")))
+            let (TensorDevice { kind, ordinal }, device) = (tensor.device, stream.device());
+            let its = match kind {
+                CPU => "host memory".to_string(),
+                CUDA => format!("GPU {ordinal}"),
+                _ => format!("device {ordinal} of kind {kind} of DLPack"),
+            };
+            Err(Error::argument(format!("a tensor in the memory of {its} is not on {device}, whose stream was given")))
         }
+    }
+}
+
+/// Returns the element type and the extents of a tensor for a message: `f64 [4, 4]`.
+///
+/// # Safety
+/// The extents are null, or point to as many numbers as the tensor has axes.
+unsafe fn text_of(tensor: &Tensor) -> String {
+    let rank = usize::try_from(tensor.rank).unwrap_or(0);
+    let shape: Vec<i64> = match tensor.shape.is_null() {
+        true => Vec::new(),
+        // SAFETY: guaranteed by the caller.
+        false => (0..rank).map(|d| unsafe { tensor.shape.add(d).read() }).collect(),
+    };
+    format!("{} {shape:?}", tensor.dtype)
+}
+
+/// The name of the element type: `f32`, `u8`, `bf16`.
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.bits;
+        match self.code {
+            0 => write!(f, "i{bits}"),
+            1 => write!(f, "u{bits}"),
+            2 => write!(f, "f{bits}"),
+            4 => write!(f, "bf{bits}"),
+            5 => write!(f, "complex numbers of {bits} bits"),
+            6 => write!(f, "bool"),
+            10 => write!(f, "f8e4m3fn"),
+            12 => write!(f, "f8e5m2"),
+            14 => write!(f, "f8e8m0fnu"),
+            code => write!(f, "type {code} of DLPack of {bits} bits"),
+        }?;
+        if self.lanes == 1 { Ok(()) } else { write!(f, " (vectors of {})", self.lanes) }
     }
 }
 

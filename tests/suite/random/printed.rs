@@ -240,7 +240,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v222 = { let _ = 1usize; let top = 1u64 << (<i8 as Element>::DTYPE.bits() - 1); ct::full::<i8, 2>([8usize, 32usize], <i8 as Element>::from_bits([top, top + 1, u64::MAX, top - 1, top - 2][0usize])) };
     let v223 = { let _ = 3usize; ct::zeros::<bool, 2>([8usize, 1usize]) };
     let v224 = { let _ = 1usize; ct::ones::<u16, 2>([8usize, 32usize]) };
-    let v225 = { let _ = 2usize; let from = |n: i32| <f64 as Element>::from_f64(n as f64); ct::arange([1usize, 32usize][1], from(5i32), from(1i32)).unsqueeze(0) };
+    let v225 = { let _ = 2usize; let from = |n: i32| <f64 as Element>::from_f64(n as f64); ct::arange_from([1usize, 32usize][1], from(5i32), from(1i32)).unsqueeze(0) };
     let v226 = { let _ = 1usize; ct::indices([8usize, 32usize], 0usize) };
     let v227 = { let _ = 2usize; ct::from_fn([1usize, 32usize], |[i, j]| i.ge(2).select(4i32 * i + j, j.min(i) - 4i32)) };
     let v228 = { let _ = 0usize; let table: Vec<i8> = (0..[1usize, 1usize][0] * [1usize, 1usize][1]).map(|i| <i8 as Element>::from_f64((i * 7usize % 11) as f64)).collect(); ct::from_slice([1usize, 1usize], &table) };
@@ -342,7 +342,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     { let turned = v311.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_bf16.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
     output_i8.store([at[0], at[1] * 2 + 0i32], v228.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2]));
     { let first = at[1] * [8usize, 32usize][1] + (v275.item() & ([8usize, 32usize][1] as i32 / 2 - 1)); output_u16.store((at[0], ct::at(first)), v265.broadcast_to([[8usize, 32usize][0], [8usize, 32usize][1] / 2])) };
-    { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v268.item() & 63)) % [8usize, 32usize][0]; output_tf32.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v319.broadcast_to([8usize, 32usize])) };
+    { let rows = (ct::arange(0..[8usize, 32usize][0]) + (v268.item() & 63)) % [8usize, 32usize][0]; output_tf32.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v319.broadcast_to([8usize, 32usize])) };
     { let rows = at[0] * [8usize, 32usize][0] + (ct::indices([[8usize, 32usize][0], 1], 0) ^ (22usize % (1 << [8usize, 32usize][0].trailing_zeros())) as i32); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([1, [8usize, 32usize][1]], 1) ^ (4usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); output_i32.scatter((rows, columns), v227.broadcast_to([8usize, 32usize])) };
     { let rows = at[0] * [8usize, 32usize][0] + ct::indices([8usize, 32usize], 0); let columns = at[1] * [8usize, 32usize][1] + (ct::indices([8usize, 32usize], 1) ^ (47usize % (1 << [8usize, 32usize][1].trailing_zeros())) as i32); let options = ct::ScatterOptions::new().mask(v16.broadcast_to([8usize, 32usize])); output_u8.scatter_with((rows, columns), v148.broadcast_to([8usize, 32usize]), options) };
     { let columns = (ct::indices([1, [8usize, 32usize][1]], 1) + (v282.item() & 63)) % [8usize, 32usize][1]; let rows = at[0] * [8usize, 32usize][0] + ct::indices([[8usize, 32usize][0], 1], 0); output_f8e4m3fn.scatter((rows, at[1] * [8usize, 32usize][1] + columns), v303.broadcast_to([8usize, 32usize])) };
@@ -402,7 +402,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let (v369, v370, v371) = ct::fold(ct::range(ct::scalar(9223372036854775801i64), ct::scalar(9223372036854775804i64)).step(3i64), (v134, v143, v63), |(v364, v365, v366), i| {
         let v367 = i.cast::<i32>().to_tile::<2>();
         let v368 = v188.bitcast::< f64 > ();
-        { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v367.item() & 63)) % [8usize, 32usize][0]; output_u8.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v130.broadcast_to([8usize, 32usize])) };
+        { let rows = (ct::arange(0..[8usize, 32usize][0]) + (v367.item() & 63)) % [8usize, 32usize][0]; output_u8.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v130.broadcast_to([8usize, 32usize])) };
         (v364, v365, v63)
     });
     let (v377, v378) = ct::fold(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967289u32)).step(3), (v318, v371), |(v372, v373), i| {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use cutlet::aot::Format;
 use cutlet::backend::tileir::Version;
-use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::kernel::{Kernel, KernelArgs};
 use cutlet::{Backend, Checks, Device, Grid, Hints, Inspection, Launch, Target};
 
 use similar::TextDiff;
@@ -182,7 +182,7 @@ impl Options {
     fn inspect<K, A, P>(&self, kernel: K, args: A) -> Inspection
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let code = cutlet::inspect(kernel, args).target(self.target).hints(self.hints());
         match self.check {
@@ -195,7 +195,7 @@ impl Options {
     pub fn emit<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         let code = match self.emit {
             None => return Ok(()),

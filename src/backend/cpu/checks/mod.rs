@@ -6,6 +6,7 @@
 pub(super) mod arithmetic;
 pub(super) mod assume;
 pub(super) mod options;
+pub(super) mod outside;
 pub(super) mod poison;
 pub(super) mod poison_sources;
 pub(super) mod race_detector;

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::slot::Slot;
 use super::value::{Array, Width, Words};
 use crate::backend::cpu::checks::options::Checks;
+use crate::backend::cpu::checks::outside::TileCounts;
 use crate::backend::cpu::checks::poison::Poison;
 use crate::backend::cpu::checks::race_detector::{View, Watch};
 use crate::backend::cpu::memory::host_memory::{Memory, Span};
@@ -79,6 +80,8 @@ pub(crate) struct Machine<'p> {
     /// Elements that a store through a view writes; all if `None`.
     pub only: Option<Vec<bool>>,
     pub slots: Vec<Slot>,
+    /// Numbers of tiles that all blocks have accessed.
+    pub tiles: TileCounts,
     /// Yields to other blocks. Returns false if a block has failed, so that waiting is useless.
     pub wait: &'p dyn Fn() -> bool,
 }
@@ -109,6 +112,7 @@ impl<'p> Machine<'p> {
             folding,
             only: None,
             slots,
+            tiles: TileCounts::default(),
             wait,
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use super::host_memory::Span;
 use super::tile_budget;
 use super::view::{self, Footprint, Index};
+use crate::backend::cpu::checks::outside::{TileAt, is_clipped};
 use crate::backend::cpu::checks::race_detector::Access;
 use crate::backend::cpu::interp::machine::{Allocation, Machine};
 use crate::backend::cpu::interp::slot::Slot;
@@ -311,13 +312,17 @@ impl Machine<'_> {
         dtype: DType,
     ) -> Result<(), String> {
         let shape = &self.array(view).shape;
-        let is_partition = matches!(self.module().ty(view), Type::PartitionView { .. });
-        if self.checks.bounds && is_partition && footprint.range.is_none() && !shape.contains(&0) {
-            let index: Vec<String> = index.iter().map(Index::to_string).collect();
-            let index = index.join(", ");
-            return Err(format!(
-                "tile [{index}] is outside of its array, of extents {shape:?}: fewer tile blocks cover it"
-            ));
+        if let Type::PartitionView { tile, dim_map, .. } = self.module().ty(view)
+            && !shape.contains(&0)
+        {
+            let number = |index: &Index| if let Index::One(number) = index { Some(*number) } else { None };
+            let is_outside = footprint.range.is_none() && !is_clipped(op);
+            let index: Vec<Option<i64>> = if is_outside { index.iter().map(number).collect() } else { Vec::new() };
+            let outside = is_outside.then_some(TileAt { index: &index, tile, dim_map, shape });
+            if let Some(outside) = outside.as_ref().filter(|_| self.checks.bounds) {
+                return Err(outside.error());
+            }
+            self.tiles.count(op, outside.as_ref());
         }
         if self.watch.is_none() {
             return Ok(());

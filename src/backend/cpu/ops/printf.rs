@@ -7,6 +7,12 @@ use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
 use crate::pass::VIOLATED_ASSUMPTION;
 
+/// The number of elements beyond which a tile is abbreviated, as in NumPy.
+const MAX_PRINTED: usize = 1000;
+
+/// The number of elements that an abbreviated axis has at each end, as in NumPy.
+const EDGE: usize = 3;
+
 /// A tile to be printed.
 pub(crate) struct Printed<'a> {
     pub elem: Elem,
@@ -43,7 +49,8 @@ pub(crate) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
         } else {
             let conversion = parse(&mut chars).ok_or_else(|| format!("unknown conversion in print format {text:?}"))?;
             let tile = tiles.next().ok_or_else(|| format!("print format {text:?} has more conversions than values"))?;
-            nest(tile.shape, &mut 0, &mut out, &mut |index, out| out.push_str(&conversion.element(tile, index)));
+            let elided = tile.shape.iter().product::<usize>() > MAX_PRINTED;
+            nest(tile.shape, (0, elided), &mut out, &mut |index, out| out.push_str(&conversion.element(tile, index)));
         }
     }
     Ok(out)
@@ -69,19 +76,26 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     })
 }
 
-/// Writes nested brackets around the elements, separated by `, `. A scalar has no brackets.
-fn nest(shape: &[usize], next: &mut usize, out: &mut String, element: &mut impl FnMut(usize, &mut String)) {
+/// Writes nested brackets around the elements, separated by `, `, from the element of this number
+/// on. A scalar has no brackets. An axis that is `elided` has only its first and last elements.
+fn nest(
+    shape: &[usize],
+    (first, elided): (usize, bool),
+    out: &mut String,
+    element: &mut impl FnMut(usize, &mut String),
+) {
     let Some((&count, inner)) = shape.split_first() else {
-        element(*next, out);
-        *next += 1;
+        element(first, out);
         return;
     };
+    let size: usize = inner.iter().product();
+    let left_out = if elided && count > 2 * EDGE { EDGE..count - EDGE } else { 0..0 };
     out.push('[');
-    for i in 0..count {
+    for i in (0..count).filter(|i| !left_out.contains(i)) {
         if i > 0 {
-            out.push_str(", ");
+            out.push_str(if i == left_out.end { ", ..., " } else { ", " });
         }
-        nest(inner, next, out, element);
+        nest(inner, (first + i * size, elided), out, element);
     }
     out.push(']');
 }

@@ -145,13 +145,13 @@ fn plain_loop() -> Module {
         let (block, tile) = (ct::bid(0), [128, 64]);
         let residual = r.load((block, 0), tile).cast::<f32>();
         let queries = (q.load((block, 0), tile).cast::<f32>() * scale).cast::<f16>();
-        let row = (block * 128 + ct::arange(128, 0, 1)).unsqueeze(1);
+        let row = (block * 128 + ct::arange(0..128)).unsqueeze(1);
         let start = (ct::zeros::<f32, 2>([128, 64]), ct::full([128, 1], f32::NEG_INFINITY));
         let (sum, largest) = ct::fold(..k.num_tiles(0, [64, 64]), start, |(sum, largest), j| {
             let keys = k.load((j, 0), [64, 64]);
             let scores = ct::matmul(queries, keys.transpose());
             let largest = largest.max((scores * 0.5).reduce_max(1));
-            let key = (j * 64 + ct::arange(64, 0, 1)).unsqueeze(0);
+            let key = (j * 64 + ct::arange(0..64)).unsqueeze(0);
             let seen = ct::select(key.le(row), scores, 0.0);
             (ct::mma(seen.cast::<f16>(), keys, sum), largest)
         });

@@ -12,7 +12,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{ArgSignature, Arguments, Bound, Call, IntoKernelArg, Kernel, name_of};
+use crate::kernel::{ArgSignature, Arguments, Bound, Call, Kernel, KernelArgs, name_of};
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::ptx::Maps;
@@ -128,7 +128,7 @@ impl Bundler {
     pub fn add<K, A, P>(&mut self, kernel: K, args: A) -> Result<&mut Bundler>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.add_with(&Launch::new(1), &name_of::<K>(), kernel, args)
     }
@@ -152,7 +152,7 @@ impl Bundler {
     pub fn add_as<K, A, P>(&mut self, name: &str, kernel: K, args: A) -> Result<&mut Bundler>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.add_with(&Launch::new(1), name, kernel, args)
     }
@@ -178,7 +178,7 @@ impl Bundler {
     pub fn add_with<K, A, P>(&mut self, launch: &Launch<'_>, name: &str, kernel: K, args: A) -> Result<&mut Bundler>
     where
         K: Kernel<P>,
-        A: IntoKernelArg<P>,
+        A: KernelArgs<P>,
     {
         self.add_call(launch.hints, name, &Bound::new(&kernel, &Arguments::new(args)).call())?;
         Ok(self)

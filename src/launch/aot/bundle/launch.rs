@@ -3,7 +3,7 @@
 use super::file::Bundle;
 use crate::error::Result;
 use crate::kernel::{LaunchArg, refuse_nested};
-use crate::launch::grid::Grid;
+use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::run::{make, run};
 use crate::launch::specialize::refuse_captured;
@@ -33,7 +33,7 @@ impl Bundle {
     /// [`crate::Error::Argument`] if the bundle has no kernel of this name, none for such arguments
     /// (with the differences), or no code for the device; else as [`crate::launch`].
     #[track_caller]
-    pub fn launch<A: LaunchArg>(&self, kernel: &str, grid: impl Into<Grid>, args: A) -> Result<A::Output> {
+    pub fn launch<A: LaunchArg>(&self, kernel: &str, grid: impl IntoGrid, args: A) -> Result<A::Output> {
         Launch::new(grid).launch_from(self, kernel, args)
     }
 }

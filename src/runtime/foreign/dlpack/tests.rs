@@ -110,8 +110,8 @@ fn what_does_not_fit_stays_the_callers() {
     refused::<u32, 2>(|_| {}, "no array of u32");
     refused::<f32, 2>(|_| {}, "no array of f32");
     refused::<f4e2m1fn, 2>(|_| {}, "use u8");
-    refused::<i32, 2>(|t| t.dtype.lanes = 2, "lanes: 2");
-    refused::<i32, 3>(|_| {}, "a tensor of 2 axes is no array of rank 3");
+    refused::<i32, 2>(|t| t.dtype.lanes = 2, "vectors of 2");
+    refused::<i32, 3>(|_| {}, "has 2 axes, the array has 3");
     refused::<i32, 2>(|t| t.device.kind = CUDA, "is not on the cpu device");
     refused::<i32, 2>(|t| t.shape = std::ptr::null_mut(), "without extents");
     refused::<i32, 2>(|t| t.byte_offset = 1, "multiple of 4");

@@ -75,7 +75,7 @@ pub const OPS: &[Op] = &[
     [U: numbers] |; row: usize, start: i32, step: i32; shape: Shape| {
         let _ = row;
         let from = |n: i32| <U as Element>::from_f64(n as f64);
-        ct::arange(shape[1], from(start), from(step)).unsqueeze(0)
+        ct::arange_from(shape[1], from(start), from(step)).unsqueeze(0)
     }
     |e| {
         let k = e.step.kind;

@@ -94,7 +94,7 @@ pub const OPS: &[Op] = &[
     op! { "store to listed rows" in "stores", 4; args [Of(whole), Single(i32s)]; numbers [];
     |typing, _, args| stretches(args[0].shape, typing.tile).then(Vec::new);
     [T: arrays] |x: Tile<T, 2>, y: Tile<i32, 2>; ; output: ArrayMut<T, 2>, at: At, shape: Shape| {
-        let rows = (ct::arange(shape[0], 0, 1) + (y.item() & 63)) % shape[0];
+        let rows = (ct::arange(0..shape[0]) + (y.item() & 63)) % shape[0];
         output.store((ct::at(at[0] * shape[0] + rows), at[1]), x.broadcast_to(shape))
     }
     |e| {

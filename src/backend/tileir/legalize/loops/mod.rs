@@ -11,10 +11,10 @@ use rustc_hash::FxHashSet;
 
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
-use crate::ir::{Attr, AttrKind, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
+use crate::ir::{Attr, AttrKind, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type, hint_key};
 use crate::pass::IntRanges;
 
-/// Removes the hints of loops and caches, which Tile IR lacks.
+/// Removes the hints of loops, caches and checks, which Tile IR lacks.
 pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
     let mut hinted = Vec::new();
     module.walk(entry.body, &mut |id| hinted.extend(module.op(id).attr(AttrKind::Hints).is_some().then_some(id)));
@@ -23,7 +23,7 @@ pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
         let of_loop = op.code.is_loop();
         op.attrs.retain_mut(|attr| {
             let Attr::Hints(hints) = attr else { return true };
-            hints.0.iter_mut().for_each(|(_, list)| list.retain(|(key, _)| key != "cache"));
+            hints.0.iter_mut().for_each(|(_, list)| list.retain(|(key, _)| key != "cache" && key != hint_key::CLIPPED));
             hints.0.retain(|(_, list)| !list.is_empty());
             !of_loop && !hints.0.is_empty()
         });
