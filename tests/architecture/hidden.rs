@@ -38,7 +38,6 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ("ops/support/misuse.rs", "pub fn to<", "the same"),
     ("runtime/array/array.rs", "pub fn load<", "the error of a load outside of a kernel"),
     ("runtime/array/array.rs", "pub fn store<", "the error of a store outside of a kernel"),
-    ("runtime/array/array.rs", "pub fn slice_mut<", "the error of two parts to write"),
     ("runtime/foreign/cudarc.rs", "pub struct BorrowedArray<", "a sealed trait mentions it; its fields are private"),
 ];
 

@@ -85,7 +85,7 @@ enum CtaCount {
     Grid,
     /// A number that the kernel reads: its user's persistent CTAs.
     Fixed,
-    /// As many as run at a time: a persistent form.
+    /// The number that runs at a time: a persistent form.
     Resident,
 }
 

@@ -11,17 +11,17 @@
 //! ```
 //!
 //! A producer then loads the operands of the next tile block while the consumers store the results
-//! of the last one. Consecutive rounds go through the CTAs in opposite directions. If the work grows
-//! along the first axis, as with a causal mask, the order is that of [`tile_order`], which gives the
-//! CTAs equal sums of work. CUTLASS has static persistent tile schedulers.
+//! of the last one. Consecutive rounds go through the CTAs in opposite directions. If the work
+//! grows along the first axis, as with a causal mask, the order is that of [`tile_order`], which
+//! gives the CTAs equal sums of work. CUTLASS has static persistent tile schedulers.
 
+mod scalar_writer;
 mod tile_order;
 
 use super::op_writer::OpWriter;
 use crate::dtype::DType;
-use crate::ir::{
-    Attr, BlockId, CmpPred, Elem, Module, Op, Opcode, Predicate, Rounding, Sign, Substitution, Type, Value,
-};
+use crate::ir::{BlockId, CmpPred, Module, Op, Opcode, Substitution, Type, Value};
+use scalar_writer::ScalarWriter;
 use tile_order::TileOrder;
 
 /// Number of parameters that [`persistent`] appends: the extents of the grid, as i32.
@@ -41,7 +41,7 @@ pub fn persistent(module: &Module) -> Option<Module> {
     }
     let is_increasing = work_increases(module, body)?;
     let mut changed = module.clone();
-    Rewriter { writer: OpWriter::new(&mut changed) }.rewrite(body, is_increasing);
+    rewrite(&mut ScalarWriter { writer: OpWriter::new(&mut changed) }, body, is_increasing);
     crate::pass::optimize(&mut changed);
     Some(changed)
 }
@@ -137,124 +137,74 @@ impl Trend {
     }
 }
 
-struct Rewriter<'m> {
-    writer: OpWriter<'m>,
+fn rewrite(to: &mut ScalarWriter<'_>, body: BlockId, is_increasing: bool) {
+    let int = to.writer.module.intern(Type::scalar(DType::I32));
+    let grid: Vec<Value> = (0..GRID_PARAMS).map(|_| to.writer.module.add_block_arg(body, int)).collect();
+    let (mut ops, outer) = to.writer.begin_block(body);
+    let end = ops.pop().expect("a terminator");
+    let first = to.writer.module.op(*ops.first().unwrap_or(&end)).clone();
+    to.writer.begin(&first);
+    let grid = grid.into_iter().map(|extent| to.positive(extent)).collect::<Vec<_>>();
+    let plane = to.int(Opcode::MulI, grid[0], grid[1]);
+    let total = to.int(Opcode::MulI, plane, grid[2]);
+    let types = [int; 3];
+    let place = to.writer.emit(Opcode::GetTileBlockId, &[], vec![], vec![], &types);
+    let count = to.writer.emit(Opcode::GetNumTileBlocks, &[], vec![], vec![], &types);
+    let [place, count] = [place, count].map(|id| to.writer.module.op(id).results[0]);
+    let order = is_increasing.then(|| TileOrder::new(to, [place, count], [grid[0], grid[1], grid[2]]));
+
+    let inner = to.writer.module.add_block(&[int]);
+    let counter = to.writer.module.block(inner).args[0];
+    let (_, around) = to.writer.begin_block(inner);
+    let index = match &order {
+        Some(order) => order.decode(to, counter),
+        None => {
+            let number = alternating(to, counter, total, count);
+            decode(to, number, &grid)
+        }
+    };
+    let mut values = Substitution::new();
+    for &id in &ops {
+        to.writer.keep(id);
+    }
+    to.writer.emit(Opcode::Continue, &[&[]], vec![], vec![], &[]);
+    to.writer.end_block(inner, around);
+    let module = &*to.writer.module;
+    module.walk(inner, &mut |id| {
+        let op = module.op(id);
+        if op.code == Opcode::GetTileBlockId {
+            op.results.iter().zip(index).for_each(|(&old, new)| values.replace(old, new));
+        }
+    });
+    values.apply(to.writer.module, inner);
+    let [start, end_of_loop, step] = match order {
+        Some(order) => [to.number(0), order.iterations, to.number(1)],
+        None => [place, total, count],
+    };
+    to.writer.emit(Opcode::For, &[&[start], &[end_of_loop], &[step], &[]], vec![], vec![inner], &[]);
+    to.writer.keep(end);
+    to.writer.end_block(body, outer);
 }
 
-impl Rewriter<'_> {
-    fn rewrite(&mut self, body: BlockId, is_increasing: bool) {
-        let int = self.writer.module.intern(Type::scalar(DType::I32));
-        let grid: Vec<Value> = (0..GRID_PARAMS).map(|_| self.writer.module.add_block_arg(body, int)).collect();
-        let (mut ops, outer) = self.writer.begin_block(body);
-        let end = ops.pop().expect("a terminator");
-        let first = self.writer.module.op(*ops.first().unwrap_or(&end)).clone();
-        self.writer.begin(&first);
-        let grid = grid.into_iter().map(|extent| self.positive(extent)).collect::<Vec<_>>();
-        let plane = self.int(Opcode::MulI, grid[0], grid[1]);
-        let total = self.int(Opcode::MulI, plane, grid[2]);
-        let types = [int; 3];
-        let place = self.writer.emit(Opcode::GetTileBlockId, &[], vec![], vec![], &types);
-        let count = self.writer.emit(Opcode::GetNumTileBlocks, &[], vec![], vec![], &types);
-        let [place, count] = [place, count].map(|id| self.writer.module.op(id).results[0]);
-        let order = is_increasing.then(|| TileOrder::new(self, [place, count], [grid[0], grid[1], grid[2]]));
+/// Returns the number of the tile block: the counter, or in every second complete round the
+/// counter of the opposite CTA.
+fn alternating(to: &mut ScalarWriter<'_>, counter: Value, total: Value, count: Value) -> Value {
+    let [round, place] = to.div_rem(counter, count);
+    let [zero, one] = [0, 1].map(|number| to.number(number));
+    let parity = to.and(round, one, DType::I32);
+    let start = to.int(Opcode::SubI, counter, place);
+    let end = to.int(Opcode::AddI, start, count);
+    let is_odd = to.compare(CmpPred::Ne, parity, zero);
+    let is_complete = to.compare(CmpPred::Le, end, total);
+    let is_opposite = to.and(is_odd, is_complete, DType::I1);
+    let last = to.int(Opcode::SubI, end, one);
+    let opposite = to.int(Opcode::SubI, last, place);
+    to.select(is_opposite, opposite, counter)
+}
 
-        let inner = self.writer.module.add_block(&[int]);
-        let counter = self.writer.module.block(inner).args[0];
-        let (_, around) = self.writer.begin_block(inner);
-        let index = match &order {
-            Some(order) => order.decode(self, counter),
-            None => {
-                let number = self.alternating(counter, total, count);
-                self.decode(number, &grid)
-            }
-        };
-        let mut values = Substitution::new();
-        for &id in &ops {
-            self.writer.keep(id);
-        }
-        self.writer.emit(Opcode::Continue, &[&[]], vec![], vec![], &[]);
-        self.writer.end_block(inner, around);
-        let module = &*self.writer.module;
-        module.walk(inner, &mut |id| {
-            let op = module.op(id);
-            if op.code == Opcode::GetTileBlockId {
-                op.results.iter().zip(index).for_each(|(&old, new)| values.replace(old, new));
-            }
-        });
-        values.apply(self.writer.module, inner);
-        let [start, end_of_loop, step] = match order {
-            Some(order) => [self.number(0), order.iterations, self.number(1)],
-            None => [place, total, count],
-        };
-        self.writer.emit(Opcode::For, &[&[start], &[end_of_loop], &[step], &[]], vec![], vec![inner], &[]);
-        self.writer.keep(end);
-        self.writer.end_block(body, outer);
-    }
-
-    fn int(&mut self, code: Opcode, a: Value, b: Value) -> Value {
-        self.writer.int_op(code, a, b)
-    }
-
-    fn positive(&mut self, value: Value) -> Value {
-        let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(1), upper: None });
-        self.writer.emit_one(Opcode::Assume, &[value], vec![bounded], Elem::Num(DType::I32), &[])
-    }
-
-    fn number(&mut self, number: i64) -> Value {
-        self.writer.number(DType::I32, number)
-    }
-
-    fn select(&mut self, condition: Value, a: Value, b: Value) -> Value {
-        self.writer.emit_one(Opcode::Select, &[condition, a, b], vec![], Elem::Num(DType::I32), &[])
-    }
-
-    fn compare(&mut self, pred: CmpPred, a: Value, b: Value) -> Value {
-        let attrs = vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)];
-        self.writer.emit_one(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), &[])
-    }
-
-    fn and(&mut self, a: Value, b: Value, dtype: DType) -> Value {
-        self.writer.emit_one(Opcode::AndI, &[a, b], vec![], Elem::Num(dtype), &[])
-    }
-
-    fn min(&mut self, a: Value, b: Value) -> Value {
-        let attrs = vec![Attr::Sign(Sign::Signed)];
-        self.writer.emit_one(Opcode::MinI, &[a, b], attrs, Elem::Num(DType::I32), &[])
-    }
-
-    /// Returns quotient and remainder.
-    fn div_rem(&mut self, a: Value, b: Value) -> [Value; 2] {
-        let attrs = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::Zero)];
-        let quotient = self.writer.emit_one(Opcode::DivI, &[a, b], attrs, Elem::Num(DType::I32), &[]);
-        let multiple = self.int(Opcode::MulI, quotient, b);
-        [quotient, self.int(Opcode::SubI, a, multiple)]
-    }
-
-    /// Returns the number of the tile block: the counter, or in every second complete round the
-    /// counter of the opposite CTA.
-    fn alternating(&mut self, counter: Value, total: Value, count: Value) -> Value {
-        let [round, place] = self.div_rem(counter, count);
-        let [zero, one] = [0, 1].map(|number| self.number(number));
-        let parity = self.and(round, one, DType::I32);
-        let start = self.int(Opcode::SubI, counter, place);
-        let end = self.int(Opcode::AddI, start, count);
-        let is_odd = self.compare(CmpPred::Ne, parity, zero);
-        let is_complete = self.compare(CmpPred::Le, end, total);
-        let is_opposite = self.and(is_odd, is_complete, DType::I1);
-        let last = self.int(Opcode::SubI, end, one);
-        let opposite = self.int(Opcode::SubI, last, place);
-        self.select(is_opposite, opposite, counter)
-    }
-
-    /// Returns the indices of a tile block, the first axis first.
-    fn decode(&mut self, number: Value, grid: &[Value]) -> [Value; 3] {
-        let [rows, x] = self.div_rem(number, grid[0]);
-        let [z, y] = self.div_rem(rows, grid[1]);
-        [x, y, z].map(|index| self.not_negative(index))
-    }
-
-    fn not_negative(&mut self, index: Value) -> Value {
-        let bounded = Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None });
-        self.writer.emit_one(Opcode::Assume, &[index], vec![bounded], Elem::Num(DType::I32), &[])
-    }
+/// Returns the indices of a tile block, the first axis first.
+fn decode(to: &mut ScalarWriter<'_>, number: Value, grid: &[Value]) -> [Value; 3] {
+    let [rows, x] = to.div_rem(number, grid[0]);
+    let [z, y] = to.div_rem(rows, grid[1]);
+    [x, y, z].map(|index| to.not_negative(index))
 }

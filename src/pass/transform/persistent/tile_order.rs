@@ -4,9 +4,9 @@
 //! attention. The tile blocks of a plane load the same arrays in their loops. So each plane is
 //! computed in a short time, and its arrays stay in the L2 cache.
 //!
-//! The first planes are divided into items of equal work: two tile blocks of a plane, one as long as
-//! the other one is short. The last planes are sorted, the longest tile blocks first, so that the
-//! sums of the CTAs become equal: some three tile blocks for each CTA.
+//! The first planes are divided into items of equal work: two tile blocks of a plane, one as long
+//! as the other one is short. The last planes are sorted, the longest tile blocks first, so that
+//! the sums of the CTAs become equal: some three tile blocks for each CTA.
 //!
 //! ```text
 //! planes 0, 1:    (0, x = 2) + (0, x = 0)   (0, 1) + (1, 1)   (1, 2) + (1, 0)
@@ -15,7 +15,7 @@
 //!
 //! Consecutive rounds of items go through the CTAs in opposite directions.
 
-use super::Rewriter;
+use super::scalar_writer::ScalarWriter;
 use crate::dtype::DType;
 use crate::ir::{CmpPred, Opcode, Value};
 
@@ -42,7 +42,7 @@ pub struct TileOrder {
 
 impl TileOrder {
     /// Emits the values.
-    pub fn new(to: &mut Rewriter<'_>, [cta, ctas]: [Value; 2], grid: [Value; 3]) -> TileOrder {
+    pub fn new(to: &mut ScalarWriter<'_>, [cta, ctas]: [Value; 2], grid: [Value; 3]) -> TileOrder {
         let [one, two, rounds] = [1, 2, SORTED_ROUNDS].map(|number| to.number(number));
         let planes = to.int(Opcode::MulI, grid[1], grid[2]);
         // Enough sorted planes; an even number of others.
@@ -66,7 +66,7 @@ impl TileOrder {
     }
 
     /// Returns the indices of the tile block of an iteration.
-    pub fn decode(&self, to: &mut Rewriter<'_>, iteration: Value) -> [Value; 3] {
+    pub fn decode(&self, to: &mut ScalarWriter<'_>, iteration: Value) -> [Value; 3] {
         let [one, two] = [1, 2].map(|number| to.number(number));
         let own_pair_tiles = to.int(Opcode::MulI, self.own_pairs, two);
         let is_pair = to.compare(CmpPred::Lt, iteration, own_pair_tiles);
@@ -108,7 +108,7 @@ impl TileOrder {
 }
 
 /// Returns the number of items that a CTA computes.
-fn own_items(to: &mut Rewriter<'_>, [cta, ctas]: [Value; 2], items: Value) -> Value {
+fn own_items(to: &mut ScalarWriter<'_>, [cta, ctas]: [Value; 2], items: Value) -> Value {
     let [full_rounds, rest] = to.div_rem(items, ctas);
     let place = place_in_round(to, [cta, ctas], full_rounds);
     let has_more = to.compare(CmpPred::Lt, place, rest);
@@ -119,7 +119,7 @@ fn own_items(to: &mut Rewriter<'_>, [cta, ctas]: [Value; 2], items: Value) -> Va
 
 /// Returns the place of a CTA in a round: its number, or in every second round that of the opposite
 /// CTA.
-fn place_in_round(to: &mut Rewriter<'_>, [cta, ctas]: [Value; 2], round: Value) -> Value {
+fn place_in_round(to: &mut ScalarWriter<'_>, [cta, ctas]: [Value; 2], round: Value) -> Value {
     let [zero, one] = [0, 1].map(|number| to.number(number));
     let parity = to.and(round, one, DType::I32);
     let is_odd = to.compare(CmpPred::Ne, parity, zero);

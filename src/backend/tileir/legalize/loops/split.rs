@@ -3,8 +3,8 @@
 //! also be a conjunction of comparisons of sums with multiples of the counter.
 //!
 //! Example: masked attention, whose first tiles of keys need no mask. A tile that passes through an
-//! `if` prevents `tileiras` from overlapping the products of a loop. Masks that are computed in each
-//! iteration become such conditions first.
+//! `if` prevents `tileiras` from overlapping the products of a loop. Masks that are computed in
+//! each iteration become such conditions first.
 
 use rustc_hash::FxHashSet;
 
