@@ -131,8 +131,30 @@ pub fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_string()
 }
 
+/// Whether this process is one of [`in_another_process`]. With the feature `log`, its warnings are written as without.
 pub fn is_child() -> bool {
-    std::env::var_os("CUTLET_MESSAGES_CHILD").is_some()
+    let is_child = std::env::var_os("CUTLET_MESSAGES_CHILD").is_some();
+    #[cfg(feature = "log")]
+    if is_child && log::set_logger(&StandardError).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+    is_child
+}
+
+#[cfg(feature = "log")]
+struct StandardError;
+
+#[cfg(feature = "log")]
+impl log::Log for StandardError {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("cutlet: {}", record.args());
+    }
+
+    fn flush(&self) {}
 }
 
 #[test]

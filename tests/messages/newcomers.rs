@@ -53,7 +53,7 @@ pub const LAUNCHES: [Case; 9] = [
     Case { title: "parameters `&Array`, `&mut ArrayMut`", score: 3, answer: Rustc("new_launches") },
     Case { title: "a generic kernel without a bound", score: 3, answer: Rustc("new_launches") },
     Case { title: "`Constant(config)` of a struct with an f32", score: 3, answer: Rustc("new_launches") },
-    Case { title: "two parts of one array to write: `x.slice_mut(..)` twice", score: 3, answer: Rustc("new_launches") },
+    Case { title: "two parts of one array to write: `x.split_at_mut(axis, n)`", score: 3, answer: Said(two_parts) },
     Case { title: "`ct::bid(3)`", score: 3, answer: Said(fourth_axis) },
 ];
 
@@ -190,6 +190,16 @@ fn scratch() -> String {
         c.store(0, x.reshape([8, 8]).sum(1).squeeze(1));
     }
     problems(kernel, (array(), array_mut()))
+}
+
+fn two_parts() -> String {
+    fn fill(a: ArrayMut<f32, 1>, b: ArrayMut<f32, 1>) {
+        a.store(0, ct::full([64], 1.0));
+        b.store(0, ct::full([64], 2.0));
+    }
+    let mut x = Device::cpu().zeros::<f32, 1>([128]).unwrap();
+    let (mut a, mut b) = x.split_at_mut(0, 64).unwrap();
+    outcome(ct::Launch::new(1).backend(ct::Backend::Cpu).launch(fill, (&mut a, &mut b)))
 }
 
 fn large_print() -> String {

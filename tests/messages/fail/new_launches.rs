@@ -58,12 +58,6 @@ fn constant_with_a_float(c: &mut DeviceArray<f32, 1>, config: Config) {
     let _ = ct::launch(fill, 1, (c, ct::Constant(config)));
 }
 
-// ## two parts of one array to write: `x.slice_mut(..)` twice
-fn two_parts(mut x: DeviceArray<f32, 1>) -> ct::Result<()> {
-    let (mut a, mut b) = (x.slice_mut(0, ..64)?, x.slice_mut(0, 64..)?);
-    ct::launch(copy, 1, (&a, &mut b))
-}
-
 // ## a tensor of candle as an argument
 struct Tensor;
 fn tensor_of_candle(x: Tensor, mut c: DeviceArray<f32, 1>) {
