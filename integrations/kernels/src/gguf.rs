@@ -63,7 +63,7 @@ fn q8_0(weights: Array<u8, 2>, first: Scalar<i32>, block: Scalar<i32>) -> Tile<f
     let row = (first + ct::arange(0..OUTPUTS)).reshape([OUTPUTS, 1, 1]);
     let start = block * 34;
     let scale = half(weights, row, ct::full([OUTPUTS, 1, 1], start));
-    let inside = ct::arange::<i32>(32, 0, 1).reshape([1, 1, 32]);
+    let inside = ct::arange(0..32).reshape([1, 1, 32]);
     let code =
         bytes(weights, (row.broadcast_to([OUTPUTS, 1, 32]), (inside + (start + 2)).broadcast_to([OUTPUTS, 1, 32])));
     let code = code.cast::<u8>().bitcast::<i8>().cast::<f32>();
@@ -79,7 +79,7 @@ fn q4_k(weights: Array<u8, 2>, first: Scalar<i32>, quarter: Scalar<i32>) -> Tile
     let dmin = half(weights, row, ct::full([OUTPUTS, 1, 1], start + 2));
     // Groups 2 q and 2 q + 1. Of the first four, scale and minimum are the low six bits of bytes g and g + 4. Of the others,
     // the low four bits are in byte g + 4, and the high two bits are those of the bytes g - 4 and g.
-    let group = (quarter * 2 + ct::arange::<i32>(2, 0, 1)).reshape([1, 2, 1]).broadcast_to([OUTPUTS, 2, 1]);
+    let group = (quarter * 2 + ct::arange(0..2)).reshape([1, 2, 1]).broadcast_to([OUTPUTS, 2, 1]);
     let rows = row.broadcast_to([OUTPUTS, 2, 1]);
     let byte = |at: Tile<i32, 3>| bytes(weights, (rows, at + (start + 4)));
     let late = group.ge(4);
@@ -89,9 +89,9 @@ fn q4_k(weights: Array<u8, 2>, first: Scalar<i32>, quarter: Scalar<i32>) -> Tile
     let scale = ct::select(late, low & 15 | (high >> 6) << 4, low & 63);
     let minimum = ct::select(late, low >> 4 | (next >> 6) << 4, next & 63);
     // 32 bytes: the low halves are the codes of the first group, the high halves those of the second.
-    let inside = ct::arange::<i32>(32, 0, 1).reshape([1, 1, 32]).broadcast_to([OUTPUTS, 1, 32]);
+    let inside = ct::arange(0..32).reshape([1, 1, 32]).broadcast_to([OUTPUTS, 1, 32]);
     let code = bytes(weights, (row.broadcast_to([OUTPUTS, 1, 32]), inside + (start + 16 + quarter * 32)));
-    let second = ct::arange::<i32>(2, 0, 1).reshape([1, 2, 1]);
+    let second = ct::arange(0..2).reshape([1, 2, 1]);
     let code = ct::select(second.eq(1), code >> 4, code & 15).cast::<f32>();
     let weight = code * (d * scale.cast::<f32>()) - dmin * minimum.cast::<f32>();
     weight.reshape([OUTPUTS, 64])
