@@ -328,9 +328,7 @@ where
         let form = Form { tile: [tile[0], tile[1], dim], group: 1, causal };
         let grid = [seq.div_ceil(tile[0]), heads, batch];
         let warps = (tile[0] == 256 && dim <= 64).then_some(NO_HINTS.num_warps(16));
-        // Two blocks have registers for tiles of so many numbers.
-        let two = (tile[0] * dim.max(tile[1]) <= 64 * 128 && tile[0] + dim <= 128).then_some(NO_HINTS.occupancy(2));
-        for hints in [NO_HINTS].into_iter().chain(two).chain(warps) {
+        for hints in [NO_HINTS].into_iter().chain(warps) {
             row = row.with(product_label(tile, hints), hints, move |[q, k, v, out]: &mut Set<T>, call| {
                 call.run(grid, attention::<T>, ((&*q, &*k, &*v), (out, NO_LOGS), scale, Constant(form)))
             });
