@@ -112,7 +112,6 @@ def test_work_is_on_the_current_stream():
 
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="needs a GPU")
-@pytest.mark.xfail(strict=False, reason="captures of torch are not promised")
 def test_launches_in_graphs_of_cuda():
     x = random(64, 128, device="cuda")
     cutlet.softmax(x)
