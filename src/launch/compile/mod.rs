@@ -147,6 +147,7 @@ fn build(
             let mut own = Stages::default();
             let program = own.time("code", || cpu::Program::compile(&module))?;
             let program = program.with_loop_limit(request.hints.loop_limit);
+            preview(name, &module, request, &dump)?;
             Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
         }
         Some(gpu) if request.backend == Backend::TileIr => {
@@ -163,6 +164,18 @@ fn build(
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
     Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
+}
+
+/// Generates the code of a kernel for the target of `CUTLET_TARGET`, if it is requested.
+fn preview(name: &str, module: &Module, request: CompileRequest, dump: &Dump) -> Result<()> {
+    // Checks interpret the kernel as written.
+    let optimized = request.checks.then(|| {
+        let mut module = module.clone();
+        module.written.clear();
+        pass::optimize(&mut module);
+        module
+    });
+    target_preview::generate(name, optimized.as_ref().unwrap_or(module), request.hints, dump)
 }
 
 #[cfg(test)]
@@ -214,6 +227,7 @@ pub(super) mod offline_ptxas;
 pub(super) mod params;
 pub(super) mod preconditions;
 pub(super) mod ptx;
+mod target_preview;
 pub(super) mod tensor_map_cache;
 pub(super) mod tileir;
 pub(super) mod tileir_route;
