@@ -43,9 +43,11 @@ enum SplitBound {
 }
 
 /// Splits the loops with products of an entry at conditions on their counter. A mask of each
-/// iteration becomes a condition if the loop can be split there.
+/// iteration becomes a condition if the loop can be split there. Entries with several such loops
+/// have separate loops for masks already.
 pub(in super::super) fn run(module: &mut Module, entry: &Entry) {
-    let branched = if module.entries.len() == 1 { crate::pass::select_to_branch(module, LARGE) } else { None };
+    let is_single = module.entries.len() == 1 && count_mma_loops(module, entry) == 1;
+    let branched = if is_single { crate::pass::select_to_branch(module, LARGE) } else { None };
     split_conditions(module, entry);
     if let Some(mut branched) = branched {
         split_conditions(&mut branched, entry);
@@ -53,6 +55,17 @@ pub(in super::super) fn run(module: &mut Module, entry: &Entry) {
             *module = branched;
         }
     }
+}
+
+/// Returns the number of loops whose bodies contain MMAs directly.
+fn count_mma_loops(module: &Module, entry: &Entry) -> usize {
+    let mut count = 0;
+    module.walk(entry.body, &mut |id| {
+        let op = module.op(id);
+        let multiplies = |&region: &BlockId| module.block(region).ops.iter().any(|&id| module.op(id).code.is_mma());
+        count += usize::from(op.code == Opcode::For && op.regions.iter().any(multiplies));
+    });
+    count
 }
 
 /// Returns the number of `if` ops with large tiles as results.
