@@ -1,4 +1,4 @@
-//! Where the largest element of each row of a matrix is: `cargo run --example argmax`.
+//! Index of the largest element of each row of a matrix: `cargo run --example argmax`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,6 +1,7 @@
 //! Remarks and files of the code for the GPU that `CUTLET_TARGET` names, on the cpu back end.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -11,6 +12,28 @@ fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
         ct::mma(a.load((i, k), [64, 32]), b.load((k, j), [32, 64]), sum)
     });
     c.store((i, j), sum);
+}
+
+/// A product whose results are exponentials, which the fast float mode makes cheaper.
+fn exponentials(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, is_fast: bool) {
+    let mode = if is_fast { ct::FloatMode::fast() } else { ct::FloatMode::new() };
+    let sum = ct::with_mode(mode, || {
+        ct::fold(..b.num_tiles(1, [32, 64]), ct::zeros::<f32, 2>([64, 64]), |sum, j| {
+            let scores = ct::mma(a.load((0, 0), [64, 32]), b.load((0, j), [32, 64]), ct::zeros::<f32, 2>([64, 64]));
+            sum + (scores * 0.25 - 1.0).exp2() / (scores * scores + 1.0)
+        })
+    });
+    c.store((0, 0), sum);
+}
+
+/// The launches of the child process with exponentials.
+#[test]
+fn child_with_exponentials() -> ct::Result<()> {
+    let Some(is_fast) = std::env::var_os("CUTLET_PREVIEW_FAST") else { return Ok(()) };
+    let device = ct::Device::cpu();
+    let (a, b) = (device.full([64, 32], f16::ONE)?, device.full([32, 128], f16::ONE)?);
+    let mut c = device.zeros::<f32, 2>([64, 64])?;
+    ct::launch(exponentials, 1, (&a, &b, &mut c, Constant(is_fast == "1")))
 }
 
 /// The launch of the child process, on the cpu device.
@@ -31,10 +54,15 @@ fn child() -> ct::Result<()> {
 
 /// What the child writes to standard error, and the extensions of its files.
 fn launched(variables: &[(&str, &str)]) -> (String, Vec<String>) {
-    let folder = std::env::temp_dir().join(format!("cutlet-preview-{}-{}", std::process::id(), variables.len()));
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("cutlet-preview-{}-{count}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "child", "--nocapture"]).env("CUTLET_PREVIEW_CHILD", "1").env("CUTLET_REMARKS", "1");
+    command
+        .args(["--exact", "child", "child_with_exponentials", "--nocapture"])
+        .env("CUTLET_PREVIEW_CHILD", "1")
+        .env("CUTLET_REMARKS", "1");
     command.env("CUTLET_DUMP", &folder).envs(variables.iter().copied());
     let output = command.output().expect("this program again");
     assert!(output.status.success(), "{output:?}");
@@ -55,6 +83,14 @@ fn code_of_the_named_target_is_shown() {
     let (said, files) = launched(&[("CUTLET_TARGET", "sm_80"), ("CUTLET_PREVIEW_CHECKS", "1")]);
     assert!(said.contains("product: code for sm_80") && !said.contains("wgmma"), "{said}");
     assert_eq!(files, all);
+}
+
+#[test]
+fn the_gain_of_the_fast_float_mode_is_stated() {
+    let (said, _) = launched(&[("CUTLET_TARGET", "sm_90a"), ("CUTLET_PREVIEW_FAST", "0")]);
+    assert!(said.contains("float mode: ") && said.contains("FloatMode::fast()"), "{said}");
+    let (said, _) = launched(&[("CUTLET_TARGET", "sm_90a"), ("CUTLET_PREVIEW_FAST", "1")]);
+    assert!(said.contains("exponentials: code for sm_90a") && !said.contains("float mode: "), "{said}");
 }
 
 #[test]

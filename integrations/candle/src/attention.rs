@@ -23,13 +23,13 @@ use crate::place::{Place, reachable};
 /// swaps the axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    /// What scores are multiplied with, a number above 0; 1 / √dim as a rule.
+    /// Factor of the scores, above 0; 1 / √dim as a rule.
     pub scale: f32,
     /// The last query sees all keys, the one before it all but the last one, and so on.
     pub causal: bool,
 }
 
-/// Where the operands are.
+/// Layouts of the operands.
 struct Plan {
     places: [Place<4>; 3],
     op: Attention,

@@ -99,7 +99,7 @@ pub struct GgufMatmul {
 }
 
 impl GgufMatmul {
-    /// Where the operands are, and the shape of the result.
+    /// Returns the layouts of the operands and the shape of the result.
     fn plan(&self, x: &Layout, bytes: &Layout) -> Result<(Place<2>, Place<2>, Shape)> {
         let (name, bytes) = (self.name(), Place::<2>::of(self.name(), bytes)?);
         let Some(place) = Place::rows(name, x)?.matrix() else {

@@ -13,13 +13,13 @@ use crate::Number;
 /// divide heads. dim is at most 512, and every query sees a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    /// What scores are multiplied with, a number above 0; 1 / √dim as a rule.
+    /// Factor of the scores, above 0; 1 / √dim as a rule.
     pub scale: f32,
     /// The last query sees all keys, the one before it all but the last one, and so on.
     pub causal: bool,
 }
 
-/// What the code is made for.
+/// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Form {
     /// Queries of a block, and keys that it takes at a time.

@@ -7,7 +7,7 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use crate::Number;
 use crate::rows::{TILE, grid, whole};
 
-/// What a row is multiplied with: one over the root of the mean of its squares.
+/// Returns the factor of a row: one over the root of the mean of its squares.
 fn scale(squares: Tile<f32, 4>, columns: Scalar<i32>, epsilon: Scalar<f32>) -> Tile<f32, 4> {
     (squares / columns.cast::<f32>() + epsilon).rsqrt()
 }

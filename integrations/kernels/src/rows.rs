@@ -1,4 +1,4 @@
-//! What the kernels over rows have in common: a tile block for each row of an array of four axes.
+//! Common parts of kernels over rows: a tile block for each row of an array of four axes.
 
 /// The most elements of a row in registers at a time.
 pub const LONGEST_TILE: usize = 16384;

@@ -15,8 +15,8 @@ const MAX_PARTS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     extents: Extents,
-    /// Of each sum over the inputs: with few rows there are few tiles of the result, and one block each would leave most of a
-    /// GPU without work.
+    /// Parts of each sum over the inputs. With few rows there are few tiles of the result, and one tile block for each would
+    /// leave most of a GPU without work.
     parts: usize,
 }
 

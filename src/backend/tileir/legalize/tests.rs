@@ -328,7 +328,7 @@ fn counters_near_the_end_of_their_type() {
 /// Loops that are split at a condition on their counter run the same iterations in the same order.
 #[test]
 fn loops_are_split_at_a_condition_on_their_counter() {
-    let text = |compare: &str| {
+    let text = |condition: &str| {
         format!(
             "entry @k(%a: tile<i32>, %b: tile<i32>, %n: tile<i32>, %p: tile<ptr<f32>>) {{
   %t = make_tensor_view %p, shape = [1024], strides = [1] : tensor_view<1024xf32, strides=[1]>
@@ -339,7 +339,7 @@ fn loops_are_split_at_a_condition_on_their_counter() {
   %y = constant <f16: 1.0> : tile<16x32xf16>
   %z = constant <f32: 0.0> : tile<32x32xf32>
   %for = for %i in (%a to %n, step %one) : tile<i32> iter_values(%acc = %z) -> (tile<32x32xf32>) {{
-    %c = cmpi {compare}, signed : tile<i32> -> tile<i1>
+{condition}
     %f = itof %i signed : tile<i32> -> tile<f32>
     %r = reshape %f : tile<f32> -> tile<1x1xf32>
     %w = broadcast %r : tile<1x1xf32> -> tile<32x32xf32>
@@ -359,28 +359,87 @@ fn loops_are_split_at_a_condition_on_their_counter() {
 }}"
         )
     };
-    for compare in ["less_than %i, %b", "greater_than_or_equal %i, %b", "greater_than %b, %i"] {
-        let plain = Module::parse("k", &text(compare)).unwrap_or_else(|error| panic!("{error:?}"));
-        let mut split = plain.clone();
-        legalize(&mut split, Guards::Kernel);
-        verify(&split).unwrap_or_else(|problems| panic!("{}\n{split}", problems[0]));
-        let shown = split.to_string();
-        assert_eq!((shown.matches("= for ").count(), shown.matches("= if ").count()), (2, 0), "{shown}");
-        for (a, b, n) in [(0, 3, 7), (0, 0, 5), (2, -1, 6), (1, 9, 5), (3, 4, 3), (5, 7, 2), (-3, -1, 2)] {
-            let [want, got] = [&plain, &split].map(|module| {
-                let mut result = vec![0f32; 1024];
-                let mut memory = Memory::new();
-                let address = result.as_mut_ptr().cast::<u8>();
-                // SAFETY: the vector outlives the run and no other code accesses it.
-                unsafe { memory.add(address, 4096, true) };
-                let numbers = [a, b, n].map(|n: i32| u64::from(n as u32));
-                let params = [numbers.as_slice(), &[address as u64]].concat();
-                let program = Program::compile(module).expect("a kernel that the cpu runs");
-                program.run([1, 1, 1], &params, &memory, &RunOptions::default()).expect("a run without faults");
-                result
-            });
-            assert_eq!(got, want, "{compare}: {a} {b} {n}");
-        }
+    let compare = |compare: &str| format!("    %c = cmpi {compare}, signed : tile<i32> -> tile<i1>");
+    // Two conditions: `3 i + 5 <= b`, which the counter decides, and `b > -100`.
+    let sums = "    %three = constant <i64: 3> : tile<i64>
+    %five = constant <i64: 5> : tile<i64>
+    %low = constant <i64: -100> : tile<i64>
+    %wide = exti %i signed : tile<i32> -> tile<i64>
+    %times = muli %wide, %three : tile<i64>
+    %sum = addi %times, %five : tile<i64>
+    %bound = exti %b signed : tile<i32> -> tile<i64>
+    %first = cmpi less_than_or_equal %sum, %bound, signed : tile<i64> -> tile<i1>
+    %second = cmpi greater_than %bound, %low, signed : tile<i64> -> tile<i1>
+    %c = andi %first, %second : tile<i1>";
+    let all = ["less_than %i, %b", "greater_than_or_equal %i, %b", "greater_than %b, %i"].map(compare);
+    let cases =
+        [(0, 3, 7), (0, 0, 5), (2, -1, 6), (1, 9, 5), (3, 4, 3), (5, 7, 2), (-3, -1, 2), (-9, -20, 4), (-9, -150, -3)];
+    for condition in all.into_iter().chain([sums.to_owned()]) {
+        split_is_equal(&text(&condition), &cases);
+    }
+}
+
+/// A mask of each iteration becomes a condition at which the loop is split.
+#[test]
+fn loops_are_split_at_the_mask_of_each_iteration() {
+    let text = "entry @k(%a: tile<i32>, %b: tile<i32>, %n: tile<i32>, %p: tile<ptr<f32>>) {
+  %t = make_tensor_view %p, shape = [1024], strides = [1] : tensor_view<1024xf32, strides=[1]>
+  %v = make_partition_view %t : partition_view<tile=(1024), tensor_view<1024xf32, strides=[1]>>
+  %one = constant <i32: 1> : tile<i32>
+  %zero = constant <i32: 0> : tile<i32>
+  %x = constant <f16: 1.0> : tile<32x16xf16>
+  %y = constant <f16: 1.0> : tile<16x32xf16>
+  %z = constant <f32: 0.0> : tile<32x32xf32>
+  %hidden = constant <f32: -2.0> : tile<32x32xf32>
+  %width = constant <i32: 32> : tile<i32>
+  %places = iota : tile<32xi32>
+  %count = assume bounded<?, 1000>, %n : tile<i32>
+  %b1 = reshape %b : tile<i32> -> tile<1x1xi32>
+  %limit = broadcast %b1 : tile<1x1xi32> -> tile<32x32xi32>
+  %for = for %i in (%zero to %count, step %one) : tile<i32> iter_values(%acc = %z) -> (tile<32x32xf32>) {
+    %start = muli %i, %width : tile<i32>
+    %start1 = reshape %start : tile<i32> -> tile<1xi32>
+    %starts = broadcast %start1 : tile<1xi32> -> tile<32xi32>
+    %key = addi %starts, %places : tile<32xi32>
+    %key1 = reshape %key : tile<32xi32> -> tile<1x32xi32>
+    %keys = broadcast %key1 : tile<1x32xi32> -> tile<32x32xi32>
+    %mask = cmpi less_than %keys, %limit, signed : tile<32x32xi32> -> tile<32x32xi1>
+    %s = select %mask, %acc, %hidden : tile<32x32xi1>, tile<32x32xf32>
+    %m = mmaf %x, %y, %s : tile<32x16xf16>, tile<16x32xf16>, tile<32x32xf32>
+    continue %m : tile<32x32xf32>
+  }
+  %flat = reshape %for : tile<32x32xf32> -> tile<1024xf32>
+  %k = store_view_tko weak %flat, %v[%zero] : tile<1024xf32>, partition_view<tile=(1024), tensor_view<1024xf32, strides=[1]>>, tile<i32> -> token
+  return
+}";
+    split_is_equal(
+        text,
+        &[(0, 0, 3), (0, 1, 2), (0, 31, 2), (0, 32, 2), (0, 70, 4), (0, 500, 3), (0, -7, 2), (0, i32::MAX, 3)],
+    );
+}
+
+/// Compares a loop with its two parts, for numbers `a`, `b` and `n`.
+fn split_is_equal(text: &str, cases: &[(i32, i32, i32)]) {
+    let plain = Module::parse("k", text).unwrap_or_else(|error| panic!("{error:?}"));
+    let mut split = plain.clone();
+    legalize(&mut split, Guards::Kernel);
+    verify(&split).unwrap_or_else(|problems| panic!("{}\n{split}", problems[0]));
+    let shown = split.to_string();
+    assert_eq!((shown.matches("= for ").count(), shown.matches("= if ").count()), (2, 0), "{shown}");
+    for &(a, b, n) in cases {
+        let [want, got] = [&plain, &split].map(|module| {
+            let mut result = vec![0f32; 1024];
+            let mut memory = Memory::new();
+            let address = result.as_mut_ptr().cast::<u8>();
+            // SAFETY: the vector outlives the run and no other code accesses it.
+            unsafe { memory.add(address, 4096, true) };
+            let numbers = [a, b, n].map(|n: i32| u64::from(n as u32));
+            let params = [numbers.as_slice(), &[address as u64]].concat();
+            let program = Program::compile(module).expect("a kernel that the cpu runs");
+            program.run([1, 1, 1], &params, &memory, &RunOptions::default()).expect("a run without faults");
+            result
+        });
+        assert_eq!(got, want, "{a} {b} {n}\n{shown}");
     }
 }
 
