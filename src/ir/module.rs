@@ -441,6 +441,19 @@ impl Module {
         &self.block(op.regions[0]).args[usize::from(op.code == Opcode::For)..]
     }
 
+    /// Returns the number of tile blocks of a cluster that exchanges tiles in a block or its nested
+    /// blocks.
+    pub(crate) fn cluster_size(&self, block: BlockId) -> Option<u32> {
+        let mut size = None;
+        self.walk(block, &mut |id| {
+            let op = self.op(id);
+            if op.code == Opcode::ClusterAllGather {
+                size = Some(self.shape(op.results[0])[0] as u32);
+            }
+        });
+        size
+    }
+
     /// Calls `visit` for each op of a block and its nested blocks in program order. An op precedes
     /// the ops of its regions.
     pub fn walk(&self, block: BlockId, visit: &mut dyn FnMut(OpId)) {

@@ -532,4 +532,7 @@ ops! {
     // Extension: the index of the data partition of the executing consumer group (see
     // `pass/data_partition`).
     DataPartitionId 1004 "data_partition_id" 255 => attrs(&[attr(K::NumElem, "count")]);
+    // Extension: the tiles that the tile blocks of a cluster have, along a new leading axis. All
+    // tile blocks of the cluster execute it.
+    ClusterAllGather 1006 "cluster_all_gather" 255 => operands(&[one("source")]) effect(Other);
 }

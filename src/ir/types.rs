@@ -21,6 +21,9 @@ pub(crate) const MAX_NESTING: usize = 256;
 /// Maximum number of tile blocks along each axis of a grid (CUDA). Back ends may support fewer.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
+/// Numbers of tile blocks of a cluster.
+pub(crate) const CLUSTER_SIZES: [i64; 4] = [2, 4, 8, 16];
+
 /// Memory to which a pointer may point (bytecode 13.4 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

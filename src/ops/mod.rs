@@ -7,6 +7,7 @@
 //! and on no pass or back end.
 
 mod atomic;
+mod cluster;
 mod complex;
 pub(crate) mod control;
 mod create;
@@ -24,6 +25,7 @@ mod support;
 
 pub use atomic::atomic_rmw::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg};
 pub use atomic::spin_lock::Lock;
+pub use cluster::{Cluster, ClusterReduce, ClusterTile, cluster};
 pub use complex::{ComplexArray, ComplexArrayMut, FftElement, fft, ifft};
 pub use control::early_exit::{LoopControl, fold_with_control, loop_with_control, return_if};
 pub use control::grid::{bid, num_blocks, swizzle_2d};

@@ -13,6 +13,7 @@ mod transform;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use analysis::cluster_uniformity::check as check_cluster_uniformity;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;

@@ -32,6 +32,7 @@ mod cast;
 mod cat_split;
 mod chained;
 mod chains;
+mod cluster;
 mod compare;
 mod compared;
 mod complex;
@@ -114,6 +115,7 @@ fn main() -> ExitCode {
     numbers::register(&mut suite);
     complex::register(&mut suite);
     composed::register(&mut suite);
+    cluster::register(&mut suite);
     compare::register(&mut suite);
     cast::register(&mut suite);
     shape::register(&mut suite);

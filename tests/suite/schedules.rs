@@ -16,10 +16,11 @@ use crate::ptxas::is_too_small;
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
 /// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator goes through, of what a
-/// launch refuses, those that launch by themselves, and products that take a simulator half a minute each.
-const LEFT_OUT: [&str; 8] = [
+/// launch refuses, of clusters, those that launch by themselves, and products that take a simulator half a minute each.
+const LEFT_OUT: [&str; 9] = [
     "print",
     "grid/",
+    "cluster/",
     "example/",
     "array_expr/",
     "compared/",

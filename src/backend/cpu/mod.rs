@@ -54,6 +54,7 @@ use crate::ir::{Loc, MAX_GRID};
 use crate::util::report;
 use checks::outside::TileCounts;
 use checks::race_detector::Watch;
+use interp::cluster_exchange::ClusterExchange;
 use interp::machine::Machine;
 use interp::slot::Slot;
 use interp::value::{Width, Words};
@@ -62,7 +63,8 @@ use interp::value::{Width, Words};
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {
-    /// Runs the tile blocks one after another on the calling thread.
+    /// Runs the tile blocks one after another on the calling thread, unless the kernel has
+    /// clusters.
     pub sequential: bool,
     /// Receives the printed text of the kernel after the last block, in the order of the grid. If
     /// `None`, the text is printed to standard output.
@@ -114,18 +116,22 @@ impl Program {
         let checks = options.checks;
         let watch = checks.races.then(|| Arc::new(Watch::new(orders)));
         let until = options.until;
-        let launch = Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref(), until };
+        let exchange = ClusterExchange::default();
+        let launch =
+            Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref(), until, exchange: &exchange };
         let blocks = launch.blocks();
         // If no block can wait for another one, the race detector runs sequentially: reports are
         // reproducible.
-        if options.sequential || blocks <= 1 || (watch.is_some() && !orders) {
+        let is_sequential = options.sequential || blocks <= 1 || (watch.is_some() && !orders);
+        if is_sequential && !self.0.has_clusters() {
             let progress = Progress::default();
             launch.work(&progress, &|| ());
             return launch.finish(&progress, options);
         }
         let (code, params, memory, watch) = (self.0.clone(), params.into(), memory.clone(), watch.clone());
+        let (progress, exchange) = (Progress::default(), ClusterExchange::default());
         let shared =
-            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress: Progress::default() });
+            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress, exchange });
         thread_pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }
@@ -174,6 +180,7 @@ struct Launch<'a> {
     checks: Checks,
     watch: Option<&'a Watch>,
     until: Option<Instant>,
+    exchange: &'a ClusterExchange,
 }
 
 /// A launch that several threads execute. Threads may hold it after its end, but do not access its
@@ -187,13 +194,14 @@ struct SharedLaunch {
     watch: Option<Arc<Watch>>,
     until: Option<Instant>,
     progress: Progress,
+    exchange: ClusterExchange,
 }
 
 impl thread_pool::Shared for SharedLaunch {
     fn work(&self, reinforce: &dyn Fn()) {
-        let SharedLaunch { code, grid, params, memory, checks, watch, until, progress } = self;
+        let SharedLaunch { code, grid, params, memory, checks, watch, until, progress, exchange } = self;
         let (grid, checks, watch, until) = (*grid, *checks, watch.as_deref(), *until);
-        Launch { code, grid, params, memory, checks, watch, until }.work(progress, reinforce);
+        Launch { code, grid, params, memory, checks, watch, until, exchange }.work(progress, reinforce);
     }
 }
 
@@ -262,6 +270,7 @@ impl Launch<'_> {
         };
         let mut machine = Machine::new(self.code, self.memory, self.grid, (self.checks, self.watch), &wait);
         machine.until = self.until;
+        machine.exchange = Some(self.exchange);
         let arguments = self.code.arguments(self.params);
         while let Some(number) = next {
             self.run_block(&mut machine, &arguments, number, progress);

@@ -22,6 +22,11 @@ impl Code {
         });
         waits
     }
+
+    /// Returns true if tile blocks exchange tiles within a cluster.
+    pub(super) fn has_clusters(&self) -> bool {
+        self.module.cluster_size(self.body).is_some()
+    }
 }
 
 /// A kernel prepared for the interpreter.

@@ -137,6 +137,7 @@ impl Parser<'_> {
             | Opcode::Insert
             | Opcode::Gather
             | Opcode::Histogram
+            | Opcode::ClusterAllGather
             | Opcode::WithLayout
             | Opcode::Select
             | Opcode::PowI
@@ -245,6 +246,7 @@ impl Parser<'_> {
             | Opcode::MakePartitionView
             | Opcode::MakeStridedView
             | Opcode::Histogram
+            | Opcode::ClusterAllGather
             | Opcode::MakeGatherScatterView => {
                 let operands = self.values()?;
                 let types = self.result_types()?;

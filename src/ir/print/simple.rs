@@ -79,7 +79,12 @@ impl Printer<'_> {
             }
             Opcode::Assume => put!(self, " {}, {operands} : {results}", predicate(op)),
             Opcode::Assert => put!(self, " {operands}, {} : {}", quoted(text(op)), self.types(&op.operands)),
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Pack | Opcode::Unpack | Opcode::Histogram => {
+            Opcode::Broadcast
+            | Opcode::Reshape
+            | Opcode::Pack
+            | Opcode::Unpack
+            | Opcode::Histogram
+            | Opcode::ClusterAllGather => {
                 put!(self, " {operands} : {} -> {results}", self.types(&op.operands));
             }
             Opcode::Offset => put!(self, " {operands} : {} -> {results}", self.types(&op.operands)),

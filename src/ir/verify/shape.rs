@@ -3,7 +3,7 @@
 use super::rule::{OpRule, Rule, demand};
 use super::types::permutation;
 use crate::dtype::DType;
-use crate::ir::{Elem, Type, Value};
+use crate::ir::{CLUSTER_SIZES, Elem, Type, Value};
 use crate::util::sort;
 
 /// Returns the types of operands and result, for messages.
@@ -102,6 +102,16 @@ pub(super) fn histogram(rule: &OpRule) -> Rule {
     rule.all_of(&[source], &Type::tile(DType::I32, from))?;
     rule.all_of(&[result], &Type::tile(DType::I32, to))?;
     demand(to.len() == 1, || rule.expected(result, "a tile of rank 1"))
+}
+
+pub(super) fn cluster_all_gather(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    rule.same_elem(source, result)?;
+    let (from, to) = (rule.numbers(source)?.1, rule.numbers(result)?.1);
+    let fits = to.split_first().is_some_and(|(&size, rest)| CLUSTER_SIZES.contains(&size) && rest == from);
+    demand(fits, || {
+        shapes_message(rule, "the result has the shape of the source after a leading axis of 2, 4, 8 or 16")
+    })
 }
 
 /// Checks the layout of a tile: each element has a position, and only one except for replicas.

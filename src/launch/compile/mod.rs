@@ -63,6 +63,7 @@ pub(super) fn optimise_watched(
     look: &mut dyn FnMut(&'static str, &Module),
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
+    pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
     let required = pass::split_preconditions(&mut module);
     match mode {
         PassMode::Optimized => {}

@@ -37,6 +37,7 @@ fn op(splitter: &mut Splitter<'_>, id: OpId) {
         Opcode::Insert => splitter.insert_tile(&op),
         Opcode::Gather => splitter.gather(&op),
         Opcode::Histogram => splitter.histogram(&op),
+        Opcode::ClusterAllGather => splitter.cluster_all_gather(&op),
         Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => splitter.view(&op),
         Opcode::GetIndexSpaceShape => splitter.index_space(&op),
         Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => splitter.access(&op),

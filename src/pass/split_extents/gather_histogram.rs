@@ -39,6 +39,19 @@ impl Splitter<'_> {
         self.set(op.results[0], boxes);
     }
 
+    /// Splits `cluster_all_gather`: each box is exchanged by itself.
+    pub fn cluster_all_gather(&mut self, op: &Op) {
+        let source = self.get(op.operands[0]);
+        let size = self.ops.shape(op.results[0])[0];
+        let exchanged = |(place, &part): (&Vec<usize>, &Value)| {
+            let extents: Vec<i64> = std::iter::once(size).chain(source.grid().extents(place)).collect();
+            self.ops.emit_one(op.code, &[part], vec![], source.elem, &extents)
+        };
+        let places = source.grid().places();
+        let boxes: Vec<Value> = places.iter().zip(&*source.boxes).map(exchanged).collect();
+        self.set(op.results[0], boxes);
+    }
+
     /// Splits `histogram`. Each box of the bins is the sum of the counts of all source boxes.
     pub fn histogram(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);

@@ -248,6 +248,7 @@ impl Machine<'_> {
         match which {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
+            O::ClusterAllGather => self.cluster_all_gather(op)?,
             O::DataPartitionId => self.put(op, Words::W32(vec![self.data_partition])),
 
             // Memory.

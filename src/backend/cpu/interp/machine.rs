@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use super::cluster_exchange::ClusterExchange;
 use super::slot::Slot;
 use super::value::{Array, Width, Words};
 use crate::backend::cpu::checks::options::Checks;
@@ -84,6 +85,10 @@ pub(crate) struct Machine<'p> {
     pub tiles: TileCounts,
     /// Yields to other blocks. Returns false if a block has failed, so that waiting is useless.
     pub wait: &'p dyn Fn() -> bool,
+    /// Exchange of the launch; `None` if tile blocks run alone.
+    pub exchange: Option<&'p ClusterExchange>,
+    /// Number of gathers of the cluster that the tile block has executed.
+    pub gathers: u64,
 }
 
 impl<'p> Machine<'p> {
@@ -114,6 +119,8 @@ impl<'p> Machine<'p> {
             slots,
             tiles: TileCounts::default(),
             wait,
+            exchange: None,
+            gathers: 0,
         }
     }
 
@@ -122,6 +129,7 @@ impl<'p> Machine<'p> {
         self.id = id;
         self.view = RefCell::new(View::new(id, self.grid));
         self.folding = false;
+        self.gathers = 0;
         self.bind(self.program.body, params.iter().cloned());
     }
 

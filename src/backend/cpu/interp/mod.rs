@@ -3,8 +3,10 @@
 //! Input: a prepared program and the memory of its arrays. Output: the memory after the block.
 //! `machine` has the state of a tile block. `dispatch` calls the function of an op in `ops`, and
 //! `block` executes the blocks of ops and the ops with regions. `stepper` executes single ops.
+//! `cluster_exchange` has the tiles in transit between the blocks of a cluster.
 
 pub(super) mod block;
+pub(super) mod cluster_exchange;
 pub(super) mod dispatch;
 pub(super) mod last_use;
 pub(super) mod loop_limit;

@@ -59,7 +59,7 @@ families! {
     }
     /// The grid, memory, tokens, checks and texts.
     Environment {
-        GetTileBlockId, GetNumTileBlocks, DataPartitionId, Offset, GetGlobal, Alloca, MakeTensorView, MakePartitionView,
+        GetTileBlockId, GetNumTileBlocks, DataPartitionId, ClusterAllGather, Offset, GetGlobal, Alloca, MakeTensorView, MakePartitionView,
         MakeStridedView, MakeGatherScatterView, GetTensorShape, GetIndexSpaceShape, LoadView, StoreView,
         AtomicRedView, LoadPtr, StorePtr, AtomicRmw, AtomicCas, MultimemLoadReduce, MultimemReduce, MultimemStore,
         MakeToken, JoinTokens, MemoryFenceAlias, GdcLaunchDependents, GdcWait, Assume, Assert, Print,

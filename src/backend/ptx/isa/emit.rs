@@ -134,7 +134,7 @@ impl Display for Function {
             writeln!(f, ".minnctapersm {blocks}")?;
         }
         if let Some(cluster) = self.cluster {
-            writeln!(f, ".explicitcluster\n.reqnctapercluster {cluster}, 1, 1")?;
+            writeln!(f, ".reqnctapercluster {cluster}, 1, 1")?;
         }
         writeln!(f, "{{")?;
         for (count, ty, letter) in self

@@ -153,20 +153,24 @@ pub fn lower<'m>(
         true => lowering.schedule.to_report(module, entry.body, name, target),
         false => String::new(),
     };
-    let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster_size());
+    let exchanging = module.cluster_size(entry.body);
+    let shared_bytes = lowering.schedule.smem_bytes;
+    let cluster = exchanging.unwrap_or(lowering.sync.cluster_size());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let has_mmas = !lowering.info.inference.mma_plans.is_empty();
     let generic = lowering.smem.data_space == Space::Generic;
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
+    function.cluster = exchanging;
     workarounds::apply(&mut function);
     if options.optimizations.contains(Optimization::MulWide) {
         mul_wide::merge(&mut function);
     }
-    // Kernels with MMAs plan their registers for one CTA.
+    // Kernels with MMAs plan their registers for one CTA. ptxas moves the loads from the other CTAs
+    // of a cluster together, which needs more registers than the text has.
     let limits = options.optimizations.contains(Optimization::MinBlocks);
-    if limits && !has_mmas && options.occupancy.is_none() {
+    if limits && !has_mmas && exchanging.is_none() && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
         function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));

@@ -61,6 +61,7 @@ fn is_supported(module: &Module, body: BlockId) -> bool {
                 | Opcode::Assert
                 | Opcode::Alloca
                 | Opcode::MemoryFenceAlias
+                | Opcode::ClusterAllGather
         );
     });
     let mut returns = 0;

@@ -75,6 +75,12 @@ impl Builder {
         self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
     }
 
+    /// Waits for all threads of the cluster; orders their accesses of shared memory.
+    pub fn cluster_barrier(&mut self) {
+        self.push(Opcode::ClusterArrive { release: true }, vec![], vec![]);
+        self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
+    }
+
     /// Loads a box of a tensor map into shared memory, with completion on `bar`; coordinates
     /// innermost first.
     pub fn tma_load(&mut self, dst: &Addr, map: Reg, coords: &[Operand], bar: &Addr, route: LoadRoute) {

@@ -6,6 +6,7 @@
 //! [`Inference::set`]: super::Inference::set
 
 mod cat_extract_insert;
+mod cluster;
 mod control_flow;
 mod elementwise;
 mod gather_histogram;

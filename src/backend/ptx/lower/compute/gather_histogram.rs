@@ -159,7 +159,7 @@ impl Lowering<'_> {
                     let is_now = self.b.setp(Cmp::Eq, Ty::B32, number, round as u32);
                     (self.shared_place(buffer, place, 0, 0), Some(is_now))
                 };
-                values[register] = self.loaded(vector_access::shared_type(dtype), &addr, guard, &old)[0];
+                values[register] = self.loaded(Space::Shared, vector_access::shared_type(dtype), &addr, guard, &old)[0];
             }
         }
         Ok(values)

@@ -165,13 +165,26 @@ impl Lowering<'_> {
 
     /// Emits the loads of a round, into registers of `result`.
     pub fn load_side(&mut self, buffer: Buffer, dtype: DType, result: &mut [Operand], side: &Side, round: usize) {
+        self.load_side_from((Space::Shared, Operand::Smem), buffer, dtype, result, (side, round));
+    }
+
+    /// Emits the loads of a round from the shared memory at an address, possibly that of another
+    /// CTA of the cluster, into registers of `result`.
+    pub fn load_side_from(
+        &mut self,
+        (space, smem): (Space, Operand),
+        buffer: Buffer,
+        dtype: DType,
+        result: &mut [Operand],
+        (side, round): (&Side, usize),
+    ) {
         let dtype = vector_access::shared_type(dtype);
         let [base, own_round] = [&side.thread, &side.round].map(|bases| self.linear_in_thread(bases));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
-            let addr = self.shared_place(buffer, base, access.xor, access.offset);
+            let addr = self.place_from(smem, buffer, base, [access.xor, access.offset]);
             let guard = self.in_round(own_round, access.round, round, None);
             let old: Vec<Operand> = access.registers.iter().map(|&register| result[register]).collect();
-            let values = self.loaded(dtype, &addr, guard, &old);
+            let values = self.loaded(space, dtype, &addr, guard, &old);
             for (&register, value) in access.registers.iter().zip(values) {
                 result[register] = value;
             }
@@ -182,9 +195,16 @@ impl Lowering<'_> {
     }
 
     /// Loads adjacent elements from shared memory. If `guard` is false, the result is `old`.
-    pub fn loaded(&mut self, dtype: DType, addr: &Addr, guard: Option<Reg>, old: &[Operand]) -> Vec<Operand> {
+    pub fn loaded(
+        &mut self,
+        space: Space,
+        dtype: DType,
+        addr: &Addr,
+        guard: Option<Reg>,
+        old: &[Operand],
+    ) -> Vec<Operand> {
         let guarded = guard.map(|guard| (guard, 0));
-        let new = vector_access::load(&mut self.b, Space::Shared, dtype, old.len(), addr, MemMods::default(), guarded);
+        let new = vector_access::load(&mut self.b, space, dtype, old.len(), addr, MemMods::default(), guarded);
         match guard {
             None => new,
             Some(guard) => {

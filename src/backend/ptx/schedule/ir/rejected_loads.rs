@@ -35,6 +35,8 @@ pub enum Reason {
     Threads { count: u32, most: u32 },
     /// The kernel prints.
     Prints,
+    /// Tile blocks exchange tiles within a cluster.
+    ClusterExchange,
     /// The kernel ends early, or leaves a loop between a load and its MMA.
     EarlyExit,
     /// One stage of each pipeline exceeds the free shared memory.
@@ -83,6 +85,7 @@ impl fmt::Display for Reason {
             Reason::Threads { count, most } => {
                 write!(f, "with a producer, a tile block has {count} threads, and the maximum is {most}")
             }
+            Reason::ClusterExchange => write!(f, "tile blocks exchange tiles within a cluster"),
             Reason::Prints => write!(f, "the kernel prints"),
             Reason::EarlyExit => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
             Reason::Room { needed, free } => {

@@ -82,6 +82,14 @@ impl OpRequirements<'_, '_> {
         }
     }
 
+    /// Adds the operand and the buffer of an exchange within the cluster.
+    pub fn cluster_all_gather(&mut self, held: &Layout) {
+        let source = self.info.module.op(self.id).operands[0];
+        self.operand(source, held);
+        let (count, bytes) = (held.num_elements(), smem_element_bytes(self.info.element_type(source)));
+        self.list.push(Requirement::Rounds(ScratchRounds::Elements { count, bytes }));
+    }
+
     /// Adds the operand and the buffer of a histogram.
     pub fn histogram(&mut self, held: &Layout) {
         let op = self.info.module.op(self.id);

@@ -242,6 +242,7 @@ impl KernelInfo<'_> {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
             () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::NoMaps),
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
+            () if self.module.cluster_size(body).is_some() => Err(Reason::ClusterExchange),
             () if self.has_print() => Err(Reason::Prints),
             () if self.has_early_exit(body) => Err(Reason::EarlyExit),
             () => Ok(()),
