@@ -26,6 +26,8 @@ enum Rows {
     Online,
     /// Chunks of a row, in a loop for the maximum, one for the sum and one for the result.
     ThreeLoops,
+    /// A part of a row in each tile block of a cluster of this size.
+    Cluster(usize),
 }
 
 /// Source of the first maximum.
@@ -112,6 +114,13 @@ where
             y.store((row, 0), of_tile(tile, form).cast::<T>());
         }),
         Rows::Online | Rows::ThreeLoops => by_chunks(x, y, row, form),
+        Rows::Cluster(size) => {
+            let cluster = ct::cluster(size);
+            let at = (cluster.id(), cluster.rank());
+            let part = x.load_with(at, [1, n / size], padding()).cast::<f32>();
+            let powers = exp(part - cluster.reduce_max(part.reduce_max(1)), form);
+            y.store(at, divided(powers, cluster.sum(powers.sum(1)), form).cast::<T>());
+        }
     }
 }
 
@@ -167,17 +176,30 @@ fn forms() -> Vec<(&'static str, Form)> {
     ]
 }
 
+/// The forms for rows that exceed the registers of a tile block.
+fn forms_of_long_rows() -> Vec<(&'static str, Form)> {
+    let b = TEXTBOOK;
+    vec![
+        ("cluster of 8", Form { rows: Rows::Cluster(8), ..b }),
+        ("cluster of 4", Form { rows: Rows::Cluster(4), ..b }),
+        ("cluster of 16", Form { rows: Rows::Cluster(16), ..b }),
+        ("chunks", Form { rows: Rows::Online, ..b }),
+        ("chunks, three loops", Form { rows: Rows::ThreeLoops, ..b }),
+    ]
+}
+
 type Arrays<T> = [DeviceArray<T, 2>; 2];
 
-fn family<T: ByteSized + CastTo<f32>>([m, n]: [usize; 2]) -> Family<Arrays<T>>
+fn family<T: ByteSized + CastTo<f32>>([m, n]: [usize; 2], forms: Vec<(&'static str, Form)>) -> Family<Arrays<T>>
 where
     f32: CastTo<T>,
 {
     let case = |(name, form): (&'static str, Form)| {
-        let form = Form { columns: n.next_power_of_two(), chunk: n.next_power_of_two() / 4, ..form };
+        let form = Form { columns: n.next_power_of_two(), chunk: (n.next_power_of_two() / 4).min(4096), ..form };
         Case::new(name, 0, move |call, [x, y]: &mut Arrays<T>| {
             let blocks = match form.rows {
                 Rows::Tile(rows) => m.div_ceil(rows),
+                Rows::Cluster(size) => m * size,
                 Rows::Persistent(each) => (call.num_multiprocessors() * each).min(m),
                 _ => m,
             };
@@ -191,15 +213,19 @@ where
         tolerance: 2e-4,
         arrays: Box::new(move |source| Ok([source.normal([m, n], 1, 2.0)?, source.zeros([m, n])?])),
         result: |[_, y]| some(y),
-        cases: forms().into_iter().map(case).collect(),
+        cases: forms.into_iter().map(case).collect(),
     }
 }
 
 /// The families of softmax.
 pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
-    let shape = match size {
-        Size::Full => [4096, 4096],
-        Size::Small => [12, 128],
+    let (shape, long) = match size {
+        Size::Full => ([4096, 4096], [1024, 1 << 17]),
+        Size::Small => ([12, 128], [3, 1000]),
     };
-    vec![Box::new(family::<f32>(shape)), Box::new(family::<f16>(shape))]
+    vec![
+        Box::new(family::<f32>(shape, forms())),
+        Box::new(family::<f16>(shape, forms())),
+        Box::new(family::<f32>(long, forms_of_long_rows())),
+    ]
 }

@@ -90,16 +90,13 @@ pub trait ClusterTile: Sized {
 pub trait ClusterReduce: ClusterTile {
     #[doc(hidden)]
     #[track_caller]
-    fn combined(self, cluster: Cluster, combination: Combination) -> Self;
-}
-
-/// Function that combines the tiles of a cluster.
-#[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub enum Combination {
-    Sum,
-    Max,
-    Min,
+    fn summed(self, cluster: Cluster) -> Self;
+    #[doc(hidden)]
+    #[track_caller]
+    fn largest(self, cluster: Cluster) -> Self;
+    #[doc(hidden)]
+    #[track_caller]
+    fn smallest(self, cluster: Cluster) -> Self;
 }
 
 /// Returns the cluster of `size` tile blocks that this tile block belongs to. The size is 2, 4, 8
@@ -167,6 +164,19 @@ impl Cluster {
     }
 
     /// Returns the rank of this tile block in the cluster, from 0 to `size - 1`.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     let cluster = ct::cluster(2);
+    ///     y.store_scalar(ct::bid(0), cluster.rank());
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(kernel, 4, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 0, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn rank(self) -> Scalar<i32> {
@@ -174,6 +184,19 @@ impl Cluster {
     }
 
     /// Returns the index of the cluster along grid axis 0.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     let cluster = ct::cluster(2);
+    ///     y.store_scalar(ct::bid(0), cluster.id());
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(kernel, 4, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 1, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn id(self) -> Scalar<i32> {
@@ -239,26 +262,65 @@ impl Cluster {
 
     /// Returns the sum of the tiles of all tile blocks of the cluster, in the order of a tree over
     /// the ranks. The conditions are those of [`Cluster::all_gather`].
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     let cluster = ct::cluster(2);
+    ///     y.store(ct::bid(0), cluster.sum(ct::full([1], ct::bid(0))));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(kernel, 4, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [1, 1, 5, 5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn sum<X: ClusterReduce>(self, tile: X) -> X {
-        tile.combined(self, Combination::Sum)
+        tile.summed(self)
     }
 
     /// Returns the largest elements of the tiles of all tile blocks of the cluster. A NaN is
     /// ignored, as in [`Tile::reduce_max`]. The conditions are those of [`Cluster::all_gather`].
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     let cluster = ct::cluster(2);
+    ///     y.store(ct::bid(0), cluster.reduce_max(ct::full([1], ct::bid(0))));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(kernel, 4, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [1, 1, 3, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_max<X: ClusterReduce>(self, tile: X) -> X {
-        tile.combined(self, Combination::Max)
+        tile.largest(self)
     }
 
     /// Returns the smallest elements of the tiles of all tile blocks of the cluster. A NaN is
     /// ignored, as in [`Tile::reduce_min`]. The conditions are those of [`Cluster::all_gather`].
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// fn kernel(y: ArrayMut<i32, 1>) {
+    ///     let cluster = ct::cluster(2);
+    ///     y.store(ct::bid(0), cluster.reduce_min(ct::full([1], ct::bid(0))));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(kernel, 4, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 2, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn reduce_min<X: ClusterReduce>(self, tile: X) -> X {
-        tile.combined(self, Combination::Min)
+        tile.smallest(self)
     }
 }
 
@@ -300,16 +362,14 @@ macro_rules! cluster_tiles {
             }
         }
         impl<T: Number> ClusterReduce for Tile<T, $rank> {
-            fn combined(self, cluster: Cluster, combination: Combination) -> Self {
-                with_location(caller_location(), || {
-                    let all = self.gathered(cluster);
-                    let combined = match combination {
-                        Combination::Sum => all.sum(0),
-                        Combination::Max => all.reduce_max(0),
-                        Combination::Min => all.reduce_min(0),
-                    };
-                    combined.squeeze(0)
-                })
+            fn summed(self, cluster: Cluster) -> Self {
+                with_location(caller_location(), || self.gathered(cluster).sum(0).squeeze(0))
+            }
+            fn largest(self, cluster: Cluster) -> Self {
+                with_location(caller_location(), || self.gathered(cluster).reduce_max(0).squeeze(0))
+            }
+            fn smallest(self, cluster: Cluster) -> Self {
+                with_location(caller_location(), || self.gathered(cluster).reduce_min(0).squeeze(0))
             }
         }
     )+};

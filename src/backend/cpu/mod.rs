@@ -130,8 +130,7 @@ impl Program {
         }
         let (code, params, memory, watch) = (self.0.clone(), params.into(), memory.clone(), watch.clone());
         let (progress, exchange) = (Progress::default(), ClusterExchange::default());
-        let shared =
-            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress, exchange });
+        let shared = Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress, exchange });
         thread_pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }

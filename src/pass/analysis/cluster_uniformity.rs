@@ -1,9 +1,9 @@
 //! Check that all tile blocks of a cluster execute its exchanges equally often.
 //!
 //! A value *varies* if it may differ between the tile blocks of a cluster. The tile block index
-//! along axis 0 varies, and loaded data. Its quotient by the cluster size does not vary, and neither
-//! does the result of an exchange. An exchange is an error under control flow that varies: there the
-//! barrier of the cluster would never complete.
+//! along axis 0 varies, and loaded data. Its quotient by the cluster size does not vary, and
+//! neither does the result of an exchange. An exchange is an error under control flow that varies:
+//! there the barrier of the cluster would never complete.
 
 use rustc_hash::FxHashSet;
 
@@ -71,8 +71,8 @@ impl Varying<'_> {
         }
     }
 
-    /// Propagates operands to the arguments and results of a loop or branch. All of them vary if its
-    /// control flow varies.
+    /// Propagates operands to the arguments and results of a loop or branch. All of them vary if
+    /// its control flow varies.
     fn enter(&mut self, id: OpId, op: &Op) {
         let args = op.regions.first().map_or(&[][..], |&region| &self.module.block(region).args);
         if self.decides_apart(id) {
@@ -139,7 +139,11 @@ impl Varying<'_> {
                 Opcode::Return => target.is_none(),
                 _ => false,
             };
-            exits && self.enclosing(exit).take_while(|&outer| Some(outer) != target).any(|outer| self.decides_apart(outer))
+            exits
+                && self
+                    .enclosing(exit)
+                    .take_while(|&outer| Some(outer) != target)
+                    .any(|outer| self.decides_apart(outer))
         })
     }
 
@@ -182,12 +186,15 @@ impl Varying<'_> {
         let size = i64::from(module.cluster_size(body).unwrap_or_default());
         if module.shape(op.results[0])[0] != size {
             let message = format!("an exchange of {} tile blocks", module.shape(op.results[0])[0]);
-            return Some(Diagnostic::new(message, at(id)).note(format!("another one has {size}: use one cluster size")));
+            return Some(
+                Diagnostic::new(message, at(id)).note(format!("another one has {size}: use one cluster size")),
+            );
         }
         let message = "tile blocks of a cluster may execute this exchange unequally often";
         let way_out = "exchange before the branch or loop, or make its condition equal for the cluster";
         if let Some(outer) = self.enclosing(id).find(|&outer| self.decides_apart(outer)) {
-            let what = if module.op(outer).code == Opcode::If { "this condition" } else { "the iterations of this loop" };
+            let what =
+                if module.op(outer).code == Opcode::If { "this condition" } else { "the iterations of this loop" };
             let note = format!("{what} may differ between the tile blocks of a cluster");
             return Some(Diagnostic::new(message, at(id)).note_at(note, at(outer)).note(way_out));
         }

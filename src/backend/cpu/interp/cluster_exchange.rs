@@ -1,16 +1,13 @@
 //! Exchange of tiles among the tile blocks of a cluster.
 //!
-//! Each tile block of a cluster runs on a separate thread. `cluster_all_gather` deposits the tile of
-//! the block, and waits until all blocks of the cluster have deposited theirs.
+//! Each tile block of a cluster runs on a separate thread. `cluster_all_gather` deposits its tile,
+//! and waits until all blocks of the cluster have deposited theirs.
 
-use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::machine::{Fault, Machine};
 use super::value::{Word, Words, each_width};
-use crate::ir::Op;
 
 /// Tiles in transit between the tile blocks of a launch.
 #[derive(Debug, Default)]
@@ -20,11 +17,11 @@ pub(crate) struct ClusterExchange {
 
 /// One execution of `cluster_all_gather` by a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Gather {
+pub(super) struct Gather {
     /// Position of the cluster in the grid.
-    cluster: [u32; 3],
+    pub cluster: [u32; 3],
     /// Number of earlier executions by a tile block.
-    sequence: u64,
+    pub sequence: u64,
 }
 
 /// Tiles of one execution, by rank.
@@ -40,7 +37,8 @@ impl ClusterExchange {
         self.deposits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn deposit(&self, gather: Gather, rank: usize, size: usize, tile: Words) {
+    /// Deposits the tile of a tile block.
+    pub(super) fn deposit(&self, gather: Gather, rank: usize, size: usize, tile: Words) {
         let mut deposits = self.deposits();
         let tiles = &mut deposits.entry(gather).or_default().tiles;
         tiles.resize(size, None);
@@ -49,7 +47,7 @@ impl ClusterExchange {
 
     /// Returns all tiles in the order of the ranks, or `None` if one is missing. The last reader
     /// removes them.
-    fn read(&self, gather: Gather) -> Option<Words> {
+    pub(super) fn read(&self, gather: Gather) -> Option<Words> {
         let mut deposits = self.deposits();
         let found = deposits.get_mut(&gather)?;
         let tiles = found.tiles.iter().map(Option::as_ref).collect::<Option<Vec<&Words>>>()?;
@@ -63,30 +61,5 @@ impl ClusterExchange {
             deposits.remove(&gather);
         }
         Some(all)
-    }
-}
-
-impl Machine<'_> {
-    /// Runs `cluster_all_gather`.
-    pub fn cluster_all_gather(&mut self, op: &Op) -> Result<(), Fault> {
-        let Some(exchange) = self.exchange else {
-            return Err("a tile block without the other blocks of its cluster".to_owned().into());
-        };
-        let size = self.dims(op.results[0])[0];
-        let [x, y, z] = self.id;
-        let gather = Gather { cluster: [x / size as u32, y, z], sequence: self.gathers };
-        self.gathers += 1;
-        let tile = Rc::clone(self.tile(op.operands[0]));
-        exchange.deposit(gather, x as usize % size, size, Words::clone(&tile));
-        loop {
-            if let Some(all) = exchange.read(gather) {
-                self.put(op, all);
-                return Ok(());
-            }
-            self.in_time()?;
-            if !(self.wait)() {
-                return Err(Fault::abandoned());
-            }
-        }
     }
 }

@@ -1,5 +1,8 @@
 //! Execution of the ops without regions: one arm per op, which also defines the elementwise ones.
 
+use std::rc::Rc;
+
+use super::cluster_exchange::Gather;
 use super::machine::{Fault, Machine};
 use super::op_family::{Conversion, Environment, FloatMultiary, FloatUnary, Integer, MatrixProduct, Movement};
 use super::slot::Slot;
@@ -238,6 +241,29 @@ impl Machine<'_> {
                 let inputs = [0, 1, 3, 4].map(|i| &**self.tile(op.operands[i]));
                 let words = mma::mma_scaled(self.extents(op), types, inputs, acc);
                 self.put(op, words)
+            }
+        }
+    }
+
+    /// Runs `cluster_all_gather`.
+    fn cluster_all_gather(&mut self, op: &Op) -> Result<(), Fault> {
+        let Some(exchange) = self.exchange else {
+            return Err("a tile block without the other blocks of its cluster".to_owned().into());
+        };
+        let size = self.dims(op.results[0])[0];
+        let [x, y, z] = self.id;
+        let gather = Gather { cluster: [x / size as u32, y, z], sequence: self.gathers };
+        self.gathers += 1;
+        let tile = Rc::clone(self.tile(op.operands[0]));
+        exchange.deposit(gather, x as usize % size, size, Words::clone(&tile));
+        loop {
+            if let Some(all) = exchange.read(gather) {
+                self.put(op, all);
+                return Ok(());
+            }
+            self.in_time()?;
+            if !(self.wait)() {
+                return Err(Fault::abandoned());
             }
         }
     }
