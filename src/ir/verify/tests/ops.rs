@@ -204,6 +204,9 @@ fn shapes() {
     let (tile, warp) = (|| t(F32, &[4, 16]), [4, 8, 16, 32, 0]);
     fine(&held(&[1, 2], &warp, tile(), tile()));
     fine(&held(&[], &[1, 2, 4, 8, 16, 32], tile(), tile()));
+    fine(&held(&[2, 8], &[], tile(), tile()));
+    refused(&held(&[2, 2], &[], tile(), tile()), "and not different bits of an element");
+    refused(&held(&[64], &[], tile(), tile()), "and not different bits of an element");
     refused(&held(&[1, 2], &warp, tile(), t(F32, &[64])), "must be of one type");
     refused(&held(&[1, 2], &warp[..4], tile(), tile()), "a layout for 16 threads");
     refused(&held(&[1, 2], &[0; 70], tile(), tile()), "and not for 32 to 1024");
