@@ -12,6 +12,7 @@ pub(crate) mod control;
 mod create;
 mod debug;
 mod elementwise;
+mod linalg;
 mod memory;
 mod mma;
 mod packed;
@@ -42,6 +43,8 @@ pub use elementwise::compare::{Choice, Comparand, ComparedByOperator, Comparison
 pub use elementwise::fast_divisor::{Divides, Divisor};
 pub use elementwise::map::from_fn;
 pub use elementwise::pack_bytes::Packed;
+pub use linalg::blocks::MatrixFloat;
+pub use linalg::triangular::TriangularOptions;
 pub use memory::access_options::{Cache, LoadOptions, StoreOptions};
 pub use memory::block_scratch::scratch;
 pub use memory::element::{Entry, EntryMut};

@@ -58,6 +58,7 @@ mod integer;
 mod large;
 mod late_constants;
 mod layouts;
+mod linalg;
 mod lines;
 #[path = "../../benches/kernels/measure/mod.rs"]
 mod measure;
@@ -148,6 +149,7 @@ fn main() -> ExitCode {
     print::register(&mut suite);
     grid::register(&mut suite);
     thread_local_reduction::register(&mut suite);
+    linalg::register(&mut suite);
     lines::register(&mut suite);
     examples::register(&mut suite);
     extents::register(&mut suite);
