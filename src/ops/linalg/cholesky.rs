@@ -68,7 +68,7 @@ fn of_block<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
     let [rows, columns] = [1, 2].map(|axis| indices::<3>([batch, n, n], axis));
     // Rows and columns of the symmetric matrix are read.
     let a = a.with_local_axis(1);
-    let mut a = Rows::of(rows.ge(columns).select(a, a.transpose()));
+    let mut a = Rows::of_local(rows.ge(columns).select(a, a.transpose()));
     let mut upper = Vec::with_capacity(n);
     for j in 0..n {
         let row = a.row(j);

@@ -18,9 +18,13 @@ pub struct Rows<T: Element> {
 impl<T: ByteSized> Rows<T> {
     /// Divides a tile, whose rows become registers of each thread.
     pub fn of(tile: Tile<T, 3>) -> Rows<T> {
+        Rows::of_local(tile.with_local_axis(1))
+    }
+
+    /// Divides a tile whose rows are registers of each thread already.
+    pub fn of_local(tile: Tile<T, 3>) -> Rows<T> {
         let [batch, rows, columns] = tile.shape();
         let height = rows.min(PANEL);
-        let tile = tile.with_local_axis(1);
         let panel = |number: usize| tile.extract([0, number, 0], [batch, height, columns]);
         let panels = match rows / height {
             1 => vec![tile],

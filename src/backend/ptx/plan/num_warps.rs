@@ -58,7 +58,7 @@ const BUTTERFLY_STEPS: u64 = 6;
 /// mean fewer steps between threads. Half of it if a tile carries others along.
 const BUTTERFLY_BYTES: u64 = 128;
 
-/// Bytes of a tile with a partial layout per thread. More bytes mean fewer shuffles per element.
+/// Bytes of the tiles with a partial layout per thread. More bytes mean fewer shuffles per element.
 const LINE_BYTES: u64 = 512;
 
 /// Accumulator elements of an MMA per thread.
@@ -191,7 +191,7 @@ struct Sizes {
     halvings: u64,
     halved: u64,
     carries: bool,
-    /// Bytes of the largest tile with a partial layout.
+    /// Bytes of the tiles with a partial layout.
     lines: u64,
     /// An op needs elements of other threads.
     exchanges: bool,
@@ -253,7 +253,7 @@ impl Sizes {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
         }
         if op.distribution().is_some_and(|layout| layout.is_partial()) {
-            self.lines = self.lines.max(extent(module, op.results[0]).1);
+            self.lines += extent(module, op.results[0]).1;
         }
         self.scattered |= op.address().is_some() && is_scattered(module, op);
         match op.code {
