@@ -307,7 +307,7 @@ pub mod random {
     #[doc(inline)]
     pub use crate::launch::{Random, RandomElement};
     #[doc(inline)]
-    pub use crate::ops::{Philox, RandomFloat};
+    pub use crate::ops::{Philox, RandomFloat, StochasticFloat};
 }
 
 #[cfg(feature = "tune")]
