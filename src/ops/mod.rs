@@ -60,6 +60,7 @@ pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, v
 pub(crate) use packed::PackedFacts;
 pub use packed::{NarrowTile, PackedArray, PackedArrayMut};
 pub use random::philox::{Philox, RandomFloat};
+pub use random::stochastic_rounding::StochasticFloat;
 pub use reduce::reduce::{Axes, reduce};
 pub use reduce::scan::{ScanOptions, scan, scan_with};
 pub use reduce::sort::{Sorted, sort_by_key};

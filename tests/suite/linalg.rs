@@ -331,6 +331,10 @@ fn lu<T: MatrixFloat>(session: Session) -> Result<()> {
 }
 
 fn lu_of_blocks<T: MatrixFloat>(session: Session) -> Result<()> {
+    // The assembler of Tile IR takes minutes.
+    if session.through_tile_ir() && session.only_compiles() {
+        return Ok(());
+    }
     lu_of::<T>(session, &[[1, 64]])
 }
 

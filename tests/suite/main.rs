@@ -77,6 +77,7 @@ mod product;
 mod ptxas;
 mod random;
 mod random_product;
+mod ranks;
 mod reduce;
 mod require;
 mod runner;
@@ -85,6 +86,7 @@ mod schedules;
 mod scratch;
 mod shape;
 mod sort;
+mod stochastic;
 mod sums;
 mod sweep;
 #[path = "../../src/util/temp_dir.rs"]
@@ -150,6 +152,8 @@ fn main() -> ExitCode {
     grid::register(&mut suite);
     thread_local_reduction::register(&mut suite);
     linalg::register(&mut suite);
+    ranks::register(&mut suite);
+    stochastic::register(&mut suite);
     lines::register(&mut suite);
     examples::register(&mut suite);
     extents::register(&mut suite);

@@ -137,6 +137,7 @@ impl Parser<'_> {
             | Opcode::Insert
             | Opcode::Gather
             | Opcode::Histogram
+            | Opcode::Ranks
             | Opcode::WithLayout
             | Opcode::Select
             | Opcode::PowI
@@ -261,6 +262,12 @@ impl Parser<'_> {
                 let dim = vec![Attr::Dim(self.number_named("dim")?)];
                 let types = self.result_types()?;
                 self.plain(code, &operands, dim, &types)
+            }
+            Opcode::Ranks => {
+                let operands = self.values()?;
+                let bins = vec![Attr::NumElem(self.number_named("bins")?)];
+                let types = self.result_types()?;
+                self.plain(code, &operands, bins, &types)
             }
             Opcode::WithLayout => {
                 let operands = self.values()?;

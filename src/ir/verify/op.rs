@@ -64,6 +64,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Insert => shape::insert(rule),
         Opcode::Gather => shape::gather(rule),
         Opcode::Histogram => shape::histogram(rule),
+        Opcode::Ranks => shape::ranks(rule),
         Opcode::WithLayout => shape::with_layout(rule),
         Opcode::Iota => shape::iota(rule),
         Opcode::Permute => shape::permute(rule),

@@ -104,6 +104,14 @@ pub(super) fn histogram(rule: &OpRule) -> Rule {
     demand(to.len() == 1, || rule.expected(result, "a tile of rank 1"))
 }
 
+pub(super) fn ranks(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    let shape = rule.tile(source)?.1;
+    rule.all_of(&[source, result], &Type::tile(DType::I32, shape))?;
+    demand(shape.len() == 1, || rule.expected(source, "a tile of rank 1"))?;
+    demand(rule.op.bins() > 0, || "no bins".to_owned())
+}
+
 /// Checks the layout of a tile: each element has a position, and only one except for replicas.
 pub(super) fn with_layout(rule: &OpRule) -> Rule {
     let (source, result) = (rule.op.operands[0], rule.result());

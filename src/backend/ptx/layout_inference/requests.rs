@@ -65,6 +65,7 @@ impl Inference<'_> {
             | Opcode::Reduce
             | Opcode::Scan
             | Opcode::Histogram
+            | Opcode::Ranks
             | Opcode::LoadPtr
             | Opcode::StorePtr => self.accesses.get(&id).cloned(),
             Opcode::WithLayout => self.chosen(op),

@@ -175,6 +175,7 @@ impl Lowering<'_> {
             Insert => self.insert(id),
             Gather => self.gather(id),
             Histogram => self.histogram(id),
+            Ranks => self.ranks(id),
             WithLayout => self.with_layout(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {

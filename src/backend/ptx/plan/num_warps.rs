@@ -249,7 +249,7 @@ impl Sizes {
         let is_half = |value| module.defining_op(value).is_some_and(|id| halved_bit(module, module.op(id)).is_some());
         self.carries |= op.code == Opcode::Select && is_half(op.operands[1]) && is_half(op.operands[2]);
         let moves = matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert);
-        if moves || matches!(op.code, Opcode::Gather | Opcode::Histogram) {
+        if moves || matches!(op.code, Opcode::Gather | Opcode::Histogram | Opcode::Ranks) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
         }
         if op.distribution().is_some_and(|layout| layout.is_partial()) {

@@ -107,6 +107,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | Insert
         | Gather
         | Histogram
+        | Ranks
         | WithLayout
         | GdcLaunchDependents
         | GdcWait

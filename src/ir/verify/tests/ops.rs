@@ -197,6 +197,11 @@ fn shapes() {
     fine(&unary(Opcode::Histogram, vec![], t(I32, &[2, 4]), t(I32, &[16])));
     refused(&unary(Opcode::Histogram, vec![], t(I8, &[4]), t(I32, &[16])), "must be tile<4xi32>");
     refused(&unary(Opcode::Histogram, vec![], t(I32, &[4]), t(I32, &[4, 4])), "rank 1");
+    let ranks = |bins, from: Type, to: Type| unary(Opcode::Ranks, vec![Attr::NumElem(bins)], from, to);
+    fine(&ranks(4, t(I32, &[16]), t(I32, &[16])));
+    refused(&ranks(4, t(I32, &[16]), t(I32, &[8])), "must be tile<16xi32>");
+    refused(&ranks(4, t(I32, &[4, 4]), t(I32, &[4, 4])), "rank 1");
+    refused(&ranks(0, t(I32, &[16]), t(I32, &[16])), "no bins");
     let held = |slots: &[u32], threads: &[u32], from: Type, to: Type| {
         let layout = Distribution { slots: slots.into(), threads: threads.into() };
         unary(Opcode::WithLayout, vec![Attr::Distribution(layout)], from, to)

@@ -42,6 +42,7 @@ impl KernelInfo<'_> {
             (Opcode::Insert, Some(layout)) => all.insert(layout),
             (Opcode::Gather, Some(layout)) => all.gather(layout),
             (Opcode::Histogram, Some(layout)) => all.histogram(layout),
+            (Opcode::Ranks, Some(layout)) => all.ranks(layout),
             (Opcode::Continue | Opcode::Break | Opcode::Yield, _) => {
                 let targets = self.terminator_targets(id).map_or(&[][..], |(_, targets)| targets);
                 all.assignments(targets, &op.operands);
