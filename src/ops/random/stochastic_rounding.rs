@@ -21,11 +21,17 @@ const INFINITY: u64 = 0x7f80_0000;
 
 /// Numbers that a value is rounded to.
 #[derive(Clone, Copy, Debug)]
-pub enum Grid {
+enum Grid {
     /// Floats with these mantissa bits, and the exponent of the smallest normal number.
     Float { mantissa: i64, least: i64 },
     /// Whole numbers.
     Integer,
+}
+
+impl Grid {
+    fn of<U: StochasticFloat>() -> Grid {
+        Grid::Float { mantissa: U::MANTISSA, least: U::LEAST }
+    }
 }
 
 /// Element types that [`Tile::cast_stochastic`] rounds to: f16, bf16, tf32, f8e4m3fn, f8e5m2.
@@ -43,14 +49,19 @@ pub enum Grid {
 /// # });
 /// ```
 pub trait StochasticFloat: AnyFloat {
+    /// Mantissa bits.
     #[doc(hidden)]
-    const GRID: Grid;
+    const MANTISSA: i64;
+    /// Exponent of the smallest normal number.
+    #[doc(hidden)]
+    const LEAST: i64;
 }
 
 macro_rules! floats {
     ($($name:ident $mantissa:literal $least:literal;)+) => {$(
         impl StochasticFloat for $name {
-            const GRID: Grid = Grid::Float { mantissa: $mantissa, least: $least };
+            const MANTISSA: i64 = $mantissa;
+            const LEAST: i64 = $least;
         }
     )+};
 }
@@ -104,7 +115,7 @@ impl<const R: usize> Tile<f32, R> {
         f32: CastTo<U>,
     {
         let place = caller_location();
-        with_location(place, || self.rounded_to(U::GRID, "cast_stochastic", bits).cast::<U>())
+        with_location(place, || self.rounded_to(Grid::of::<U>(), "cast_stochastic", bits).cast::<U>())
     }
 
     /// Rounds to a narrow type as [`cast_stochastic`](Tile::cast_stochastic), for packed arrays.
@@ -131,8 +142,8 @@ impl<const R: usize> Tile<f32, R> {
             NarrowFormat::Float { exponent, mantissa } => {
                 Grid::Float { mantissa: mantissa.into(), least: 2 - (1 << (exponent - 1)) }
             }
-            NarrowFormat::Element(DType::F8E5M2) => f8e5m2::GRID,
-            NarrowFormat::Element(_) => f8e4m3fn::GRID,
+            NarrowFormat::Element(DType::F8E5M2) => Grid::of::<f8e5m2>(),
+            NarrowFormat::Element(_) => Grid::of::<f8e4m3fn>(),
         };
         with_location(place, || self.rounded_to(grid, "cast_narrow_stochastic", bits).cast_narrow::<F>())
     }
