@@ -1,7 +1,8 @@
 //! LU factorization with partial pivoting.
 //!
 //! Algorithm: outer-product elimination within a panel of columns, and a right-looking block
-//! factorization outside (Golub and Van Loan, *Matrix Computations*, section 3.4; LAPACK's `getrf`).
+//! factorization outside (Golub and Van Loan, *Matrix Computations*, section 3.4; LAPACK's
+//! `getrf`).
 
 use super::blocks::{BLOCK, MatrixFloat, block, minus_product, rejected, squares};
 use super::rows::{Rows, entry};
@@ -18,13 +19,14 @@ where
     /// LU factorization with partial pivoting: L and U in one tile, and the order of the rows.
     ///
     /// The tile is one matrix `[n, n]` or a batch `[b, n, n]`, of f32 or f64. `n` is a power of two
-    /// of at most 128. The first result has U on and above the diagonal and L below it; the diagonal
-    /// of L has ones. The second result, `[n, 1]` or `[b, n, 1]`, is the row of `self` at each row of
-    /// L · U. So `self.gather(axis, order.broadcast_to(shape))` is L · U, for the axis of the rows.
+    /// of at most 128. The first result has U on and above the diagonal and L below it; the
+    /// diagonal of L has ones. The second result, `[n, 1]` or `[b, n, 1]`, is the row of `self` at
+    /// each row of L · U. So `self.gather(axis, order.broadcast_to(shape))` is L · U, for the axis
+    /// of the rows.
     ///
     /// The pivot of a column is the element of the largest magnitude, the first one of equal ones.
-    /// A NaN counts as infinite. A singular matrix has a zero on the diagonal of U, as with LAPACK's
-    /// `getrf`, and the elements of L below this zero are zero.
+    /// A NaN counts as infinite. A singular matrix has a zero on the diagonal of U, as with
+    /// LAPACK's `getrf`, and the elements of L below this zero are zero.
     ///
     /// ```
     /// # use cutlet::doctest::*;

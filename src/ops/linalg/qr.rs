@@ -16,13 +16,13 @@ impl<T: MatrixFloat, const R: usize> Tile<T, R>
 where
     Rank<R>: MatrixRank,
 {
-    /// Reduced QR factorization by Householder reflections: Q with orthonormal columns and the upper
-    /// triangular R, with Q · R = `self`.
+    /// Reduced QR factorization by Householder reflections: Q with orthonormal columns and the
+    /// upper triangular R, with Q · R = `self`.
     ///
-    /// The tile is one matrix `[m, n]` or a batch `[b, m, n]`, of f32 or f64. `m` and `n` are powers
-    /// of two of at most 128, and `n` is at most `m`. Q has the shape of `self`, and R is `[n, n]` or
-    /// `[b, n, n]`. The signs are those of LAPACK's `geqrf` and NumPy: elements on the diagonal of R
-    /// may be negative.
+    /// The tile is one matrix `[m, n]` or a batch `[b, m, n]`, of f32 or f64. `m` and `n` are
+    /// powers of two of at most 128, and `n` is at most `m`. Q has the shape of `self`, and R is
+    /// `[n, n]` or `[b, n, n]`. The signs are those of LAPACK's `geqrf` and NumPy: elements on the
+    /// diagonal of R may be negative.
     ///
     /// A matrix without full rank has zeros on the diagonal of R, and columns of Q that are still
     /// orthonormal. Columns are not scaled: the squares of their norms must be in the range of the

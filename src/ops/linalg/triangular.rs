@@ -1,7 +1,8 @@
 //! Triangular systems and inverses.
 //!
-//! Algorithm: substitution within a block. Larger matrices are solved by blocks (Golub and Van Loan,
-//! *Matrix Computations*, section 3.1.4), with inverses of the diagonal blocks, as MAGMA's `trsm`.
+//! Algorithm: substitution within a block. Larger matrices are solved by blocks (Golub and Van
+//! Loan, *Matrix Computations*, section 3.1.4), with inverses of the diagonal blocks, as MAGMA's
+//! `trsm`.
 
 use super::blocks::{
     BLOCK, MatrixFloat, block, block_row, joined, matrices, minus_product, product, rejected, squares,
@@ -100,8 +101,9 @@ where
     /// [`TriangularOptions`] has the triangle, the diagonal and the transposition.
     ///
     /// A zero on the diagonal is not detected. The division by it gives infinities or NaN, as
-    /// LAPACK's `trsm`. Matrices of up to 32 rows are solved by substitution. Larger ones are solved
-    /// by blocks with the inverses of the diagonal blocks: one zero makes its block of rows NaN.
+    /// LAPACK's `trsm`. Matrices of up to 32 rows are solved by substitution. Larger ones are
+    /// solved by blocks with the inverses of the diagonal blocks: one zero makes its block of rows
+    /// NaN.
     ///
     /// ```
     /// use cutlet as ct;

@@ -77,8 +77,9 @@ impl<const R: usize> Tile<f32, R> {
     /// Converts to a shorter float type with stochastic rounding.
     ///
     /// A number x between two neighbours a and b of the type, with |a| < |b|, becomes b with the
-    /// probability (x - a) / (b - a), else a. `bits` has 32 random bits for each element, for example
-    /// those of [`Philox::bits`](crate::random::Philox::bits). The mean of many results is hence x.
+    /// probability (x - a) / (b - a), else a. `bits` has 32 random bits for each element, for
+    /// example those of [`Philox::bits`](crate::random::Philox::bits). The mean of many results is
+    /// hence x.
     ///
     /// The result is defined exactly and is the same on all back ends and targets:
     ///
@@ -217,7 +218,8 @@ fn in_parts(c: &mut Calc<'_>, magnitude: Value, dropped: i64, last: i64) -> (Val
     let right = c.select(is_beyond, most, right);
     let small = c.shl(significand, left);
     let small = c.shr(small, right);
-    // The smallest number is 2 to the power of that exponent, at which all bits but one are dropped.
+    // The smallest number is 2 to the power of that exponent, at which all bits but one are
+    // dropped.
     let smallest = c.subi(sum, mantissa);
     let smallest = c.shl(smallest, mantissa);
     let fraction = c.select(is_less, small, fraction);

@@ -140,18 +140,18 @@ impl Trace {
 }
 
 impl<I: Int> Tile<I, 1> {
-    /// The rank of each element among the equal ones, and the number of elements equal to each number
-    /// from 0 to `bins - 1`.
+    /// The rank of each element among the equal ones, and the number of elements equal to each
+    /// number from 0 to `bins - 1`.
     ///
-    /// The rank is the number of earlier elements with the same number, so that equal elements remain
-    /// in their order. Elements outside of 0 to `bins - 1` have rank 0 and are not counted. `bins` is
-    /// 1 to 4096, and the extent of the tile is a power of two. The place of an element in the sorted
-    /// tile is the exclusive sum of the counts at its number, plus its rank. Radix sort, the order of
-    /// tokens of a mixture of experts, and compaction use such places.
+    /// The rank is the number of earlier elements with the same number, so that equal elements
+    /// remain in their order. Elements outside of 0 to `bins - 1` have rank 0 and are not counted.
+    /// `bins` is 1 to 4096, and the extent of the tile is a power of two. The place of an element
+    /// in the sorted tile is the exclusive sum of the counts at its number, plus its rank. Radix
+    /// sort, the order of tokens of a mixture of experts, and compaction use such places.
     ///
-    /// The ptx back end finds equal elements within a warp by `match.any`, and counts for each warp in
-    /// shared memory. The tileir back end compares each element with each other one. The method is
-    /// that of CUB's `BlockRadixRankMatch`.
+    /// The ptx back end finds equal elements within a warp by `match.any`, and counts for each warp
+    /// in shared memory. The tileir back end compares each element with each other one. The method
+    /// is that of CUB's `BlockRadixRankMatch`.
     ///
     /// ```
     /// use cutlet as ct;

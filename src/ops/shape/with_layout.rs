@@ -206,8 +206,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// Returns the same tile; each thread holds all elements along an axis, if extents are powers of
-    /// two. The back end distributes the other axes. Tile IR ignores it.
+    /// Returns the same tile; each thread holds all elements along an axis, if extents are powers
+    /// of two. The back end distributes the other axes. Tile IR ignores it.
     pub(crate) fn with_local_axis(self, axis: usize) -> Tile<T, R> {
         let place = caller_location();
         Tile::from_raw(record(|t| {

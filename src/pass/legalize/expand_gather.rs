@@ -20,8 +20,8 @@ const TURN: i64 = 32;
 /// Comparisons per loop iteration of a histogram.
 const COMPARED: i64 = 4096;
 
-/// Expands `gather`, `histogram` and `ranks`. Returns `None` if the module has none. The extents of its
-/// tiles must be powers of two.
+/// Expands `gather`, `histogram` and `ranks`. Returns `None` if the module has none. The extents of
+/// its tiles must be powers of two.
 pub(crate) fn expand_gather(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;

@@ -34,8 +34,8 @@ impl Inference<'_> {
         self.accesses.insert(id, held);
     }
 
-    /// Sets the layout of `ranks`: adjacent elements are in adjacent lanes, and each warp has a range
-    /// of elements.
+    /// Sets the layout of `ranks`: adjacent elements are in adjacent lanes, and each warp has a
+    /// range of elements.
     pub fn ranks(&mut self, id: OpId) {
         let op = self.module.op(id);
         let layout = in_ranges(self.module.shape(op.results[0]), self.num_warps).canonical();

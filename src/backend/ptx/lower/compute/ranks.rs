@@ -120,8 +120,8 @@ impl Lowering<'_> {
         self.loaded(DType::I32, &addr, Some(is_inside), &[Operand::Imm(0)])[0]
     }
 
-    /// Replaces the count of each warp by the sum of those of all earlier warps. Warps with replicas
-    /// have sums of their own.
+    /// Replaces the count of each warp by the sum of those of all earlier warps. Warps with
+    /// replicas have sums of their own.
     fn sum_over_warps(&mut self, rows: &Rows, layout: &Layout, warps: usize) {
         let threads = 32 * layout.num_warps();
         let group = 1 << layout.warp_bases().iter().filter(|&&basis| basis != 0).count();
