@@ -155,7 +155,7 @@ impl Hints {
 ///
 /// Each bit of the number of a slot or thread has a basis. The row-major index of an element is the
 /// exclusive or of the bases of the set bits. A basis of 0, which only threads may have, means
-/// replication.
+/// replication. A partial distribution has no bases of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Distribution {
     /// Bases of the bits of the slot number, from the lowest bit on.
@@ -165,6 +165,12 @@ pub struct Distribution {
 }
 
 impl Distribution {
+    /// Returns true if the distribution is partial: it has the bits of the slot number alone, and
+    /// the back end assigns the other bits of an element to threads.
+    pub fn is_partial(&self) -> bool {
+        self.threads.is_empty()
+    }
+
     /// Returns the number of threads.
     pub fn num_threads(&self) -> u64 {
         1u64.checked_shl(self.threads.len() as u32).unwrap_or(u64::MAX)

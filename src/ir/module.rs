@@ -170,6 +170,12 @@ impl Op {
         }
     }
 
+    /// Returns the number of bins of `ranks`.
+    pub fn bins(&self) -> usize {
+        let number = self.attrs.iter().find_map(|attr| if let Attr::NumElem(n) = attr { Some(*n) } else { None });
+        number.unwrap_or(0) as usize
+    }
+
     /// Returns the layout of a `with_layout`.
     pub fn distribution(&self) -> Option<&Distribution> {
         match self.attr(AttrKind::Distribution) {

@@ -532,6 +532,9 @@ ops! {
     // Extension: the index of the data partition of the executing consumer group (see
     // `pass/data_partition`).
     DataPartitionId 1004 "data_partition_id" 255 => attrs(&[attr(K::NumElem, "count")]);
+    // Extension: for each number from 0 to `bins` - 1, how many earlier elements are equal; 0 for
+    // other numbers. For Tile IR it is expanded (see `pass/legalize/expand_gather`).
+    Ranks 1005 "ranks" 255 => attrs(&[attr(K::NumElem, "bins")]) operands(&[one("source")]);
     // Extension: the tiles that the tile blocks of a cluster have, along a new leading axis. All
     // tile blocks of the cluster execute it.
     ClusterAllGather 1006 "cluster_all_gather" 255 => operands(&[one("source")]) effect(Other);

@@ -13,6 +13,7 @@ pub(crate) mod control;
 mod create;
 mod debug;
 mod elementwise;
+mod linalg;
 mod memory;
 mod mma;
 mod packed;
@@ -44,6 +45,8 @@ pub use elementwise::compare::{Choice, Comparand, ComparedByOperator, Comparison
 pub use elementwise::fast_divisor::{Divides, Divisor};
 pub use elementwise::map::from_fn;
 pub use elementwise::pack_bytes::Packed;
+pub use linalg::blocks::MatrixFloat;
+pub use linalg::triangular::TriangularOptions;
 pub use memory::access_options::{Cache, LoadOptions, StoreOptions};
 pub use memory::block_scratch::scratch;
 pub use memory::element::{Entry, EntryMut};
@@ -59,6 +62,7 @@ pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, v
 pub(crate) use packed::PackedFacts;
 pub use packed::{NarrowTile, PackedArray, PackedArrayMut};
 pub use random::philox::{Philox, RandomFloat};
+pub use random::stochastic_rounding::StochasticFloat;
 pub use reduce::reduce::{Axes, reduce};
 pub use reduce::scan::{ScanOptions, scan, scan_with};
 pub use reduce::sort::{Sorted, sort_by_key};

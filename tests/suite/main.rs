@@ -59,6 +59,7 @@ mod integer;
 mod large;
 mod late_constants;
 mod layouts;
+mod linalg;
 mod lines;
 #[path = "../../benches/kernels/measure/mod.rs"]
 mod measure;
@@ -77,6 +78,7 @@ mod product;
 mod ptxas;
 mod random;
 mod random_product;
+mod ranks;
 mod reduce;
 mod require;
 mod runner;
@@ -85,6 +87,7 @@ mod schedules;
 mod scratch;
 mod shape;
 mod sort;
+mod stochastic;
 mod sums;
 mod sweep;
 #[path = "../../src/util/temp_dir.rs"]
@@ -150,6 +153,9 @@ fn main() -> ExitCode {
     print::register(&mut suite);
     grid::register(&mut suite);
     thread_local_reduction::register(&mut suite);
+    linalg::register(&mut suite);
+    ranks::register(&mut suite);
+    stochastic::register(&mut suite);
     lines::register(&mut suite);
     examples::register(&mut suite);
     extents::register(&mut suite);

@@ -35,6 +35,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let module = meant.as_ref().unwrap_or(module);
     unsupported_hints::check(module)?;
     target_requirements::check(module, target)?;
+    let dropped = pass::drop_layouts(module);
+    let module = dropped.as_ref().unwrap_or(module);
     let expanded = pass::expand_scaled_mma(module, true);
     let module = expanded.as_ref().unwrap_or(module);
     let mut module = pass::split_extents(module, false).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());

@@ -2,7 +2,7 @@
 //! warp roles.
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Attr, AttrKind, Module, Op, Opcode, hint_key};
+use crate::ir::{Attr, AttrKind, Module, Op, hint_key};
 
 /// Hints of a loop about warp roles.
 const ROLES: [&str; 2] = [hint_key::WARP_SPECIALIZE, hint_key::PINGPONG];
@@ -27,7 +27,7 @@ pub(super) fn check(module: &Module) -> Result<()> {
 }
 
 fn unsupported(op: &Op) -> Option<String> {
-    if op.code == Opcode::WithLayout {
+    if op.distribution().is_some_and(|layout| !layout.is_partial()) {
         return Some("`with_layout`: a layout of a tile".to_owned());
     }
     let Some(Attr::Hints(hints)) = op.attr(AttrKind::Hints) else { return None };

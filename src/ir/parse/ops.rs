@@ -138,6 +138,7 @@ impl Parser<'_> {
             | Opcode::Gather
             | Opcode::Histogram
             | Opcode::ClusterAllGather
+            | Opcode::Ranks
             | Opcode::WithLayout
             | Opcode::Select
             | Opcode::PowI
@@ -263,6 +264,12 @@ impl Parser<'_> {
                 let dim = vec![Attr::Dim(self.number_named("dim")?)];
                 let types = self.result_types()?;
                 self.plain(code, &operands, dim, &types)
+            }
+            Opcode::Ranks => {
+                let operands = self.values()?;
+                let bins = vec![Attr::NumElem(self.number_named("bins")?)];
+                let types = self.result_types()?;
+                self.plain(code, &operands, bins, &types)
             }
             Opcode::WithLayout => {
                 let operands = self.values()?;

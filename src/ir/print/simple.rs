@@ -95,6 +95,9 @@ impl Printer<'_> {
             Opcode::Cat | Opcode::Gather => {
                 put!(self, " {operands} dim = {} : {} -> {results}", op.dim(), self.types(&op.operands));
             }
+            Opcode::Ranks => {
+                put!(self, " {operands} bins = {} : {} -> {results}", op.bins(), self.types(&op.operands));
+            }
             Opcode::WithLayout => {
                 let list = |bases: Option<&[u32]>| join(bases.unwrap_or_default(), ", ");
                 let layout = op.distribution();

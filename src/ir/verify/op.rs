@@ -65,6 +65,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Gather => shape::gather(rule),
         Opcode::Histogram => shape::histogram(rule),
         Opcode::ClusterAllGather => shape::cluster_all_gather(rule),
+        Opcode::Ranks => shape::ranks(rule),
         Opcode::WithLayout => shape::with_layout(rule),
         Opcode::Iota => shape::iota(rule),
         Opcode::Permute => shape::permute(rule),

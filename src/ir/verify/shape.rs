@@ -114,6 +114,14 @@ pub(super) fn cluster_all_gather(rule: &OpRule) -> Rule {
     })
 }
 
+pub(super) fn ranks(rule: &OpRule) -> Rule {
+    let (source, result) = (rule.op.operands[0], rule.result());
+    let shape = rule.tile(source)?.1;
+    rule.all_of(&[source, result], &Type::tile(DType::I32, shape))?;
+    demand(shape.len() == 1, || rule.expected(source, "a tile of rank 1"))?;
+    demand(rule.op.bins() > 0, || "no bins".to_owned())
+}
+
 /// Checks the layout of a tile: each element has a position, and only one except for replicas.
 pub(super) fn with_layout(rule: &OpRule) -> Rule {
     let (source, result) = (rule.op.operands[0], rule.result());
@@ -123,14 +131,23 @@ pub(super) fn with_layout(rule: &OpRule) -> Rule {
         rule.expected(result, "a tile whose extents are powers of two")
     })?;
     let Some(layout) = rule.op.distribution() else { return Ok(()) };
+    let count: i64 = shape.iter().product();
+    let bits = count.trailing_zeros();
+    if layout.is_partial() {
+        let mut slots = layout.slots.to_vec();
+        sort::natural(&mut slots);
+        let is_bit = |slot: &u32| slot.is_power_of_two() && slot.trailing_zeros() < bits;
+        return demand(slots.iter().all(is_bit) && slots.windows(2).all(|pair| pair[0] != pair[1]), || {
+            format!("the slots {slots:?} of a partial layout, and not different bits of an element")
+        });
+    }
     let threads = layout.num_threads();
     demand((32..=1024).contains(&threads), || format!("a layout for {threads} threads, and not for 32 to 1024"))?;
     demand(!layout.slots.contains(&0), || "a thread that holds an element in two slots".to_owned())?;
     let mut bases: Vec<u32> =
         layout.slots.iter().chain(&*layout.threads).copied().filter(|&basis| basis != 0).collect();
     sort::natural(&mut bases);
-    let count: i64 = shape.iter().product();
-    let whole: Vec<u32> = (0..count.trailing_zeros()).map(|bit| 1 << bit).collect();
+    let whole: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
     demand(bases == whole, || {
         format!("the bits of slots and threads add {bases:?}, and those of an element are {whole:?}")
     })

@@ -117,3 +117,69 @@ impl<I: Int, const R: usize> Tile<I, R> {
         Tile::from_raw(record(|t| t.histogram(place, numbers.raw(), bins)))
     }
 }
+
+/// Largest number of bins of `ranks`.
+const MAX_BINS: usize = 4096;
+
+impl Trace {
+    fn ranks(&mut self, place: Place, numbers: ValueHandle, bins: usize) -> ValueHandle {
+        self.at(place);
+        let shape = self.shape(numbers);
+        let ty = Type::tile(DType::I32, shape.as_slice());
+        let Some(value) = self.check_usable(numbers, place) else { return self.poison(ty) };
+        if !(1..=MAX_BINS).contains(&bins) {
+            let message = format!("`ranks` of {bins} bins");
+            return self.fail(place, ty, message, &[&format!("the number of bins is 1 to {MAX_BINS}")]);
+        }
+        if !self.power_along(place, "ranks", &shape, 0) || !self.admits(place, Effect::Pure, 1) {
+            return self.poison(ty);
+        }
+        let value = self.put(Opcode::Ranks, &[value], vec![Attr::NumElem(bins as u64)], DType::I32, &shape);
+        self.raw(value)
+    }
+}
+
+impl<I: Int> Tile<I, 1> {
+    /// The rank of each element among the equal ones, and the number of elements equal to each
+    /// number from 0 to `bins - 1`.
+    ///
+    /// The rank is the number of earlier elements with the same number, so that equal elements
+    /// remain in their order. Elements outside of 0 to `bins - 1` have rank 0 and are not counted.
+    /// `bins` is 1 to 4096, and the extent of the tile is a power of two. The place of an element
+    /// in the sorted tile is the exclusive sum of the counts at its number, plus its rank. Radix
+    /// sort, the order of tokens of a mixture of experts, and compaction use such places.
+    ///
+    /// The ptx back end finds equal elements within a warp by `match.any`, and counts for each warp
+    /// in shared memory. The tileir back end compares each element with each other one. The method
+    /// is that of CUB's `BlockRadixRankMatch`.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<u8, 1>, rank: ArrayMut<i32, 1>, counts: ArrayMut<i32, 1>) {
+    ///     let (ranks, all) = x.load(0, [8]).ranks(4);
+    ///     rank.store(0, ranks);
+    ///     counts.store(0, all);
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[0u8, 3, 3, 1, 9, 3, 0, 255], [8])?;
+    /// let (mut rank, mut counts) = (device.zeros([8])?, device.zeros([4])?);
+    /// ct::launch(kernel, 1, (&x, &mut rank, &mut counts))?;
+    /// assert_eq!(rank.to_vec()?, [0, 0, 1, 0, 0, 2, 1, 0]);
+    /// assert_eq!(counts.to_vec()?, [2, 1, 0, 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// The launch returns an error with this source location if `bins` or the extent is none of
+    /// these.
+    #[track_caller]
+    #[must_use]
+    pub fn ranks(self, bins: usize) -> (Tile<i32, 1>, Tile<i32, 1>) {
+        let place = caller_location();
+        let numbers = with_location(place, || self.cast_saturating::<i32>());
+        let rank = Tile::from_raw(record(|t| t.ranks(place, numbers.raw(), bins)));
+        (rank, Tile::from_raw(record(|t| t.histogram(place, numbers.raw(), bins))))
+    }
+}

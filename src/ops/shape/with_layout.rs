@@ -1,7 +1,7 @@
 //! Tiles in a layout of the user's choice.
 
 use crate::dtype::DType;
-use crate::element::ByteSized;
+use crate::element::{ByteSized, Element};
 use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
@@ -201,6 +201,26 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
                 let ty = t.type_of(tile);
                 t.poison(ty)
             }
+        }))
+    }
+}
+
+impl<T: Element, const R: usize> Tile<T, R> {
+    /// Returns the same tile; each thread holds all elements along an axis, if extents are powers
+    /// of two. The back end distributes the other axes. Tile IR ignores it.
+    pub(crate) fn with_local_axis(self, axis: usize) -> Tile<T, R> {
+        let place = caller_location();
+        Tile::from_raw(record(|t| {
+            let shape = t.shape(self.raw());
+            let Some(value) = t.along(place, "with_layout", self.raw(), &[axis]) else { return self.raw() };
+            if shape.iter().any(|extent| extent.count_ones() != 1) {
+                return self.raw();
+            }
+            let inner = shape[axis + 1..].iter().product::<i64>() as u32;
+            let slots = (0..shape[axis].trailing_zeros()).map(|bit| inner << bit).collect();
+            let layout = Attr::Distribution(Distribution { slots, threads: [].into() });
+            let result = t.put(Opcode::WithLayout, &[value], vec![layout], T::DTYPE, &shape);
+            t.raw(result)
         }))
     }
 }

@@ -1,9 +1,10 @@
-//! Expansion of `gather` and `histogram` into selections and comparisons, for back ends without
-//! these ops.
+//! Expansion of `gather`, `histogram` and `ranks` into selections and comparisons, for back ends
+//! without these ops.
 //!
 //! * Gather: the source is read in parts of a few elements. Each bit of the position selects
 //!   between two halves of the part.
 //! * Histogram: each element is compared with all bins.
+//! * Ranks: each element is compared with all elements.
 //!
 //! The work grows with the product of the extents.
 
@@ -19,8 +20,8 @@ const TURN: i64 = 32;
 /// Comparisons per loop iteration of a histogram.
 const COMPARED: i64 = 4096;
 
-/// Expands `gather` and `histogram`. Returns `None` if the module has none. The extents of its
-/// tiles must be powers of two.
+/// Expands `gather`, `histogram` and `ranks`. Returns `None` if the module has none. The extents of
+/// its tiles must be powers of two.
 pub(crate) fn expand_gather(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;
@@ -37,7 +38,7 @@ pub(crate) fn expand_gather(module: &Module) -> Option<Module> {
 }
 
 fn is_lookup(code: Opcode) -> bool {
-    matches!(code, Opcode::Gather | Opcode::Histogram)
+    matches!(code, Opcode::Gather | Opcode::Histogram | Opcode::Ranks)
 }
 
 fn block(ops: &mut OpWriter<'_>, body: BlockId, values: &mut Substitution) {
@@ -49,6 +50,7 @@ fn block(ops: &mut OpWriter<'_>, body: BlockId, values: &mut Substitution) {
         match op.code {
             Opcode::Gather => values.replace(op.results[0], gather(ops, &op, values)),
             Opcode::Histogram => values.replace(op.results[0], histogram(ops, &op, values)),
+            Opcode::Ranks => values.replace(op.results[0], ranks(ops, &op, values)),
             _ => ops.keep(id),
         }
     }
@@ -131,6 +133,50 @@ fn histogram(ops: &mut OpWriter<'_>, op: &Op, values: &Substitution) -> Value {
         return add(ops, first, start);
     }
     for_each(ops, count / turn, start, add)
+}
+
+/// Expands ranks, as a loop over parts of the source.
+fn ranks(ops: &mut OpWriter<'_>, op: &Op, values: &Substitution) -> Value {
+    let source = values.resolve(op.operands[0]);
+    let count = ops.shape(source)[0];
+    let turn = count.min(1 << (COMPARED / count).max(1).ilog2());
+    let numbers =
+        |ops: &mut OpWriter<'_>, count: i64| ops.emit_one(Opcode::Iota, &[], vec![], Elem::Num(DType::I32), &[count]);
+    let spread = |ops: &mut OpWriter<'_>, tile: Value, shape: [i64; 2]| {
+        let tile = ops.reshape(tile, &shape);
+        ops.broadcast(tile, &[turn, count])
+    };
+    let own = numbers(ops, count);
+    let own = spread(ops, own, [1, count]);
+    let keys = spread(ops, source, [1, count]);
+    let zeros = splat(ops, 0, &[count]);
+    let add = |ops: &mut OpWriter<'_>, number: Value, ranks: Value| {
+        let part = ops.extract_at(source, &[number], &[turn]);
+        let part = spread(ops, part, [turn, 1]);
+        let first = ops.number(DType::I32, turn);
+        let first = ops.int_op(Opcode::MulI, number, first);
+        let first = ops.splat_to(first, &[turn]);
+        let places = numbers(ops, turn);
+        let places = ops.int_op(Opcode::AddI, places, first);
+        let places = spread(ops, places, [turn, 1]);
+        let equal = compare(ops, CmpPred::Eq, part, keys);
+        let earlier = compare(ops, CmpPred::Lt, places, own);
+        let both = ops.emit_one(Opcode::AndI, &[equal, earlier], vec![], Elem::Num(DType::I1), &[turn, count]);
+        let unsigned = vec![Attr::Sign(Sign::Unsigned)];
+        let ones = ops.emit_one(Opcode::ExtI, &[both], unsigned, Elem::Num(DType::I32), &[turn, count]);
+        let new = sum(ops, ones, count);
+        ops.int_op(Opcode::AddI, ranks, new)
+    };
+    let ranks = if count == turn {
+        let first = ops.number(DType::I32, 0);
+        add(ops, first, zeros)
+    } else {
+        for_each(ops, count / turn, zeros, add)
+    };
+    let bins = splat(ops, op.bins() as i64, &[count]);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
+    let is_inside = ops.emit_one(Opcode::CmpI, &[source, bins], attrs, Elem::Num(DType::I1), &[count]);
+    ops.emit_one(Opcode::Select, &[is_inside, ranks, zeros], vec![], Elem::Num(DType::I32), &[count])
 }
 
 /// Emits the sum along the first axis.

@@ -2,6 +2,7 @@
 //!
 //! Input: a module. Output: a module with the same results, without these ops.
 
+pub(super) mod drop_layouts;
 pub(super) mod expand_gather;
 pub(super) mod expand_scaled_mma;
 pub(super) mod inline_ptx;

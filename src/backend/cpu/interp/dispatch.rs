@@ -212,6 +212,10 @@ impl Machine<'_> {
                 let words = shape::gather(self.pair(op), [&shapes[0], &shapes[1]], op.dim() as usize);
                 self.put(op, words)
             }
+            O::Ranks => {
+                let words = shape::ranks(self.tile(op.operands[0]), op.bins());
+                self.put(op, words)
+            }
             O::Histogram => {
                 let words = shape::histogram(self.tile(op.operands[0]), self.count(op.results[0]));
                 self.put(op, words)

@@ -47,7 +47,7 @@ families! {
     }
     /// Tiles made of other tiles, element by element or by moving elements; constants.
     Movement {
-        Select, PowI, InlinePtx, Constant, Iota, Broadcast, Permute, Cat, Extract, Insert, Gather, Histogram,
+        Select, PowI, InlinePtx, Constant, Iota, Broadcast, Permute, Cat, Extract, Insert, Gather, Histogram, Ranks,
     }
     /// Matrix products.
     MatrixProduct {

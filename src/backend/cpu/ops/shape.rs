@@ -123,6 +123,19 @@ pub(crate) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2]
     each_width!(source, list => Word::list(positions.map(|position| list[place(position)]).collect()))
 }
 
+/// Counts the earlier elements that are equal, of each number in 0..`bins`.
+pub(crate) fn ranks(source: &Words, bins: usize) -> Words {
+    let mut counts = vec![0u32; bins];
+    let mut rank = |&number: &u32| match counts.get_mut(number as usize) {
+        Some(count) => {
+            *count += 1;
+            *count - 1
+        }
+        None => 0,
+    };
+    Word::list(u32::of(source).iter().map(&mut rank).collect())
+}
+
 /// Counts the elements of each number in 0..`bins`.
 pub(crate) fn histogram(source: &Words, bins: usize) -> Words {
     let mut counts = vec![0u32; bins];

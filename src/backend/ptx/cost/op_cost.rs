@@ -175,7 +175,7 @@ impl OpCosts<'_, '_> {
             StoreView | AtomicRedView => CostRule::Store(stored(op)),
             StorePtr => CostRule::Store(op.group(1)[0]),
             AtomicRmw | AtomicCas => CostRule::Atomic(op.group(1)[0]),
-            Gather | Histogram | ClusterAllGather => CostRule::Gather,
+            Gather | Histogram | Ranks | ClusterAllGather => CostRule::Gather,
             Cat | Extract | Insert | Pack | Unpack => CostRule::Move,
             AddF | SubF | MulF | Fma | NegF | AbsF => each(if bits(op.results[0]) > 32 { 2.0 } else { 1.0 }, 0.0, 0.0),
             Bitcast | PtrToInt | IntToPtr | PtrToPtr => each(0.0, 0.0, 0.0),

@@ -213,6 +213,7 @@ impl Opcode {
             Opcode::BarSync => "barrier.cta.sync.aligned",
             Opcode::BarArrive => "barrier.cta.arrive.aligned",
             Opcode::BarWarpSync => "bar.warp.sync",
+            Opcode::MatchAny => "match.any.sync.b32",
             Opcode::FenceMbarrierInit => "fence.mbarrier_init.release.cluster",
             Opcode::Mapa => "mapa.shared::cluster.u32",
             Opcode::MbarrierInit => "mbarrier.init.shared.b64",

@@ -102,6 +102,7 @@ impl<'m> Inference<'m> {
             Opcode::Gather => self.gather(id),
             Opcode::Histogram => self.histogram(id),
             Opcode::ClusterAllGather => self.cluster_all_gather(id),
+            Opcode::Ranks => self.ranks(id),
             Opcode::WithLayout => self.with_layout(op),
             code if code.is_mma() => self.mma(id),
             code if code.is_elementwise() => self.elementwise(id),

@@ -66,6 +66,7 @@ impl Inference<'_> {
             | Opcode::Scan
             | Opcode::Histogram
             | Opcode::ClusterAllGather
+            | Opcode::Ranks
             | Opcode::LoadPtr
             | Opcode::StorePtr => self.accesses.get(&id).cloned(),
             Opcode::WithLayout => self.chosen(op),

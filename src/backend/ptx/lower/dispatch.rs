@@ -176,6 +176,7 @@ impl Lowering<'_> {
             Gather => self.gather(id),
             Histogram => self.histogram(id),
             ClusterAllGather => self.cluster_all_gather(id),
+            Ranks => self.ranks(id),
             WithLayout => self.with_layout(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {

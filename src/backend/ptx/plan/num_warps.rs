@@ -58,6 +58,9 @@ const BUTTERFLY_STEPS: u64 = 6;
 /// mean fewer steps between threads. Half of it if a tile carries others along.
 const BUTTERFLY_BYTES: u64 = 128;
 
+/// Bytes of the tiles with a partial layout per thread. More bytes mean fewer shuffles per element.
+const LINE_BYTES: u64 = 512;
+
 /// Accumulator elements of an MMA per thread.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
 
@@ -81,6 +84,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two().clamp(4, most)
+    } else if sizes.lines > 0 {
+        warps_for(sizes.lines, LINE_BYTES).next_power_of_two().clamp(1, BARRIER_MAX_WARPS)
     } else if sizes.meets() {
         sizes.meeting_warps()
     } else {
@@ -186,6 +191,8 @@ struct Sizes {
     halvings: u64,
     halved: u64,
     carries: bool,
+    /// Bytes of the tiles with a partial layout.
+    lines: u64,
     /// An op needs elements of other threads.
     exchanges: bool,
     /// A reduction does not commute: a step between lanes is as expensive as one in a thread.
@@ -242,8 +249,11 @@ impl Sizes {
         let is_half = |value| module.defining_op(value).is_some_and(|id| halved_bit(module, module.op(id)).is_some());
         self.carries |= op.code == Opcode::Select && is_half(op.operands[1]) && is_half(op.operands[2]);
         let moves = matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert);
-        if moves || matches!(op.code, Opcode::Gather | Opcode::Histogram) {
+        if moves || matches!(op.code, Opcode::Gather | Opcode::Histogram | Opcode::Ranks) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);
+        }
+        if op.distribution().is_some_and(|layout| layout.is_partial()) {
+            self.lines += extent(module, op.results[0]).1;
         }
         self.scattered |= op.address().is_some() && is_scattered(module, op);
         match op.code {

@@ -108,6 +108,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | Gather
         | Histogram
         | ClusterAllGather
+        | Ranks
         | WithLayout
         | GdcLaunchDependents
         | GdcWait

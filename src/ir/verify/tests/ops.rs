@@ -197,6 +197,11 @@ fn shapes() {
     fine(&unary(Opcode::Histogram, vec![], t(I32, &[2, 4]), t(I32, &[16])));
     refused(&unary(Opcode::Histogram, vec![], t(I8, &[4]), t(I32, &[16])), "must be tile<4xi32>");
     refused(&unary(Opcode::Histogram, vec![], t(I32, &[4]), t(I32, &[4, 4])), "rank 1");
+    let ranks = |bins, from: Type, to: Type| unary(Opcode::Ranks, vec![Attr::NumElem(bins)], from, to);
+    fine(&ranks(4, t(I32, &[16]), t(I32, &[16])));
+    refused(&ranks(4, t(I32, &[16]), t(I32, &[8])), "must be tile<16xi32>");
+    refused(&ranks(4, t(I32, &[4, 4]), t(I32, &[4, 4])), "rank 1");
+    refused(&ranks(0, t(I32, &[16]), t(I32, &[16])), "no bins");
     let held = |slots: &[u32], threads: &[u32], from: Type, to: Type| {
         let layout = Distribution { slots: slots.into(), threads: threads.into() };
         unary(Opcode::WithLayout, vec![Attr::Distribution(layout)], from, to)
@@ -204,6 +209,9 @@ fn shapes() {
     let (tile, warp) = (|| t(F32, &[4, 16]), [4, 8, 16, 32, 0]);
     fine(&held(&[1, 2], &warp, tile(), tile()));
     fine(&held(&[], &[1, 2, 4, 8, 16, 32], tile(), tile()));
+    fine(&held(&[2, 8], &[], tile(), tile()));
+    refused(&held(&[2, 2], &[], tile(), tile()), "and not different bits of an element");
+    refused(&held(&[64], &[], tile(), tile()), "and not different bits of an element");
     refused(&held(&[1, 2], &warp, tile(), t(F32, &[64])), "must be of one type");
     refused(&held(&[1, 2], &warp[..4], tile(), tile()), "a layout for 16 threads");
     refused(&held(&[1, 2], &[0; 70], tile(), tile()), "and not for 32 to 1024");

@@ -142,6 +142,10 @@ impl<'m> Analysis<'m> {
             Opcode::Assume => Some(assume(op, operand(0)?)),
             Opcode::Extract | Opcode::Gather | Opcode::MakeTensorView => operand(0),
             code if code.has_operand_elements() => operand(0),
+            Opcode::Ranks => {
+                let count: i64 = self.module.shape(op.operands[0]).iter().product();
+                Some(RangeState::any(bits).meet(0, count - 1))
+            }
             Opcode::Histogram => {
                 let count = self.module.shape(op.operands[0]).iter().product();
                 Some(RangeState::any(bits).meet(0, count))

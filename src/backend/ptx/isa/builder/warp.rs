@@ -60,6 +60,13 @@ impl Builder {
         dst.into()
     }
 
+    /// Returns the mask of the lanes with the same 32-bit value.
+    pub fn match_any(&mut self, value: impl Into<Operand>) -> Operand {
+        let (value, dst) = (self.reg(value, RegClass::B32), self.fresh(RegClass::B32));
+        self.push(Opcode::MatchAny, vec![dst.into()], vec![value.into(), FULL_MASK.into()]);
+        dst.into()
+    }
+
     /// Returns a predicate that is true in one lane of the warp (sm_90 and later).
     pub fn elect(&mut self) -> Reg {
         let dst = self.fresh(RegClass::Pred);

@@ -118,6 +118,7 @@ pub enum Opcode {
     Shfl(ShflMode),
     Redux(ReduxOp, Ty),
     Vote(VoteMode),
+    MatchAny,
     Elect,
     BarSync,
     BarArrive,

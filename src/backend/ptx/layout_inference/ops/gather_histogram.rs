@@ -1,8 +1,10 @@
-//! Layouts of `gather` along an axis and of `histogram`.
+//! Layouts of `gather` along an axis, of `histogram` and of `ranks`.
 
+use super::super::analysis::user_layout::LANE_BITS;
 use super::super::layouts::lane_gather::line_aligned_layout;
 use super::super::state::core::Inference;
 use crate::ir::OpId;
+use crate::layout::Layout;
 
 impl Inference<'_> {
     /// Sets the layout of a `gather`: the source keeps its layout, and the result has that of the
@@ -31,4 +33,26 @@ impl Inference<'_> {
         self.set(result, self.default_layout(result));
         self.accesses.insert(id, held);
     }
+
+    /// Sets the layout of `ranks`: adjacent elements are in adjacent lanes, and each warp has a
+    /// range of elements.
+    pub fn ranks(&mut self, id: OpId) {
+        let op = self.module.op(id);
+        let layout = in_ranges(self.module.shape(op.results[0]), self.num_warps).canonical();
+        self.set(op.results[0], layout.clone());
+        self.accesses.insert(id, layout);
+    }
+}
+
+/// Returns the layout of a tile of rank 1 with a range of elements in each warp. Replicas are the
+/// highest bits of lanes and warps.
+fn in_ranges(shape: &[i64], num_warps: usize) -> Layout {
+    let bits: Vec<u32> = (0..shape[0].trailing_zeros()).map(|bit| 1 << bit).collect();
+    let (mut lanes, rest) = (bits.clone(), bits.get(LANE_BITS..).unwrap_or_default());
+    lanes.resize(LANE_BITS, 0);
+    let warp_bits = num_warps.trailing_zeros() as usize;
+    let (registers, warps) = rest.split_at(rest.len().saturating_sub(warp_bits));
+    let mut warps = warps.to_vec();
+    warps.resize(warp_bits, 0);
+    Layout::new(shape, registers.to_vec(), lanes, warps)
 }

@@ -3,8 +3,10 @@
 //! A load with this as its only use reads memory in that layout, also through elementwise ops. A
 //! store of such a tile writes in it.
 
+use super::super::analysis::view_shape::{ViewShape, contiguous_axis};
 use super::super::state::core::{Inference, ValueOrigin};
-use crate::ir::{Op, Opcode, Value};
+use crate::ir::{Op, OpId, Opcode, Value};
+use crate::layout::Layout;
 
 impl Inference<'_> {
     /// Sets the layout of a `with_layout`. The op is a view if the tile has this layout already.
@@ -22,6 +24,7 @@ impl Inference<'_> {
         let (regions, uses) = (self.regions.clone(), self.uses.clone());
         for &id in regions.ops().iter().filter(|&&id| module.op(id).code == Opcode::WithLayout) {
             let Some(mut layout) = self.chosen(module.op(id)) else { continue };
+            let is_partial = module.op(id).distribution().is_some_and(|layout| layout.is_partial());
             let mut value = module.op(id).operands[0];
             while uses.count(value) == 1
                 && let Some(maker) = module.defining_op(value)
@@ -39,6 +42,8 @@ impl Inference<'_> {
                         let (Some(&tile), None) = (tiles.next(), tiles.next()) else { break };
                         value = tile;
                     }
+                    // A partial layout is a preference: its loads are coalesced.
+                    Opcode::LoadView if is_partial && !self.has_adjacent_lanes(maker, &layout) => break,
                     // One thread loads all elements of a byte.
                     Opcode::LoadView if module.dtype(value).storage_bits() >= 8 => {
                         self.accesses.insert(maker, layout);
@@ -48,5 +53,15 @@ impl Inference<'_> {
                 }
             }
         }
+    }
+
+    /// Returns true if adjacent lanes access adjacent elements.
+    fn has_adjacent_lanes(&self, load: OpId, layout: &Layout) -> bool {
+        let axis = ViewShape::of(self.module, self.module.op(load).group(0)[0])
+            .and_then(|view| contiguous_axis(self.module, &view));
+        axis.is_some_and(|axis| {
+            let inner: i64 = layout.shape()[axis + 1..].iter().product();
+            layout.lane_bases().contains(&((layout.vector_len(axis) as i64 * inner) as u32))
+        })
     }
 }

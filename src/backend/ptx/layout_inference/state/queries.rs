@@ -1,7 +1,7 @@
 //! Queries on the layouts, for lowering functions of this folder and for later stages.
 
 use super::super::analysis::axis_info::{AxisInfoAnalysis, AxisPattern};
-use super::super::analysis::user_layout::LANE_BITS;
+use super::super::analysis::user_layout::{LANE_BITS, completed};
 use super::super::analysis::view_shape::{ViewShape, contiguous_axis};
 use super::core::Inference;
 use crate::ir::{Op, OpId, Opcode, Value};
@@ -53,6 +53,9 @@ impl Inference<'_> {
     pub fn chosen(&self, op: &Op) -> Option<Layout> {
         let layout = op.distribution()?;
         let shape = self.module.shape(op.results[0]);
+        if layout.is_partial() {
+            return Some(completed(shape, &layout.slots, self.num_warps).canonical());
+        }
         if layout.num_threads() != 32 * self.num_warps as u64 {
             return None;
         }

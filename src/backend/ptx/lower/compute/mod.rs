@@ -15,6 +15,7 @@ pub mod minmax3;
 pub mod mma;
 pub mod pack_unpack;
 pub mod printf;
+pub mod ranks;
 pub mod reduce;
 pub mod reduce_partials;
 pub mod reduce_warps;

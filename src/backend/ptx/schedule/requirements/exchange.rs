@@ -90,6 +90,14 @@ impl OpRequirements<'_, '_> {
         self.list.push(Requirement::Rounds(ScratchRounds::Elements { count, bytes }));
     }
 
+    /// Adds the operand and the buffer of ranks.
+    pub fn ranks(&mut self, layout: &Layout) {
+        let op = self.info.module.op(self.id);
+        self.operand(op.operands[0], layout);
+        let (count, warps) = (op.bins().next_power_of_two(), layout.num_warps());
+        self.list.push(Requirement::Rounds(ScratchRounds::WarpBins { count, warps }));
+    }
+
     /// Adds the operand and the buffer of a histogram.
     pub fn histogram(&mut self, held: &Layout) {
         let op = self.info.module.op(self.id);

@@ -43,6 +43,7 @@ impl KernelInfo<'_> {
             (Opcode::Gather, Some(layout)) => all.gather(layout),
             (Opcode::Histogram, Some(layout)) => all.histogram(layout),
             (Opcode::ClusterAllGather, Some(layout)) => all.cluster_all_gather(layout),
+            (Opcode::Ranks, Some(layout)) => all.ranks(layout),
             (Opcode::Continue | Opcode::Break | Opcode::Yield, _) => {
                 let targets = self.terminator_targets(id).map_or(&[][..], |(_, targets)| targets);
                 all.assignments(targets, &op.operands);

@@ -39,6 +39,8 @@ pub enum ScratchRounds {
     Elements { count: usize, bytes: usize },
     /// A part of the bins of a histogram of `elements` numbers in each round.
     Bins { count: usize, elements: usize },
+    /// A part of the bins of each warp in each round.
+    WarpBins { count: usize, warps: usize },
 }
 
 impl ScratchRounds {
@@ -61,6 +63,11 @@ impl ScratchRounds {
                 let copies = 1 << most.ilog2();
                 [rounds, copies, copies * row * 4]
             }
+            ScratchRounds::WarpBins { count, warps } => {
+                let bytes = count * warps * 4;
+                let rounds = bytes.div_ceil(capacity.max(warps * 4)).next_power_of_two().min(count);
+                [rounds, warps, bytes / rounds]
+            }
         }
     }
 
@@ -70,6 +77,8 @@ impl ScratchRounds {
             ScratchRounds::Elements { .. } => 1,
             // Zeros, then counts.
             ScratchRounds::Bins { .. } => 2,
+            // Zeros, counts, then sums over the warps.
+            ScratchRounds::WarpBins { .. } => 3,
         }
     }
 }

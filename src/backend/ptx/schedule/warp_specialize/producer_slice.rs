@@ -102,7 +102,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
             }
             Opcode::LoadView if self.info.is_invariant_load(id) => self.computed(id),
             // All threads of a CTA execute these ops together.
-            Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
+            Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram | Opcode::Ranks => self.failed = true,
             code if code.is_mma() => self.failed = true,
             code if code.spec().effect == Effect::Pure => self.computed(id),
             _ => self.failed = true,

@@ -1,0 +1,178 @@
+//! LU factorization with partial pivoting.
+//!
+//! Algorithm: outer-product elimination within a panel of columns, and a right-looking block
+//! factorization outside (Golub and Van Loan, *Matrix Computations*, section 3.4; LAPACK's
+//! `getrf`).
+
+use super::blocks::{BLOCK, MatrixFloat, block, minus_product, rejected, squares};
+use super::rows::{Rows, entry};
+use super::substitution::{Triangle, substitute};
+use crate::element::ByteSized;
+use crate::ops::mma::{MatrixRank, Rank};
+use crate::ops::{cat, indices};
+use crate::tile::{Tile, caller_location, with_location};
+
+impl<T: MatrixFloat, const R: usize> Tile<T, R>
+where
+    Rank<R>: MatrixRank,
+{
+    /// LU factorization with partial pivoting: L and U in one tile, and the order of the rows.
+    ///
+    /// The tile is one matrix `[n, n]` or a batch `[b, n, n]`, of f32 or f64. `n` is a power of two
+    /// of at most 128. The first result has U on and above the diagonal and L below it; the
+    /// diagonal of L has ones. The second result, `[n, 1]` or `[b, n, 1]`, is the row of `self` at
+    /// each row of L · U. So `self.gather(axis, order.broadcast_to(shape))` is L · U, for the axis
+    /// of the rows.
+    ///
+    /// The pivot of a column is the element of the largest magnitude, the first one of equal ones.
+    /// A NaN counts as infinite. A singular matrix has a zero on the diagonal of U, as with
+    /// LAPACK's `getrf`, and the elements of L below this zero are zero.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// let (lu, order) = ct::astile([[1.0f32, 5.0], [2.0, 4.0]]).lu();
+    /// ct::assert!(lu.eq(ct::astile([[2.0, 4.0], [0.5, 3.0]])));
+    /// ct::assert!(order.eq(ct::astile([[1], [0]])));
+    /// # });
+    /// ```
+    ///
+    /// The launch returns an error with this source location if the matrices are not square or `n`
+    /// is no such power of two.
+    #[track_caller]
+    #[must_use]
+    pub fn lu(self) -> (Tile<T, R>, Tile<i32, R>) {
+        let place = caller_location();
+        let mut column = self.shape();
+        column[R - 1] = 1;
+        let Some([batch, n, _]) = squares(place, "lu", self) else { return (self, rejected(column)) };
+        with_location(place, || {
+            let a = self.reshape([batch, n, n]);
+            let (a, order) = if n <= BLOCK { of_panel(a, 0) } else { of_blocks(a) };
+            (a.reshape(self.shape()), order.reshape(column))
+        })
+    }
+}
+
+/// Factors a panel whose pivots are in the rows from `first` on. Returns the panel and the order of
+/// its rows.
+fn of_panel<T: MatrixFloat>(a: Tile<T, 3>, first: usize) -> (Tile<T, 3>, Tile<i32, 3>) {
+    let [_, _, columns] = a.shape();
+    let mut elimination = Elimination::new(Rows::of(a));
+    (0..columns).for_each(|column| elimination.step(first + column, column));
+    (cat(elimination.a.panels, 1), cat(elimination.order.panels, 1))
+}
+
+/// An elimination of the columns of a panel.
+struct Elimination<T: MatrixFloat> {
+    a: Rows<T>,
+    /// Number of each row of `a` before the exchanges.
+    order: Rows<i32>,
+    /// Number of each row.
+    numbers: Vec<Tile<i32, 3>>,
+}
+
+impl<T: MatrixFloat> Elimination<T> {
+    fn new(a: Rows<T>) -> Elimination<T> {
+        let numbers = a.numbers();
+        let order = Rows { panels: numbers.clone(), height: a.height };
+        Elimination { a, order, numbers }
+    }
+
+    /// Exchanges the rows of `step` and of the pivot, and eliminates the column below.
+    fn step(&mut self, step: usize, column: usize) {
+        let own = step / self.a.height;
+        let panels = own..self.a.panels.len();
+        let elements: Vec<Tile<T, 3>> = panels.clone().map(|panel| self.a.column(panel, column)).collect();
+        let picks = self.pivots(&elements, step);
+        let row = self.a.row(step);
+        let pivot_row = exchange(&mut self.a, &picks, step, T::from_f64(0.0));
+        exchange(&mut self.order, &picks, step, 0);
+        let (pivot, zero) = (entry(pivot_row, column), T::from_f64(0.0));
+        let reciprocal = pivot.eq(zero).select(zero, pivot.recip());
+        let columns = indices::<3>(row.shape(), 2);
+        let factor = -columns.gt(column).select(pivot_row, zero);
+        for (panel, (element, pick)) in panels.zip(elements.into_iter().zip(picks)) {
+            let mut quotient = pick.select(entry(row, column), element) * reciprocal;
+            let mut is_quotient = columns.eq(column);
+            if panel == own {
+                let is_below = self.numbers[panel].gt(step);
+                quotient = is_below.select(quotient, zero);
+                is_quotient = is_quotient & is_below;
+            }
+            let updated = quotient.fma(factor, self.a.panels[panel]);
+            self.a.panels[panel] = is_quotient.select(quotient, updated);
+        }
+    }
+
+    /// Returns for each panel from that of `step` on which row has the pivot of a column.
+    fn pivots(&self, elements: &[Tile<T, 3>], step: usize) -> Vec<Tile<bool, 3>> {
+        let own = step / self.a.height;
+        let numbers = &self.numbers[own..];
+        let magnitudes: Vec<Tile<T, 3>> = elements
+            .iter()
+            .zip(numbers)
+            .enumerate()
+            .map(|(panel, (element, number))| {
+                let magnitude = element.isnan().select(T::from_f64(f64::INFINITY), element.abs());
+                if panel == 0 { number.ge(step).select(magnitude, T::from_f64(-1.0)) } else { magnitude }
+            })
+            .collect();
+        let largest = magnitudes.iter().map(|magnitude| magnitude.reduce_max(1)).reduce(|a, b| a.max(b));
+        let largest = largest.expect("a panel has a row");
+        let firsts = magnitudes
+            .iter()
+            .zip(numbers)
+            .map(|(magnitude, &number)| magnitude.eq(largest).select(number, i32::MAX).reduce_min(1));
+        let first = firsts.reduce(|a, b| a.min(b)).expect("a panel has a row");
+        numbers.iter().map(|number| number.eq(first)).collect()
+    }
+}
+
+/// Exchanges the row `step` and the picked row. Returns the picked row.
+fn exchange<X>(rows: &mut Rows<X>, picks: &[Tile<bool, 3>], step: usize, zero: X) -> Tile<X, 3>
+where
+    X: ByteSized + crate::element::Number,
+{
+    let own = step / rows.height;
+    let row = rows.row(step);
+    let parts = rows.panels[own..].iter().zip(picks).map(|(&panel, pick)| pick.select(panel, zero).sum(1));
+    let picked = parts.reduce(|a, b| a + b).expect("a panel has a row");
+    for (panel, pick) in rows.panels[own..].iter_mut().zip(picks) {
+        *panel = pick.select(row, *panel);
+    }
+    rows.panels[own] = rows.panels[own].insert([0, step % rows.height, 0], picked);
+    picked
+}
+
+/// Factors matrices of several blocks.
+fn of_blocks<T: MatrixFloat>(mut a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>) {
+    let [batch, n, _] = a.shape();
+    let count = n / BLOCK;
+    let mut order = indices([batch, n, 1], 1);
+    for k in 0..count {
+        let of_columns = |a: Tile<T, 3>, j: usize| a.extract([0, 0, j], [batch, n, BLOCK]);
+        let (panel, exchanged) = of_panel(of_columns(a, k), k * BLOCK);
+        a = a.gather(1, exchanged.broadcast_to([batch, n, n]));
+        order = order.gather(1, exchanged);
+        let corner = block(panel, k, 0);
+        let columns = (0..count).map(|j| match j.cmp(&k) {
+            std::cmp::Ordering::Less => of_columns(a, j),
+            std::cmp::Ordering::Equal => panel,
+            std::cmp::Ordering::Greater => {
+                let upper = substitute(corner, block(a, k, j), Triangle { is_lower: true, is_unit: true });
+                let below = |i: usize| minus_product(block(a, i, j), block(panel, i, 0), upper);
+                cat(
+                    (0..count).map(|i| match i.cmp(&k) {
+                        std::cmp::Ordering::Less => block(a, i, j),
+                        std::cmp::Ordering::Equal => upper,
+                        std::cmp::Ordering::Greater => below(i),
+                    }),
+                    1,
+                )
+            }
+        });
+        a = cat(columns, 2);
+    }
+    (a, order)
+}
