@@ -13,6 +13,7 @@ mod expected;
 mod family;
 mod gated;
 mod layernorm;
+mod numbers;
 mod product;
 mod samples;
 mod softmax;
@@ -65,6 +66,7 @@ fn main() -> Result<()> {
         softmax::families(size),
         layernorm::families(size),
         samples::families(size),
+        numbers::families(size),
     ]
     .into_iter()
     .flatten()

@@ -1,6 +1,6 @@
 //! MMAs by `mma.sync`, with fragments from shared memory or registers.
 
-use super::super::hardware::SWIZZLE_ROW_BYTES;
+use super::super::hardware::{REGISTERS_PER_SM, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::{FragmentOperand, Fragments};
@@ -61,16 +61,45 @@ fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
     Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
 }
 
+/// Registers of a thread that the accumulator and the fragments of one step of an f64 MMA may have.
+/// The others are for addresses and for fragments of the next step.
+const F64_STEP_REGISTERS: usize = 208;
+
+/// Returns the tiling of an f64 MMA. Targets before sm_90 have m8n8k4 alone. Later ones multiply
+/// at twice the rate by 16 rows; the depth is the largest whose fragments fit registers.
+fn tiling_of_f64(request: &MmaRequest) -> Tiling {
+    let tiling = |m, k| Tiling::new(Instruction { m, n: 8, k, bits: 64 }, request.extents, request.num_warps);
+    let [_, rows, _, depth] = request.extents;
+    if request.target.arch < 90 || rows < 16 {
+        return tiling(8, 4);
+    }
+    let of_thread = REGISTERS_PER_SM as usize / (request.num_warps * WARP_SIZE as usize);
+    let limit = F64_STEP_REGISTERS.min(of_thread * 3 / 4);
+    let fits = |candidate: &Tiling| {
+        let [_, m, n] = candidate.repeats();
+        let (m, n) = (1 << m, 1 << n);
+        let Instruction { m: rows, n: columns, k, .. } = candidate.instruction;
+        let elements = (rows * m * columns * n + k * (rows * m + columns * n)) as usize / WARP_SIZE as usize;
+        2 * elements <= limit
+    };
+    let deep = [16, 8].into_iter().filter(|&k| k <= depth).map(|k| tiling(16, k)).find(fits);
+    deep.unwrap_or_else(|| tiling(16, 4))
+}
+
 pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> {
     let MmaRequest { a, b, acc, .. } = request;
     let (types, staged) =
         types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
     let bits = types.a.bits();
-    // 32 bytes of k, or half of that for a k of at most 16 bytes.
-    let full = if bits == 64 { 4 } else { 256 / i64::from(bits) };
-    let k = if bits < 64 && request.extents[3] <= full / 2 { full / 2 } else { full };
-    let instruction = Instruction { m: if bits == 64 { 8 } else { 16 }, n: 8, k, bits };
-    let mut tiling = Tiling::new(instruction, request.extents, request.num_warps);
+    let mut tiling = if bits == 64 {
+        tiling_of_f64(request)
+    } else {
+        // 32 bytes of k, or half of that for a k of at most 16 bytes.
+        let full = 256 / i64::from(bits);
+        let k = if request.extents[3] <= full / 2 { full / 2 } else { full };
+        Tiling::new(Instruction { m: 16, n: 8, k, bits }, request.extents, request.num_warps)
+    };
+    let k = tiling.instruction.k;
     // Bytes that are not contiguous along k are loaded in four rows at a time.
     let whole_bytes = bits == 8 && request.extents[3] >= k;
     tiling.interleave(whole_bytes && !a.k_contiguous, whole_bytes && !b.k_contiguous);
