@@ -3,6 +3,7 @@
 use super::super::hardware::{REGISTERS_PER_SM, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
+use super::carried_step::StepEmission;
 use super::fragment::{FragmentOperand, Fragments};
 use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
 use super::smem_operand::KLoop;
@@ -12,10 +13,10 @@ use crate::layout::{Instruction, Layout, Tiling};
 /// An MMA on tensor cores.
 #[derive(Clone, Debug)]
 pub(super) struct TensorPlan {
-    tiling: Tiling,
-    types: MmaTypes,
-    left: Fragments,
-    right: Fragments,
+    pub tiling: Tiling,
+    pub types: MmaTypes,
+    pub left: Fragments,
+    pub right: Fragments,
     /// The accumulator's layout with all register bits of the tiling.
     acc: Layout,
 }
@@ -61,12 +62,14 @@ fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
     Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
 }
 
-/// Registers of a thread that the accumulator and the fragments of one step of an f64 MMA may have.
-/// The others are for addresses and for fragments of the next step.
-const F64_STEP_REGISTERS: usize = 208;
+/// Registers of a thread that the accumulator and the fragments of two steps of an f64 MMA may have.
+/// The others are for addresses.
+const F64_STEP_REGISTERS: usize = 200;
 
 /// Returns the tiling of an f64 MMA. Targets before sm_90 have m8n8k4 alone. Later ones multiply
-/// at twice the rate by 16 rows; the depth is the largest whose fragments fit registers.
+/// at twice the rate by 16 rows. There are two steps at least, because the fragments of one step are
+/// loaded during the other one. The depth is the largest for which the fragments of both fit the
+/// registers.
 fn tiling_of_f64(request: &MmaRequest) -> Tiling {
     let tiling = |m, k| Tiling::new(Instruction { m, n: 8, k, bits: 64 }, request.extents, request.num_warps);
     let [_, rows, _, depth] = request.extents;
@@ -79,10 +82,10 @@ fn tiling_of_f64(request: &MmaRequest) -> Tiling {
         let [_, m, n] = candidate.repeats();
         let (m, n) = (1 << m, 1 << n);
         let Instruction { m: rows, n: columns, k, .. } = candidate.instruction;
-        let elements = (rows * m * columns * n + k * (rows * m + columns * n)) as usize / WARP_SIZE as usize;
+        let elements = (rows * m * columns * n + 2 * k * (rows * m + columns * n)) as usize / WARP_SIZE as usize;
         2 * elements <= limit
     };
-    let deep = [16, 8].into_iter().filter(|&k| k <= depth).map(|k| tiling(16, k)).find(fits);
+    let deep = [16, 8].into_iter().filter(|&k| 2 * k <= depth).map(|k| tiling(16, k)).find(fits);
     deep.unwrap_or_else(|| tiling(16, 4))
 }
 
@@ -125,7 +128,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
 
 /// The accumulator in the words of the instruction: registers read and registers written. They
 /// differ if a fragment has an element twice.
-struct Accumulator {
+pub(super) struct Accumulator {
     read: Vec<Reg>,
     written: Vec<Reg>,
 }
@@ -154,9 +157,17 @@ impl TensorPlan {
         for batch in 0..1usize << batches {
             let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
             trips.emit(b, bases, |b, [base_a, base_b]| {
+                let steps = 1usize << (self.tiling.steps() - trips.trips);
+                if self.loads_in_order_of_use() {
+                    let (sources, target) = ([left, right], (acc, batch));
+                    let mut emission = StepEmission::new(b, self, thread, sources, [base_a, base_b], target);
+                    emission.load_first(b);
+                    (1..=steps).for_each(|step| emission.multiply(b, step < steps));
+                    return;
+                }
                 let mut a = FragmentOperand::new(b, &self.left, left, base_a, thread);
                 let mut c = FragmentOperand::new(b, &self.right, right, base_b, thread);
-                for step in 0..1usize << (self.tiling.steps() - trips.trips) {
+                for step in 0..steps {
                     let (a, c) = (a.step(b, batch, step), c.step(b, batch, step));
                     self.step(b, &a, &c, &words, batch);
                 }
@@ -167,16 +178,34 @@ impl TensorPlan {
 
     /// Emits all instructions of one step along k.
     fn step(&self, b: &mut Builder, a: &[Vec<Operand>], c: &[Vec<Operand>], words: &Accumulator, batch: usize) {
-        let Instruction { m, n, k, .. } = self.tiling.instruction;
-        let shape = MmaShape { m: m as u32, n: n as u32, k: k as u32 };
-        let count = (words.read.len() / (a.len() * c.len())) >> self.tiling.repeats()[0];
         for (i, left) in a.iter().enumerate() {
             for (j, right) in c.iter().enumerate() {
-                let first = ((batch * a.len() + i) * c.len() + j) * count;
-                let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
-                b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
+                self.product(b, (left, right), words, (batch, i, j));
             }
         }
+    }
+
+    /// Returns true if the fragments of a step are loaded between the MMAs of the previous one: MMAs
+    /// of f64 take long, and their fragments many registers.
+    pub(super) fn loads_in_order_of_use(&self) -> bool {
+        self.tiling.instruction.bits == 64 && self.tiling.instruction.m == 16
+    }
+
+    /// Emits one instruction, for a batch index and the repeats along m and n.
+    pub(super) fn product(
+        &self,
+        b: &mut Builder,
+        (left, right): (&[Operand], &[Operand]),
+        words: &Accumulator,
+        (batch, row, column): (usize, usize, usize),
+    ) {
+        let Instruction { m, n, k, .. } = self.tiling.instruction;
+        let shape = MmaShape { m: m as u32, n: n as u32, k: k as u32 };
+        let [batches, rows, columns] = self.tiling.repeats();
+        let count = words.read.len() >> (batches + rows + columns);
+        let first = ((((batch << rows) | row) << columns) | column) * count;
+        let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
+        b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
     }
 
     /// Splits the sum along k. Operands in registers cannot be indexed at run time.
@@ -197,7 +226,7 @@ impl TensorPlan {
     }
 
     /// Packs pairs of f16 elements into words; other accumulators are used in place.
-    fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
+    pub(super) fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
         let mut words = Accumulator { read: Vec::new(), written: Vec::new() };
         let packed = self.types.d == Ty::F16;
         let mut seen: Vec<(usize, Reg)> = Vec::new();
