@@ -216,6 +216,7 @@ fn sinkhorns(n: usize, forms: &[(&'static str, Costs, [usize; 2])]) -> Family<Po
     let case = |&(name, costs, tile): &(&'static str, Costs, [usize; 2])| {
         let class = usize::from(costs != Costs::Rows);
         Case::new(name, class, move |call, (cost, other, result): &mut Potentials| {
+            let tile = tile.map(|extent| extent.min(n));
             let (grid, form) = ([n.div_ceil(tile[0]), 1, 1], Constant((costs, tile)));
             let view = if costs == Costs::ArrayTransposed { cost.transpose()? } else { cost.view() };
             call.run(grid, sinkhorn, (view, &*other, result, form))
@@ -271,6 +272,6 @@ pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
         families.push(Box::new(products::<f32>(n, &PLANS_F32, small)));
     }
     families.push(Box::new(scans(scanned, &scan_forms)));
-    families.push(Box::new(sinkhorns(if small { 96 } else { 8192 }, &passes)));
+    families.push(Box::new(sinkhorns(if small { 64 } else { 8192 }, &passes)));
     families
 }
