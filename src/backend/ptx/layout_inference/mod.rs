@@ -71,6 +71,7 @@ mod state;
 pub use analysis::butterfly_chain::halved_bit;
 pub use analysis::permutation::as_axes;
 pub use analysis::pointer_ops::{mask_of, pointee};
+pub use analysis::reduced_scan::{SCAN_BYTES, reduced_axis};
 pub use analysis::strided_reduction::{ROW_BYTES, StridedReduction, strided_reductions};
 pub use analysis::user_layout::chosen_warps;
 pub use analysis::view_shape::{ViewShape, contiguous_axis, stored};
