@@ -91,7 +91,12 @@ type ScanArrays = (Array<bf16, 3>, Array<bf16, 3>, Array<f32, 2>, Array<bf16, 3>
 
 const STATES: usize = 16;
 
-fn selective_scan((x, dt, a, b, c): ScanArrays, y: ArrayMut<bf16, 3>, form: Scan) {
+fn selective_scan(arrays: ScanArrays, y: ArrayMut<bf16, 3>, form: Scan) {
+    let mode = ct::FloatMode::new().contract().flush_to_zero();
+    ct::with_mode(mode, || scan_of_channels(arrays, y, form));
+}
+
+fn scan_of_channels((x, dt, a, b, c): ScanArrays, y: ArrayMut<bf16, 3>, form: Scan) {
     let (batch, block) = (ct::bid(1), ct::bid(0));
     let channels = match form {
         Scan::Tiles { channels, .. } | Scan::Steps { channels } => channels,
@@ -199,13 +204,16 @@ fn sinkhorn(
         Costs::TileTransposed => cost.load([j, i], [columns, rows]).transpose(),
         Costs::Columns => cost.load([j, i], [columns, rows]),
     };
+    let mode = ct::FloatMode::new().contract().flush_to_zero();
     let (axis, start) = if costs == Costs::Columns { (0, [1, rows]) } else { (1, [rows, 1]) };
     let first = (ct::full::<f32, 2>(start, -1e30), ct::zeros::<f32, 2>(start));
-    let (max, sum) = ct::fold(..other.num_tiles(0, [columns]), first, |(max, sum), j| {
-        let potential = other.load(j, [columns]).unsqueeze(1 - axis);
-        let x = (potential - load(j)) * LOG2_E;
-        let above = max.max(x.reduce_max(axis));
-        (above, sum * (max - above).exp2() + (x - above).exp2().sum(axis))
+    let (max, sum) = ct::with_mode(mode, || {
+        ct::fold(..other.num_tiles(0, [columns]), first, |(max, sum), j| {
+            let potential = other.load(j, [columns]).unsqueeze(1 - axis);
+            let x = (potential - load(j)) * LOG2_E;
+            let above = max.max(x.reduce_max(axis));
+            (above, sum * (max - above).exp2() + (x - above).exp2().sum(axis))
+        })
     });
     result.store(i, -(max + sum.log2()).reshape([rows]));
 }
