@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
 
+use super::async_ops::cp_async::CpAsyncState;
 use super::loop_counter::counter_type;
 use super::state::core::{FixedRegisters, RegionFrame, SCHEDULE_MISMATCH};
 use super::unroll::{LoopRegs, Unroll};
@@ -196,15 +197,7 @@ impl Lowering<'_> {
         let mark = self.mark();
         self.enter_carried(&carried_mmas);
         if let Some(cp_async) = &cp_async {
-            self.advance_cp_async(cp_async);
-            if cp_async.is_thread_private() {
-                self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
-            }
-            if let Some(carried) = &mut self.carried_step {
-                let cp_async = Rc::clone(cp_async);
-                carried.refill =
-                    Some(Box::new(move |lowering| lowering.refill_cp_async(id, &cp_async, counter, upper, step, ty)));
-            }
+            self.begin_copies(id, cp_async, &regs)?;
         }
         self.regions.push(RegionFrame::new_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
@@ -239,6 +232,22 @@ impl Lowering<'_> {
             self.stop_cp_async(&cp_async);
         }
         self.bind_all(&op.results, &carried);
+        Ok(())
+    }
+
+    /// Waits for the copies of an iteration, and emits those of a later one or leaves them to the MMA
+    /// with a carried step.
+    fn begin_copies(&mut self, id: OpId, cp_async: &Rc<CpAsyncState>, regs: &LoopRegs<'_>) -> Lowered {
+        let &LoopRegs { counter, upper, step, ty, .. } = regs;
+        self.advance_cp_async(cp_async);
+        if cp_async.is_thread_private() {
+            return self.refill_cp_async(id, cp_async, counter, upper, step, ty);
+        }
+        if let Some(carried) = &mut self.carried_step {
+            let cp_async = Rc::clone(cp_async);
+            carried.refill =
+                Some(Box::new(move |lowering| lowering.refill_cp_async(id, &cp_async, counter, upper, step, ty)));
+        }
         Ok(())
     }
 

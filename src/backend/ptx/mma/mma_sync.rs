@@ -3,10 +3,8 @@
 use super::super::hardware::{REGISTERS_PER_SM, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::carried_step::StepEmission;
-use super::fragment::{FragmentOperand, Fragments};
-use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
-use super::smem_operand::KLoop;
+use super::fragment::Fragments;
+use super::request::{MmaRequest, OperandPlan, Planned, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 
@@ -129,8 +127,8 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
 /// The accumulator in the words of the instruction: registers read and registers written. They
 /// differ if a fragment has an element twice.
 pub(super) struct Accumulator {
-    read: Vec<Reg>,
-    written: Vec<Reg>,
+    pub read: Vec<Reg>,
+    pub written: Vec<Reg>,
 }
 
 impl TensorPlan {
@@ -142,47 +140,6 @@ impl TensorPlan {
             "mma.sync m{m}n{n}k{k}{}{}{}, {rows} x {columns} warps, batch {batch}, a {:?}, b {:?}",
             types.d, types.a, types.b, self.left.fetch, self.right.fetch
         )
-    }
-
-    pub(super) fn lower(
-        &self,
-        b: &mut Builder,
-        thread: Reg,
-        left: OperandSource<'_>,
-        right: OperandSource<'_>,
-        acc: &[Reg],
-    ) {
-        let words = self.open(b, acc);
-        let [batches, rows, columns] = self.tiling.repeats();
-        for batch in 0..1usize << batches {
-            let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
-            trips.emit(b, bases, |b, [base_a, base_b]| {
-                let steps = 1usize << (self.tiling.steps() - trips.trips);
-                if self.loads_in_order_of_use() {
-                    let (sources, target) = ([left, right], (acc, batch));
-                    let mut emission = StepEmission::new(b, self, thread, sources, [base_a, base_b], target);
-                    emission.load_first(b);
-                    (1..=steps).for_each(|step| emission.multiply(b, step < steps));
-                    return;
-                }
-                let mut a = FragmentOperand::new(b, &self.left, left, base_a, thread);
-                let mut c = FragmentOperand::new(b, &self.right, right, base_b, thread);
-                for step in 0..steps {
-                    let (a, c) = (a.step(b, batch, step), c.step(b, batch, step));
-                    self.step(b, &a, &c, &words, batch);
-                }
-            });
-        }
-        self.close(b, acc, &words);
-    }
-
-    /// Emits all instructions of one step along k.
-    fn step(&self, b: &mut Builder, a: &[Vec<Operand>], c: &[Vec<Operand>], words: &Accumulator, batch: usize) {
-        for (i, left) in a.iter().enumerate() {
-            for (j, right) in c.iter().enumerate() {
-                self.product(b, (left, right), words, (batch, i, j));
-            }
-        }
     }
 
     /// Returns true if the fragments of a step are loaded between the MMAs of the previous one: MMAs
@@ -206,23 +163,6 @@ impl TensorPlan {
         let first = ((((batch << rows) | row) << columns) | column) * count;
         let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
         b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
-    }
-
-    /// Splits the sum along k. Operands in registers cannot be indexed at run time.
-    fn k_loop(&self, left: OperandSource<'_>, right: OperandSource<'_>, products: usize) -> (KLoop, [Operand; 2]) {
-        let none = KLoop { trips: 0, strides: [0, 0] };
-        match (left.address(), right.address()) {
-            (Some(a), Some(c)) => {
-                let places = |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
-                let bits: Vec<[u32; 2]> =
-                    places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
-                let body = products + self.left.step_cost() + self.right.step_cost();
-                let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
-                (KLoop::new(&bits, masks, body), [a, c])
-            }
-            (Some(a), None) | (None, Some(a)) => (none, [a, a]),
-            (None, None) => (none, [Operand::Imm(0); 2]),
-        }
     }
 
     /// Packs pairs of f16 elements into words; other accumulators are used in place.
@@ -256,7 +196,7 @@ impl TensorPlan {
         bases.iter().enumerate().any(|(bit, &basis)| basis == 0 && register >> bit & 1 == 0)
     }
 
-    fn close(&self, b: &mut Builder, acc: &[Reg], words: &Accumulator) {
+    pub(super) fn close(&self, b: &mut Builder, acc: &[Reg], words: &Accumulator) {
         if self.types.d != Ty::F16 {
             return;
         }

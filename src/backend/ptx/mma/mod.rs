@@ -12,9 +12,9 @@
 //! of the plan's layout. The folder depends on layouts and the builder, and on the IR only for the
 //! element types.
 
-mod carried_step;
 mod fma;
 mod fragment;
+mod mma_steps;
 mod mma_sync;
 mod request;
 mod smem_descriptor;
@@ -24,7 +24,7 @@ mod tests;
 mod wgmma;
 mod wgmma_a_registers;
 
-pub use carried_step::{CarriedStep, StepEmission};
+pub use mma_steps::{CarriedStep, StepEmission};
 pub use request::{Effort, MmaPart, MmaRequest, OperandPlan, OperandSource, OperandSpec, Panels};
 
 use super::isa::builder::Builder;

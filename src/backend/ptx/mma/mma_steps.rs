@@ -1,4 +1,4 @@
-//! Steps along k of a synchronous MMA, with the last one of an iteration in the next iteration.
+//! Steps along k of a synchronous MMA: fragments, instructions, and the carried step.
 //!
 //! In a loop with multistage copies each iteration begins with a barrier, and then loads fragments
 //! of the new stage. Without a carried step no MMA runs at that time. With it, the fragments of the
@@ -6,9 +6,10 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::{Operand, Reg};
-use super::fragment::FragmentOperand;
+use super::fragment::{FragmentOperand, Fragments};
 use super::mma_sync::{Accumulator, TensorPlan};
 use super::request::OperandSource;
+use super::smem_operand::KLoop;
 
 /// Registers of the fragments of the last step along k of one iteration.
 #[derive(Clone, Debug)]
@@ -129,6 +130,65 @@ impl<'a> StepEmission<'a> {
 }
 
 impl TensorPlan {
+    /// Emits the MMA.
+    pub(super) fn lower(
+        &self,
+        b: &mut Builder,
+        thread: Reg,
+        left: OperandSource<'_>,
+        right: OperandSource<'_>,
+        acc: &[Reg],
+    ) {
+        let words = self.open(b, acc);
+        let [batches, rows, columns] = self.tiling.repeats();
+        for batch in 0..1usize << batches {
+            let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
+            trips.emit(b, bases, |b, [base_a, base_b]| {
+                let steps = 1usize << (self.tiling.steps() - trips.trips);
+                if self.loads_in_order_of_use() {
+                    let (sources, target) = ([left, right], (acc, batch));
+                    let mut emission = StepEmission::new(b, self, thread, sources, [base_a, base_b], target);
+                    emission.load_first(b);
+                    (1..=steps).for_each(|step| emission.multiply(b, step < steps));
+                    return;
+                }
+                let mut a = FragmentOperand::new(b, &self.left, left, base_a, thread);
+                let mut c = FragmentOperand::new(b, &self.right, right, base_b, thread);
+                for step in 0..steps {
+                    let (a, c) = (a.step(b, batch, step), c.step(b, batch, step));
+                    self.step(b, &a, &c, &words, batch);
+                }
+            });
+        }
+        self.close(b, acc, &words);
+    }
+
+    /// Emits all instructions of one step along k.
+    fn step(&self, b: &mut Builder, a: &[Vec<Operand>], c: &[Vec<Operand>], words: &Accumulator, batch: usize) {
+        for (i, left) in a.iter().enumerate() {
+            for (j, right) in c.iter().enumerate() {
+                self.product(b, (left, right), words, (batch, i, j));
+            }
+        }
+    }
+
+    /// Splits the sum along k. Operands in registers cannot be indexed at run time.
+    fn k_loop(&self, left: OperandSource<'_>, right: OperandSource<'_>, products: usize) -> (KLoop, [Operand; 2]) {
+        let none = KLoop { trips: 0, strides: [0, 0] };
+        match (left.address(), right.address()) {
+            (Some(a), Some(c)) => {
+                let places = |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
+                let bits: Vec<[u32; 2]> =
+                    places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
+                let body = products + self.left.step_cost() + self.right.step_cost();
+                let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
+                (KLoop::new(&bits, masks, body), [a, c])
+            }
+            (Some(a), None) | (None, Some(a)) => (none, [a, a]),
+            (None, None) => (none, [Operand::Imm(0); 2]),
+        }
+    }
+
     /// Returns registers for the fragments of a carried step, set to zero: the first iteration adds
     /// zero to the accumulator. `None` if the MMA cannot carry a step.
     pub(super) fn start_carried_step(&self, b: &mut Builder) -> Option<CarriedStep> {
