@@ -209,8 +209,8 @@ impl Lowering<'_> {
             self.skip_peer_iteration();
         }
         let carried_step = std::mem::replace(&mut self.carried_step, outer_step);
-        let emitted = carried_step.is_some();
-        if let Some(cp_async) = cp_async.as_ref().filter(|cp_async| !emitted && !cp_async.is_thread_private()) {
+        let refills = |cp_async: &&Rc<CpAsyncState>| carried_step.is_none() && !cp_async.is_thread_private();
+        if let Some(cp_async) = cp_async.as_ref().filter(refills) {
             self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
         }
         let more = self.next_iteration(&regs);
