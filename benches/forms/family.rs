@@ -118,11 +118,20 @@ impl Call {
         K: Kernel<P>,
         A: KernelArgs<P>,
     {
-        let launch = ct::Launch::new(grid);
+        self.run_with(Hints::new(), grid, kernel, args)
+    }
+
+    /// Launches or plans a kernel with hints.
+    pub fn run_with<K, A, P>(&mut self, hints: Hints, grid: [usize; 3], kernel: K, args: A) -> ct::Result<()>
+    where
+        K: Kernel<P>,
+        A: KernelArgs<P>,
+    {
+        let launch = ct::Launch::new(grid).hints(hints);
         match &mut self.action {
             Action::Launch => launch.backend(self.device.backend()).launch(kernel, args),
             Action::Plan(target, plan) => {
-                let chosen = launch.hints(Hints::new()).plans(kernel, args, *target, false)?;
+                let chosen = launch.plans(kernel, args, *target, false)?;
                 for chosen in chosen.into_iter().take(1) {
                     let (time, schedule) = plan.get_or_insert_default();
                     *time += chosen.model;

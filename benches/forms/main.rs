@@ -14,6 +14,7 @@ mod family;
 mod gated;
 mod layernorm;
 mod linalg;
+mod numbers;
 mod product;
 mod samples;
 mod softmax;
@@ -67,6 +68,7 @@ fn main() -> Result<()> {
         layernorm::families(size),
         samples::families(size),
         linalg::families(size),
+        numbers::families(size),
     ]
     .into_iter()
     .flatten()

@@ -1,6 +1,6 @@
 //! Fragments of the matrix instructions as layouts, and their tiling over a tile and its warps.
 //!
-//! Source: PTX ISA, `mma.sync` fragments of m16n8 (m8n8 for f64) and register fragments of `wgmma`.
+//! Source: PTX ISA, `mma.sync` fragments of m16n8 (also m8n8 for f64) and register fragments of `wgmma`.
 //! Left operands are tiles (m, k), right operands (k, n), accumulators (m, n). A thread packs
 //! elements of less than 32 bits into words in register order, low bits first.
 
@@ -19,7 +19,7 @@ use super::linear_layout::LANE_BITS;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Instruction {
-    /// Rows of the accumulator: 16, or 8 for f64.
+    /// Rows of the accumulator: 16; for f64 also 8.
     pub m: i64,
     /// Columns of the accumulator: 8.
     pub n: i64,
@@ -409,37 +409,42 @@ mod tests {
 
     type Formula = fn(i64, i64, i64) -> (i64, i64);
 
-    /// (k, bits, left (m, k), right (n, k)) as functions of g, q, e in the PTX manual.
-    const TABLE: [(i64, u32, Formula, Formula); 8] = [
-        (8, 16, |g, q, e| (g + 8 * (e >> 1), 2 * q + (e & 1)), |g, q, e| (g, 2 * q + e)),
+    /// (m, k, bits, left (m, k), right (n, k)) as functions of g, q, e in the PTX manual.
+    const TABLE: [(i64, i64, u32, Formula, Formula); 11] = [
+        (16, 8, 16, |g, q, e| (g + 8 * (e >> 1), 2 * q + (e & 1)), |g, q, e| (g, 2 * q + e)),
         (
+            16,
             16,
             16,
             |g, q, e| (g + 8 * (e >> 1 & 1), 2 * q + (e & 1) + 8 * (e >> 2)),
             |g, q, e| (g, 2 * q + (e & 1) + 8 * (e >> 1)),
         ),
-        (4, 32, |g, q, e| (g + 8 * e, q), |g, q, _| (g, q)),
-        (8, 32, |g, q, e| (g + 8 * (e & 1), q + 4 * (e >> 1)), |g, q, e| (g, q + 4 * e)),
-        (16, 8, |g, q, e| (g + 8 * (e >> 2), 4 * q + (e & 3)), |g, q, e| (g, 4 * q + e)),
+        (16, 4, 32, |g, q, e| (g + 8 * e, q), |g, q, _| (g, q)),
+        (16, 8, 32, |g, q, e| (g + 8 * (e & 1), q + 4 * (e >> 1)), |g, q, e| (g, q + 4 * e)),
+        (16, 16, 8, |g, q, e| (g + 8 * (e >> 2), 4 * q + (e & 3)), |g, q, e| (g, 4 * q + e)),
         (
+            16,
             32,
             8,
             |g, q, e| (g + 8 * (e >> 2 & 1), 4 * q + (e & 3) + 16 * (e >> 3)),
             |g, q, e| (g, 4 * q + (e & 3) + 16 * (e >> 2)),
         ),
         (
+            16,
             64,
             4,
             |g, q, e| (g + 8 * (e >> 3 & 1), 8 * q + (e & 7) + 32 * (e >> 4)),
             |g, q, e| (g, 8 * q + (e & 7) + 32 * (e >> 3)),
         ),
-        (4, 64, |g, q, _| (g, q), |g, q, _| (g, q)),
+        (8, 4, 64, |g, q, _| (g, q), |g, q, _| (g, q)),
+        (16, 4, 64, |g, q, e| (g + 8 * e, q), |g, q, _| (g, q)),
+        (16, 8, 64, |g, q, e| (g + 8 * (e & 1), q + 4 * (e >> 1)), |g, q, e| (g, q + 4 * e)),
+        (16, 16, 64, |g, q, e| (g + 8 * (e & 1), q + 4 * (e >> 1)), |g, q, e| (g, q + 4 * e)),
     ];
 
     #[test]
     fn fragments_follow_the_manual() {
-        for (k, bits, left, right) in TABLE {
-            let m = if bits == 64 { 8 } else { 16 };
+        for (m, k, bits, left, right) in TABLE {
             let mma = Instruction { m, n: 8, k, bits };
             let (a, b, c) = (mma.left(), mma.right(), mma.accumulator());
             assert_eq!((a.shape(), b.shape(), c.shape()), (&[m, k][..], &[k, 8][..], &[m, 8][..]));
@@ -515,6 +520,7 @@ mod tests {
             (Instruction { m: 16, n: 8, k: 8, bits: 32 }, [1, 16, 64, 16], 4),
             (Instruction { m: 16, n: 8, k: 32, bits: 8 }, [1, 32, 32, 64], 2),
             (Instruction { m: 8, n: 8, k: 4, bits: 64 }, [2, 16, 16, 8], 2),
+            (Instruction { m: 16, n: 8, k: 8, bits: 64 }, [1, 32, 32, 32], 4),
         ];
         for (instruction, extents, num_warps) in cases {
             let tiling = Tiling::new(instruction, extents, num_warps);

@@ -53,6 +53,7 @@ pub fn register(suite: &mut Suite) {
         i8 i32;
     }
     suite.test("product/pairs/batch", pairs_of_a_batch);
+    suite.test("product/f64 f64 f64/steps", steps_of_f64);
     suite.test("product/rounded", rounded);
     suite.test("product/matmul", natural);
     suite.test("product/one_for_all", one_for_all);
@@ -393,6 +394,19 @@ where
     ways.into_iter()
         .step_by(one_in(3))
         .try_for_each(|(tile, transposed)| check::<A, B, C>(session, size, tile, transposed))
+}
+
+/// Loops over tiles with two to eight steps along k, of which the last one follows in the next iteration; one
+/// iteration, few, and many.
+fn steps_of_f64(session: Session) -> Result<()> {
+    let ways = [
+        ([128, 128, 16], [130, 134, 70], [false, false]),
+        ([64, 64, 16], [66, 70, 16], [true, false]),
+        ([64, 128, 8], [98, 130, 90], [false, true]),
+        ([32, 64, 32], [50, 66, 300], [true, true]),
+        ([64, 32, 16], [64, 64, 2], [false, false]),
+    ];
+    ways.into_iter().try_for_each(|(tile, size, transposed)| check::<f64, f64, f64>(session, size, tile, transposed))
 }
 
 /// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either side.

@@ -30,6 +30,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("reduce/order", order);
     suite.test("reduce/several_tiles", several_tiles);
     suite.test("reduce/wider", wider);
+    suite.test("reduce/columns_in_loops", columns_in_loops);
 }
 
 /// Which axes of a matrix are reduced.
@@ -417,4 +418,61 @@ fn wider(session: Session) -> Result<()> {
         Want::exactly(row.clone().fold(1i64, |a, b| a.wrapping_mul(b)).wrapping_add(row.sum()))
     })?;
     session.check("sum_with", &c, &|[i, _]| Want::SumOf(sum(i)))
+}
+
+/// Maxima and sums of columns in a loop over rows, by the transposed array, by the transposed tile and along the first
+/// axis; arrays that tiles do not divide.
+fn columns_in_loops(session: Session) -> Result<()> {
+    fn kernel(
+        x: Array<f32, 2>,
+        turned: Array<f32, 2>,
+        weights: Array<f32, 1>,
+        [a, b, c]: [ArrayMut<f32, 1>; 3],
+        [columns, rows]: [usize; 2],
+    ) {
+        let i = ct::bid(0);
+        let pass = |axis: usize, shape: [usize; 2], load: &dyn Fn(Scalar<i32>) -> Tile<f32, 2>| {
+            let start = (ct::full::<f32, 2>(shape, -1e30), ct::zeros::<f32, 2>(shape));
+            let (most, sum) = ct::fold(..weights.num_tiles(0, [rows]), start, |(most, sum), j| {
+                let x = weights.load(j, [rows]).unsqueeze(1 - axis) * load(j);
+                let above = most.max(x.reduce_max(axis));
+                (above, sum * 0.5 + (x - above).sum(axis))
+            });
+            (most + sum).reshape([columns])
+        };
+        a.store(i, pass(1, [columns, 1], &|j| turned.load([i, j], [columns, rows])));
+        b.store(i, pass(1, [columns, 1], &|j| x.load([j, i], [rows, columns]).transpose()));
+        c.store(i, pass(0, [1, columns], &|j| x.load([j, i], [rows, columns])));
+    }
+    for ([columns, rows], [height, width]) in [
+        ([128, 32], [70, 132]),
+        ([32, 128], [300, 40]),
+        ([64, 64], [64, 64]),
+        ([4, 256], [300, 12]),
+        ([256, 2], [5, 260]),
+    ] {
+        let x = random::<f32>(21, height * width, Spread::Whole(5));
+        let weights = random::<f32>(22, height, Spread::Whole(3));
+        let (of_x, of_weights) = (session.array(&x, [height, width])?, session.array(&weights, [height])?);
+        let [mut a, mut b, mut c] =
+            [session.unwritten([width])?, session.unwritten([width])?, session.unwritten([width])?];
+        let tile = Constant([columns, rows]);
+        let grid = [width.div_ceil(columns)];
+        session.launch(kernel, grid, (&of_x, of_x.transpose()?, &of_weights, [&mut a, &mut b, &mut c], tile))?;
+        let want = |j: usize| {
+            let (mut most, mut sum) = (-1e30, 0.0);
+            for first in (0..height.next_multiple_of(rows)).step_by(rows) {
+                // Rows beyond the array are zero.
+                let at = |i: usize| if i < height { f64::from(weights[i] * x[i * width + j]) } else { 0.0 };
+                let values: Vec<f64> = (first..first + rows).map(at).collect();
+                most = values.iter().copied().fold(most, f64::max);
+                sum = sum * 0.5 + values.iter().map(|x| x - most).sum::<f64>();
+            }
+            Want::Within { value: most + sum, error: 1e-6 + sum.abs() * 1e-5 }
+        };
+        for (name, result) in [("array", &a), ("tile", &b), ("first axis", &c)] {
+            session.check(&format!("{name}, {columns}x{rows} of {height}x{width}"), result, &|[j]| want(j))?;
+        }
+    }
+    Ok(())
 }

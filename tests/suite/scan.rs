@@ -30,6 +30,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("scan/of_other_layouts", other_layouts);
     suite.test("scan/of_a_product", product);
     suite.test("scan/edges_and_strides", edges_and_strides);
+    suite.test("scan/reduced_states", reduced_states);
 }
 
 type Scan<T> = fn(Tile<T, 2>, usize, ct::ScanOptions) -> Tile<T, 2>;
@@ -313,6 +314,69 @@ fn edges_and_strides(session: Session) -> Result<()> {
         session.launch(kernel, [shape[0]], (&x, &mut y, Constant(tile)))?;
         session.check(&format!("cumsum of {shape:?} by {tile}"), &y, &|[i, j]| {
             Want::SumOf((0..=j).map(|j| f64::from(data[i * shape[1] + j])).sum())
+        })?;
+    }
+    Ok(())
+}
+
+/// A recurrence of steps, channels and states, chunk after chunk, whose states are summed: `h = a h + b x`, `y = c h`.
+fn reduced_states(session: Session) -> Result<()> {
+    fn kernel(
+        x: Array<f16, 2>,
+        (a, b, c): (Array<f32, 2>, Array<f16, 2>, Array<f16, 2>),
+        y: ArrayMut<f32, 2>,
+        [steps, channels, states]: [usize; 3],
+    ) {
+        let block = ct::bid(0);
+        let rate = a.load((block, 0), [channels, states]);
+        let start = ct::zeros::<f32, 2>([channels, states]);
+        ct::fold(..x.num_tiles(0, [steps, channels]), start, |state, i| {
+            let x = x.load([i, block], [steps, channels]).cast::<f32>().unsqueeze(2);
+            let of_state =
+                |from: Array<f16, 2>| from.load((i, 0), [steps, states]).cast::<f32>().reshape([steps, 1, states]);
+            let (decay, input) = ((x * 0.25).abs() * rate.unsqueeze(0), x * of_state(b));
+            let (product, sum) = ct::scan((decay, input), 0, (1.0, 0.0), |(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
+            let all = product * state.unsqueeze(0) + sum;
+            y.store([i, block], (all * of_state(c)).sum(2).reshape([steps, channels]));
+            all.extract([steps - 1, 0, 0], [1, channels, states]).reshape([channels, states])
+        });
+    }
+    for ([steps, channels, states], [length, width]) in
+        [([16, 32, 16], [50, 40]), ([8, 16, 4], [21, 24]), ([32, 4, 8], [64, 9]), ([4, 64, 2], [10, 100])]
+    {
+        let (x, c) = (
+            random::<f16>(31, length * width, Spread::Between(-2.0, 2.0)),
+            random::<f16>(33, length * states, Spread::Whole(2)),
+        );
+        let (a, b) = (
+            random::<f32>(32, width * states, Spread::Between(0.1, 1.5)),
+            random::<f16>(34, length * states, Spread::Whole(2)),
+        );
+        let (of_x, of_a) = (session.array(&x, [length, width])?, session.array(&a, [width, states])?);
+        let (of_b, of_c) = (session.array(&b, [length, states])?, session.array(&c, [length, states])?);
+        let mut y = session.unwritten::<f32, 2>([length, width])?;
+        let tile = Constant([steps, channels, states]);
+        session.launch(kernel, [width.div_ceil(channels)], (&of_x, (&of_a, &of_b, &of_c), &mut y, tile))?;
+        let (mut want, mut size) = (vec![0.0; length * width], vec![0.0f64; length * width]);
+        for channel in 0..width {
+            let mut state = vec![(0.0, 0.0); states];
+            for step in 0..length {
+                let at = step * width + channel;
+                let input = x[at].to_f64();
+                for (n, (h, magnitude)) in state.iter_mut().enumerate() {
+                    let decay = (input * 0.25).abs() * f64::from(a[channel * states + n]);
+                    let (b, c) = (b[step * states + n].to_f64(), c[step * states + n].to_f64());
+                    *h = decay * *h + input * b;
+                    *magnitude = decay * *magnitude + (input * b).abs();
+                    want[at] += *h * c;
+                    size[at] += *magnitude * c.abs();
+                }
+            }
+        }
+        let what = format!("{steps}x{channels}x{states} of {length}x{width}");
+        session.check(&what, &y, &|at| {
+            let at = ravel(at, [length, width]);
+            Want::Within { value: want[at], error: 1e-6 + size[at] * 2e-5 }
         })?;
     }
     Ok(())

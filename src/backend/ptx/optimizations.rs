@@ -62,6 +62,8 @@ registry! {
     // A gather of rows by pointers (embedding): one access for each element without it.
     PointerContiguity, "pointer_contiguity", "layout_inference/ops/pointer_access", "Vector accesses through pointer tiles.";
     DeferredLoad, "deferred_load", "layout_inference/ops/view_access", "Loads of small tiles in the layout of their use.";
+    StridedReduction, "strided_reduction", "layout_inference/ops/view_access", "Layouts of loads that are reduced along a strided axis.";
+    ReducedScan, "reduced_scan", "layout_inference/ops/reduce_scan", "Scans in registers whose results are reduced along another axis.";
     // Products with tiles of 96 columns: twice the number of `wgmma` without it.
     AdjacentOperands, "adjacent_operands", "layout_inference/dispatch", "Common panels of right operands that are adjacent.";
     RequestedLayouts, "requested_layouts", "layout_inference/dispatch", "Layouts of unanchored values by their first use.";

@@ -39,6 +39,9 @@
 //!   contiguity of the operands alone.
 //! * An elementwise op has the layout of the operand with the most distinct elements. A reduction
 //!   has the layout of its operand without the reduced axis.
+//! * A tile that is loaded in a loop and reduced there along a strided axis has the layout of the
+//!   reduction (`layouts/rows_of_lanes`): lanes load whole cache lines, and the other lanes and
+//!   registers have further elements of the reduced axis.
 //! * A loop is walked twice: first with unknown carried values, then with their layouts at the end
 //!   of the body, so that the back edge needs no `convert_layout`. The second walk is omitted if
 //!   the first one changes nothing. Results of loops and branches have the layout of the first
@@ -68,6 +71,8 @@ mod state;
 pub use analysis::butterfly_chain::halved_bit;
 pub use analysis::permutation::as_axes;
 pub use analysis::pointer_ops::{mask_of, pointee};
+pub use analysis::reduced_scan::{SCAN_BYTES, reduced_axis};
+pub use analysis::strided_reduction::{ROW_BYTES, StridedReduction, strided_reductions};
 pub use analysis::user_layout::chosen_warps;
 pub use analysis::view_shape::{ViewShape, contiguous_axis, stored};
 pub use layouts::axis_bits::{AxisBits, replica_bits, thread_bases};

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
 
+use super::async_ops::cp_async::CpAsyncState;
 use super::loop_counter::counter_type;
 use super::state::core::{FixedRegisters, RegionFrame, SCHEDULE_MISMATCH};
 use super::unroll::{LoopRegs, Unroll};
@@ -164,9 +165,11 @@ impl Lowering<'_> {
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
         let cp_async = match &plan.cp_async {
-            Some(ahead) => Some(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?),
+            Some(ahead) => Some(Rc::new(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?)),
             None => None,
         };
+        let outer_step = self.carried_step.take();
+        self.carried_step = self.start_carried_step(plan, &carried);
         self.flush_sunk_waits();
         let carried_mmas = self.start_carried(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);
@@ -194,10 +197,7 @@ impl Lowering<'_> {
         let mark = self.mark();
         self.enter_carried(&carried_mmas);
         if let Some(cp_async) = &cp_async {
-            self.advance_cp_async(cp_async);
-            if cp_async.is_thread_private() {
-                self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
-            }
+            self.begin_copies(id, cp_async, &regs)?;
         }
         self.regions.push(RegionFrame::new_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
@@ -208,7 +208,9 @@ impl Lowering<'_> {
         if range.is_some() {
             self.skip_peer_iteration();
         }
-        if let Some(cp_async) = cp_async.as_ref().filter(|cp_async| !cp_async.is_thread_private()) {
+        let carried_step = std::mem::replace(&mut self.carried_step, outer_step);
+        let refills = |cp_async: &&Rc<CpAsyncState>| carried_step.is_none() && !cp_async.is_thread_private();
+        if let Some(cp_async) = cp_async.as_ref().filter(refills) {
             self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
         }
         let more = self.next_iteration(&regs);
@@ -216,6 +218,9 @@ impl Lowering<'_> {
         self.hoist_invariants(plan.body, before);
         self.init_try_wait(schedule.steps(plan.body), false);
         self.leave_carried(&carried_mmas);
+        if let Some(carried_step) = carried_step {
+            self.finish_carried_step(&carried_step, &carried);
+        }
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
         }
@@ -224,9 +229,25 @@ impl Lowering<'_> {
         }
         self.b.place(end);
         if let Some(cp_async) = cp_async {
-            self.stop_cp_async(cp_async);
+            self.stop_cp_async(&cp_async);
         }
         self.bind_all(&op.results, &carried);
+        Ok(())
+    }
+
+    /// Waits for the copies of an iteration, and emits those of a later one or leaves them to the MMA
+    /// with a carried step.
+    fn begin_copies(&mut self, id: OpId, cp_async: &Rc<CpAsyncState>, regs: &LoopRegs<'_>) -> Lowered {
+        let &LoopRegs { counter, upper, step, ty, .. } = regs;
+        self.advance_cp_async(cp_async);
+        if cp_async.is_thread_private() {
+            return self.refill_cp_async(id, cp_async, counter, upper, step, ty);
+        }
+        if let Some(carried) = &mut self.carried_step {
+            let cp_async = Rc::clone(cp_async);
+            carried.refill =
+                Some(Box::new(move |lowering| lowering.refill_cp_async(id, &cp_async, counter, upper, step, ty)));
+        }
         Ok(())
     }
 

@@ -64,6 +64,7 @@ pub fn start<'m>(
             sub_steps: VecDeque::new(),
         },
         sync: SyncState::new(),
+        carried_step: None,
         report: Report::default(),
         regions: Vec::new(),
         plan_only: false,

@@ -199,7 +199,7 @@ impl<'a> FragmentOperand<'a> {
                 let mut words: Vec<Operand> = match fragments.fetch {
                     Fetch::Matrix { trans } if shared => self.matrices(b, first, group, trans),
                     Fetch::Transposed if shared => self.transposed(b, first),
-                    _ => (0..1usize << fragments.words).map(|w| self.word(b, first + (w << fragments.word))).collect(),
+                    _ => self.words(b, first),
                 };
                 if self.unrounded {
                     words.iter_mut().for_each(|word| *word = self.round(b, *word));
@@ -207,6 +207,16 @@ impl<'a> FragmentOperand<'a> {
                 words.chunks(1 << fragments.words).map(<[Operand]>::to_vec).collect::<Vec<_>>()
             })
             .collect()
+    }
+
+    /// Returns the words of one fragment of f64 elements.
+    pub fn fragment(&mut self, b: &mut Builder, batch: usize, repeat: usize, step: usize) -> Vec<Operand> {
+        self.words(b, self.fragments.first(batch, repeat, step))
+    }
+
+    /// Returns the words of the fragment that begins at a register.
+    fn words(&mut self, b: &mut Builder, first: usize) -> Vec<Operand> {
+        (0..1usize << self.fragments.words).map(|w| self.word(b, first + (w << self.fragments.word))).collect()
     }
 
     fn round(&self, b: &mut Builder, word: Operand) -> Operand {

@@ -1,21 +1,20 @@
 //! MMAs by `mma.sync`, with fragments from shared memory or registers.
 
-use super::super::hardware::SWIZZLE_ROW_BYTES;
+use super::super::hardware::{REGISTERS_PER_SM, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::fragment::{FragmentOperand, Fragments};
-use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
-use super::smem_operand::KLoop;
+use super::fragment::Fragments;
+use super::request::{MmaRequest, OperandPlan, Planned, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 
 /// An MMA on tensor cores.
 #[derive(Clone, Debug)]
 pub(super) struct TensorPlan {
-    tiling: Tiling,
-    types: MmaTypes,
-    left: Fragments,
-    right: Fragments,
+    pub tiling: Tiling,
+    pub types: MmaTypes,
+    pub left: Fragments,
+    pub right: Fragments,
     /// The accumulator's layout with all register bits of the tiling.
     acc: Layout,
 }
@@ -61,16 +60,47 @@ fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
     Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
 }
 
+/// Registers of a thread that the accumulator and the fragments of two steps of an f64 MMA may have.
+/// The others are for addresses.
+const F64_STEP_REGISTERS: usize = 200;
+
+/// Returns the tiling of an f64 MMA. Targets before sm_90 have m8n8k4 alone. Later ones multiply
+/// at twice the rate by 16 rows. There are two steps at least, because the fragments of one step are
+/// loaded during the other one. The depth is the largest for which the fragments of both fit the
+/// registers.
+fn tiling_of_f64(request: &MmaRequest) -> Tiling {
+    let tiling = |m, k| Tiling::new(Instruction { m, n: 8, k, bits: 64 }, request.extents, request.num_warps);
+    let [_, rows, _, depth] = request.extents;
+    if request.target.arch < 90 || rows < 16 {
+        return tiling(8, 4);
+    }
+    let of_thread = REGISTERS_PER_SM as usize / (request.num_warps * WARP_SIZE as usize);
+    let limit = F64_STEP_REGISTERS.min(of_thread * 3 / 4);
+    let fits = |candidate: &Tiling| {
+        let [_, m, n] = candidate.repeats();
+        let (m, n) = (1 << m, 1 << n);
+        let Instruction { m: rows, n: columns, k, .. } = candidate.instruction;
+        let elements = (rows * m * columns * n + 2 * k * (rows * m + columns * n)) as usize / WARP_SIZE as usize;
+        2 * elements <= limit
+    };
+    let deep = [16, 8].into_iter().filter(|&k| 2 * k <= depth).map(|k| tiling(16, k)).find(fits);
+    deep.unwrap_or_else(|| tiling(16, 4))
+}
+
 pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> {
     let MmaRequest { a, b, acc, .. } = request;
     let (types, staged) =
         types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
     let bits = types.a.bits();
-    // 32 bytes of k, or half of that for a k of at most 16 bytes.
-    let full = if bits == 64 { 4 } else { 256 / i64::from(bits) };
-    let k = if bits < 64 && request.extents[3] <= full / 2 { full / 2 } else { full };
-    let instruction = Instruction { m: if bits == 64 { 8 } else { 16 }, n: 8, k, bits };
-    let mut tiling = Tiling::new(instruction, request.extents, request.num_warps);
+    let mut tiling = if bits == 64 {
+        tiling_of_f64(request)
+    } else {
+        // 32 bytes of k, or half of that for a k of at most 16 bytes.
+        let full = 256 / i64::from(bits);
+        let k = if request.extents[3] <= full / 2 { full / 2 } else { full };
+        Tiling::new(Instruction { m: 16, n: 8, k, bits }, request.extents, request.num_warps)
+    };
+    let k = tiling.instruction.k;
     // Bytes that are not contiguous along k are loaded in four rows at a time.
     let whole_bytes = bits == 8 && request.extents[3] >= k;
     tiling.interleave(whole_bytes && !a.k_contiguous, whole_bytes && !b.k_contiguous);
@@ -96,9 +126,9 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
 
 /// The accumulator in the words of the instruction: registers read and registers written. They
 /// differ if a fragment has an element twice.
-struct Accumulator {
-    read: Vec<Reg>,
-    written: Vec<Reg>,
+pub(super) struct Accumulator {
+    pub read: Vec<Reg>,
+    pub written: Vec<Reg>,
 }
 
 impl TensorPlan {
@@ -112,63 +142,31 @@ impl TensorPlan {
         )
     }
 
-    pub(super) fn lower(
+    /// Returns true if the fragments of a step are loaded between the MMAs of the previous one: MMAs
+    /// of f64 take long, and their fragments many registers.
+    pub(super) fn loads_in_order_of_use(&self) -> bool {
+        self.tiling.instruction.bits == 64 && self.tiling.instruction.m == 16
+    }
+
+    /// Emits one instruction, for a batch index and the repeats along m and n.
+    pub(super) fn product(
         &self,
         b: &mut Builder,
-        thread: Reg,
-        left: OperandSource<'_>,
-        right: OperandSource<'_>,
-        acc: &[Reg],
+        (left, right): (&[Operand], &[Operand]),
+        words: &Accumulator,
+        (batch, row, column): (usize, usize, usize),
     ) {
-        let words = self.open(b, acc);
-        let [batches, rows, columns] = self.tiling.repeats();
-        for batch in 0..1usize << batches {
-            let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
-            trips.emit(b, bases, |b, [base_a, base_b]| {
-                let mut a = FragmentOperand::new(b, &self.left, left, base_a, thread);
-                let mut c = FragmentOperand::new(b, &self.right, right, base_b, thread);
-                for step in 0..1usize << (self.tiling.steps() - trips.trips) {
-                    let (a, c) = (a.step(b, batch, step), c.step(b, batch, step));
-                    self.step(b, &a, &c, &words, batch);
-                }
-            });
-        }
-        self.close(b, acc, &words);
-    }
-
-    /// Emits all instructions of one step along k.
-    fn step(&self, b: &mut Builder, a: &[Vec<Operand>], c: &[Vec<Operand>], words: &Accumulator, batch: usize) {
         let Instruction { m, n, k, .. } = self.tiling.instruction;
         let shape = MmaShape { m: m as u32, n: n as u32, k: k as u32 };
-        let count = (words.read.len() / (a.len() * c.len())) >> self.tiling.repeats()[0];
-        for (i, left) in a.iter().enumerate() {
-            for (j, right) in c.iter().enumerate() {
-                let first = ((batch * a.len() + i) * c.len() + j) * count;
-                let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
-                b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
-            }
-        }
-    }
-
-    /// Splits the sum along k. Operands in registers cannot be indexed at run time.
-    fn k_loop(&self, left: OperandSource<'_>, right: OperandSource<'_>, products: usize) -> (KLoop, [Operand; 2]) {
-        let none = KLoop { trips: 0, strides: [0, 0] };
-        match (left.address(), right.address()) {
-            (Some(a), Some(c)) => {
-                let places = |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
-                let bits: Vec<[u32; 2]> =
-                    places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
-                let body = products + self.left.step_cost() + self.right.step_cost();
-                let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
-                (KLoop::new(&bits, masks, body), [a, c])
-            }
-            (Some(a), None) | (None, Some(a)) => (none, [a, a]),
-            (None, None) => (none, [Operand::Imm(0); 2]),
-        }
+        let [batches, rows, columns] = self.tiling.repeats();
+        let count = words.read.len() >> (batches + rows + columns);
+        let first = ((((batch << rows) | row) << columns) | column) * count;
+        let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
+        b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
     }
 
     /// Packs pairs of f16 elements into words; other accumulators are used in place.
-    fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
+    pub(super) fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
         let mut words = Accumulator { read: Vec::new(), written: Vec::new() };
         let packed = self.types.d == Ty::F16;
         let mut seen: Vec<(usize, Reg)> = Vec::new();
@@ -198,7 +196,7 @@ impl TensorPlan {
         bases.iter().enumerate().any(|(bit, &basis)| basis == 0 && register >> bit & 1 == 0)
     }
 
-    fn close(&self, b: &mut Builder, acc: &[Reg], words: &Accumulator) {
+    pub(super) fn close(&self, b: &mut Builder, acc: &[Reg], words: &Accumulator) {
         if self.types.d != Ty::F16 {
             return;
         }

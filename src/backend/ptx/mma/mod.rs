@@ -14,6 +14,7 @@
 
 mod fma;
 mod fragment;
+mod mma_steps;
 mod mma_sync;
 mod request;
 mod smem_descriptor;
@@ -23,6 +24,7 @@ mod tests;
 mod wgmma;
 mod wgmma_a_registers;
 
+pub use mma_steps::{CarriedStep, StepEmission};
 pub use request::{Effort, MmaPart, MmaRequest, OperandPlan, OperandSource, OperandSpec, Panels};
 
 use super::isa::builder::Builder;
@@ -127,6 +129,39 @@ impl MmaPlan {
         if !running.is_empty() {
             let group = group.map_or_else(|| MmaPlan::group(b, thread.into()), Operand::from);
             wgmma::lower_together(b, (thread, group), &running);
+        }
+    }
+
+    /// Returns registers for the last step along k of an iteration, set to zero, if the MMA can be
+    /// emitted with that step in the next iteration: [`MmaPlan::begin_with_carried`].
+    pub fn start_carried_step(&self, b: &mut Builder) -> Option<CarriedStep> {
+        match &self.kind {
+            InstructionKind::Tensor(plan) => plan.start_carried_step(b),
+            InstructionKind::Fma(_) | InstructionKind::Wgmma(_) => None,
+        }
+    }
+
+    /// Emits the step of the previous iteration, and loads the fragments of the first step.
+    /// [`StepEmission::leave_last_step`] emits the other steps but the last. `None` if the operands
+    /// are not in shared memory.
+    pub fn begin_with_carried<'a>(
+        b: &mut Builder,
+        thread: Reg,
+        part: &MmaPart<'a, MmaPlan>,
+        carried: &CarriedStep,
+    ) -> Option<StepEmission<'a>> {
+        match &part.plan.kind {
+            InstructionKind::Tensor(plan) => {
+                plan.begin_with_carried(b, thread, [part.left, part.right], part.acc, carried)
+            }
+            InstructionKind::Fma(_) | InstructionKind::Wgmma(_) => None,
+        }
+    }
+
+    /// Emits the carried step of the last iteration.
+    pub fn finish_carried_step(&self, b: &mut Builder, acc: &[Reg], carried: &CarriedStep) {
+        if let InstructionKind::Tensor(plan) = &self.kind {
+            plan.finish_carried_step(b, acc, carried);
         }
     }
 

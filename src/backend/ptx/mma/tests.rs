@@ -79,6 +79,10 @@ impl EmulatedProduct {
     }
 
     fn with(request: MmaRequest, from_registers: bool, from_zero: bool, unrounded: bool) -> EmulatedProduct {
+        EmulatedProduct::emitted(request, [from_registers, from_zero, unrounded, false])
+    }
+
+    fn emitted(request: MmaRequest, [from_registers, from_zero, unrounded, carries]: [bool; 4]) -> EmulatedProduct {
         let plan = MmaPlan::new(&request).expect("a plan");
         let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
         let acc = b.fresh_vec(element_class(request.acc), plan.acc.num_registers());
@@ -105,7 +109,16 @@ impl EmulatedProduct {
             accumulate: !from_zero,
             widens: false,
         };
-        MmaPlan::lower_together(&mut b, thread, None, &[part]);
+        // A loop of one iteration, with the last step after it.
+        let carried = if carries { plan.start_carried_step(&mut b) } else { None };
+        if let Some(carried) = carried {
+            let emission = MmaPlan::begin_with_carried(&mut b, thread, &part, &carried).expect("shared operands");
+            emission.leave_last_step(&mut b, &carried);
+            plan.finish_carried_step(&mut b, &acc, &carried);
+        } else {
+            assert!(!carries, "{} carries no step", plan.describe());
+            MmaPlan::lower_together(&mut b, thread, None, &[part]);
+        }
         if plan.is_asynchronous() {
             MmaPlan::wait(&mut b, 0);
         }
@@ -295,6 +308,21 @@ fn products_of_every_type_and_order() {
         pairs(&pairs(&TYPES, &ORDERS), &pairs(&shapes, &[false, true])).into_iter().step_by(one_in(5))
     {
         EmulatedProduct::new(request(types, extents, num_warps, order), from_registers).check();
+    }
+}
+
+#[test]
+fn steps_of_f64_are_carried_without_conflicts() {
+    let shapes = [([1, 128, 128, 16], 8), ([1, 64, 64, 16], 4), ([1, 64, 128, 32], 4), ([1, 32, 64, 8], 4)];
+    for (order, (extents, warps)) in pairs(&ORDERS, &shapes).into_iter().step_by(one_in(2)) {
+        let request = request([DType::F64; 3], extents, warps, order);
+        let run = EmulatedProduct::emitted(request.clone(), [false, false, false, true]);
+        assert!(run.plan.describe().contains("mma.sync m16n8k"), "{}", run.plan.describe());
+        assert_eq!(run.check(), 0, "no conflicts in {}", run.plan.describe());
+        let old = Target { arch: 80, accelerated: false };
+        let run = EmulatedProduct::new(MmaRequest { target: old, ..request }, false);
+        assert!(run.plan.describe().contains("m8n8k4"), "{}", run.plan.describe());
+        run.check();
     }
 }
 

@@ -5,6 +5,8 @@
 //! | elementwise | 16 | one access; resident CTAs touch a small window of memory |
 //! | loaded addresses, unaligned tiles | 32 | fewer address computations, more bytes in flight per thread |
 //! | reductions, layout conversions | 32 | small CTAs share an SM and hide each other's barriers |
+//! | reductions along a strided axis in a loop | up to 128 | warps beside each other need no exchange |
+//! | scans whose results are reduced | 256 | the scanned axis is in the registers of a thread |
 //! | ordered reductions | 128 | each step between lanes is as expensive as one in a thread |
 //!
 //! If a CTA moves its tiles once and has barriers, its bytes are in registers during its
@@ -21,11 +23,13 @@ use super::super::hardware::{
     MAX_CTAS_PER_SM, MAX_REGISTERS_PER_THREAD, MAX_WARPS_PER_CTA, MAX_WARPS_PER_SM, REGISTERS_PER_SM, WARP_GROUP_WARPS,
     WARP_SIZE, WGMMA_ROWS,
 };
-use super::super::layout_inference::{chosen_warps, halved_bit};
+use super::super::layout_inference::{
+    ROW_BYTES, SCAN_BYTES, StridedReduction, chosen_warps, halved_bit, reduced_axis, strided_reductions,
+};
 use super::super::{CompileOptions, Optimization};
 use super::extract_groups::ExtractGroups;
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, RegionTree, Type, Value};
+use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, RegionTree, Type, Uses, Value};
 use crate::pass::{data_partition, is_commutative};
 
 const MAX_WARPS: u64 = MAX_WARPS_PER_CTA as u64;
@@ -76,7 +80,13 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     if let Some(warps) = chosen_warps(module, body) {
         return warps;
     }
-    let sizes = Sizes::new(module, body);
+    let mut sizes = Sizes::new(module, body);
+    if !options.optimizations.contains(Optimization::StridedReduction) {
+        sizes.column_warps = None;
+    }
+    if !options.optimizations.contains(Optimization::ReducedScan) {
+        sizes.scanned = 0;
+    }
     let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
         let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
@@ -199,6 +209,11 @@ struct Sizes {
     in_order: bool,
     /// An address depends on a load, or tiles begin at any element.
     scattered: bool,
+    /// Warps that load different cache lines of the contiguous axis, of tiles that are reduced along
+    /// a strided axis. More warps would exchange sums.
+    column_warps: Option<u64>,
+    /// Bytes of the largest tile of a scan whose results are reduced along another axis.
+    scanned: u64,
 }
 
 impl Sizes {
@@ -212,6 +227,20 @@ impl Sizes {
             if is_access && regions.enclosing_loop(id).is_some() {
                 sizes.moved = None;
             }
+        }
+        let scans: Vec<OpId> = regions.ops().iter().copied().filter(|&id| module.op(id).code == Opcode::Scan).collect();
+        if !scans.is_empty() {
+            let uses = Uses::new(module, body);
+            let reduced = scans.iter().filter(|&&id| reduced_axis(module, &regions, &uses, id).is_some());
+            let bytes = reduced.map(|&id| extent(module, module.op(id).operands[0]).1);
+            sizes.scanned = bytes.max().unwrap_or(0);
+        }
+        for StridedReduction { load, contiguous, .. } in strided_reductions(module, &regions) {
+            let value = module.op(load).results[0];
+            let (count, bytes) = extent(module, value);
+            let row = bytes / count * module.shape(value)[contiguous] as u64;
+            let warps = (row / ROW_BYTES as u64).max(1);
+            sizes.column_warps = Some(sizes.column_warps.map_or(warps, |before| before.min(warps)));
         }
         // An atomic counts as a store where it is the largest access. Others have the warps of the
         // tile that is loaded: those of a histogram were measured so.
@@ -286,6 +315,12 @@ impl Sizes {
         let least = warps_for(self.largest, OCCUPANCY_BYTES);
         if self.in_order {
             return least;
+        }
+        if self.scanned > 0 {
+            return warps_for(self.scanned, SCAN_BYTES).next_power_of_two().min(BARRIER_MAX_WARPS);
+        }
+        if let Some(warps) = self.column_warps {
+            return warps.max(least).next_power_of_two().min(BARRIER_MAX_WARPS.max(least));
         }
         let mut warps =
             warps_for(self.largest, BARRIER_BYTES_PER_THREAD).min(BARRIER_MAX_WARPS).max(least).next_power_of_two();

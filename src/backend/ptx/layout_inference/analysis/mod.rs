@@ -8,5 +8,7 @@ pub mod axis_info;
 pub mod butterfly_chain;
 pub mod permutation;
 pub mod pointer_ops;
+pub mod reduced_scan;
+pub mod strided_reduction;
 pub mod user_layout;
 pub mod view_shape;

@@ -62,6 +62,19 @@ pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
     Layout::new(shape, register, lane, warp)
 }
 
+/// Returns the layout of a tile that has `extent` elements along an axis of extent 1, all of them in
+/// the registers of each thread, as the lowest bits.
+pub fn in_registers(layout: &Layout, axis: usize, extent: i64) -> Layout {
+    let mut all = layout.clone();
+    for _ in 0..extent.ilog2() {
+        all = doubled_in_registers(&all, axis);
+    }
+    let count = layout.register_bases().len();
+    let mut register = all.register_bases().to_vec();
+    register.rotate_left(count);
+    Layout::new(all.shape(), register, all.lane_bases().to_vec(), all.warp_bases().to_vec())
+}
+
 /// Returns the basis with the bits from `top` on shifted up by one.
 fn moved(basis: u32, top: u32) -> u32 {
     (basis & (top - 1)) | ((basis & !(top - 1)) << 1)
@@ -118,6 +131,14 @@ mod tests {
         let columns = Layout::blocked(&[32, 4], &[0, 1], 1, 4);
         let (joined, bit) = doubled(&columns, 0);
         assert_eq!((joined.covers(), bit), (true, None));
+    }
+
+    #[test]
+    fn an_axis_in_registers() {
+        let all = in_registers(&Layout::blocked(&[1, 8, 16], &[2, 1, 0], 4, 1), 0, 4);
+        assert!(all.covers() && all.is_injective());
+        assert_eq!(all.coordinates(all.element(3, 0, 0)), [3, 0, 0]);
+        assert_eq!(all.coordinates(all.element(4, 1, 0)), [0, 0, 5]);
     }
 
     #[test]

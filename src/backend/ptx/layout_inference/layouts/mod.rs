@@ -7,4 +7,5 @@ pub mod axis_bits;
 pub mod blocks;
 pub mod lane_gather;
 pub mod packing;
+pub mod rows_of_lanes;
 pub mod scan_order;

@@ -1,7 +1,10 @@
 //! Layouts of reductions and scans.
 
+use super::super::analysis::reduced_scan::reduced_axis;
+use super::super::layouts::blocks::in_registers;
 use super::super::layouts::scan_order::ScanOrder;
 use super::super::state::core::Inference;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
@@ -34,7 +37,9 @@ impl Inference<'_> {
         let axis = op.dim() as usize;
         let natural = self.elementwise_layout(&op.operands);
         let natural = natural.unwrap_or_else(|| self.default_layout(op.operands[0])).canonical();
+        let in_thread = self.layout_of_reduced_scan(id, natural.shape(), axis);
         let layout = match ScanOrder::of(&natural, axis).filter(ScanOrder::fits) {
+            _ if in_thread.is_some() => in_thread.unwrap_or(natural),
             Some(order) if self.is_cheap(&order, &natural, axis) => natural,
             _ => self.contiguous_layout(natural.shape(), axis),
         };
@@ -42,6 +47,30 @@ impl Inference<'_> {
         for &result in &op.results {
             self.set(result, layout.clone());
         }
+    }
+
+    /// Returns the layout of a scan of unanchored operands whose results are reduced along another
+    /// axis: all elements of the scanned axis in one thread, then elements of the reduced axis, whose
+    /// other elements are in adjacent lanes.
+    fn layout_of_reduced_scan(&self, id: OpId, shape: &[i64], axis: usize) -> Option<Layout> {
+        let op = self.module.op(id);
+        if !self.optimizations.contains(Optimization::ReducedScan) || !self.has_unanchored_operands_only(&op.operands) {
+            return None;
+        }
+        let reduced = reduced_axis(self.module, &self.regions, &self.uses, id)?;
+        let others = (0..shape.len()).rev().filter(|&other| other != axis && other != reduced);
+        let order: Vec<usize> = std::iter::once(reduced).chain(others).chain([axis]).collect();
+        let elements = shape.iter().product::<i64>();
+        let each = (elements / (self.num_warps as i64 * 32)).max(1);
+        let of_reduced = (each / shape[axis]).min(shape[reduced]);
+        if of_reduced < 1 || each < shape[axis] {
+            return None;
+        }
+        // The layout of a tile without the scanned axis, and this axis in registers.
+        let mut rest = shape.to_vec();
+        rest[axis] = 1;
+        let rest = Layout::blocked(&rest, &order, of_reduced as usize, self.num_warps);
+        Some(in_registers(&rest, axis, shape[axis]))
     }
 
     /// Returns true if the scan in `natural` costs at most two conversions more than the other one.

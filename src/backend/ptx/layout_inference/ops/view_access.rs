@@ -9,7 +9,9 @@
 //! loads the elements that it uses. The same holds for large tiles that an epilogue combines with
 //! an accumulator, such as a residual: the ops on both can then be strip-mined.
 
+use super::super::analysis::strided_reduction::{ROW_BYTES, StridedReduction, strided_reductions};
 use super::super::analysis::view_shape::{RUN_BYTES, ViewShape, contiguous_axis, stored};
+use super::super::layouts::rows_of_lanes::rows_of_lanes;
 use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{Module, OpId, Opcode, Value};
@@ -70,6 +72,23 @@ impl Inference<'_> {
             let vector = self.blocked[&(tile.clone(), order.clone())];
             let layout = self.blocked_layout(&tile, &order, vector, least);
             self.accesses.insert(id, layout);
+        }
+        if self.optimizations.contains(Optimization::StridedReduction) {
+            self.set_layouts_of_strided_reductions();
+        }
+    }
+
+    /// Sets the layouts of loads that are reduced along a strided axis: lanes load rows of one cache
+    /// line, and the reduction needs no exchange between warps if the contiguous axis has enough
+    /// cache lines.
+    fn set_layouts_of_strided_reductions(&mut self) {
+        for StridedReduction { load, contiguous, reduced } in strided_reductions(self.module, &self.regions) {
+            let Some(layout) = self.accesses.get(&load) else { continue };
+            let vector = layout.vector_len(contiguous);
+            let bits = self.module.dtype(self.module.op(load).results[0]).storage_bits() as usize;
+            let run = (ROW_BYTES * 8 / bits / vector).max(1);
+            let rows = rows_of_lanes(layout.shape(), (contiguous, vector, run), reduced, self.num_warps);
+            self.accesses.insert(load, rows);
         }
     }
 

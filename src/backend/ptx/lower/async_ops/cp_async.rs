@@ -4,13 +4,15 @@ use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::lower::loop_counter::unsigned;
+use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters};
 use crate::backend::ptx::lower::state::values::ThreadPrivateTile;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::remarks::DataPath;
-use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
+use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan, For};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::ir::OpId;
+use crate::ir::{OpId, Value};
 
 /// Registers of a multistage loop.
 pub struct CpAsyncState {
@@ -31,6 +33,39 @@ impl CpAsyncState {
 }
 
 impl Lowering<'_> {
+    /// Returns the carried step of a loop: its only MMA is synchronous, reads copies of all threads,
+    /// and adds to a carried value that no other op uses.
+    pub fn start_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
+        let cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head && !cp_async.async_mma)?;
+        let is_plain = plan.unroll.is_none() && plan.pingpong.is_none() && plan.carried_mmas.is_empty();
+        if !is_plain || !self.info.is_enabled(Optimization::MmaCarry) {
+            return None;
+        }
+        let module = self.module;
+        let body = module.op(plan.op).regions[0];
+        let mut products = Vec::new();
+        module.walk(body, &mut |id| products.extend(module.op(id).code.is_mma().then_some(id)));
+        let &[mma] = &products[..] else { return None };
+        let op = module.op(mma);
+        let copied = |value: Value| {
+            let load = self.info.source_load(value);
+            cp_async.copies.iter().any(|copy| Some(copy.load) == load && !copy.thread_private)
+        };
+        let position = module.block(body).args.iter().position(|&arg| arg == op.operands[2])?.checked_sub(1)?;
+        let last = module.op(*module.block(body).ops.last()?);
+        let is_carried = last.operands.get(position) == Some(&op.results[0])
+            && self.info.uses.count(op.results[0]) == 1
+            && self.info.regions.block_of(mma) == Some(body)
+            && self.info.accumulates_in_place(mma);
+        let mma_plan = self.info.inference.mma_plans.get(&mma)?.as_ref().ok()?;
+        let in_place = carried.get(position)?.as_ref().is_some_and(|fixed| fixed.0.is_same(&mma_plan.acc));
+        if !(is_carried && in_place && copied(op.operands[0]) && copied(op.operands[1])) {
+            return None;
+        }
+        let fragments = mma_plan.start_carried_step(&mut self.b)?;
+        Some(CarriedMmaStep { mma, fragments, refill: None })
+    }
+
     /// Loads the thread-private elements of a tile from their stage.
     pub fn load_thread_private(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
@@ -163,7 +198,7 @@ impl Lowering<'_> {
     }
 
     /// Waits for all copies, after the loop.
-    pub fn stop_cp_async(&mut self, cp_async: CpAsyncState) {
+    pub fn stop_cp_async(&mut self, cp_async: &CpAsyncState) {
         self.b.cp_async_wait(0);
         for copy in &cp_async.plan.copies {
             self.values.staged.remove(&self.module.op(copy.load).results[0]);

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters};
 use crate::backend::ptx::lower::state::sync_state::InFlightMma;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -85,7 +86,9 @@ impl Lowering<'_> {
         }
         let start = self.b.num_lines();
         let group = self.sync.warp_group();
-        MmaPlan::lower_together(&mut self.b, thread, group, &parts);
+        if !self.lower_with_carried_step(thread, &parts, members[0])? {
+            MmaPlan::lower_together(&mut self.b, thread, group, &parts);
+        }
         let (first, last) = (members[0], members[members.len() - 1]);
         self.report.remarks.product(module, first, self.info.combined_shapes(members), self.b.lines_from(start));
         let releases = self.sync.take_releases(gives);
@@ -101,6 +104,32 @@ impl Lowering<'_> {
             self.values.define(result, Tile { layout: plan.acc.clone(), regs: regs.into() });
         }
         Ok(())
+    }
+
+    /// Lowers an MMA whose last step along k follows the barrier of the next iteration. The copies of
+    /// a later iteration are emitted between the first two steps. Returns false for other MMAs.
+    fn lower_with_carried_step(&mut self, thread: Reg, parts: &[MmaPart<'_, MmaPlan>], mma: OpId) -> Lowered<bool> {
+        let Some(mut carried) = self.carried_step.take_if(|carried| carried.mma == mma) else { return Ok(false) };
+        let emission = MmaPlan::begin_with_carried(&mut self.b, thread, &parts[0], &carried.fragments);
+        let emission = emission.ok_or("a carried step needs operands in shared memory")?;
+        if let Some(refill) = carried.refill.take() {
+            refill(self)?;
+        }
+        emission.leave_last_step(&mut self.b, &carried.fragments);
+        self.carried_step = Some(carried);
+        Ok(true)
+    }
+
+    /// Emits the MMAs of the carried step after the loop, whose carried values are in `registers`.
+    pub fn finish_carried_step(&mut self, carried: &CarriedMmaStep, registers: &[Option<FixedRegisters>]) {
+        let module = self.module;
+        let acc = module.op(carried.mma).operands[2];
+        let body = self.info.regions.block_of(carried.mma);
+        let position = body.and_then(|body| module.block(body).args.iter().position(|&arg| arg == acc));
+        let fixed = position.and_then(|position| registers.get(position - 1)?.as_ref());
+        if let (Some((_, registers)), Some(Ok(plan))) = (fixed, self.info.inference.mma_plans.get(&carried.mma)) {
+            plan.finish_carried_step(&mut self.b, registers, &carried.fragments);
+        }
     }
 
     /// Returns the panel rows of an operand tile in its stage.

@@ -11,6 +11,7 @@ use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::device_assert::Assertion;
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Label, Operand, Reg, Space};
+use crate::backend::ptx::mma::CarriedStep;
 use crate::backend::ptx::remarks::CodeRemarks;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, SeqId, SubStep};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -36,10 +37,23 @@ pub struct Lowering<'m> {
     pub report: Report,
     /// The regions that contain the current step, outermost first.
     pub regions: Vec<RegionFrame>,
+    /// The carried step of the innermost loop that has one.
+    pub carried_step: Option<CarriedMmaStep>,
     /// The caller needs the schedule alone.
     pub plan_only: bool,
     /// Dispatch, for ops with regions.
     pub dispatch: Dispatch,
+}
+
+/// An emission that a later step calls.
+pub type DeferredEmission = Box<dyn FnOnce(&mut Lowering<'_>) -> Lowered>;
+
+/// The carried step of the only MMA of a loop.
+pub struct CarriedMmaStep {
+    pub mma: OpId,
+    pub fragments: CarriedStep,
+    /// The copies of a later iteration, which are emitted between the steps of the MMA.
+    pub refill: Option<DeferredEmission>,
 }
 
 /// Kernel parameters.

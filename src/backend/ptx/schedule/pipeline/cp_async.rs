@@ -132,6 +132,9 @@ impl KernelInfo<'_> {
             return None;
         }
         let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
+        // The elements of a scan wait for each other, so that narrower copies gain, too.
+        let has_scan = module.block(body).ops.iter().any(|&id| module.op(id).code == Opcode::Scan);
+        let least: u32 = if has_scan { 8 } else { 16 };
         let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         for load in loads.clone() {
             address_ops.extend(self.index_slice(body, load)?);
@@ -141,7 +144,7 @@ impl KernelInfo<'_> {
         for load in loads.filter(|load| !address_ops.contains(load)) {
             let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
-            wide |= copy.thread_offsets.first() == Some(&16);
+            wide |= copy.thread_offsets.first().is_some_and(|&bytes| bytes >= least);
             copies.push(copy);
         }
         if !wide {
