@@ -41,6 +41,7 @@ mod data;
 mod data_partition;
 mod dependent;
 mod early_exit;
+mod early_returns;
 mod elementwise;
 mod epilogue;
 mod examples;
@@ -143,6 +144,7 @@ fn main() -> ExitCode {
     control::register(&mut suite);
     dependent::register(&mut suite);
     early_exit::register(&mut suite);
+    early_returns::register(&mut suite);
     assert::register(&mut suite);
     assumptions::register(&mut suite);
     print::register(&mut suite);

@@ -35,7 +35,8 @@ pub enum Reason {
     Threads { count: u32, most: u32 },
     /// The kernel prints.
     Prints,
-    /// The kernel ends early, or leaves a loop between a load and its MMA.
+    /// A branch leaves the loop or the kernel between the load and its MMA, or waits for another
+    /// kernel.
     EarlyExit,
     /// One stage of each pipeline exceeds the free shared memory.
     Room { needed: u32, free: u32 },
@@ -84,7 +85,7 @@ impl fmt::Display for Reason {
                 write!(f, "with a producer, a tile block has {count} threads, and the maximum is {most}")
             }
             Reason::Prints => write!(f, "the kernel prints"),
-            Reason::EarlyExit => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
+            Reason::EarlyExit => write!(f, "a branch leaves the loop or the kernel between the load and its MMA"),
             Reason::Room { needed, free } => {
                 write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }
