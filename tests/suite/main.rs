@@ -75,6 +75,7 @@ mod pointer;
 mod print;
 mod product;
 mod ptxas;
+mod ragged;
 mod random;
 mod random_product;
 mod reduce;
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
     dependent::register(&mut suite);
     early_exit::register(&mut suite);
     early_returns::register(&mut suite);
+    ragged::register(&mut suite);
     assert::register(&mut suite);
     assumptions::register(&mut suite);
     print::register(&mut suite);
