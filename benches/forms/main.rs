@@ -14,6 +14,7 @@ mod family;
 mod gated;
 mod layernorm;
 mod product;
+mod ragged;
 mod samples;
 mod softmax;
 
@@ -61,6 +62,7 @@ fn main() -> Result<()> {
     let mut all: Vec<Box<dyn AnyFamily>> = [
         attention::families(size),
         product::families(size),
+        ragged::families(size),
         gated::families(size),
         softmax::families(size),
         layernorm::families(size),
