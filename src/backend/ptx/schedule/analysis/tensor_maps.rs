@@ -18,7 +18,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElement, Number, Swizzle, TensorMap};
 use crate::dtype::DType;
-use crate::ir::{Opcode, Padding, Type, Value};
+use crate::ir::{Padding, Type, Value};
 
 /// Maximum number of elements between consecutive tiles that begin at a multiple of 16 bytes. With
 /// it, the coordinate of the first such tile after the longest array fits in 32 bits.
@@ -118,20 +118,6 @@ impl KernelInfo<'_> {
                 Some(Number::Param { index: self.entry_param(value)?, bytes })
             }
         }
-    }
-
-    /// Returns the index of a parameter of the entry, possibly behind assumptions.
-    pub fn entry_param(&self, mut value: Value) -> Option<u32> {
-        while let Some(id) = self.module.defining_op(value) {
-            let op = self.module.op(id);
-            if op.code != Opcode::Assume {
-                return None;
-            }
-            value = op.operands[0];
-        }
-        let entry = self.module.entries.first()?;
-        let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
-        Some(index as u32)
     }
 }
 
