@@ -16,6 +16,7 @@ mod layernorm;
 mod linalg;
 mod numbers;
 mod product;
+mod ragged;
 mod samples;
 mod softmax;
 
@@ -63,6 +64,7 @@ fn main() -> Result<()> {
     let mut all: Vec<Box<dyn AnyFamily>> = [
         attention::families(size),
         product::families(size),
+        ragged::families(size),
         gated::families(size),
         softmax::families(size),
         layernorm::families(size),

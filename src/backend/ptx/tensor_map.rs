@@ -26,6 +26,21 @@ pub const GRAIN: u64 = 16;
 /// representable. So is each of its elements, since tiles have at most 2^24 elements.
 pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 
+/// The number of dimensions that bound the rows of each box, after those of the array.
+///
+/// With stride `s` of the ragged dimension, they have the strides `s` and `2^34 - s` elements, and
+/// the ragged dimension has the extent [`RAGGED_EXTENT`]. A box of rows from `row` on, of which
+/// `left` exist, has the coordinates `RAGGED_EXTENT - left` along the ragged dimension, `row + left`
+/// and [`RAGGED_EXTENT`]. Its address is `row · s` modulo 2^64: the sum of the other terms is `2^64`
+/// elements. Rows from `left` on are outside of the map. Triton has such maps (`ragged_tma`).
+pub const RAGGED_DIMS: usize = 2;
+
+/// Extent of a ragged dimension, and the last coordinate of its boxes.
+pub const RAGGED_EXTENT: u64 = 1 << 30;
+
+/// Stride of the last dimension of ragged maps, in elements, plus that of the ragged dimension.
+const RAGGED_STRIDE: u64 = 1 << 34;
+
 /// Exclusive upper limit of strides, in bytes.
 const MAX_STRIDE: u64 = 1 << 40;
 
@@ -161,6 +176,8 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// L2 promotion of loads.
     pub promotion: L2Promotion,
+    /// The dimension whose rows are bounded at each box, not by the map ([`RAGGED_DIMS`]).
+    pub ragged: Option<usize>,
 }
 
 /// The array of one launch, as arguments of the driver's encoder.
@@ -187,7 +204,9 @@ impl TensorMap {
     /// Returns true if the hardware supports this kind of box.
     pub fn is_possible(&self) -> bool {
         let row = self.dims.first().map_or(0, |dim| u64::from(dim.boxed * self.element.bytes()));
-        (1..=MAX_RANK).contains(&self.dims.len())
+        let rank = self.dims.len() + if self.ragged.is_some() { RAGGED_DIMS } else { 0 };
+        (1..=MAX_RANK).contains(&rank)
+            && self.ragged.is_none_or(|dim| (1..self.dims.len()).contains(&dim))
             && self.dims.iter().all(|dim| (1..=MAX_TMA_BOX).contains(&dim.boxed))
             && row.is_multiple_of(GRAIN)
             && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
@@ -223,7 +242,10 @@ impl TensorMap {
                 return None;
             }
         }
-        Some(map)
+        match self.ragged {
+            Some(dim) => map.with_ragged(dim, u64::from(self.element.bytes())),
+            None => Some(map),
+        }
     }
 
     /// Returns the parameters that the map depends on, once per use.
@@ -234,6 +256,22 @@ impl TensorMap {
         };
         let dims = self.dims.iter().flat_map(move |dim| [dim.extent, dim.stride].into_iter().filter_map(index));
         std::iter::once(self.base).chain(dims)
+    }
+}
+
+impl ResolvedMap {
+    /// Returns the map with the dimensions that bound rows along `dim`.
+    fn with_ragged(mut self, dim: usize, element_bytes: u64) -> Option<ResolvedMap> {
+        let stride = self.strides[dim - 1];
+        let around = (RAGGED_STRIDE * element_bytes).checked_sub(stride).filter(|&around| around < MAX_STRIDE)?;
+        self.extents[dim] = RAGGED_EXTENT;
+        for (at, stride) in [(self.rank, stride), (self.rank + 1, around)] {
+            // Each coordinate that is not negative is inside.
+            self.extents[at] = 1 << 31;
+            self.strides[at - 1] = stride;
+        }
+        self.rank += RAGGED_DIMS;
+        Some(self)
     }
 }
 
@@ -253,7 +291,29 @@ mod tests {
             element: MapElement::U16,
             swizzle: Swizzle::B128,
             promotion: L2Promotion::default(),
+            ragged: None,
         }
+    }
+
+    #[test]
+    fn ragged_rows_have_the_address_of_the_array() {
+        let map = TensorMap { ragged: Some(1), ..matrix() };
+        assert!(map.is_possible() && !TensorMap { ragged: Some(0), ..matrix() }.is_possible());
+        let resolved = map.resolve(&[0x7000, 100, 72, 80]).unwrap();
+        assert_eq!((resolved.rank, resolved.extents), (4, [72, RAGGED_EXTENT, 1 << 31, 1 << 31, 1]));
+        assert_eq!(resolved.boxes, [64, 128, 1, 1, 1]);
+        let place = |coords: [u64; 3]| {
+            let terms = coords.iter().zip(resolved.strides).map(|(&at, stride)| at.wrapping_mul(stride));
+            terms.fold(resolved.address, u64::wrapping_add)
+        };
+        for (row, left) in [(0u64, 100u64), (7, 93), (99, 1), (100, 0)] {
+            assert_eq!(place([RAGGED_EXTENT - left, row + left, RAGGED_EXTENT]), 0x7000 + 160 * row);
+        }
+        let mut wide = map;
+        wide.dims[1].stride = Number::Param { index: 3, bytes: 8 };
+        assert!(wide.resolve(&[16, 1, 1, 1 << 34]).is_some() && wide.resolve(&[16, 1, 1, (1 << 34) + 8]).is_none());
+        wide.dims = vec![wide.dims[0], wide.dims[1], wide.dims[1], wide.dims[1]];
+        assert!(!wide.is_possible(), "six dimensions");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub use analysis::pointer_ops::{mask_of, pointee};
 pub use analysis::reduced_scan::{SCAN_BYTES, reduced_axis};
 pub use analysis::strided_reduction::{ROW_BYTES, StridedReduction, strided_reductions};
 pub use analysis::user_layout::chosen_warps;
-pub use analysis::view_shape::{ViewShape, contiguous_axis, stored};
+pub use analysis::view_shape::{ViewShape, contiguous_axis, stored, tensor_stride};
 pub use layouts::axis_bits::{AxisBits, replica_bits, thread_bases};
 pub use layouts::blocks::{block_layout, block_number, doubled, doubled_in_registers, in_order};
 pub use layouts::lane_gather::{AxisLines, LaneGather};

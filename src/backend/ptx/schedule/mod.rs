@@ -38,6 +38,7 @@ pub use analysis::deferred_values::is_computed_at_use;
 pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::MemoryEffect;
+pub use analysis::ragged_slices::RaggedSlice;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::PRINTED_PART;
 pub use analysis::step_uses::AccumulatorSource;

@@ -86,6 +86,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         mma_overlap::kernel(),
         epilogue_smem_reuse::kernel(),
         data_partition::kernel(),
+        ragged::kernel(),
     ]);
     kernels.extend(sync::mma_order::kernels().into_iter().chain(aux_loads::kernels()));
     kernels.extend(super::sync::barriers::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));

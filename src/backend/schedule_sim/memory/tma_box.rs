@@ -96,6 +96,7 @@ mod tests {
             element: MapElement::U16,
             swizzle: Swizzle::B64,
             promotion: L2Promotion::default(),
+            ragged: None,
         }
     }
 

@@ -7,10 +7,11 @@ use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{
     LoadPath, OrderPoint, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
+use crate::backend::ptx::tensor_map::RAGGED_EXTENT;
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::backend::schedule_sim::memory::shared_state::Shared;
-use crate::ir::{Loc, OpId, Opcode, Sign};
+use crate::ir::{Loc, OpId, Opcode, Sign, Value};
 
 impl<'a> Partition<'a> {
     /// Returns the condition that the next step waits for, if it is not met.
@@ -261,11 +262,25 @@ impl<'a> Partition<'a> {
         let shape = ViewShape::of(module, op.group(0)[0]);
         let shape = shape.ok_or_else(|| broken(format!("op {} loads no tile of a view", load.index())))?;
         let fastest = contiguous_axis(module, &shape).ok_or_else(|| broken("no dimension is contiguous"))?;
-        let start = |axis: usize| {
-            let index = self.frame.number(op.group(1)[axis], Sign::Signed)?;
-            Ok(index.saturating_mul(shape.steps[axis]).saturating_add(slot[axis]))
-        };
-        box_order(shape.tile.len(), fastest).map(start).collect()
+        let slice = self.kernel.info.ragged_slice(shape.tensor);
+        let number = |value: Value| self.frame.number(value, Sign::Signed);
+        let (mut coordinates, mut rows) = (Vec::new(), Vec::new());
+        for axis in box_order(shape.tile.len(), fastest) {
+            let start = number(op.group(1)[axis])?.saturating_mul(shape.steps[axis]).saturating_add(slot[axis]);
+            let Some(slice) = slice.filter(|slice| slice.dim == shape.dim_map[axis]) else {
+                coordinates.push(start);
+                continue;
+            };
+            let (begin, extent) = (slice.begin.map_or(Ok(0), number)?, RAGGED_EXTENT as i64);
+            let length = number(slice.length)?;
+            // A tile before the slice is replaced by one after it.
+            let is_before = start < 0 && shape.steps[axis] >= shape.tile[axis];
+            let start = if is_before { length } else { start };
+            coordinates.push(start.saturating_add(extent - length));
+            rows = vec![begin + length, extent];
+        }
+        coordinates.extend(rows);
+        Ok(coordinates)
     }
 
     /// Returns true if the current loop has a try-wait of the channel.

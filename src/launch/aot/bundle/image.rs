@@ -140,6 +140,7 @@ fn write_map(to: &mut Writer, map: &TensorMap) {
     to.u8(place(&ELEMENTS, &map.element));
     to.u8(place(&SWIZZLES, &map.swizzle));
     to.u8(place(&PROMOTIONS, &map.promotion));
+    to.u8(map.ragged.map_or(0, |dim| dim as u8));
 }
 
 fn read_map(from: &mut Reader<'_>, words: usize) -> Read<TensorMap> {
@@ -151,7 +152,10 @@ fn read_map(from: &mut Reader<'_>, words: usize) -> Read<TensorMap> {
         if boxed > 256 { Err(format!("a box of {boxed}")) } else { Ok(Dim { extent, stride, boxed }) }
     })?;
     let (element, swizzle) = (from.one_of(&ELEMENTS)?, from.one_of(&SWIZZLES)?);
-    let map = TensorMap { base, dims, element, swizzle, promotion: from.one_of(&PROMOTIONS)? };
+    let promotion = from.one_of(&PROMOTIONS)?;
+    // The first dimension is never ragged.
+    let ragged = Some(usize::from(from.u8()?)).filter(|&dim| dim > 0);
+    let map = TensorMap { base, dims, element, swizzle, promotion, ragged };
     if map.is_possible() { Ok(map) } else { Err("a tensor map that no hardware has".into()) }
 }
 

@@ -32,7 +32,8 @@ const GRID_PARAMS: usize = 3;
 /// axis.
 ///
 /// A kernel has a benefit if a loop in its body contains an MMA. Tile blocks that may wait for each
-/// other (atomics, loops without a trip count) are excluded, and kernels with early exits.
+/// other (atomics, loops without a trip count) are excluded. An early exit of a tile block continues
+/// with the next one.
 pub fn persistent(module: &Module) -> Option<Module> {
     let [entry] = &module.entries[..] else { return None };
     let body = entry.body;
@@ -46,7 +47,7 @@ pub fn persistent(module: &Module) -> Option<Module> {
     Some(changed)
 }
 
-/// Returns true if tile blocks are independent, and each executes the whole body.
+/// Returns true if tile blocks are independent.
 fn is_supported(module: &Module, body: BlockId) -> bool {
     let mut is_supported = true;
     module.walk(body, &mut |id| {
@@ -64,9 +65,7 @@ fn is_supported(module: &Module, body: BlockId) -> bool {
                 | Opcode::ClusterAllGather
         );
     });
-    let mut returns = 0;
-    module.walk(body, &mut |id| returns += usize::from(module.op(id).code == Opcode::Return));
-    is_supported && returns == 1
+    is_supported
 }
 
 /// Returns true if the trip count of a top-level loop with an MMA increases with the first index of
@@ -170,6 +169,11 @@ fn rewrite(to: &mut ScalarWriter<'_>, body: BlockId, is_increasing: bool) {
     }
     to.writer.emit(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     to.writer.end_block(inner, around);
+    // Loops with an exit of the kernel have no trip count, so all exits are in branches.
+    let mut exits = Vec::new();
+    let module = &*to.writer.module;
+    module.walk(inner, &mut |id| exits.extend((module.op(id).code == Opcode::Return).then_some(id)));
+    exits.into_iter().for_each(|id| to.writer.module.op_mut(id).code = Opcode::Continue);
     let module = &*to.writer.module;
     module.walk(inner, &mut |id| {
         let op = module.op(id);

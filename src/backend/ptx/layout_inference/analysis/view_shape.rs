@@ -96,7 +96,7 @@ impl ViewShape {
 
     /// Returns the stride of tensor dimension `dim`: a constant or a value.
     pub fn stride(&self, module: &Module, dim: usize) -> Result<i64, Value> {
-        dynamic(module, self.tensor, dim, true)
+        tensor_stride(module, self.tensor, dim)
     }
 
     /// Returns the extent of tensor dimension `dim`: a constant or a value.
@@ -144,6 +144,11 @@ impl ViewShape {
 /// Returns the tile that an op stores to a view, or combines with it.
 pub fn stored(op: &Op) -> Value {
     if op.code == Opcode::AtomicRedView { op.group(2)[0] } else { op.group(0)[0] }
+}
+
+/// Returns the stride of dimension `dim` of a tensor view: a constant or a value.
+pub fn tensor_stride(module: &Module, tensor: OpId, dim: usize) -> Result<i64, Value> {
+    dynamic(module, tensor, dim, true)
 }
 
 fn dynamic(module: &Module, tensor: OpId, dim: usize, stride: bool) -> Result<i64, Value> {

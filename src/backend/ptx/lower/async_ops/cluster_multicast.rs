@@ -168,9 +168,10 @@ impl Lowering<'_> {
                 let base = self.b.add(Ty::S32, base, first);
                 if first == last { base } else { self.b.mad(Ty::S32, peer, last - first, base) }
             };
-            let axes = box_order(start.len(), fastest);
-            let coords: Vec<Operand> =
-                axes.zip(&start).map(|(axis, &start)| choose(&|part| part.coord[axis], start)).collect();
+            let mut coords = start.clone();
+            for (coord, axis) in coords.iter_mut().zip(box_order(shape.tile.len(), fastest)) {
+                *coord = choose(&|part| part.coord[axis], *coord);
+            }
             let target = choose(&|part| i64::from(load.smem_offset + part.smem_offset), stage.into());
             let target = Addr::new(target, 0);
             if boxes.len() > 1 {

@@ -13,10 +13,14 @@ use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, Ty};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{box_order, whole_indices};
-use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, TensorMap};
+use crate::backend::ptx::schedule::{RaggedSlice, box_order, whole_indices};
+use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, RAGGED_EXTENT, TensorMap};
 use crate::dtype::DType;
 use crate::ir::Value;
+
+/// Limit of the rows of a slice that a box is told to exist: at least the extent of a tile, and less
+/// than that of a ragged dimension.
+const MAX_ROWS_LEFT: i64 = 1 << 29;
 
 impl Lowering<'_> {
     /// Returns the generic address of a tensor map, and adds the parameter at its first use.
@@ -40,21 +44,59 @@ impl Lowering<'_> {
     /// `offsets` is the element in the tile, in the order of its dimensions.
     ///
     /// A tile outside of the index space is outside of the array. If the start of such a tile does
-    /// not fit 32 bits, it is replaced by another start outside.
+    /// not fit 32 bits, it is replaced by another start outside. The coordinates of a ragged map
+    /// follow those of the array.
     pub fn tma_coords(&mut self, view: Value, indices: &[Value], offsets: &[i64]) -> Lowered<Vec<Operand>> {
         let partition = self.partition(view)?;
         let shape = ViewShape::of(self.module, view).ok_or("only partition views have tiles")?;
         let fastest = contiguous_axis(self.module, &shape).ok_or("no dimension is contiguous")?;
-        let mut coords = Vec::new();
+        let slice = self.info.ragged_slice(shape.tensor);
+        let (mut coords, mut rows) = (Vec::new(), Vec::new());
         for axis in box_order(indices.len(), fastest) {
             let (step, tile) = (partition.steps[axis], partition.tile[axis]);
             // A replacement must also be a multiple of the indices at which boxes may start.
             let whole = if axis == fastest { whole_indices(step, shape.elem.storage_bits() / 8) } else { 1 };
             let index = self.near_index(indices[axis], (step, tile), whole)?;
             let start = self.b.mul(Ty::S32, index, step);
-            coords.push(self.b.add(Ty::S32, start, offsets[axis]));
+            let start = self.b.add(Ty::S32, start, offsets[axis]);
+            match slice.filter(|slice| slice.dim == shape.dim_map[axis]) {
+                Some(slice) => {
+                    let [along, around] = self.ragged_coords(&slice, start)?;
+                    coords.push(along);
+                    rows = vec![around, Operand::Imm(RAGGED_EXTENT as i64)];
+                }
+                None => coords.push(start),
+            }
         }
+        coords.extend(rows);
         Ok(coords)
+    }
+
+    /// Returns the coordinates of a row of a slice: along its dimension, and along that of whole
+    /// rows. A row before the slice is one of a box that is completely before it, and is replaced by
+    /// one after the slice.
+    fn ragged_coords(&mut self, slice: &RaggedSlice, row: Operand) -> Lowered<[Operand; 2]> {
+        let length = self.row_number(slice.length)?;
+        let begin = slice.begin.map(|begin| self.row_number(begin)).transpose()?;
+        let row = self.b.min(Ty::U32, row, length);
+        let left = self.b.sub(Ty::S32, length, row);
+        // No box has more rows.
+        let left = self.b.min(Ty::U32, left, MAX_ROWS_LEFT);
+        let along = self.b.sub(Ty::S32, RAGGED_EXTENT as i64, left);
+        let mut around = self.b.add(Ty::S32, row, left);
+        if let Some(begin) = begin {
+            around = self.b.add(Ty::S32, around, begin);
+        }
+        Ok([along, around])
+    }
+
+    /// Returns a number of rows as 32 bits. It does not exceed the extent of an array with a map.
+    fn row_number(&mut self, value: Value) -> Lowered<Operand> {
+        let number = self.scalar(value)?;
+        Ok(match self.module.dtype(value) {
+            DType::I64 => self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), number),
+            _ => number,
+        })
     }
 
     /// Returns a tile index as 32 bits. An index far outside is replaced by the nearest multiple of

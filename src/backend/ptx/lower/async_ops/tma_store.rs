@@ -242,8 +242,10 @@ impl Lowering<'_> {
         self.b.skip_if(issues, true, |b| {
             for offset in (0..place.bytes).step_by(store.plan.tile.box_bytes() as usize) {
                 let origin = store.plan.tile.origin(part * place.bytes + offset);
-                let coords: Vec<Operand> =
-                    coords.iter().zip(&store.axes).map(|(&start, &axis)| b.add(Ty::S32, start, origin[axis])).collect();
+                let mut coords = coords.to_vec();
+                for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
+                    *coord = b.add(Ty::S32, *coord, origin[axis]);
+                }
                 let source = b.address(store.base, warp).plus(i64::from(place.offset + offset));
                 match adds {
                     true => b.tma_reduce(ReduxOp::Add, address, &coords, &source),

@@ -123,6 +123,20 @@ impl<'m> KernelInfo<'m> {
         block.is_some_and(|block| self.module.block(block).ops.iter().any(|&other| self.module.op(other).code.is_mma()))
     }
 
+    /// Returns the index of a parameter of the entry, possibly behind assumptions.
+    pub fn entry_param(&self, mut value: Value) -> Option<u32> {
+        while let Some(id) = self.module.defining_op(value) {
+            let op = self.module.op(id);
+            if op.code != Opcode::Assume {
+                return None;
+            }
+            value = op.operands[0];
+        }
+        let entry = self.module.entries.first()?;
+        let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
+        Some(index as u32)
+    }
+
     /// Returns the load of which a value is another view, possibly rounded to tf32.
     pub fn source_load(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;

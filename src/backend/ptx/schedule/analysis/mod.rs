@@ -8,6 +8,7 @@
 //! * `hints` — hints of ops for the scheduler
 //! * `kernel_info` — module, layouts, options, uses
 //! * `memory_effects` — the elements of arrays that an op reads or writes
+//! * `ragged_slices` — views of an array between two run-time numbers along one axis
 //! * `register_budget` — warps and registers per partition, CTAs per SM
 //! * `smem_budget` — shared-memory budget left for pipeline stages
 //! * `step_uses` — the values a step reads and the accumulators it updates in place
@@ -20,6 +21,7 @@ pub mod early_exit;
 pub mod hints;
 pub mod kernel_info;
 pub mod memory_effects;
+pub mod ragged_slices;
 pub mod register_budget;
 pub mod smem_budget;
 pub mod step_uses;

@@ -8,6 +8,9 @@
 //! illegal instruction. Conditions on the numbers of one launch (an extent of 0, for example) are
 //! checked by the launch, which has another kernel for these cases.
 //!
+//! The array may be a slice between run-time numbers along another axis than the contiguous one
+//! (`ragged_slices`).
+//!
 //! In shared memory the contiguous dimension of a box is innermost. The other dimensions follow
 //! from the last to the first.
 
@@ -15,7 +18,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElement, Number, Swizzle, TensorMap};
 use crate::dtype::DType;
-use crate::ir::{Opcode, Padding, Type, Value};
+use crate::ir::{Padding, Type, Value};
 
 /// Maximum number of elements between consecutive tiles that begin at a multiple of 16 bytes. With
 /// it, the coordinate of the first such tile after the longest array fits in 32 bits.
@@ -75,11 +78,12 @@ impl KernelInfo<'_> {
         if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MAX_STEP {
             return None;
         }
-        let base = module.op(shape.tensor).group(0)[0];
+        let slice = self.ragged_slice(shape.tensor);
+        let base = slice.map_or(module.op(shape.tensor).group(0)[0], |slice| slice.base);
         if shape.tile.len() > MAX_RANK || !int_ranges.divisor(base).is_multiple_of(GRAIN) {
             return None;
         }
-        let mut dims = Vec::new();
+        let (mut dims, mut ragged) = (Vec::new(), None);
         for axis in box_order(shape.tile.len(), fastest) {
             let dim = shape.dim_map[axis];
             let stride = self.number(shape.stride(module, dim))?;
@@ -87,11 +91,21 @@ impl KernelInfo<'_> {
             if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
                 return None;
             }
-            let extent = self.number(shape.extent(module, dim))?;
+            let mut extent = shape.extent(module, dim);
+            if let Some(slice) = slice.filter(|slice| slice.dim == dim) {
+                // A box that begins before the slice would contain other rows of the array.
+                let first =
+                    index.get(axis).and_then(|&index| int_ranges.range(index)).map_or(i64::MIN, |range| range.lo);
+                if axis == fastest || (shape.steps[axis] < shape.tile[axis] && first < 0) {
+                    return None;
+                }
+                (extent, ragged) = (Err(slice.extent), Some(dims.len()));
+            }
+            let extent = self.number(extent)?;
             dims.push(Dim { extent, stride, boxed: u32::try_from(boxes[axis]).ok()? });
         }
         let base = self.entry_param(base)?;
-        let map = TensorMap { base, dims, element, swizzle, promotion: L2Promotion::default() };
+        let map = TensorMap { base, dims, element, swizzle, promotion: L2Promotion::default(), ragged };
         map.is_possible().then_some(map)
     }
 
@@ -104,20 +118,6 @@ impl KernelInfo<'_> {
                 Some(Number::Param { index: self.entry_param(value)?, bytes })
             }
         }
-    }
-
-    /// Returns the index of a parameter of the entry, possibly behind assumptions.
-    fn entry_param(&self, mut value: Value) -> Option<u32> {
-        while let Some(id) = self.module.defining_op(value) {
-            let op = self.module.op(id);
-            if op.code != Opcode::Assume {
-                return None;
-            }
-            value = op.operands[0];
-        }
-        let entry = self.module.entries.first()?;
-        let index = self.module.block(entry.body).args.iter().position(|&arg| arg == value)?;
-        Some(index as u32)
     }
 }
 

@@ -37,7 +37,8 @@ pub enum Reason {
     Prints,
     /// Tile blocks exchange tiles within a cluster.
     ClusterExchange,
-    /// The kernel ends early, or leaves a loop between a load and its MMA.
+    /// A branch leaves the loop or the kernel between the load and its MMA, or waits for another
+    /// kernel.
     EarlyExit,
     /// One stage of each pipeline exceeds the free shared memory.
     Room { needed: u32, free: u32 },
@@ -87,7 +88,7 @@ impl fmt::Display for Reason {
             }
             Reason::ClusterExchange => write!(f, "tile blocks exchange tiles within a cluster"),
             Reason::Prints => write!(f, "the kernel prints"),
-            Reason::EarlyExit => write!(f, "the kernel returns early, or leaves a loop between a load and its MMA"),
+            Reason::EarlyExit => write!(f, "a branch leaves the loop or the kernel between the load and its MMA"),
             Reason::Room { needed, free } => {
                 write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }

@@ -39,4 +39,6 @@ pub enum PipelineEvent {
     Enter(OpId),
     Else,
     Leave,
+    /// End of the kernel, early or not.
+    Return,
 }

@@ -73,7 +73,7 @@ fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usiz
     for event in events {
         match event {
             PipelineEvent::Enter(id) => enclosing.push(*id),
-            PipelineEvent::Else => {}
+            PipelineEvent::Else | PipelineEvent::Return => {}
             PipelineEvent::Leave => drop(enclosing.pop()),
             PipelineEvent::Stage(pipeline, _) => match enclosing[..] {
                 [outer] if outer == loop_op => stage_counts[*pipeline].fixed += 1,

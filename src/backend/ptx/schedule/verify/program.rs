@@ -78,26 +78,32 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Returns the events of one pipeline. Loops and branches without a stage of the pipeline are
-/// removed: the partitions need not agree on them.
+/// Returns the events of one pipeline. Loops and branches without a stage of the pipeline, or an
+/// exit before one, are removed: the partitions need not agree on them.
 fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<PipelineEvent> {
     let mut kept: Vec<PipelineEvent> = Vec::new();
-    let mut entered = Vec::new();
+    let (mut entered, mut end) = (Vec::new(), 0);
     for event in events {
         match event {
             PipelineEvent::Stage(other, _) if *other != pipeline => continue,
             PipelineEvent::Enter(_) => entered.push(kept.len()),
             PipelineEvent::Leave => {
                 let start = entered.pop().expect("entered before it is left");
-                if !kept[start..].iter().any(|event| matches!(event, PipelineEvent::Stage(..))) {
+                let matters = |event: &PipelineEvent| matches!(event, PipelineEvent::Stage(..) | PipelineEvent::Return);
+                if !kept[start..].iter().any(matters) {
                     kept.truncate(start);
                     continue;
                 }
             }
-            PipelineEvent::Stage(..) | PipelineEvent::Else => {}
+            PipelineEvent::Stage(..) | PipelineEvent::Else | PipelineEvent::Return => {}
         }
         kept.push(event.clone());
+        if entered.is_empty() && kept[end..].iter().any(|event| matches!(event, PipelineEvent::Stage(..))) {
+            end = kept.len();
+        }
     }
+    // Exits after the last stage do not matter.
+    kept.truncate(end);
     kept
 }
 
@@ -252,6 +258,12 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             }
             Step::MmaWait(MmaWait { mma, release_after: Some(value), .. }) if !self.defined.contains(value) => {
                 return Err(format!("op {} is waited for behind %{}, which is not there", mma.index(), value.index()));
+            }
+            &Step::End(id) if self.info.module.op(id).code == Opcode::Return => {
+                if let Some(channel) = self.acquired.keys().min() {
+                    return Err(format!("the kernel ends with the stage of channel {channel}"));
+                }
+                self.events.push(PipelineEvent::Return);
             }
             &Step::If { op, pure: true, .. } if !self.info.is_pure(op) => {
                 return Err(format!("the branches of op {} have side effects", op.index()));

@@ -7,6 +7,7 @@ use crate::backend::ptx::hardware::{SWIZZLE_ATOM_ROWS, TMA_SMEM_ALIGN};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::tensor_maps::box_order;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
 use crate::ir::OpId;
 use crate::util::sort;
@@ -37,6 +38,9 @@ impl KernelInfo<'_> {
             };
             for load in &channel.loads {
                 let id = load.load.index();
+                if !self.is_bounded_as_its_slice(load) {
+                    return fault(format!("the map of op {id} has other bounds than its slice"));
+                }
                 if let Some(channel) = warp_spec.aux_channel(load.load) {
                     match channel as usize == index && self.is_valid_aux_box(load) {
                         true => continue,
@@ -54,6 +58,17 @@ impl KernelInfo<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the map of a load bounds rows at each box exactly where the load is from a
+    /// run-time slice.
+    fn is_bounded_as_its_slice(&self, load: &TmaLoad) -> bool {
+        let shape = ViewShape::of(self.module, self.module.op(load.load).group(0)[0]);
+        let Some(shape) = shape else { return false };
+        let Some(fastest) = contiguous_axis(self.module, &shape) else { return false };
+        let mut dims = box_order(shape.tile.len(), fastest).map(|axis| shape.dim_map[axis]);
+        let sliced = self.ragged_slice(shape.tensor).map(|slice| slice.dim);
+        load.map.ragged == sliced.and_then(|sliced| dims.position(|dim| dim == sliced))
     }
 
     /// Returns true if the tile of an auxiliary load is one box at an aligned offset.

@@ -84,6 +84,7 @@ impl KernelInfo<'_> {
             let last = position(channel.last_use);
             let is_async = mmas.contains(&channel.last_use) && self.is_async(&[channel.last_use]);
             channel.block == block
+                && !self.has_exit_between(block, channel.first(), self.first_use(ops, load).unwrap_or(load))
                 && !channel.wait_at_acquire
                 && acquired.is_some_and(|acquired| acquired < read)
                 && last.is_some_and(|last| (several && read <= last) || (after_mma && is_async && last < read))

@@ -14,9 +14,9 @@ impl KernelInfo<'_> {
     /// Returns the channel whose stage is the staging buffer of the only TMA store of a kernel.
     ///
     /// Its pipeline is that of the last loads before the store, since the next loads use the other
-    /// pipelines.
+    /// pipelines. A kernel that can end early has none: the producer executes no exit after its loads.
     pub fn staging_channel(&self, warp_spec: &WarpSpecialization) -> Option<Channel> {
-        if !self.is_enabled(Optimization::EpilogueSmemReuse) {
+        if !self.is_enabled(Optimization::EpilogueSmemReuse) || self.has_early_return() {
             return None;
         }
         let mut stores = self.tma_stores.keys();

@@ -244,7 +244,7 @@ impl KernelInfo<'_> {
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.module.cluster_size(body).is_some() => Err(Reason::ClusterExchange),
             () if self.has_print() => Err(Reason::Prints),
-            () if self.has_early_exit(body) => Err(Reason::EarlyExit),
+            () if self.waits_for_kernel_in_region(body) => Err(Reason::EarlyExit),
             () => Ok(()),
         }
     }
@@ -261,6 +261,10 @@ impl KernelInfo<'_> {
         }
         self.can_use_producer(self.regions.loop_of_block(block))?;
         let operand_use = self.operand_use(load)?;
+        let groups: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
+        if self.has_exit_between(block, load, self.last_use_in_block(block, &groups).0) {
+            return Err(Reason::EarlyExit);
+        }
         let halved = multicast.is_some_and(|multicast| multicast.can_multicast(load));
         if !self.is_invariant_load(load) {
             return Err(Reason::Written);

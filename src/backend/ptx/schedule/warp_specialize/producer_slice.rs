@@ -27,7 +27,8 @@ pub struct SliceBuilder<'a, 'm> {
 }
 
 impl<'a, 'm> SliceBuilder<'a, 'm> {
-    /// Returns the slice of a load: its view, its indices and the control flow that leads to it.
+    /// Returns the slice of a load: its view, its indices, the control flow that leads to it, and the
+    /// early exits on the way.
     /// Returns `None` if one thread cannot compute them.
     pub fn for_load(info: &'a KernelInfo<'m>, load: OpId) -> Option<ProducerSlice> {
         let mut builder = SliceBuilder {
@@ -40,6 +41,7 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
         let op = info.module.op(load);
         builder.pending.extend(op.group(0).iter().chain(op.group(1)));
         builder.add_enclosing_control(load);
+        info.returns_before(load).into_iter().for_each(|owner| builder.add_control(owner));
         while let Some(value) = builder.pending.pop().filter(|_| !builder.failed) {
             if builder.seen.insert(value) {
                 builder.add_value(value);

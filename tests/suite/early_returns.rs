@@ -1,0 +1,278 @@
+//! Tile blocks that end early beside products whose operands the copy engine loads ahead: before the first load, between
+//! two products, in each iteration; with a tile that is loaded before the end and used after it; and loops that wait for
+//! other tile blocks.
+
+use anyhow::{Result, ensure};
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{AtomicOptions, GatherOptions, Scope};
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want, unwritten};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    let (plain, hints) = (ct::Hints::new(), ct::Hints::new());
+    for (name, tile, hints) in [
+        ("one group", [64, 64, 64], plain),
+        ("two groups", [128, 128, 64], plain),
+        ("data partitions", [192, 64, 64], hints.num_warps(12)),
+        ("a cluster", [128, 128, 64], hints.num_ctas(2)),
+        ("persistent", [128, 64, 64], hints.persistent(true)),
+    ] {
+        suite.test(format!("early_returns/leading/{name}"), move |session| leading(session, tile, hints));
+    }
+    suite.test("early_returns/uniform in a cluster", uniform);
+    suite.test("early_returns/attention", attention);
+    suite.test("early_returns/between", between);
+    suite.test("early_returns/in a loop", in_a_loop);
+    suite.test("early_returns/loaded before", loaded_before);
+    suite.test("early_returns/waits", waits);
+}
+
+/// Matrices of whole numbers, as they are and on the device.
+struct Factors {
+    sides: [usize; 3],
+    a: Vec<f16>,
+    b: Vec<f16>,
+    on: (ct::DeviceArray<f16, 2>, ct::DeviceArray<f16, 2>),
+}
+
+impl Factors {
+    fn new(session: Session, [m, n, k]: [usize; 3]) -> Result<Factors> {
+        let (a, b) = (random::<f16>(1, m * k, Spread::Whole(3)), random::<f16>(2, k * n, Spread::Whole(3)));
+        let on = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
+        Ok(Factors { sides: [m, n, k], a, b, on })
+    }
+
+    /// An element of the product over a part of the terms.
+    fn product(&self, [i, j]: [usize; 2], terms: std::ops::Range<usize>) -> f32 {
+        let [_, n, k] = self.sides;
+        terms.map(|l| self.a[i * k + l].to_f64() * self.b[l * n + j].to_f64()).sum::<f64>() as f32
+    }
+}
+
+/// Is this what the schedule for Hopper says?
+fn says(session: Session, text: impl FnOnce() -> ct::Result<String>, wanted: &str) -> Result<()> {
+    if let Session::Assemble(ct::Target::SM_90A, _) = session {
+        let text = text()?;
+        ensure!(text.contains(wanted), "no `{wanted}`: {text}");
+    }
+    Ok(())
+}
+
+type Pair = (Array<f16, 2>, Array<f16, 2>);
+
+/// The product of a row and a column of tiles.
+fn product((a, b): Pair, (i, j): (Scalar<i32>, Scalar<i32>), [m, n, k]: [usize; 3]) -> Tile<f32, 2> {
+    ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |acc, l| {
+        ct::mma(a.load((i, l), [m, k]), b.load((l, j), [k, n]), acc)
+    })
+}
+
+/// Blocks beyond the end of their column of tiles do nothing.
+fn leading(session: Session, tile: [usize; 3], hints: ct::Hints) -> Result<()> {
+    fn kernel(factors: Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, tile: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        ct::return_if((i * tile[0]).ge(ends.load_scalar(j)));
+        c.store((i, j), product(factors, (i, j), tile));
+    }
+    let [m, n, k] = [450, 208, 208];
+    let factors = Factors::new(session, [m, n, k])?;
+    let ends = [130, 0, 450, -5, 64];
+    let (device_ends, (a, b)) = (session.array(&ends, [ends.len()])?, &factors.on);
+    let mut c = session.unwritten::<f32, 2>([m, n])?;
+    let grid = [m.div_ceil(tile[0]).next_multiple_of(2), n.div_ceil(tile[1])];
+    let arguments = ((a, b), &device_ends, &mut c, ct::Constant(tile));
+    session.launch_with(hints, kernel, grid, arguments)?;
+    session.check("product", &c, &|[i, j]| {
+        let done = ((i / tile[0] * tile[0]) as i32) < ends[j / tile[1]];
+        Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+    })?;
+    let arguments = ((a, b), &device_ends, &mut c, ct::Constant(tile));
+    says(session, || ct::inspect(kernel, arguments).hints(hints).target(ct::Target::SM_90A).schedule(), "tma_load")
+}
+
+/// Both CTAs of a cluster end alike, so that they can share loads.
+fn uniform(session: Session) -> Result<()> {
+    fn kernel(factors: Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, tile: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        ct::return_if((j * tile[1]).ge(ends.load_scalar(0)));
+        c.store((i, j), product(factors, (i, j), tile));
+    }
+    let ([m, n, k], tile) = ([256, 304, 208], [128, 64, 64]);
+    let factors = Factors::new(session, [m, n, k])?;
+    for end in [100, 0, 304] {
+        let (ends, (a, b)) = (session.array(&[end as i32], [1])?, &factors.on);
+        let mut c = session.unwritten::<f32, 2>([m, n])?;
+        let hints = ct::Hints::new().num_ctas(2);
+        let arguments = ((a, b), &ends, &mut c, ct::Constant(tile));
+        session.launch_with(hints, kernel, [2, n.div_ceil(tile[1])], arguments)?;
+        session.check("product", &c, &|[i, j]| {
+            let done = j / tile[1] * tile[1] < end;
+            Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+        })?;
+        let arguments = ((a, b), &ends, &mut c, ct::Constant(tile));
+        says(
+            session,
+            || ct::inspect(kernel, arguments).hints(hints).target(ct::Target::SM_90A).schedule(),
+            "cluster of 2",
+        )?;
+    }
+    Ok(())
+}
+
+/// Two products, one of which has a factor from outside of the loop.
+fn attention(session: Session) -> Result<()> {
+    fn kernel((q, k): Pair, ends: Array<i32, 1>, y: ArrayMut<f32, 2>, [m, n, d]: [usize; 3]) {
+        let i = ct::bid(0);
+        let end = ends.load_scalar(0);
+        ct::return_if((i * m).ge(end));
+        let a = q.load((i, 0), [m, d]);
+        let sum = ct::fold(..k.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |acc, j| {
+            let b = k.load((j, 0), [n, d]);
+            let scores = ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([m, n]));
+            ct::mma(scores.cast::<f16>(), b, acc)
+        });
+        y.store((i, 0), sum);
+    }
+    let [rows, keys, d] = [300, 200, 64];
+    let (q, k) = (random::<f16>(5, rows * d, Spread::Whole(2)), random::<f16>(6, keys * d, Spread::Whole(2)));
+    let (device_q, device_k) = (session.array(&q, [rows, d])?, session.array(&k, [keys, d])?);
+    for (end, m) in [(130, 64), (130, 128), (0, 128), (300, 128)] {
+        let ends = session.array(&[end as i32], [1])?;
+        let mut y = session.unwritten::<f32, 2>([rows, d])?;
+        let tile = ct::Constant([m, 64, d]);
+        session.launch(kernel, [rows.div_ceil(m) + 1], ((&device_q, &device_k), &ends, &mut y, tile))?;
+        session.check("sums", &y, &|[i, c]| {
+            if i / m * m >= end {
+                return Want::exactly(unwritten::<f32>());
+            }
+            let score = |j: usize| (0..d).map(|l| q[i * d + l].to_f64() * k[j * d + l].to_f64()).sum::<f64>();
+            Want::exactly((0..keys).map(|j| score(j) * k[j * d + c].to_f64()).sum::<f64>() as f32)
+        })?;
+        let arguments = ((&device_q, &device_k), &ends, &mut y, tile);
+        says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;
+    }
+    Ok(())
+}
+
+/// Blocks that end between two products, both of which are loaded ahead.
+fn between(session: Session) -> Result<()> {
+    fn kernel(factors: Pair, ends: Array<i32, 1>, [c, d]: [ArrayMut<f32, 2>; 2], tile: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        c.store((i, j), product(factors, (i, j), tile));
+        ct::return_if((i + j).eq(ends.load_scalar(0)));
+        d.store((i, j), product(factors, (j, i), tile));
+    }
+    let [m, n, k] = [208, 208, 144];
+    let factors = Factors::new(session, [m, n, k])?;
+    for tile in [[64, 64, 64], [128, 128, 64]] {
+        let (ends, (a, b)) = (session.array(&[1], [1])?, &factors.on);
+        let [mut c, mut d] = [session.unwritten::<f32, 2>([m, n])?, session.unwritten::<f32, 2>([m, n])?];
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        session.launch(kernel, grid, ((a, b), &ends, [&mut c, &mut d], ct::Constant(tile)))?;
+        session.check("first", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
+        session.check("second", &d, &|[i, j]| {
+            let blocks = [i / tile[0], j / tile[1]];
+            let from = [blocks[1] * tile[0] + i % tile[0], blocks[0] * tile[1] + j % tile[1]];
+            let inside = from[0] < m && from[1] < n;
+            let value = if inside { factors.product(from, 0..k) } else { 0.0 };
+            Want::exactly(if blocks[0] + blocks[1] == 1 { unwritten::<f32>() } else { value })
+        })?;
+        let arguments = ((a, b), &ends, [&mut c, &mut d], ct::Constant(tile));
+        let text = || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule();
+        says(session, text, "tma_load")?;
+    }
+    Ok(())
+}
+
+/// Blocks that end in an iteration, before its loads.
+fn in_a_loop(session: Session) -> Result<()> {
+    fn kernel((a, b): Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, [m, n, k]: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let acc = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |acc, l| {
+            ct::return_if((l * 2 + i).eq(ends.load_scalar(j)));
+            ct::mma(a.load((i, l), [m, k]), b.load((l, j), [k, n]), acc)
+        });
+        c.store((i, j), acc);
+    }
+    let ([m, n, k], tile) = ([256, 128, 304], [64, 64, 64]);
+    let factors = Factors::new(session, [m, n, k])?;
+    let ends = [0, 5];
+    let (device_ends, (a, b)) = (session.array(&ends, [ends.len()])?, &factors.on);
+    let mut c = session.unwritten::<f32, 2>([m, n])?;
+    session.launch(kernel, [4, 2], ((a, b), &device_ends, &mut c, ct::Constant(tile)))?;
+    session.check("product", &c, &|[i, j]| {
+        let ends_early = (0..k.div_ceil(tile[2])).any(|l| (l * 2 + i / tile[0]) as i32 == ends[j / tile[1]]);
+        Want::exactly(if ends_early { unwritten::<f32>() } else { factors.product([i, j], 0..k) })
+    })?;
+    let arguments = ((a, b), &device_ends, &mut c, ct::Constant(tile));
+    says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")
+}
+
+/// A tile that is loaded before the end and used after it: its copy must not be in flight when the block ends.
+fn loaded_before(session: Session) -> Result<()> {
+    fn kernel((a, b): Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, [m, n, k]: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let first = a.load((i, 0), [m, k]);
+        ct::return_if(i.ge(ends.load_scalar(0)));
+        let acc = ct::fold(..b.num_tiles(0, [k, n]), ct::zeros::<f32, 2>([m, n]), |acc, l| {
+            ct::mma(first, b.load((l, j), [k, n]), acc)
+        });
+        c.store((i, j), acc);
+    }
+    let ([m, n, k], tile) = ([256, 128, 256], [64, 64, 64]);
+    let factors = Factors::new(session, [m, n, k])?;
+    let (ends, (a, b)) = (session.array(&[2], [1])?, &factors.on);
+    let mut c = session.unwritten::<f32, 2>([m, n])?;
+    session.launch(kernel, [4, 2], ((a, b), &ends, &mut c, ct::Constant(tile)))?;
+    session.check("product", &c, &|[i, j]| {
+        let term = |l: usize| factors.a[i * k + l % tile[2]].to_f64() * factors.b[l * n + j].to_f64();
+        Want::exactly(if i < 128 { (0..k).map(term).sum::<f64>() as f32 } else { unwritten::<f32>() })
+    })
+}
+
+/// The terms of a product in two blocks, the second of which waits for the sums of the first.
+fn waits(session: Session) -> Result<()> {
+    fn kernel(
+        (a, b): Pair,
+        (parts, flags): (ArrayMut<f32, 2>, ArrayMut<i32, 1>),
+        c: ArrayMut<f32, 2>,
+        [m, n, k]: [usize; 3],
+    ) {
+        let (half, i, j) = (ct::bid(0), ct::bid(1), ct::bid(2));
+        let tiles = a.num_tiles(1, [m, k]);
+        let middle = tiles / 2;
+        let range = ct::range(half * middle, middle + half * (tiles - middle));
+        let acc = ct::fold(range, ct::zeros::<f32, 2>([m, n]), |acc, l| {
+            ct::mma(a.load((i, l), [m, k]), b.load((l, j), [k, n]), acc)
+        });
+        let flag = flags.entry(i * ct::num_blocks(2) + j);
+        ct::if_else(
+            half.eq(0),
+            || {
+                parts.store((i, j), acc);
+                flag.atomic_xchg_with(1, AtomicOptions::new().release(Scope::Device));
+            },
+            || {
+                let acquire = GatherOptions::new().acquire(Scope::Device);
+                ct::while_loop((), |()| flag.load_with(acquire).ne(1), |()| ());
+                c.store((i, j), acc + parts.load((i, j), [m, n]));
+            },
+        );
+    }
+    let [m, n, k] = [256, 256, 400];
+    let factors = Factors::new(session, [m, n, k])?;
+    for tile in [[64, 64, 64], [128, 128, 64], [128, 256, 64]] {
+        let (a, b) = &factors.on;
+        let grid = [2, m / tile[0], n / tile[1]];
+        let [mut parts, mut c] = [session.unwritten::<f32, 2>([m, n])?, session.unwritten::<f32, 2>([m, n])?];
+        let mut flags = session.device().zeros([grid[1] * grid[2]])?;
+        session.launch(kernel, grid, ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile)))?;
+        session.check("product", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
+        let arguments = ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile));
+        says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;
+    }
+    Ok(())
+}
