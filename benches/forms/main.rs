@@ -13,6 +13,7 @@ mod expected;
 mod family;
 mod gated;
 mod layernorm;
+mod operands;
 mod product;
 mod samples;
 mod softmax;
@@ -64,6 +65,7 @@ fn main() -> Result<()> {
         gated::families(size),
         softmax::families(size),
         layernorm::families(size),
+        operands::families(size),
         samples::families(size),
     ]
     .into_iter()
