@@ -107,13 +107,15 @@ impl KernelInfo<'_> {
         let (span, bytes) = (span_of(load), i64::from(load.map.element.bytes()));
         let high = box_bytes(load) / span.max(1);
         let tile = self.module.shape(self.module.op(load.load).results[0]);
+        let is_inside = |coord: &[i64]| coord.iter().zip(tile).all(|(place, extent)| place < extent);
+        let is_alone = operand.is_some_and(|operand| operand.panels.rows == load.panel_rows);
         // Returns the row of a panel, and the byte along all panels, of the first element of a row.
         let position = |coord: &[i64]| match operand {
-            Some(operand) if coord.iter().zip(tile).all(|(place, extent)| place < extent) => {
+            Some(operand) if is_inside(coord) => {
                 let [along, across] = self.operand_position(load.load, operand, coord);
                 (across, along * bytes)
             }
-            // An auxiliary tile, or a row of an adjacent tile that is loaded together with this one.
+            // An auxiliary tile, or rows of an adjacent tile that is loaded together with this one.
             _ => (coord.iter().sum::<i64>() - coord[fastest], coord[fastest] * bytes),
         };
         // Extents are mostly powers of two: the bits of a row number determine its place.
@@ -123,8 +125,10 @@ impl KernelInfo<'_> {
             let mut last = 0;
             for part in &boxes {
                 for &row in &rows {
-                    let (across, along) = position(&box_row_coord(&load.map, part, fastest, row));
+                    let coord = box_row_coord(&load.map, part, fastest, row);
+                    let (across, along) = position(&coord);
                     let right = span > 0
+                        && (is_inside(&coord) || !is_alone)
                         && along % span == 0
                         && i64::from(part.smem_offset) + row * span == along * load.panel_rows + across * span;
                     if !right {
