@@ -18,6 +18,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::copy_addresses::CopyAddresses;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
@@ -27,9 +28,8 @@ use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::smem::allocation::SharedMemory;
-use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
-use crate::layout::Side;
+use crate::ir::{BlockId, OpId, Opcode, Padding, Type, Value};
+use crate::layout::{Access, Layout, Side};
 use crate::util::sort;
 
 /// Maximum number of stages, and the bytes of all stages above which fewer are used, to leave
@@ -44,6 +44,10 @@ const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
 
+/// The copies of a loop, and values from outside of the loop with the layouts to which they are
+/// converted before it.
+pub type PlannedCopies = (CpAsyncPlan, Vec<(Value, Layout)>);
+
 /// Returns the number of stages of operands, if shared memory has space for them.
 fn operand_stages(bytes: usize) -> usize {
     (MAX_BYTES / bytes).clamp(2, MAX_STAGES)
@@ -57,7 +61,7 @@ impl KernelInfo<'_> {
         id: OpId,
         (no_producer, warp_spec): (bool, Option<&WarpSpecialization>),
         smem: &SharedMemory,
-    ) -> Option<CpAsyncPlan> {
+    ) -> Option<PlannedCopies> {
         let module = self.module;
         let body = module.op(id).regions[0];
         if self.regions.has_early_exit(id) || !self.is_enabled(Optimization::CpAsync) {
@@ -65,7 +69,7 @@ impl KernelInfo<'_> {
         }
         let requested = self.requested_stages(Some(id));
         let mut copies: Vec<CpAsync> = Vec::new();
-        let mut address_ops: Vec<OpId> = Vec::new();
+        let mut addresses = CopyAddresses::default();
         let mut stage_bytes = 0;
         let mut async_mma = false;
         for &mma in &module.block(body).ops {
@@ -80,8 +84,8 @@ impl KernelInfo<'_> {
                 if warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel(load).is_some()) {
                     continue;
                 }
-                let Some(part) = self.index_slice(body, load) else { continue };
-                address_ops.extend(part);
+                let Some(part) = self.copy_addresses(body, load) else { continue };
+                addresses.extend(part);
                 copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             }
@@ -90,16 +94,18 @@ impl KernelInfo<'_> {
             return self.plan_thread_private(body, requested, no_producer, smem);
         }
         if no_producer {
-            self.add_thread_private_copies(body, (&mut copies, &mut address_ops), &mut stage_bytes);
+            self.add_thread_private_copies(body, (&mut copies, &mut addresses), &mut stage_bytes);
         }
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let reserved = if others > 0 { others + SWIZZLE_ATOM_BYTES as usize } else { 0 };
         let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(reserved);
         let stages = operand_stages(stage_bytes);
-        let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head: true };
-        self.with_stages_that_fit(plan, requested, capacity)
+        let barrier_at_head = true;
+        let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
+        Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
     }
 
     /// Returns a plan with the requested number of stages, if at least two fit. Without a request
@@ -126,19 +132,22 @@ impl KernelInfo<'_> {
         requested: Option<u32>,
         no_producer: bool,
         smem: &SharedMemory,
-    ) -> Option<CpAsyncPlan> {
+    ) -> Option<PlannedCopies> {
         let module = self.module;
         if !no_producer || self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
             return None;
         }
-        let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
+        let (mut copies, mut addresses, mut stage_bytes, mut wide) = (Vec::new(), CopyAddresses::default(), 0, false);
         let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         for load in loads.clone() {
-            address_ops.extend(self.index_slice(body, load)?);
+            addresses.extend(self.copy_addresses(body, load)?);
         }
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
         // Loads that compute indices of other loads are not copied ahead.
         for load in loads.filter(|load| !address_ops.contains(load)) {
+            // Tiles at any position overlap. The first-level cache, which copies bypass, has the rest.
+            let Type::PartitionView { .. } = module.ty(module.op(load).group(0)[0]) else { return None };
             let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
             wide |= copy.thread_offsets.first() == Some(&16);
@@ -152,7 +161,7 @@ impl KernelInfo<'_> {
         let stages = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
         let (async_mma, barrier_at_head) = (false, false);
         let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
-        self.with_stages_that_fit(plan, requested, capacity)
+        Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
@@ -176,14 +185,14 @@ impl KernelInfo<'_> {
     fn add_thread_private_copies(
         &self,
         body: BlockId,
-        (copies, address_ops): (&mut Vec<CpAsync>, &mut Vec<OpId>),
+        (copies, addresses): (&mut Vec<CpAsync>, &mut CopyAddresses),
         stage_bytes: &mut usize,
     ) {
-        let (mut all, mut indices, mut bytes) = (copies.clone(), address_ops.clone(), *stage_bytes);
+        let (mut all, mut indices, mut bytes) = (copies.clone(), addresses.clone(), *stage_bytes);
         let loads =
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
-            let Some(part) = self.index_slice(body, load) else { continue };
+            let Some(part) = self.copy_addresses(body, load) else { continue };
             // Each replica of an element would be a separate copy, which bypasses the first-level
             // cache.
             let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
@@ -194,9 +203,10 @@ impl KernelInfo<'_> {
         }
         let bytes = bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
         // No load computes an index of another one, and operands keep their number of stages.
-        if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
+        if all.iter().all(|copy| !indices.ops.contains(&copy.load))
+            && operand_stages(bytes) == operand_stages(*stage_bytes)
         {
-            (*copies, *address_ops, *stage_bytes) = (all, indices, bytes);
+            (*copies, *addresses, *stage_bytes) = (all, indices, bytes);
         }
     }
 
@@ -204,15 +214,21 @@ impl KernelInfo<'_> {
     /// `None` if that is impossible.
     fn copy_vector(&self, load: OpId) -> Option<(usize, usize)> {
         let module = self.module;
-        let view = module.op(load).group(0)[0];
-        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
+        let op = module.op(load);
+        let view = op.group(0)[0];
+        let (Type::PartitionView { padding, .. }
+        | Type::StridedView { padding, .. }
+        | Type::GatherScatterView { padding, .. }) = module.ty(view)
+        else {
+            return None;
+        };
         if !matches!(padding, None | Some(Padding::Zero)) || !self.is_invariant_load(load) {
             return None;
         }
-        let shape = ViewShape::of(module, view)?;
+        let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1))?;
         let layout = self.inference.accesses.get(&load)?;
         let mut vector = 1;
-        if let Some(axis) = contiguous_axis(module, &shape) {
+        if let Some(axis) = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis)) {
             vector = shape
                 .vector(module, &self.inference.int_ranges, axis)
                 .min(layout.vector_len(axis))
@@ -246,11 +262,24 @@ impl KernelInfo<'_> {
         }
         contiguous_axis(module, &shape)?;
         let (vector, _) = self.copy_vector(load)?;
-        let side = plan.shared.accesses(&in_place);
+        let mut side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
-            access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
+            access.registers.len() % vector == 0 && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
-        (fits && side.replicated == 0).then_some((load, side))
+        if !fits || side.replicated != 0 {
+            return None;
+        }
+        // A vector of registers may consist of several pieces in memory.
+        let bytes = shape.elem.bytes_of(vector)? as u32;
+        let pieces = side.accesses.iter().flat_map(|access| {
+            access.registers.chunks(vector).zip(0..).map(move |(registers, number)| Access {
+                registers: registers.to_vec(),
+                offset: access.offset + number * bytes,
+                ..access.clone()
+            })
+        });
+        side.accesses = pieces.collect();
+        Some((load, side))
     }
 
     /// Returns true if each value from the load to this one has one use.
@@ -265,50 +294,5 @@ impl KernelInfo<'_> {
                 _ => return true,
             }
         }
-    }
-
-    /// Returns the ops of the body that compute the indices of a load, if they are scalar and
-    /// repeatable.
-    fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
-        let module = self.module;
-        let mut found = Vec::new();
-        let mut pending: Vec<Value> = module.op(load).group(1).to_vec();
-        while let Some(value) = pending.pop() {
-            match module.def(value) {
-                Def::Arg(block, position) if block == body => {
-                    if position != 0 {
-                        return None;
-                    }
-                }
-                Def::Arg(..) => {}
-                Def::Result(op, _) => {
-                    if self.regions.block_of(op) != Some(body) || matches!(module.ty(value), Type::Token) {
-                        continue;
-                    }
-                    if !self.is_repeatable(op) {
-                        return None;
-                    }
-                    found.push(op);
-                    pending.extend(&module.op(op).operands);
-                }
-            }
-        }
-        // The view is defined outside of the body.
-        let view = module.defining_op(module.op(load).group(0)[0])?;
-        (self.regions.block_of(view) != Some(body)).then_some(found)
-    }
-
-    /// Returns true if an op has scalar results, and the same ones in each execution.
-    fn is_repeatable(&self, id: OpId) -> bool {
-        let op = self.module.op(id);
-        let steady = match op.code {
-            Opcode::LoadView => self.is_invariant_load(id),
-            code => code.spec().effect == Effect::Pure,
-        };
-        steady
-            && op.results.iter().all(|&result| match self.module.ty(result) {
-                Type::Tile { .. } => self.inference.num_elements(result) == 1,
-                other => matches!(other, Type::Token),
-            })
     }
 }
