@@ -19,9 +19,61 @@ pub fn register(suite: &mut Suite) {
             });
         }
     }
+    for form in RowForm::ALL {
+        for right in [false, true] {
+            let side = if right { "right" } else { "left" };
+            suite.test(format!("operand_forms/rows/{side}/{form:?}").to_lowercase(), move |session| {
+                rows(session, form, right)
+            });
+        }
+    }
     for tile in [[2, 8, 8, 64], [1, 8, 16, 64], [1, 1, 64, 64], [1, 4, 4, 16]] {
         let name = tile.map(|extent| extent.to_string()).join("x");
         suite.test(format!("operand_forms/convolution/{name}"), move |session| convolution(session, tile));
+    }
+}
+
+/// Source of the rows of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum RowForm {
+    /// A tile of indices that is loaded before the loop.
+    Before,
+    /// A tile of indices of each iteration.
+    InLoop,
+    /// Pages of 16 rows, whose numbers each iteration loads.
+    Pages,
+    /// The pages put together by `cat`.
+    Joined,
+    /// Every third row from a position on.
+    Computed,
+    /// Rows from a position on.
+    Position,
+    /// Columns from an even position on.
+    Columns,
+}
+
+impl RowForm {
+    const ALL: [RowForm; 7] = [
+        RowForm::Before,
+        RowForm::InLoop,
+        RowForm::Pages,
+        RowForm::Joined,
+        RowForm::Computed,
+        RowForm::Position,
+        RowForm::Columns,
+    ];
+
+    /// Returns the row and the first column of a row of the operand in an iteration.
+    fn place(self, list: &[i32], row: usize, step: usize) -> [i64; 2] {
+        let at = |place: usize| i64::from(list[place]);
+        match self {
+            RowForm::Before => [at(row), step as i64 * 64],
+            RowForm::InLoop => [at(step * 64 + row), 0],
+            RowForm::Pages | RowForm::Joined => [at(step * 4 + row / 16) * 16 + row as i64 % 16, 0],
+            RowForm::Computed => [(step * 5 + row * 3) as i64 - 9, 0],
+            RowForm::Position => [row as i64 - 7, step as i64 * 64],
+            RowForm::Columns => [row as i64, step as i64 * 64 - 6],
+        }
     }
 }
 
@@ -183,5 +235,73 @@ fn convolution(session: Session, tile: [usize; 4]) -> Result<()> {
             element(&x, at) * w[(tap * CHANNELS[0] + channel) * CHANNELS[1] + o].to_f64()
         };
         Want::nearest((0..9).flat_map(|tap| (0..CHANNELS[0]).map(move |channel| term(tap, channel))).sum())
+    })
+}
+
+/// Products with listed rows as the left operand, or transposed as the right one.
+fn rows(session: Session, form: RowForm, right: bool) -> Result<()> {
+    const SHAPE: [usize; 2] = [100, 136];
+    const ROWS: usize = 64;
+    fn kernel(
+        (x, list): (Array<f16, 2>, Array<i32, 1>),
+        w: Array<f16, 2>,
+        y: ArrayMut<f32, 2>,
+        at: Scalar<i32>,
+        (form, right): (RowForm, bool),
+    ) {
+        let before = list.load(0, [ROWS]);
+        let tile = [ROWS, 64];
+        let acc = ct::fold(0..STEPS as i32, ct::zeros::<f32, 2>([64, 64]), |acc, step| {
+            let operand = match form {
+                RowForm::Before => x.load((ct::at(before), step), tile),
+                RowForm::InLoop => x.load((ct::at(list.load(step, [ROWS])), 0), tile),
+                RowForm::Pages => {
+                    let pages = list.load(step, [4]).unsqueeze(1);
+                    let rows = pages * 16 + ct::arange(0..16usize).unsqueeze(0);
+                    x.load((ct::at(rows.reshape([ROWS])), 0), tile)
+                }
+                RowForm::Joined => {
+                    let page = |part: i32| list.load_scalar(step * 4 + part);
+                    ct::cat((0..4).map(|part| x.load((page(part), 0), [16, 64])), 0)
+                }
+                RowForm::Computed => {
+                    let rows = ct::arange(0..ROWS) * 3 + (step * 5 - 9);
+                    x.load((ct::at(rows), 0), tile)
+                }
+                RowForm::Position => x.load((ct::at(at - 7), step), tile),
+                RowForm::Columns => x.load((0, ct::at(step * 64 - 6)), tile),
+            };
+            let other = w.load((0, step), [64, 64]);
+            match right {
+                false => ct::mma(operand, other.transpose(), acc),
+                true => ct::mma(other, operand.transpose(), acc),
+            }
+        });
+        y.store((0, 0), acc);
+    }
+    let x = random::<f16>(5, SHAPE[0] * SHAPE[1], Spread::Whole(2));
+    let w = random::<f16>(6, 64 * STEPS * 64, Spread::Whole(2));
+    // Rows before the array, inside of it, and behind it.
+    let count = STEPS * ROWS;
+    let list: Vec<i32> = (0..count as i32)
+        .map(|place| match form {
+            RowForm::Pages | RowForm::Joined => place * 5 % 9 - 1,
+            _ => place * 37 % 120 - 10,
+        })
+        .collect();
+    let arrays = (session.array(&x, SHAPE)?, session.array(&list, [count])?, session.array(&w, [64, STEPS * 64])?);
+    let mut y = session.unwritten::<f32, 2>([64, 64])?;
+    let arguments = ((&arrays.0, &arrays.1), &arrays.2, &mut y, 0, Constant((form, right)));
+    session.launch(kernel, [1], arguments)?;
+    session.check("product of rows", &y, &|[i, j]| {
+        let (row, column) = if right { (j, i) } else { (i, j) };
+        let term = |step: usize, k: usize| {
+            let [place, first] = form.place(&list, row, step);
+            let at = [place, first + k as i64];
+            let inside = (0..2).all(|axis| (0..SHAPE[axis] as i64).contains(&at[axis]));
+            let left = if inside { x[at[0] as usize * SHAPE[1] + at[1] as usize].to_f64() } else { 0.0 };
+            left * w[column * STEPS * 64 + step * 64 + k].to_f64()
+        };
+        Want::nearest((0..STEPS).flat_map(|step| (0..64).map(move |k| term(step, k))).sum())
     })
 }
