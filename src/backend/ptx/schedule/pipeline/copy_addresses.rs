@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
 use crate::backend::ptx::schedule::requirements::requirement::Requirement;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
@@ -38,7 +39,7 @@ impl CopyAddresses {
 
 impl KernelInfo<'_> {
     /// Returns the address ops of a load, if the threads can execute them ahead of the iteration.
-    pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Option<CopyAddresses> {
+    pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Result<CopyAddresses, CopyReason> {
         let module = self.module;
         let mut found = CopyAddresses::default();
         let mut pending: Vec<Value> = module.op(load).group(1).to_vec();
@@ -46,7 +47,7 @@ impl KernelInfo<'_> {
             match module.def(value) {
                 Def::Arg(block, position) if block == body => {
                     if position != 0 {
-                        return None;
+                        return Err(CopyReason::Index);
                     }
                 }
                 Def::Arg(..) => {}
@@ -55,7 +56,7 @@ impl KernelInfo<'_> {
                         continue;
                     }
                     if !self.is_repeatable(op) {
-                        return None;
+                        return Err(CopyReason::Index);
                     }
                     found.ops.push(op);
                     pending.extend(&module.op(op).operands);
@@ -63,9 +64,9 @@ impl KernelInfo<'_> {
             }
         }
         // The view is defined outside of the body.
-        let view = module.defining_op(module.op(load).group(0)[0])?;
-        if self.regions.block_of(view) == Some(body) {
-            return None;
+        let view = module.defining_op(module.op(load).group(0)[0]);
+        if view.is_none_or(|view| self.regions.block_of(view) == Some(body)) {
+            return Err(CopyReason::View);
         }
         let ops: FxHashSet<OpId> = found.ops.iter().copied().collect();
         for &id in found.ops.iter().chain([&load]) {
@@ -73,15 +74,15 @@ impl KernelInfo<'_> {
                 match requirement {
                     Requirement::Operand(value, layout) => {
                         if !self.is_free_ahead((value, &layout), &ops, &mut found.hoisted) {
-                            return None;
+                            return Err(CopyReason::Index);
                         }
                     }
                     Requirement::GlobalAccess => {}
-                    _ => return None,
+                    _ => return Err(CopyReason::Index),
                 }
             }
         }
-        Some(found)
+        Ok(found)
     }
 
     /// Returns true if an op has the same results in each execution, and these are few.

@@ -27,6 +27,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
+use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::{BlockId, OpId, Opcode, Padding, Type, Value};
 use crate::layout::{Access, Layout, Side};
@@ -80,11 +81,11 @@ impl KernelInfo<'_> {
             let Some(Ok(plan)) = self.inference.mma_plans.get(&mma) else { continue };
             async_mma |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
-                let Some((load, side)) = self.operand_copy(body, operand, plan) else { continue };
+                let Ok((load, side)) = self.operand_copy(body, operand, plan) else { continue };
                 if warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel(load).is_some()) {
                     continue;
                 }
-                let Some(part) = self.copy_addresses(body, load) else { continue };
+                let Ok(part) = self.copy_addresses(body, load) else { continue };
                 addresses.extend(part);
                 copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
@@ -140,7 +141,7 @@ impl KernelInfo<'_> {
         let (mut copies, mut addresses, mut stage_bytes, mut wide) = (Vec::new(), CopyAddresses::default(), 0, false);
         let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         for load in loads.clone() {
-            addresses.extend(self.copy_addresses(body, load)?);
+            addresses.extend(self.copy_addresses(body, load).ok()?);
         }
         let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
@@ -170,7 +171,7 @@ impl KernelInfo<'_> {
             return None;
         }
         let threads = self.inference.num_warps * WARP_SIZE as usize;
-        let (vector, bytes) = self.copy_vector(load)?;
+        let (vector, bytes) = self.copy_vector(load).ok()?;
         let count = self.inference.accesses.get(&load)?.num_registers() / vector;
         let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
         let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
@@ -191,8 +192,9 @@ impl KernelInfo<'_> {
         let (mut all, mut indices, mut bytes) = (copies.clone(), addresses.clone(), *stage_bytes);
         let loads =
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
-        for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
-            let Some(part) = self.copy_addresses(body, load) else { continue };
+        let is_free = |&load: &OpId| copies.iter().all(|copy| copy.load != load) && !addresses.ops.contains(&load);
+        for load in loads.filter(is_free) {
+            let Ok(part) = self.copy_addresses(body, load) else { continue };
             // Each replica of an element would be a separate copy, which bypasses the first-level
             // cache.
             let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
@@ -210,9 +212,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns the elements and bytes of one access by which a thread copies its part of a load;
-    /// `None` if that is impossible.
-    fn copy_vector(&self, load: OpId) -> Option<(usize, usize)> {
+    /// Returns the elements and bytes of one access by which a thread copies its part of a
+    /// load.
+    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CopyReason> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
@@ -220,13 +222,18 @@ impl KernelInfo<'_> {
         | Type::StridedView { padding, .. }
         | Type::GatherScatterView { padding, .. }) = module.ty(view)
         else {
-            return None;
+            return Err(CopyReason::View);
         };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_invariant_load(load) {
-            return None;
+        if !self.is_invariant_load(load) {
+            return Err(CopyReason::Written);
         }
-        let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1))?;
-        let layout = self.inference.accesses.get(&load)?;
+        if !matches!(padding, None | Some(Padding::Zero)) {
+            return Err(CopyReason::Padding);
+        }
+        let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
+        let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {
+            return Err(CopyReason::View);
+        };
         let mut vector = 1;
         if let Some(axis) = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis)) {
             vector = shape
@@ -234,52 +241,56 @@ impl KernelInfo<'_> {
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
             if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
-                return None;
+                return Err(CopyReason::Extent { elements: vector });
             }
         }
-        let bytes = shape.elem.bytes_of(vector)?;
-        (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((vector, bytes))
+        let bytes = shape.elem.bytes_of(vector).unwrap_or(0);
+        match shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16) {
+            true => Ok((vector, bytes)),
+            false => Err(CopyReason::Pieces { bytes }),
+        }
     }
 
     /// Returns the load of an operand and the accesses of its copy, if it can be copied ahead.
-    fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
+    pub fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Result<(OpId, Side), CopyReason> {
         let module = self.module;
-        let load = self.source_load(operand)?;
+        let load = self.source_load(operand).ok_or(CopyReason::Order)?;
         let op = module.op(load);
-        let here = self.regions.block_of(load) == Some(body);
-        if !here || !self.has_single_use_chain(operand) {
-            return None;
+        if self.regions.block_of(load) != Some(body) {
+            return Err(CopyReason::Branch);
         }
-        let shape = ViewShape::of(module, op.group(0)[0])?;
+        if !self.has_single_use_chain(operand) {
+            return Err(CopyReason::Uses);
+        }
+        let shape = ViewShape::of(module, op.group(0)[0]).ok_or(CopyReason::View)?;
         let rounded = shape.elem != self.element_type(operand);
         if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
-            return None;
+            return Err(CopyReason::Order);
         }
-        let layout = self.inference.accesses.get(&load)?;
-        let in_place = self.inference.natural(operand)?;
+        let layout = self.inference.accesses.get(&load).ok_or(CopyReason::View)?;
+        let in_place = self.inference.natural(operand).ok_or(CopyReason::Order)?;
         if in_place.num_registers() != layout.num_registers() {
-            return None;
+            return Err(CopyReason::Order);
         }
-        contiguous_axis(module, &shape)?;
-        let (vector, _) = self.copy_vector(load)?;
+        contiguous_axis(module, &shape).ok_or(CopyReason::Order)?;
+        let (vector, bytes) = self.copy_vector(load)?;
         let mut side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() % vector == 0 && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
         if !fits || side.replicated != 0 {
-            return None;
+            return Err(CopyReason::Order);
         }
         // A vector of registers may consist of several pieces in memory.
-        let bytes = shape.elem.bytes_of(vector)? as u32;
         let pieces = side.accesses.iter().flat_map(|access| {
             access.registers.chunks(vector).zip(0..).map(move |(registers, number)| Access {
                 registers: registers.to_vec(),
-                offset: access.offset + number * bytes,
+                offset: access.offset + number * bytes as u32,
                 ..access.clone()
             })
         });
         side.accesses = pieces.collect();
-        Some((load, side))
+        Ok((load, side))
     }
 
     /// Returns true if each value from the load to this one has one use.
