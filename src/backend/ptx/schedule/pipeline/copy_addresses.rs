@@ -1,4 +1,5 @@
-//! Address ops of multistage copies: the ops of a loop body that compute the indices of a load.
+//! Address ops of multistage copies: the ops of a loop body that make the view of a load and compute
+//! its indices.
 //!
 //! The threads execute them for a later iteration, outside of all steps. So each of them has the
 //! same result in each execution, and no op needs an exchange between threads. A tile of indices is
@@ -42,7 +43,8 @@ impl KernelInfo<'_> {
     pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Result<CopyAddresses, CopyReason> {
         let module = self.module;
         let mut found = CopyAddresses::default();
-        let mut pending: Vec<Value> = module.op(load).group(1).to_vec();
+        let mut pending: Vec<Value> =
+            module.op(load).group(0).iter().chain(module.op(load).group(1)).copied().collect();
         while let Some(value) = pending.pop() {
             match module.def(value) {
                 Def::Arg(block, position) if block == body => {
@@ -62,11 +64,6 @@ impl KernelInfo<'_> {
                     pending.extend(&module.op(op).operands);
                 }
             }
-        }
-        // The view is defined outside of the body.
-        let view = module.defining_op(module.op(load).group(0)[0]);
-        if view.is_none_or(|view| self.regions.block_of(view) == Some(body)) {
-            return Err(CopyReason::View);
         }
         let ops: FxHashSet<OpId> = found.ops.iter().copied().collect();
         for &id in found.ops.iter().chain([&load]) {
@@ -102,7 +99,7 @@ impl KernelInfo<'_> {
             && (is_elementwise || !op.operands.iter().chain(&op.results).any(is_tile))
             && op.results.iter().all(|&result| match self.module.ty(result) {
                 Type::Tile { .. } => self.inference.num_elements(result) <= MAX_INDICES,
-                other => matches!(other, Type::Token),
+                _ => true,
             })
     }
 

@@ -148,7 +148,11 @@ impl KernelInfo<'_> {
         // Loads that compute indices of other loads are not copied ahead.
         for load in loads.filter(|load| !address_ops.contains(load)) {
             // Tiles at any position overlap. The first-level cache, which copies bypass, has the rest.
-            let Type::PartitionView { .. } = module.ty(module.op(load).group(0)[0]) else { return None };
+            let view = module.op(load).group(0)[0];
+            let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
+            if !is_outside || !matches!(module.ty(view), Type::PartitionView { .. }) {
+                return None;
+            }
             let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
             wide |= copy.thread_offsets.first() == Some(&16);

@@ -78,7 +78,10 @@ impl KernelInfo<'_> {
         let loads = || module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         let other =
             loads().filter(|&other| other != load).find_map(|other| Some((other, self.own_rejection(other, loop_op)?)));
-        let at_any_position = |id: OpId| !matches!(module.ty(module.op(id).group(0)[0]), Type::PartitionView { .. });
+        let view = |id: OpId| module.op(id).group(0)[0];
+        let at_any_position = |id: OpId| !matches!(module.ty(view(id)), Type::PartitionView { .. });
+        let is_made_here =
+            |id: OpId| module.defining_op(view(id)).is_none_or(|view| self.regions.block_of(view) == Some(body));
         if let Some((other, reason)) = other {
             return match module.location(module.op(other).loc) {
                 Some(location) => format!("another load of this loop ({location}): {reason}"),
@@ -86,6 +89,7 @@ impl KernelInfo<'_> {
             };
         }
         let reason = match () {
+            () if loads().any(is_made_here) => CopyReason::View,
             () if loads().any(at_any_position) => CopyReason::Overlap,
             () if loads().all(|id| !matches!(self.copy_vector(id), Ok((_, 16)))) => CopyReason::Narrow,
             () => CopyReason::Room,

@@ -384,7 +384,8 @@ impl KernelInfo<'_> {
                 let (operand_use, next) = (&operand_uses[&first.load], &operand_uses[&load.load]);
                 let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
                 let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
-                    && (&operand_use.axes, operand_use.rounds_to_tf32) == (&next.axes, next.rounds_to_tf32);
+                    && (&operand_use.axes[0], operand_use.row_dim()) == (&next.axes[0], next.row_dim())
+                    && operand_use.rounds_to_tf32 == next.rounds_to_tf32;
                 let Some(axis) = next.row_dim() else { return false };
                 // The combined tile does not overlap with the one at the next index.
                 let step =
