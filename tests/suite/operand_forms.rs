@@ -50,10 +50,12 @@ enum RowForm {
     Position,
     /// Columns from an even position on.
     Columns,
+    /// Rows of a slice that the iteration makes, fewer than those of the tile.
+    Slice,
 }
 
 impl RowForm {
-    const ALL: [RowForm; 7] = [
+    const ALL: [RowForm; 8] = [
         RowForm::Before,
         RowForm::InLoop,
         RowForm::Pages,
@@ -61,6 +63,7 @@ impl RowForm {
         RowForm::Computed,
         RowForm::Position,
         RowForm::Columns,
+        RowForm::Slice,
     ];
 
     /// Returns the row and the first column of a row of the operand in an iteration.
@@ -73,6 +76,8 @@ impl RowForm {
             RowForm::Computed => [(step * 5 + row * 3) as i64 - 9, 0],
             RowForm::Position => [row as i64 - 7, step as i64 * 64],
             RowForm::Columns => [row as i64, step as i64 * 64 - 6],
+            RowForm::Slice if row < 30 + step => [(row + step * 9) as i64, 0],
+            RowForm::Slice => [-1, 0],
         }
     }
 }
@@ -270,6 +275,7 @@ fn rows(session: Session, form: RowForm, right: bool) -> Result<()> {
                 }
                 RowForm::Position => x.load((ct::at(at - 7), step), tile),
                 RowForm::Columns => x.load((0, ct::at(step * 64 - 6)), tile),
+                RowForm::Slice => x.slice(0, step * 9..step * 10 + at + 30).load((0, 0), tile),
             };
             let other = w.load((0, step), [64, 64]);
             match right {
