@@ -15,6 +15,7 @@ mod gated;
 mod layernorm;
 mod linalg;
 mod numbers;
+mod operands;
 mod product;
 mod ragged;
 mod samples;
@@ -68,6 +69,7 @@ fn main() -> Result<()> {
         gated::families(size),
         softmax::families(size),
         layernorm::families(size),
+        operands::families(size),
         samples::families(size),
         linalg::families(size),
         numbers::families(size),

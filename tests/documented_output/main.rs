@@ -8,6 +8,7 @@
 #[path = "../../benches/kernels/measure/examples.rs"]
 mod examples;
 mod kernels;
+mod operand_forms;
 mod pictures;
 
 use std::process::Command;

@@ -70,6 +70,7 @@ mod mma_loops;
 mod narrow;
 mod narrow_bits;
 mod numbers;
+mod operand_forms;
 mod partition;
 mod philox;
 mod pingpong;
@@ -147,6 +148,7 @@ fn main() -> ExitCode {
     narrow_bits::register(&mut suite);
     product::register(&mut suite);
     tma_boxes::register(&mut suite);
+    operand_forms::register(&mut suite);
     control::register(&mut suite);
     dependent::register(&mut suite);
     early_exit::register(&mut suite);

@@ -30,7 +30,7 @@ const LEFT_OUT: [&str; 9] = [
 ];
 
 /// Tests whose schedules have partitions and pipelines.
-const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "extents_product/"];
+const STREAMED: [&str; 5] = ["product/", "random_product/", "dependent/", "extents_product/", "operand_forms/"];
 
 /// Are the schedules of this test run? `CUTLET_SCHEDULES` says of every how many tests they are; unasked it is every eighth of
 /// those that stream, and every 32nd of the others.

@@ -10,7 +10,7 @@ use super::isa::emit::Function;
 use super::isa::inst::{Arg, Inst, Line, Opcode, Operand};
 use crate::dtype::DType;
 use crate::error::Location;
-use crate::ir::{Module, OpId, Value};
+use crate::ir::{Module, OpId, Opcode as IrOpcode, Value};
 
 /// Data path of a tile between global memory and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,16 @@ pub struct Access {
     pub place: Option<Location>,
     /// True for a store.
     pub writes: bool,
+    /// True for an atomic.
+    pub is_atomic: bool,
     /// Element type.
     pub elem: DType,
     /// Extents of the tile.
     pub shape: Vec<i64>,
     /// The data path of the tile.
     pub path: DataPath,
+    /// The first reason why a load of a loop is direct.
+    pub direct_reason: Option<String>,
 }
 
 /// A matrix product.
@@ -152,7 +156,9 @@ impl CodeRemarks {
             writes: !op.results.contains(&tile),
             elem: module.dtype(tile),
             shape: module.shape(tile).to_vec(),
+            is_atomic: matches!(op.code, IrOpcode::AtomicRmw | IrOpcode::AtomicCas | IrOpcode::AtomicRedView),
             path,
+            direct_reason: None,
         };
         self.accesses.push((id, access));
     }
@@ -203,6 +209,16 @@ impl CodeRemarks {
     /// Returns the number of groups of consumer warps.
     fn groups(&self) -> u32 {
         self.pingpong_groups.or(self.data_partitions).unwrap_or(1)
+    }
+
+    /// Adds the reasons of direct loads in loops.
+    pub(super) fn missed_copies(&mut self, reasons: Vec<(OpId, String)>) {
+        for (id, reason) in reasons {
+            let found = self.accesses.iter_mut().find(|(known, _)| *known == id);
+            if let Some((_, access)) = found.filter(|(_, access)| matches!(access.path, DataPath::Direct { .. })) {
+                access.direct_reason = Some(reason);
+            }
+        }
     }
 
     /// Adds missed loop hints.
@@ -264,9 +280,17 @@ fn place(place: &Option<Location>) -> String {
 impl fmt::Display for CodeRemarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for access in self.accesses() {
-            let verb = if access.writes { "store" } else { "load" };
+            let verb = match (access.is_atomic, access.writes) {
+                (true, _) => "atomic",
+                (false, true) => "store",
+                (false, false) => "load",
+            };
             let (at, shape) = (place(&access.place), extents(&access.shape));
-            writeln!(f, "  {at}: {verb} {shape} {}: {}", access.elem, access.path)?;
+            write!(f, "  {at}: {verb} {shape} {}: {}", access.elem, access.path)?;
+            match &access.direct_reason {
+                Some(reason) => writeln!(f, "; not asynchronous: {reason}")?,
+                None => writeln!(f)?,
+            }
         }
         for product in self.products() {
             let [a, b, c] = product.shapes.each_ref().map(|shape| extents(shape));

@@ -11,6 +11,7 @@ use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::layout::Layout;
 
 /// State of the construction of the steps.
 struct ScheduleBuilder<'a, 'm> {
@@ -239,13 +240,18 @@ impl ScheduleBuilder<'_, '_> {
             return Vec::new();
         }
         let mut hoisted = Vec::new();
-        for (value, layout) in self.info.hoisted_conversions(body) {
+        self.add_hoisted(self.info.hoisted_conversions(body), &mut hoisted);
+        hoisted
+    }
+
+    /// Adds conversions before a loop, each once.
+    fn add_hoisted(&mut self, conversions: Vec<(Value, Layout)>, hoisted: &mut Vec<(Value, LayoutId)>) {
+        for (value, layout) in conversions {
             let conversion = (value, self.schedule.layout_id(&layout));
             if !hoisted.contains(&conversion) {
                 hoisted.push(conversion);
             }
         }
-        hoisted
     }
 
     /// Inserts order waits and order arrives of ping-pong groups.
@@ -279,11 +285,15 @@ impl ScheduleBuilder<'_, '_> {
     fn for_loop(&mut self, id: OpId) -> Step {
         let info = self.info;
         let body = info.module.op(id).regions[0];
-        let hoisted = self.hoisted_conversions(body);
-        let cp_async = match self.role {
+        let mut hoisted = self.hoisted_conversions(body);
+        let planned = match self.role {
             WarpRole::Producer => None,
-            role => info.plan_cp_async(id, (role == WarpRole::All, self.warp_spec()), &self.smem).map(Rc::new),
+            role => info.plan_cp_async(id, (role == WarpRole::All, self.warp_spec()), &self.smem),
         };
+        let cp_async = planned.map(|(plan, of_indices)| {
+            self.add_hoisted(of_indices, &mut hoisted);
+            Rc::new(plan)
+        });
         let stages_buffer: Option<Buffer> =
             cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
         let copies = cp_async.iter().flat_map(|cp_async| &cp_async.copies);

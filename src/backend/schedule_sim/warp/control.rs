@@ -425,6 +425,11 @@ impl<'a> Partition<'a> {
         let mut tiles = Vec::new();
         let kept: Vec<Value> = cp_async.address_ops.iter().flat_map(|&id| &module.op(id).results).copied().collect();
         kept.iter().for_each(|&value| drop(self.frame.forget(value)));
+        let copied = cp_async.copies.iter().map(|copy| copy.load);
+        for id in cp_async.address_ops.iter().copied().chain(copied) {
+            let outer = module.op(id).operands.iter().filter(|value| !kept.contains(value));
+            outer.copied().try_for_each(|value| self.require(value))?;
+        }
         cp_async.address_ops.iter().try_for_each(|&id| self.frame.step(id))?;
         for copy in &cp_async.copies {
             self.require(module.op(copy.load).group(0)[0])?;

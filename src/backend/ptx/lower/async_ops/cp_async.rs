@@ -219,7 +219,9 @@ impl Lowering<'_> {
             self.nested_op(op)?;
         }
         for (copy, &thread) in cp_async.plan.copies.iter().zip(&cp_async.thread) {
-            self.for_op(copy.load, |lowering| lowering.copy_tile(copy, cp_async, thread))?;
+            let requirements = self.info.requirements(copy.load);
+            let copied = |lowering: &mut Self| lowering.copy_tile(copy, cp_async, thread);
+            self.for_op(copy.load, |lowering| lowering.with_requirements(requirements, copied))?;
         }
         self.values.tiles[argument.index()] = before;
         self.release(mark);
@@ -230,7 +232,7 @@ impl Lowering<'_> {
     }
 
     fn copy_tile(&mut self, copy: &CpAsync, cp_async: &CpAsyncState, thread: Operand) -> Lowered {
-        let mut access = self.begin_load(copy.load)?;
+        let mut access = self.begin_copy(copy.load)?;
         for piece in &copy.accesses {
             let (source, present) = self.copy_source(&mut access, piece.register);
             let offset = cp_async.slab.offset as usize + copy.smem_offset;

@@ -117,7 +117,7 @@ impl Lowering<'_> {
     fn count_of(&mut self, rows: &Rows, number: Operand, is_inside: Reg) -> Operand {
         let place = self.b.mad(Ty::S32, number, 4, rows.own);
         let addr = self.shared_place(rows.buffer, place, 0, 0);
-        self.loaded(DType::I32, &addr, Some(is_inside), &[Operand::Imm(0)])[0]
+        self.loaded(Space::Shared, DType::I32, &addr, Some(is_inside), &[Operand::Imm(0)])[0]
     }
 
     /// Replaces the count of each warp by the sum of those of all earlier warps. Warps with
@@ -136,7 +136,7 @@ impl Lowering<'_> {
                     sum = Operand::Imm(0);
                 }
                 let addr = self.shared_place(rows.buffer, place, 0, (4 * (warp * rows.bins + first)) as u32);
-                let count = self.loaded(DType::I32, &addr, guard, &[Operand::Imm(0)])[0];
+                let count = self.loaded(Space::Shared, DType::I32, &addr, guard, &[Operand::Imm(0)])[0];
                 let values = [sum];
                 vector_access::store(&mut self.b, Space::Shared, DType::I32, &values, &addr, MemMods::default(), guard);
                 sum = self.b.add(Ty::U32, sum, count);

@@ -54,6 +54,16 @@ impl Lowering<'_> {
         Ok(access)
     }
 
+    /// Computes the shared part of an asynchronous copy. Its pieces are in memory as they are in
+    /// the stage, so none of them is put together from aligned vectors.
+    pub fn begin_copy(&mut self, id: OpId) -> Lowered<ViewAccess> {
+        let op = self.module.op(id);
+        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("a load without a layout")?;
+        let access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
+        self.report.remarks.has_loads_beside_mmas |= self.info.is_beside_mma(id);
+        Ok(access)
+    }
+
     /// Computes the shared part of a store, and orders it after earlier accesses.
     pub fn begin_store(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let mut access = self.begin_view(id)?;

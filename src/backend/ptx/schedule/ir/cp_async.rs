@@ -50,7 +50,7 @@ impl CpAsync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpAsyncPlan {
     pub copies: Vec<CpAsync>,
-    /// Scalar ops of the body that compute the indices of the copies, in program order.
+    /// Ops of the body that compute the indices of the copies, in program order.
     pub address_ops: Vec<OpId>,
     pub stage_bytes: usize,
     pub stages: usize,

@@ -1,4 +1,5 @@
-//! Rejected loads: the loads that the producer does not issue, with the reasons.
+//! Rejected loads: the loads that the producer does not issue, or that `cp.async` does not copy, with
+//! the reasons.
 //!
 //! `warp_specialize/plan` returns them; `pipeline/missed_hints` prints them as remarks.
 
@@ -102,6 +103,76 @@ impl fmt::Display for Reason {
             Reason::Written => write!(f, "the kernel writes to the array, or the load is ordered with other accesses"),
             Reason::View => write!(f, "TMA does not support this array or view"),
             Reason::Index => write!(f, "one thread alone cannot compute the index or the control flow of the load"),
+        }
+    }
+}
+
+/// The reason why a loop does not copy the tile of a load ahead by `cp.async`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyReason {
+    /// An option disables the copies.
+    Disabled,
+    /// The loop is no `for`.
+    NoCounter,
+    /// An iteration may end early.
+    EarlyExit,
+    /// The load is in a region of the loop body.
+    Branch,
+    /// The loop body makes the view.
+    View,
+    /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
+    Written,
+    /// Elements outside of the array are not zero.
+    Padding,
+    /// The index depends on a carried value, or threads exchange values to compute it.
+    Index,
+    /// An access may be partly inside of the array.
+    Extent { elements: usize },
+    /// An access has a number of bytes that `cp.async` does not copy.
+    Pieces { bytes: usize },
+    /// The addresses are a tile of pointers.
+    Pointers,
+    /// An op other than an MMA reads the tile.
+    ReadBy(Opcode),
+    /// Several ops read the tile.
+    Uses,
+    /// The MMA reads the tile in an order that differs from that of the accesses.
+    Order,
+    /// Tiles at any position overlap in a loop without MMAs.
+    Overlap,
+    /// No access of the loop has 16 bytes.
+    Narrow,
+    /// The kernel has a producer for other loops.
+    Producer,
+    /// Two stages exceed the free shared memory.
+    Room,
+}
+
+impl fmt::Display for CopyReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            CopyReason::Disabled => write!(f, "an option disables cp.async"),
+            CopyReason::NoCounter => write!(f, "the loop has no counter"),
+            CopyReason::EarlyExit => write!(f, "an iteration may end early"),
+            CopyReason::Branch => write!(f, "a branch contains the load"),
+            CopyReason::View => write!(f, "the loop computes the bounds or the address of the view"),
+            CopyReason::Written => write!(f, "{}", Reason::Written),
+            CopyReason::Padding => write!(f, "elements outside of the array are not zero"),
+            CopyReason::Index => write!(f, "the index depends on the previous iteration or on several threads"),
+            CopyReason::Extent { elements } => {
+                write!(f, "the contiguous extent of the array is no known multiple of {elements}")
+            }
+            CopyReason::Pieces { bytes } => {
+                write!(f, "contiguous pieces of {bytes} bytes, and cp.async copies 4, 8 or 16")
+            }
+            CopyReason::Pointers => write!(f, "each element has an address of its own"),
+            CopyReason::ReadBy(code) => write!(f, "{}", Reason::ReadBy(code)),
+            CopyReason::Uses => write!(f, "several ops read the tile"),
+            CopyReason::Order => write!(f, "the MMA reads the tile in another order"),
+            CopyReason::Overlap => write!(f, "tiles at any position may overlap in the L1 cache"),
+            CopyReason::Narrow => write!(f, "no load of the loop has pieces of 16 bytes"),
+            CopyReason::Producer => write!(f, "the producer loads for other loops"),
+            CopyReason::Room => write!(f, "shared memory has no space for two stages"),
         }
     }
 }

@@ -18,6 +18,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::copy_addresses::CopyAddresses;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
@@ -26,10 +27,10 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
+use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
 use crate::backend::ptx::smem::allocation::SharedMemory;
-use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
-use crate::layout::Side;
+use crate::ir::{BlockId, OpId, Opcode, Padding, Type, Value};
+use crate::layout::{Access, Layout, Side};
 use crate::util::sort;
 
 /// Maximum number of stages, and the bytes of all stages above which fewer are used, to leave
@@ -44,6 +45,10 @@ const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
 
+/// The copies of a loop, and values from outside of the loop with the layouts to which they are
+/// converted before it.
+pub type PlannedCopies = (CpAsyncPlan, Vec<(Value, Layout)>);
+
 /// Returns the number of stages of operands, if shared memory has space for them.
 fn operand_stages(bytes: usize) -> usize {
     (MAX_BYTES / bytes).clamp(2, MAX_STAGES)
@@ -57,7 +62,7 @@ impl KernelInfo<'_> {
         id: OpId,
         (no_producer, warp_spec): (bool, Option<&WarpSpecialization>),
         smem: &SharedMemory,
-    ) -> Option<CpAsyncPlan> {
+    ) -> Option<PlannedCopies> {
         let module = self.module;
         let body = module.op(id).regions[0];
         if self.regions.has_early_exit(id) || !self.is_enabled(Optimization::CpAsync) {
@@ -65,7 +70,7 @@ impl KernelInfo<'_> {
         }
         let requested = self.requested_stages(Some(id));
         let mut copies: Vec<CpAsync> = Vec::new();
-        let mut address_ops: Vec<OpId> = Vec::new();
+        let mut addresses = CopyAddresses::default();
         let mut stage_bytes = 0;
         let mut async_mma = false;
         for &mma in &module.block(body).ops {
@@ -76,12 +81,12 @@ impl KernelInfo<'_> {
             let Some(Ok(plan)) = self.inference.mma_plans.get(&mma) else { continue };
             async_mma |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
-                let Some((load, side)) = self.operand_copy(body, operand, plan) else { continue };
+                let Ok((load, side)) = self.operand_copy(body, operand, plan) else { continue };
                 if warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel(load).is_some()) {
                     continue;
                 }
-                let Some(part) = self.index_slice(body, load) else { continue };
-                address_ops.extend(part);
+                let Ok(part) = self.copy_addresses(body, load) else { continue };
+                addresses.extend(part);
                 copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             }
@@ -90,16 +95,18 @@ impl KernelInfo<'_> {
             return self.plan_thread_private(body, requested, no_producer, smem);
         }
         if no_producer {
-            self.add_thread_private_copies(body, (&mut copies, &mut address_ops), &mut stage_bytes);
+            self.add_thread_private_copies(body, (&mut copies, &mut addresses), &mut stage_bytes);
         }
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let reserved = if others > 0 { others + SWIZZLE_ATOM_BYTES as usize } else { 0 };
         let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(reserved);
         let stages = operand_stages(stage_bytes);
-        let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head: true };
-        self.with_stages_that_fit(plan, requested, capacity)
+        let barrier_at_head = true;
+        let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
+        Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
     }
 
     /// Returns a plan with the requested number of stages, if at least two fit. Without a request
@@ -126,22 +133,29 @@ impl KernelInfo<'_> {
         requested: Option<u32>,
         no_producer: bool,
         smem: &SharedMemory,
-    ) -> Option<CpAsyncPlan> {
+    ) -> Option<PlannedCopies> {
         let module = self.module;
         if !no_producer || self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
             return None;
         }
-        let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
+        let (mut copies, mut addresses, mut stage_bytes, mut wide) = (Vec::new(), CopyAddresses::default(), 0, false);
         // The elements of a scan wait for each other, so that narrower copies gain, too.
         let has_scan = module.block(body).ops.iter().any(|&id| module.op(id).code == Opcode::Scan);
         let least: u32 = if has_scan { 8 } else { 16 };
         let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         for load in loads.clone() {
-            address_ops.extend(self.index_slice(body, load)?);
+            addresses.extend(self.copy_addresses(body, load).ok()?);
         }
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
         // Loads that compute indices of other loads are not copied ahead.
         for load in loads.filter(|load| !address_ops.contains(load)) {
+            // Tiles at any position overlap. The first-level cache, which copies bypass, has the rest.
+            let view = module.op(load).group(0)[0];
+            let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
+            if !is_outside || !matches!(module.ty(view), Type::PartitionView { .. }) {
+                return None;
+            }
             let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
             wide |= copy.thread_offsets.first().is_some_and(|&bytes| bytes >= least);
@@ -155,7 +169,7 @@ impl KernelInfo<'_> {
         let stages = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
         let (async_mma, barrier_at_head) = (false, false);
         let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
-        self.with_stages_that_fit(plan, requested, capacity)
+        Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
@@ -164,7 +178,7 @@ impl KernelInfo<'_> {
             return None;
         }
         let threads = self.inference.num_warps * WARP_SIZE as usize;
-        let (vector, bytes) = self.copy_vector(load)?;
+        let (vector, bytes) = self.copy_vector(load).ok()?;
         let count = self.inference.accesses.get(&load)?.num_registers() / vector;
         let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
         let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
@@ -179,14 +193,15 @@ impl KernelInfo<'_> {
     fn add_thread_private_copies(
         &self,
         body: BlockId,
-        (copies, address_ops): (&mut Vec<CpAsync>, &mut Vec<OpId>),
+        (copies, addresses): (&mut Vec<CpAsync>, &mut CopyAddresses),
         stage_bytes: &mut usize,
     ) {
-        let (mut all, mut indices, mut bytes) = (copies.clone(), address_ops.clone(), *stage_bytes);
+        let (mut all, mut indices, mut bytes) = (copies.clone(), addresses.clone(), *stage_bytes);
         let loads =
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
-        for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
-            let Some(part) = self.index_slice(body, load) else { continue };
+        let is_free = |&load: &OpId| copies.iter().all(|copy| copy.load != load) && !addresses.ops.contains(&load);
+        for load in loads.filter(is_free) {
+            let Ok(part) = self.copy_addresses(body, load) else { continue };
             // Each replica of an element would be a separate copy, which bypasses the first-level
             // cache.
             let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
@@ -197,63 +212,92 @@ impl KernelInfo<'_> {
         }
         let bytes = bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
         // No load computes an index of another one, and operands keep their number of stages.
-        if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
+        if all.iter().all(|copy| !indices.ops.contains(&copy.load))
+            && operand_stages(bytes) == operand_stages(*stage_bytes)
         {
-            (*copies, *address_ops, *stage_bytes) = (all, indices, bytes);
+            (*copies, *addresses, *stage_bytes) = (all, indices, bytes);
         }
     }
 
-    /// Returns the elements and bytes of one access by which a thread copies its part of a load;
-    /// `None` if that is impossible.
-    fn copy_vector(&self, load: OpId) -> Option<(usize, usize)> {
+    /// Returns the elements and bytes of one access by which a thread copies its part of a
+    /// load.
+    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CopyReason> {
         let module = self.module;
-        let view = module.op(load).group(0)[0];
-        let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_invariant_load(load) {
-            return None;
+        let op = module.op(load);
+        let view = op.group(0)[0];
+        let (Type::PartitionView { padding, .. }
+        | Type::StridedView { padding, .. }
+        | Type::GatherScatterView { padding, .. }) = module.ty(view)
+        else {
+            return Err(CopyReason::View);
+        };
+        if !self.is_invariant_load(load) {
+            return Err(CopyReason::Written);
         }
-        let shape = ViewShape::of(module, view)?;
-        let layout = self.inference.accesses.get(&load)?;
+        if !matches!(padding, None | Some(Padding::Zero)) {
+            return Err(CopyReason::Padding);
+        }
+        let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
+        let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {
+            return Err(CopyReason::View);
+        };
         let mut vector = 1;
-        if let Some(axis) = contiguous_axis(module, &shape) {
+        if let Some(axis) = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis)) {
             vector = shape
                 .vector(module, &self.inference.int_ranges, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
             if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
-                return None;
+                return Err(CopyReason::Extent { elements: vector });
             }
         }
-        let bytes = shape.elem.bytes_of(vector)?;
-        (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((vector, bytes))
+        let bytes = shape.elem.bytes_of(vector).unwrap_or(0);
+        match shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16) {
+            true => Ok((vector, bytes)),
+            false => Err(CopyReason::Pieces { bytes }),
+        }
     }
 
     /// Returns the load of an operand and the accesses of its copy, if it can be copied ahead.
-    fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
+    pub fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Result<(OpId, Side), CopyReason> {
         let module = self.module;
-        let load = self.source_load(operand)?;
+        let load = self.source_load(operand).ok_or(CopyReason::Order)?;
         let op = module.op(load);
-        let here = self.regions.block_of(load) == Some(body);
-        if !here || !self.has_single_use_chain(operand) {
-            return None;
+        if self.regions.block_of(load) != Some(body) {
+            return Err(CopyReason::Branch);
         }
-        let shape = ViewShape::of(module, op.group(0)[0])?;
+        if !self.has_single_use_chain(operand) {
+            return Err(CopyReason::Uses);
+        }
+        let shape = ViewShape::of(module, op.group(0)[0]).ok_or(CopyReason::View)?;
         let rounded = shape.elem != self.element_type(operand);
         if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
-            return None;
+            return Err(CopyReason::Order);
         }
-        let layout = self.inference.accesses.get(&load)?;
-        let in_place = self.inference.natural(operand)?;
+        let layout = self.inference.accesses.get(&load).ok_or(CopyReason::View)?;
+        let in_place = self.inference.natural(operand).ok_or(CopyReason::Order)?;
         if in_place.num_registers() != layout.num_registers() {
-            return None;
+            return Err(CopyReason::Order);
         }
-        contiguous_axis(module, &shape)?;
-        let (vector, _) = self.copy_vector(load)?;
-        let side = plan.shared.accesses(&in_place);
+        contiguous_axis(module, &shape).ok_or(CopyReason::Order)?;
+        let (vector, bytes) = self.copy_vector(load)?;
+        let mut side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
-            access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
+            access.registers.len() % vector == 0 && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
-        (fits && side.replicated == 0).then_some((load, side))
+        if !fits || side.replicated != 0 {
+            return Err(CopyReason::Order);
+        }
+        // A vector of registers may consist of several pieces in memory.
+        let pieces = side.accesses.iter().flat_map(|access| {
+            access.registers.chunks(vector).zip(0..).map(move |(registers, number)| Access {
+                registers: registers.to_vec(),
+                offset: access.offset + number * bytes as u32,
+                ..access.clone()
+            })
+        });
+        side.accesses = pieces.collect();
+        Ok((load, side))
     }
 
     /// Returns true if each value from the load to this one has one use.
@@ -268,50 +312,5 @@ impl KernelInfo<'_> {
                 _ => return true,
             }
         }
-    }
-
-    /// Returns the ops of the body that compute the indices of a load, if they are scalar and
-    /// repeatable.
-    fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
-        let module = self.module;
-        let mut found = Vec::new();
-        let mut pending: Vec<Value> = module.op(load).group(1).to_vec();
-        while let Some(value) = pending.pop() {
-            match module.def(value) {
-                Def::Arg(block, position) if block == body => {
-                    if position != 0 {
-                        return None;
-                    }
-                }
-                Def::Arg(..) => {}
-                Def::Result(op, _) => {
-                    if self.regions.block_of(op) != Some(body) || matches!(module.ty(value), Type::Token) {
-                        continue;
-                    }
-                    if !self.is_repeatable(op) {
-                        return None;
-                    }
-                    found.push(op);
-                    pending.extend(&module.op(op).operands);
-                }
-            }
-        }
-        // The view is defined outside of the body.
-        let view = module.defining_op(module.op(load).group(0)[0])?;
-        (self.regions.block_of(view) != Some(body)).then_some(found)
-    }
-
-    /// Returns true if an op has scalar results, and the same ones in each execution.
-    fn is_repeatable(&self, id: OpId) -> bool {
-        let op = self.module.op(id);
-        let steady = match op.code {
-            Opcode::LoadView => self.is_invariant_load(id),
-            code => code.spec().effect == Effect::Pure,
-        };
-        steady
-            && op.results.iter().all(|&result| match self.module.ty(result) {
-                Type::Tile { .. } => self.inference.num_elements(result) == 1,
-                other => matches!(other, Type::Token),
-            })
     }
 }

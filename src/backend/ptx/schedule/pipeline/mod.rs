@@ -3,9 +3,11 @@
 //! Input: results of `analysis` and the plan of `warp_specialize`. Output: steps and fields of
 //! `ir/program`.
 //!
+//! * `copy_addresses` — address ops of multistage copies
 //! * `cp_async` — multistage `cp.async` copies for loops without a producer
 //! * `exp_order` — two consumer groups evaluate `exp2` one after another
 //! * `hoist_conversions` — hoists layout conversions of loop invariants
+//! * `missed_copies` — the loads of loops that are not asynchronous, with the reasons
 //! * `missed_hints` — reports loop hints that were not satisfied
 //! * `mma_carry` — MMAs in flight across a back edge or a side-effect-free branch
 //! * `mma_groups` — MMAs issued together under one `commit_group`
@@ -16,9 +18,11 @@
 //! * `try_wait` — inserts `consumer_try_wait` for the next stage of a loop
 //! * `unroll` — unroll factors of `for` loops
 
+pub mod copy_addresses;
 pub mod cp_async;
 pub mod exp_order;
 pub mod hoist_conversions;
+pub mod missed_copies;
 pub mod missed_hints;
 pub mod mma_carry;
 pub mod mma_groups;

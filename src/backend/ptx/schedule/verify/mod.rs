@@ -4,6 +4,7 @@
 //! * `barriers` — every required barrier is there and none is redundant
 //! * `data_partition` — every consumer group computes its own rows alone
 //! * `mma_partition` — every MMA has its planned instruction and split
+//! * `operand_rows` — positions of the elements of a loaded tile in the operand of an MMA
 //! * `order_barriers` — every ordered section ends in its sequence and has the steps that it orders
 //! * `pingpong` — equal stage counts, no carried values, no side effects elsewhere
 //! * `privatized` — verifies privatized atomics
@@ -17,6 +18,7 @@ pub mod async_order;
 pub mod barriers;
 pub mod data_partition;
 pub mod mma_partition;
+pub mod operand_rows;
 pub mod order_barriers;
 pub mod pingpong;
 pub mod privatized;

@@ -3,12 +3,13 @@
 use rustc_hash::FxHashMap;
 
 use super::VerifyResult;
+use super::operand_rows::{OperandPanels, box_row_coord};
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_ROWS, TMA_SMEM_ALIGN};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::tensor_maps::box_order;
-use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaBox, TmaLoad, WarpSpecialization};
 use crate::ir::OpId;
 use crate::util::sort;
 
@@ -32,7 +33,7 @@ impl KernelInfo<'_> {
             {
                 return fault(format!("pipeline {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
-            let filled = match self.written_ranges(channel) {
+            let filled = match self.written_ranges(channel, &wanted) {
                 Ok(filled) => filled,
                 Err(problem) => return fault(problem),
             };
@@ -47,9 +48,9 @@ impl KernelInfo<'_> {
                         false => return fault(format!("op {id} is not where the threads read it")),
                     }
                 }
-                let Some(panels) = wanted.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
+                let Some(operand) = wanted.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
                 let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.is_fused_with(load, other));
-                if !comes || !is_placed_as(load, *panels, &filled) {
+                if !comes || !is_placed_as(load, operand.panels, &filled) {
                     return fault(format!("op {id} is not where the MMA reads it"));
                 }
                 if warp_spec.operand_channel(load.load) != Some(index as u32) {
@@ -81,29 +82,15 @@ impl KernelInfo<'_> {
             && load.smem_offset.is_multiple_of(TMA_SMEM_ALIGN)
     }
 
-    /// Returns the panels that MMAs read, by load.
-    fn required_panels(&self) -> FxHashMap<OpId, Panels> {
-        let mut wanted = FxHashMap::default();
-        for &id in self.regions.ops() {
-            let op = self.module.op(id);
-            let Some(Ok(plan)) = self.inference.mma_plans.get(&id).filter(|_| op.code.is_mma()) else { continue };
-            for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
-                let panels = self.source_load(operand).zip(plan.panels);
-                wanted.extend(panels);
-            }
-        }
-        wanted
-    }
-
     /// Returns the ranges of a stage that the boxes of a channel fill, in order of address.
-    fn written_ranges(&self, channel: &Channel) -> Result<Vec<Bytes>, String> {
+    fn written_ranges(&self, channel: &Channel, wanted: &FxHashMap<OpId, OperandPanels>) -> Result<Vec<Bytes>, String> {
         let mut filled: Vec<Bytes> = Vec::new();
         for load in &channel.loads {
             let bytes = box_bytes(load);
             if bytes * load.boxes.len() as i64 != i64::from(load.bytes) {
                 return Err(format!("op {} announces {} bytes of other boxes", load.load.index(), load.bytes));
             }
-            for at in self.places(load)? {
+            for at in self.places(load, wanted.get(&load.load))? {
                 filled.push((at, at + bytes));
             }
         }
@@ -128,29 +115,48 @@ impl KernelInfo<'_> {
     ///
     /// # Errors
     /// A box whose offset differs from the place of its part of the tile.
-    fn places(&self, load: &TmaLoad) -> Result<Vec<i64>, String> {
+    fn places(&self, load: &TmaLoad, operand: Option<&OperandPanels>) -> Result<Vec<i64>, String> {
         let view = self.module.op(load.load).group(0)[0];
         let shape = ViewShape::of(self.module, view);
         let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
-        let span = span_of(load);
-        let place = |part: &crate::backend::ptx::schedule::TmaBox| {
-            let along = part.coord[fastest] * i64::from(load.map.element.bytes());
-            let row: i64 = part.coord.iter().sum::<i64>() - part.coord[fastest];
-            let right =
-                span > 0 && along % span == 0 && i64::from(part.smem_offset) == along * load.panel_rows + row * span;
-            let fault = || format!("a box of op {} stands elsewhere than its part of the tile", load.load.index());
-            right.then(|| i64::from(load.smem_offset) + i64::from(part.smem_offset)).ok_or_else(fault)
-        };
+        let (span, bytes) = (span_of(load), i64::from(load.map.element.bytes()));
         let high = box_bytes(load) / span.max(1);
-        let row =
-            |part: &crate::backend::ptx::schedule::TmaBox| part.coord.iter().sum::<i64>() - part.coord[fastest] + high;
+        let tile = self.module.shape(self.module.op(load.load).results[0]);
+        let is_inside = |coord: &[i64]| coord.iter().zip(tile).all(|(place, extent)| place < extent);
+        let is_alone = operand.is_some_and(|operand| operand.panels.rows == load.panel_rows);
+        // Returns the row of a panel, and the byte along all panels, of the first element of a row.
+        let position = |coord: &[i64]| match operand {
+            Some(operand) if is_inside(coord) => {
+                let [along, across] = self.operand_position(load.load, operand, coord);
+                (across, along * bytes)
+            }
+            // An auxiliary tile, or rows of an adjacent tile that is loaded together with this one.
+            _ => (coord.iter().sum::<i64>() - coord[fastest], coord[fastest] * bytes),
+        };
+        // Extents are mostly powers of two: the bits of a row number determine its place.
+        let rows: Vec<i64> = (0..high).filter(|row| row & (row - 1) == 0 || row + 1 == high).collect();
         let mut places = Vec::new();
         for (data_partition, boxes) in (0..).zip(self.has_partition_boxes(load)) {
-            if boxes.iter().map(row).max().is_some_and(|rows| rows != load.panel_rows) {
-                return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
-            }
+            let mut last = 0;
             for part in &boxes {
-                places.push(place(part)? + data_partition * i64::from(load.bytes / load.partitions));
+                for &row in &rows {
+                    let coord = box_row_coord(&load.map, part, fastest, row);
+                    let (across, along) = position(&coord);
+                    let right = span > 0
+                        && (is_inside(&coord) || !is_alone)
+                        && along % span == 0
+                        && i64::from(part.smem_offset) + row * span == along * load.panel_rows + across * span;
+                    if !right {
+                        let id = load.load.index();
+                        return Err(format!("a box of op {id} stands elsewhere than its part of the tile"));
+                    }
+                    last = last.max(across + 1);
+                }
+                let offset = i64::from(load.smem_offset) + i64::from(part.smem_offset);
+                places.push(offset + data_partition * i64::from(load.bytes / load.partitions));
+            }
+            if !boxes.is_empty() && last != load.panel_rows {
+                return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
         }
         Ok(places)
@@ -158,17 +164,17 @@ impl KernelInfo<'_> {
 
     /// Returns the boxes of a load by data partition, each relative to the first row of its
     /// partition.
-    fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
+    fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<TmaBox>> {
         let Some(axis) = self.partitioned_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
         };
         let height = self.module.shape(self.module.op(load.load).results[0])[axis];
         let each = load.boxes.len().div_ceil(load.partitions as usize).max(1);
-        let of_band = |(data_partition, boxes): (u32, &[crate::backend::ptx::schedule::TmaBox])| {
-            let as_first = |part: &crate::backend::ptx::schedule::TmaBox| {
+        let of_band = |(data_partition, boxes): (u32, &[TmaBox])| {
+            let as_first = |part: &TmaBox| {
                 let mut place = part.coord.clone();
                 place[axis] -= i64::from(data_partition) * height;
-                crate::backend::ptx::schedule::TmaBox {
+                TmaBox {
                     coord: place,
                     smem_offset: part.smem_offset.wrapping_sub(data_partition * (load.bytes / load.partitions)),
                 }

@@ -148,7 +148,7 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
     let module = info.module;
     let body = module.op(id).regions[0];
     let mut made: FxHashSet<Value> = FxHashSet::from_iter([module.block(body).args[0]]);
-    let loads = plan.copies.iter().map(|copy| (copy.load, module.op(copy.load).group(1)));
+    let loads = plan.copies.iter().map(|copy| (copy.load, &module.op(copy.load).operands[..]));
     let slice = plan.address_ops.iter().map(|&op| (op, &module.op(op).operands[..]));
     for (op, operands) in slice.chain(loads) {
         let inside = |value: &Value| match module.def(*value) {

@@ -13,10 +13,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
+use super::operand_axes::{AxisPart, OperandAxes, TileBoxes, tile_boxes};
 use super::producer_slice::{ProducerSlice, SliceBuilder};
-use crate::backend::ptx::hardware::{
-    MAX_THREADS_PER_CTA, MAX_TMA_BOX, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS, WARP_SIZE,
-};
+use crate::backend::ptx::hardware::{MAX_THREADS_PER_CTA, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::optimizations::Optimization;
@@ -37,8 +36,8 @@ use crate::util::sort;
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
-    /// Tile dimensions of the view: the contiguous one, and the one of the panel rows.
-    axes: [usize; 2],
+    /// Tile dimensions of the view along the rows of panels, and across them.
+    axes: [Vec<AxisPart>; 2],
     /// The array has f32, and the MMAs read tf32.
     rounds_to_tf32: bool,
     /// True if instructions read the tile in its stage, in panels of any number of rows.
@@ -59,7 +58,12 @@ impl OperandUse {
     /// sum of one MMA may be along the rows of panels, and that of the other one across them.
     fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
-        (self.panels, self.axes, self.rounds_to_tf32) == (panels, other.axes, other.rounds_to_tf32)
+        (self.panels, &self.axes, self.rounds_to_tf32) == (panels, &other.axes, other.rounds_to_tf32)
+    }
+
+    /// Returns the dimension of the panel rows, if it is a single one.
+    fn row_dim(&self) -> Option<usize> {
+        if let [AxisPart { dim, step: 1, .. }] = self.axes[1][..] { Some(dim) } else { None }
     }
 }
 
@@ -279,9 +283,8 @@ impl KernelInfo<'_> {
     fn operand_use(&self, load: OpId) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
-        let identity = (0..module.shape(result).len()).map(Some).collect();
         let mut operand_use: Option<OperandUse> = None;
-        let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
+        let mut pending = vec![(result, OperandAxes::of_tile(module.shape(result)), false)];
         while let Some((value, axes, rounded)) = pending.pop() {
             if self.uses.count(value) == 0 {
                 return Err(Reason::Unused);
@@ -292,13 +295,10 @@ impl KernelInfo<'_> {
                     Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
                     Opcode::FToF if rounds_to_tf32(module, user) => pending.push((op.results[0], axes.clone(), true)),
                     Opcode::Permute => {
-                        let permutation = as_axes(op.permutation());
-                        let axes = permutation.iter().map(|&axis| axes[axis]).collect();
-                        pending.push((op.results[0], axes, rounded));
+                        pending.push((op.results[0], axes.permuted(&as_axes(op.permutation())), rounded));
                     }
                     Opcode::Reshape => {
-                        let (from, to) = (module.shape(value), module.shape(op.results[0]));
-                        let axes = without_unit_axes(from, to, &axes).ok_or(Reason::ReadBy(op.code))?;
+                        let axes = axes.reshaped(module.shape(op.results[0])).ok_or(Reason::ReadBy(op.code))?;
                         pending.push((op.results[0], axes, rounded));
                     }
                     code if code.is_mma() => {
@@ -337,18 +337,18 @@ impl KernelInfo<'_> {
         mma: OpId,
         plan: &OperandPlan,
         is_left: bool,
-        axes: &[Option<usize>],
+        axes: &OperandAxes,
         value: Value,
     ) -> Option<OperandUse> {
         let panels = plan.panels?;
         if plan.dtype != self.module.dtype(value) {
             return None;
         }
-        let last = axes.len() - 1;
+        let last = axes.rank() - 1;
         let (k, other) = if is_left { (last, last - 1) } else { (last - 1, last) };
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
-        let axes = [axes[contiguous]?, axes[rows]?];
+        let axes = [contiguous, rows].map(|axis| axes.parts(axis).to_vec());
         Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
@@ -359,42 +359,18 @@ impl KernelInfo<'_> {
         let op = module.op(load);
         let view = op.group(0)[0];
         let shape = ViewShape::of(module, view)?;
-        let [contiguous, rows] = operand_use.axes;
-        if contiguous_axis(module, &shape) != Some(contiguous) {
-            return None;
-        }
-        let Panels { swizzle_bytes, rows: count, count: panels, .. } = operand_use.panels;
-        let row = swizzle_bytes / i64::from(shape.elem.storage_bits() / 8);
-        let parts = |least: i64| {
-            let fits = |parts: &i64| {
-                let high = count / parts;
-                count % parts == 0
-                    && high <= i64::from(MAX_TMA_BOX)
-                    && (*parts == 1 || high % i64::from(SWIZZLE_ATOM_ROWS) == 0)
-            };
-            (least..=count / i64::from(SWIZZLE_ATOM_ROWS)).find(fits)
-        };
-        let fewest = parts(1)?;
-        let halves = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
-        let high = count / halves.unwrap_or(fewest);
-        let mut extents = vec![1; shape.tile.len()];
-        extents[contiguous] = row;
-        extents[rows] = high;
-        let swizzle = match swizzle_bytes {
+        let [along, across] = &operand_use.axes;
+        let panels = operand_use.panels;
+        let row = panels.swizzle_bytes / i64::from(shape.elem.storage_bits() / 8);
+        let fastest = contiguous_axis(module, &shape)?;
+        let TileBoxes { extents, boxes } =
+            tile_boxes([along, across], (shape.tile.len(), fastest), (panels, row), halved)?;
+        let swizzle = match panels.swizzle_bytes {
             128 => Swizzle::B128,
             64 => Swizzle::B64,
             _ => Swizzle::B32,
         };
         let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
-        let mut boxes = Vec::new();
-        for panel in 0..panels {
-            for part in 0..count / high {
-                let mut coord = vec![0; shape.tile.len()];
-                coord[contiguous] = panel * row;
-                coord[rows] = part * high;
-                boxes.push(TmaBox { coord, smem_offset: ((panel * count + part * high) * swizzle_bytes) as u32 });
-            }
-        }
         Some((map, boxes))
     }
 
@@ -413,8 +389,9 @@ impl KernelInfo<'_> {
                 let (operand_use, next) = (&operand_uses[&first.load], &operand_uses[&load.load]);
                 let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
                 let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
-                    && (operand_use.axes, operand_use.rounds_to_tf32) == (next.axes, next.rounds_to_tf32);
-                let axis = next.axes[1];
+                    && (&operand_use.axes[0], operand_use.row_dim()) == (&next.axes[0], next.row_dim())
+                    && operand_use.rounds_to_tf32 == next.rounds_to_tf32;
+                let Some(axis) = next.row_dim() else { return false };
                 // The combined tile does not overlap with the one at the next index.
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
@@ -480,20 +457,4 @@ impl KernelInfo<'_> {
         let last = self.module.block(block).ops.iter().rfind(|op| users.contains(op));
         (*last.expect("a product in the block"), wait_at_acquire)
     }
-}
-
-/// Returns the axes after a reshape that only adds or removes axes of extent 1.
-fn without_unit_axes(from: &[i64], to: &[i64], axes: &[Option<usize>]) -> Option<Vec<Option<usize>>> {
-    let mut rest = from.iter().zip(axes).filter(|(extent, _)| **extent > 1);
-    let mut result = Vec::new();
-    for &extent in to {
-        result.push(match extent {
-            1 => None,
-            _ => {
-                let (&before, &axis) = rest.next()?;
-                (before == extent).then_some(axis)?
-            }
-        });
-    }
-    rest.next().is_none().then_some(result)
 }
