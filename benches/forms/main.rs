@@ -13,6 +13,7 @@ mod expected;
 mod family;
 mod gated;
 mod layernorm;
+mod operand_conversion;
 mod product;
 mod samples;
 mod softmax;
@@ -65,6 +66,7 @@ fn main() -> Result<()> {
         softmax::families(size),
         layernorm::families(size),
         samples::families(size),
+        operand_conversion::families(size),
     ]
     .into_iter()
     .flatten()
