@@ -250,6 +250,9 @@ fn a_loop_has_the_requested_stages() {
     assert!((4..40).contains(ring), "{ring}");
     let what = format!(": loop: {ring} stages, since shared memory has no space for 40");
     assert!(said.contains(&what) && said.contains(file!()), "{said}");
+    // The same for a number of the launch.
+    let said = product_with(Target::SM_90A, Hints::new().num_stages(40), 0, None).remarks.to_string();
+    assert!(said.contains(&what) && said.contains(file!()), "{said}");
 }
 
 #[test]
