@@ -385,12 +385,20 @@ fn of_rotation([count, seq, half]: [usize; 3], rows: &'static [usize]) -> Family
 enum RowScale {
     Scalar,
     Column,
+    /// A scalar of f16, which no asynchronous copy transfers.
+    Half,
     /// The scales of all steps are one tile before the loop.
     None,
 }
 
 /// Sums the rows of `x` after their scales.
-fn weighted(x: Array<f16, 2>, scales: Array<f32, 1>, y: ArrayMut<f32, 2>, [tm, tn]: [usize; 2], form: RowScale) {
+fn weighted(
+    x: Array<f16, 2>,
+    (scales, halves): (Array<f32, 1>, Array<f16, 1>),
+    y: ArrayMut<f32, 2>,
+    [tm, tn]: [usize; 2],
+    form: RowScale,
+) {
     let (j, part) = (ct::bid(0), ct::bid(1));
     let steps = x.num_tiles(0, [tm, tn]) / ct::num_blocks(1);
     let sum = ct::fold(part * steps..part * steps + steps, ct::zeros::<f32, 2>([tm, tn]), |sum, i| {
@@ -398,6 +406,7 @@ fn weighted(x: Array<f16, 2>, scales: Array<f32, 1>, y: ArrayMut<f32, 2>, [tm, t
         match form {
             RowScale::Scalar => sum + rows * scales.load_scalar(i * tm as i32),
             RowScale::Column => sum + rows * scales.load(i, [tm]).unsqueeze(1),
+            RowScale::Half => sum + rows * halves.load_scalar(i * tm as i32).cast::<f32>(),
             RowScale::None => sum + rows,
         }
     });
@@ -407,14 +416,20 @@ fn weighted(x: Array<f16, 2>, scales: Array<f32, 1>, y: ArrayMut<f32, 2>, [tm, t
 struct Rows {
     x: DeviceArray<f16, 2>,
     scales: DeviceArray<f32, 1>,
+    halves: DeviceArray<f16, 1>,
     y: DeviceArray<f32, 2>,
 }
 
 fn of_rows([m, n]: [usize; 2], tile: [usize; 2], parts: usize) -> Family<Rows> {
-    let forms = [("a scalar", RowScale::Scalar), ("a column", RowScale::Column), ("no scale", RowScale::None)];
+    let forms = [
+        ("a scalar", RowScale::Scalar),
+        ("a column", RowScale::Column),
+        ("a scalar of f16", RowScale::Half),
+        ("no scale", RowScale::None),
+    ];
     let case = |(name, form): (&'static str, RowScale)| {
-        Case::new(name, 0, move |call, Rows { x, scales, y }| {
-            call.run([n / tile[1], parts, 1], weighted, (&*x, &*scales, y, Constant(tile), Constant(form)))
+        Case::new(name, 0, move |call, Rows { x, scales, halves, y }| {
+            call.run([n / tile[1], parts, 1], weighted, (&*x, (&*scales, &*halves), y, Constant(tile), Constant(form)))
         })
     };
     Family {
@@ -426,6 +441,7 @@ fn of_rows([m, n]: [usize; 2], tile: [usize; 2], parts: usize) -> Family<Rows> {
             Ok(Rows {
                 x: source.normal([m, n], 1, 1.0)?,
                 scales: source.numbers([m], |_| 1.0)?,
+                halves: source.numbers([m], |_| 1.0)?,
                 y: source.zeros([parts, n])?,
             })
         }),

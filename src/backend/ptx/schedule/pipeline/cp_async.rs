@@ -10,8 +10,8 @@
 //! finished reading the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
 //! until the next head.
 //!
-//! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, if
-//! that is possible for all loads of the loop. The thread reads them without a barrier, and fills
+//! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, of
+//! the loads for which that is possible, if these are most of the bytes. The thread reads them without a barrier, and fills
 //! the stage of the previous iteration at the head. In a loop with operand copies, other tiles are
 //! copied in this way, too: packed weights and their scales, for example. The condition is that the
 //! operands keep their number of stages.
@@ -118,8 +118,8 @@ impl KernelInfo<'_> {
         address_ops.dedup();
     }
 
-    /// Returns the copies of a loop without MMAs, if each thread can copy its own elements of all
-    /// loads.
+    /// Returns the copies of a loop without MMAs, if each thread can copy its own elements of the
+    /// loads with most of the bytes.
     fn plan_thread_private(
         &self,
         body: BlockId,
@@ -132,19 +132,30 @@ impl KernelInfo<'_> {
             return None;
         }
         let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
-        let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
-        for load in loads.clone() {
-            address_ops.extend(self.index_slice(body, load)?);
+        let is_load = |&id: &OpId| module.op(id).code == Opcode::LoadView;
+        let loads: Vec<OpId> = module.block(body).ops.iter().copied().filter(is_load).collect();
+        let slices: Vec<Option<Vec<OpId>>> = loads
+            .iter()
+            .map(|&load| self.index_slice(body, load).filter(|_| self.thread_private_copy(load, 0).is_some()))
+            .collect();
+        let mut others = 0;
+        for (&load, slice) in loads.iter().zip(&slices) {
+            // Loads that compute indices of other loads are not copied ahead.
+            let is_index = slices.iter().flatten().any(|other| other.contains(&load));
+            match slice.as_ref().filter(|_| !is_index).zip(self.thread_private_copy(load, stage_bytes)) {
+                Some((slice, (copy, bytes))) => {
+                    address_ops.extend(slice);
+                    stage_bytes += bytes;
+                    wide |= copy.thread_offsets.first() == Some(&16);
+                    copies.push(copy);
+                }
+                None if is_index => {}
+                None => others += self.thread_bytes(load),
+            }
         }
         self.sort_in_program_order(body, &mut address_ops);
-        // Loads that compute indices of other loads are not copied ahead.
-        for load in loads.filter(|load| !address_ops.contains(load)) {
-            let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
-            stage_bytes += bytes;
-            wide |= copy.thread_offsets.first() == Some(&16);
-            copies.push(copy);
-        }
-        if !wide {
+        // An iteration waits for what its threads load directly, so that this is the smaller part.
+        if !wide || others > stage_bytes {
             return None;
         }
         let capacity = self.smem_for_stages(smem) as usize;
@@ -153,6 +164,13 @@ impl KernelInfo<'_> {
         let (async_mma, barrier_at_head) = (false, false);
         let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
         self.with_stages_that_fit(plan, requested, capacity)
+    }
+
+    /// Returns the bytes of a load in all threads.
+    fn thread_bytes(&self, load: OpId) -> usize {
+        let bits = self.element_type(self.module.op(load).results[0]).storage_bits() as usize;
+        let registers = self.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
+        self.inference.num_warps * WARP_SIZE as usize * (registers * bits).div_ceil(8)
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
@@ -171,33 +189,33 @@ impl KernelInfo<'_> {
         Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
-    /// Adds the thread-private copies of other tiles of the body to the copies of operands, if the
-    /// operands keep their number of stages.
+    /// Adds thread-private copies of other tiles of the body to the copies of operands, as long as
+    /// the operands keep their number of stages.
     fn add_thread_private_copies(
         &self,
         body: BlockId,
         (copies, address_ops): (&mut Vec<CpAsync>, &mut Vec<OpId>),
         stage_bytes: &mut usize,
     ) {
-        let (mut all, mut indices, mut bytes) = (copies.clone(), address_ops.clone(), *stage_bytes);
+        let operands = operand_stages(*stage_bytes);
         let loads =
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
-        for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
-            let Some(part) = self.index_slice(body, load) else { continue };
+        for load in loads {
+            let known = copies.iter().any(|copy| copy.load == load) || address_ops.contains(&load);
+            let Some(slice) = self.index_slice(body, load).filter(|_| !known) else { continue };
             // Each replica of an element would be a separate copy, which bypasses the first-level
             // cache.
             let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
-            let Some((copy, more)) = self.thread_private_copy(load, bytes).filter(|_| once) else { continue };
-            indices.extend(part);
-            bytes += more;
-            all.push(copy);
+            let Some((copy, more)) = self.thread_private_copy(load, *stage_bytes).filter(|_| once) else { continue };
+            // No load computes an index of another one, and operands keep their number of stages.
+            let bytes = (*stage_bytes + more).next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
+            if copies.iter().all(|copy| !slice.contains(&copy.load)) && operand_stages(bytes) == operands {
+                address_ops.extend(slice);
+                *stage_bytes += more;
+                copies.push(copy);
+            }
         }
-        let bytes = bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
-        // No load computes an index of another one, and operands keep their number of stages.
-        if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
-        {
-            (*copies, *address_ops, *stage_bytes) = (all, indices, bytes);
-        }
+        *stage_bytes = stage_bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
     }
 
     /// Returns the elements and bytes of one access by which a thread copies its part of a load;
