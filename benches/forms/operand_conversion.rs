@@ -312,6 +312,8 @@ fn of_latent([batch, heads, seq]: [usize; 3], [m, n, d, r]: [usize; 4]) -> Famil
 enum Pairs {
     /// One load of pairs, and its halves.
     Split,
+    /// One load of rows, as pairs, and its halves.
+    Rows,
     /// A load of each half, at stride 2.
     Strided,
 }
@@ -329,6 +331,12 @@ fn rotate(
         Pairs::Split => {
             let both = x.load((of, i, 0, 0), [1, rows, half, 2]);
             let part = |which: i32| both.extract((0, 0, 0, which), [1, rows, half, 1]).reshape([rows, half]);
+            (part(0), part(1))
+        }
+        Pairs::Rows => {
+            let x: Array<bf16, 3> = x.reshape((x.extent(0), x.extent(1), 2 * half));
+            let both = x.load((of, i, 0), [1, rows, 2 * half]).reshape([rows, half, 2]);
+            let part = |which: i32| both.extract((0, 0, which), [rows, half, 1]).reshape([rows, half]);
             (part(0), part(1))
         }
         Pairs::Strided => {
@@ -350,7 +358,8 @@ struct Rotated {
 }
 
 fn of_rotation([count, seq, half]: [usize; 3], rows: &'static [usize]) -> Family<Rotated> {
-    let forms = [("one load of pairs", Pairs::Split), ("loads at stride 2", Pairs::Strided)];
+    let forms =
+        [("one load of pairs", Pairs::Split), ("rows as pairs", Pairs::Rows), ("loads at stride 2", Pairs::Strided)];
     let each = forms.into_iter().flat_map(|form| rows.iter().map(move |&rows| (form, rows)));
     let case = |((name, form), rows): ((&str, Pairs), usize)| {
         let name = format!("{name}, {rows} rows").leak();

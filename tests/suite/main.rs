@@ -67,6 +67,7 @@ mod mma_loops;
 mod narrow;
 mod narrow_bits;
 mod numbers;
+mod operand_conversion;
 mod partition;
 mod philox;
 mod pingpong;
@@ -133,6 +134,7 @@ fn main() -> ExitCode {
     reduce::register(&mut suite);
     require::register(&mut suite);
     aux_loads::register(&mut suite);
+    operand_conversion::register(&mut suite);
     unroll::register(&mut suite);
     scan::register(&mut suite);
     cat_split::register(&mut suite);
