@@ -14,7 +14,8 @@
 //! the loads for which that is possible, if these are most of the bytes. The thread reads them without a barrier, and fills
 //! the stage of the previous iteration at the head. In a loop with operand copies, other tiles are
 //! copied in this way, too: packed weights and their scales, for example. The condition is that the
-//! operands keep their number of stages.
+//! operands keep their number of stages. Consumers copy such tiles beside a producer, and the
+//! pipelines of the producer get the rest of shared memory.
 
 use rustc_hash::FxHashMap;
 
@@ -23,7 +24,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
+use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::smem::allocation::SharedMemory;
@@ -40,6 +41,9 @@ const MAX_BYTES: usize = 112 << 10;
 /// Maximum bytes of thread-private stages. On sm_90 three CTAs have room for them. On other targets
 /// half of the shared memory is the limit, for two CTAs.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
+
+/// Bytes of thread-private stages beside a producer, unless two stages need more.
+const BESIDE_PRODUCER_BYTES: usize = 32 << 10;
 
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
@@ -86,8 +90,12 @@ impl KernelInfo<'_> {
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             }
         }
-        if copies.is_empty() {
-            return self.plan_thread_private(body, requested, no_producer, smem);
+        match warp_spec {
+            Some(warp_spec) if copies.is_empty() && !no_producer => {
+                return self.plan_beside_producer(body, warp_spec, smem);
+            }
+            _ if copies.is_empty() => return self.plan_thread_private(body, requested, no_producer, smem),
+            _ => {}
         }
         if no_producer {
             self.add_thread_private_copies(body, (&mut copies, &mut address_ops), &mut stage_bytes);
@@ -164,6 +172,67 @@ impl KernelInfo<'_> {
         let (async_mma, barrier_at_head) = (false, false);
         let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
         self.with_stages_that_fit(plan, requested, capacity)
+    }
+
+    /// Returns the copies of consumers in a loop with MMAs whose other operands a producer loads.
+    fn plan_beside_producer(
+        &self,
+        body: BlockId,
+        warp_spec: &WarpSpecialization,
+        smem: &SharedMemory,
+    ) -> Option<CpAsyncPlan> {
+        let plan = self.copies_beside_producer(body, warp_spec)?;
+        let fetched = |load| warp_spec.operand_channel(load).is_some();
+        let others = self.other_smem_bytes(body, &fetched, true, MIN_CONVERSION_BYTES) as usize;
+        let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(others + SWIZZLE_ATOM_BYTES as usize);
+        let stages = plan.stages.min(capacity / plan.stage_bytes);
+        (stages >= 2).then_some(CpAsyncPlan { stages, ..plan })
+    }
+
+    /// Returns the thread-private copies of tiles from which consumers make operands of MMAs, with
+    /// the number of stages that memory is reserved for.
+    fn copies_beside_producer(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<CpAsyncPlan> {
+        let ops = &self.module.block(body).ops;
+        let one_group = self.consumer_groups() == 1 && self.data_partitions == 1;
+        if !one_group || !ops.iter().any(|&id| self.module.op(id).code.is_mma()) {
+            return None;
+        }
+        let (mut copies, mut address_ops, mut stage_bytes): (Vec<CpAsync>, Vec<OpId>, usize) = Default::default();
+        for &load in ops.iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
+            let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
+            if !once || warp_spec.is_producer_load(load) || address_ops.contains(&load) {
+                continue;
+            }
+            let Some(slice) = self.index_slice(body, load) else { continue };
+            let Some((copy, bytes)) = self.thread_private_copy(load, stage_bytes) else { continue };
+            if copies.iter().all(|copy| !slice.contains(&copy.load)) {
+                address_ops.extend(slice);
+                stage_bytes += bytes;
+                copies.push(copy);
+            }
+        }
+        self.sort_in_program_order(body, &mut address_ops);
+        let stages = (BESIDE_PRODUCER_BYTES / stage_bytes.max(1)).clamp(2, MAX_STAGES);
+        let (async_mma, barrier_at_head) = (false, false);
+        (!copies.is_empty()).then_some(CpAsyncPlan {
+            copies,
+            address_ops,
+            stage_bytes,
+            stages,
+            async_mma,
+            barrier_at_head,
+        })
+    }
+
+    /// Returns the bytes of shared memory for the stages of consumers beside a producer, in all
+    /// loops.
+    pub fn bytes_beside_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
+        let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
+        let of_loop = |&id: &OpId| {
+            let plan = self.copies_beside_producer(self.module.op(id).regions[0], warp_spec)?;
+            (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
+        };
+        if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
     }
 
     /// Returns the bytes of a load in all threads.

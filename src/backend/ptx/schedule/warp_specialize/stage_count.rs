@@ -47,10 +47,12 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(), Reason> {
         let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
+        let beside = self.bytes_beside_producer(warp_spec);
         let capacity_beside_others = |tma_stores: bool, most: u32| {
             let consumer_groups = self.consumer_groups();
             let rest = consumer_groups
                 * self.other_smem_bytes(body, &is_producer_load, tma_stores, most / consumer_groups)
+                + beside
                 + SLACK_BYTES;
             self.smem_for_stages(smem).checked_sub(rest)
         };
