@@ -45,6 +45,9 @@ const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 /// Bytes of thread-private stages beside a producer, unless two stages need more.
 const BESIDE_PRODUCER_BYTES: usize = 32 << 10;
 
+/// Maximum number of bytes of a replicated tile in a thread-private stage.
+const MAX_REPLICATED_BYTES: usize = 8 << 10;
+
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
 
@@ -199,12 +202,11 @@ impl KernelInfo<'_> {
         }
         let (mut copies, mut address_ops, mut stage_bytes): (Vec<CpAsync>, Vec<OpId>, usize) = Default::default();
         for &load in ops.iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
-            let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
-            if !once || warp_spec.is_producer_load(load) || address_ops.contains(&load) {
+            if warp_spec.is_producer_load(load) || address_ops.contains(&load) {
                 continue;
             }
             let Some(slice) = self.index_slice(body, load) else { continue };
-            let Some((copy, bytes)) = self.thread_private_copy(load, stage_bytes) else { continue };
+            let Some((copy, bytes)) = self.beside_operands(load, stage_bytes) else { continue };
             if copies.iter().all(|copy| !slice.contains(&copy.load)) {
                 address_ops.extend(slice);
                 stage_bytes += bytes;
@@ -233,6 +235,17 @@ impl KernelInfo<'_> {
             (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
         };
         if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
+    }
+
+    /// Returns the thread-private copy of a load in a loop with MMAs, and its bytes.
+    ///
+    /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
+    /// replicated tiles are small, and lanes of a warp share the widest copies of them.
+    fn beside_operands(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+        let once = self.inference.accesses.get(&load)?.replication() == 1;
+        let (copy, bytes) = self.thread_private_copy(load, offset)?;
+        let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
+        (once || wide).then_some((copy, bytes))
     }
 
     /// Returns the bytes of a load in all threads.
@@ -272,10 +285,7 @@ impl KernelInfo<'_> {
         for load in loads {
             let known = copies.iter().any(|copy| copy.load == load) || address_ops.contains(&load);
             let Some(slice) = self.index_slice(body, load).filter(|_| !known) else { continue };
-            // Each replica of an element would be a separate copy, which bypasses the first-level
-            // cache.
-            let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
-            let Some((copy, more)) = self.thread_private_copy(load, *stage_bytes).filter(|_| once) else { continue };
+            let Some((copy, more)) = self.beside_operands(load, *stage_bytes) else { continue };
             // No load computes an index of another one, and operands keep their number of stages.
             let bytes = (*stage_bytes + more).next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             if copies.iter().all(|copy| !slice.contains(&copy.load)) && operand_stages(bytes) == operands {
