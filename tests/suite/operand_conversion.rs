@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
+use cutlet::element::CastTo;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
@@ -15,6 +16,63 @@ pub fn register(suite: &mut Suite) {
             .test(&format!("operand_conversion/part_of_an_operand/{m}"), move |session| part_of_an_operand(session, m));
     }
     suite.test("operand_conversion/scaled_rows", scaled_rows);
+    macro_rules! weights {
+        ($($name:ident)+) => {$(
+            for (tile, turned) in [([256, 128, 64], true), ([128, 128, 64], false), ([16, 128, 64], true)] {
+                let name = format!("operand_conversion/weights/{}/{}x{}", stringify!($name), tile[0], tile[1]);
+                suite.test(name, move |session| weights::<$name>(session, tile, turned));
+            }
+        )+};
+    }
+    weights!(i8 f8e4m3fn f8e5m2);
+}
+
+/// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are converted between their load and the
+/// product; `turned`: they are its left operand.
+fn weights_kernel<T: Element + CastTo<f16>>(
+    x: Array<f16, 2>,
+    (w, scales): (Array<T, 2>, Array<f16, 2>),
+    y: ArrayMut<f32, 2>,
+    ([tm, tn, tk], turned): ([usize; 3], bool),
+) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let steps = x.num_tiles(1, [tm, tk]);
+    let parts = |k: Scalar<i32>| {
+        let scale = scales.load((k / (128 / tk) as i32, j), [1, tn]);
+        (x.load((i, k), [tm, tk]), w.load((k, j), [tk, tn]).cast::<f16>() * scale)
+    };
+    let sum = match turned {
+        true => ct::fold(..steps, ct::zeros::<f32, 2>([tn, tm]), |sum, k| {
+            let (x, w) = parts(k);
+            ct::mma(w.transpose(), x.transpose(), sum)
+        })
+        .transpose(),
+        false => ct::fold(..steps, ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
+            let (x, w) = parts(k);
+            ct::mma(x, w, sum)
+        }),
+    };
+    y.store((i, j), sum);
+}
+
+/// Sums of whole numbers are exact. The last tiles along all axes are not whole.
+fn weights<T: Element + CastTo<f16>>(session: Session, tile: [usize; 3], turned: bool) -> Result<()> {
+    for [m, n, k] in [[tile[0], tile[1], 200], [40, 136, 208]] {
+        let x = random::<f16>(67, m * k, Spread::Whole(1));
+        let (w, groups) = (random::<T>(68, k * n, Spread::Whole(3)), k.div_ceil(128));
+        let scales = random::<f16>(69, groups * n, Spread::Whole(2));
+        let (device_x, device_w) = (session.array(&x, [m, k])?, session.array(&w, [k, n])?);
+        let device_scales = session.array(&scales, [groups, n])?;
+        let mut y = session.device().zeros::<f32, 2>([m, n])?;
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        let arguments = (&device_x, (&device_w, &device_scales), &mut y, Constant((tile, turned)));
+        session.launch(weights_kernel::<T>, grid, arguments)?;
+        session.check(&format!("{m} x {n} x {k}"), &y, &|[i, j]| {
+            let term = |l: usize| x[i * k + l].to_f64() * w[l * n + j].to_f64() * scales[l / 128 * n + j].to_f64();
+            Want::exactly((0..k).map(term).sum::<f64>() as f32)
+        })?;
+    }
+    Ok(())
 }
 
 /// Parts whose extents do not divide those of the tile, at constant indices.

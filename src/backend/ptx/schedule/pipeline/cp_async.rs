@@ -88,6 +88,10 @@ impl KernelInfo<'_> {
                     continue;
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };
+                // Another MMA reads the same copy.
+                if copies.iter().any(|copy| copy.load == load) {
+                    continue;
+                }
                 address_ops.extend(part);
                 copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
@@ -328,7 +332,8 @@ impl KernelInfo<'_> {
         let load = self.source_load(operand)?;
         let op = module.op(load);
         let here = self.regions.block_of(load) == Some(body);
-        if !here || !self.has_single_use_chain(operand) {
+        let uses = self.operand_uses(body, op.results[0])?;
+        if !here || uses.is_empty() {
             return None;
         }
         let shape = ViewShape::of(module, op.group(0)[0])?;
@@ -347,21 +352,37 @@ impl KernelInfo<'_> {
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
-        (fits && side.replicated == 0).then_some((load, side))
+        // All MMAs read the elements at the same places of the stage.
+        let same = uses.iter().all(|&(other, other_plan)| {
+            other == operand && std::ptr::eq(other_plan, plan)
+                || other_plan.dtype == plan.dtype
+                    && other_plan.rounds == plan.rounds
+                    && other_plan.shared.bytes() == plan.shared.bytes()
+                    && self.inference.natural(other).is_some_and(|layout| other_plan.shared.accesses(&layout) == side)
+        });
+        (fits && same && side.replicated == 0).then_some((load, side))
     }
 
-    /// Returns true if each value from the load to this one has one use.
-    fn has_single_use_chain(&self, value: Value) -> bool {
-        let mut value = value;
-        loop {
-            if self.uses.count(value) != 1 {
-                return false;
-            }
-            match self.module.defining_op(value) {
-                Some(id) if self.is_operand_view(id) => value = self.module.op(id).operands[0],
-                _ => return true,
+    /// Returns the operands of MMAs of a body that are a tile or views of it, with their plans;
+    /// `None` if the tile has other uses.
+    fn operand_uses(&self, body: BlockId, tile: Value) -> Option<Vec<(Value, &OperandPlan)>> {
+        let (mut found, mut pending) = (Vec::new(), vec![tile]);
+        while let Some(value) = pending.pop() {
+            for &(user, position) in self.uses.users(value) {
+                let op = self.module.op(user);
+                if self.is_operand_view(user) {
+                    pending.push(op.results[0]);
+                    continue;
+                }
+                let Some(Ok(plan)) = self.inference.mma_plans.get(&user) else { return None };
+                let operand = [&plan.a, &plan.b].into_iter().nth(position as usize)?;
+                if self.regions.block_of(user) != Some(body) {
+                    return None;
+                }
+                found.push((value, operand));
             }
         }
+        Some(found)
     }
 
     /// Returns the ops of the body that compute the indices of a load, if they are scalar and
