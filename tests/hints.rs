@@ -250,6 +250,9 @@ fn a_loop_has_the_requested_stages() {
     assert!((4..40).contains(ring), "{ring}");
     let what = format!(": loop: {ring} stages, since shared memory has no space for 40");
     assert!(said.contains(&what) && said.contains(file!()), "{said}");
+    // The same for a number of the launch.
+    let said = product_with(Target::SM_90A, Hints::new().num_stages(40), 0, None).remarks.to_string();
+    assert!(said.contains(&what) && said.contains(file!()), "{said}");
 }
 
 #[test]
@@ -419,4 +422,19 @@ fn layouts_of_bits_are_taken_too() {
     };
     let text = ct::inspect(kernel(&fragment), (array().mutable(),)).target(Target::SM_80).ptx().unwrap();
     assert_eq!(count(&text, "st.global.v2.f32"), 2, "{text}");
+}
+
+/// Rows of pages, listed: the page and its rows are one axis of an array that the kernel reshapes.
+fn rows_of_pages(pages: Array<f16, 4>, list: Array<i32, 1>, y: ArrayMut<f16, 2>) {
+    let [count, rows, heads, width] = [0, 1, 2, 3].map(|axis| pages.extent(axis));
+    let rows: Array<f16, 3> = pages.reshape((count * rows, heads, width));
+    y.store((0, 0), rows.load((ct::at(list.load(0, [64])), 0, 0), [64, 1, 128]).reshape([64, 128]));
+}
+
+#[test]
+fn a_reshaped_array_keeps_its_divisors() {
+    let (pages, list) = (ArraySpec::<f16, 4>::new([64, 16, 8, 128]), ArraySpec::<i32, 1>::new([64]));
+    let y = ArraySpec::<f16, 2>::new([64, 128]).mutable();
+    let said = compiled(rows_of_pages, (pages, list, y), Target::SM_90A, Hints::new()).remarks.to_string();
+    assert!(said.contains("load 64x1x128 f16: direct, 2 accesses of 16 bytes"), "{said}");
 }

@@ -15,6 +15,7 @@ mod gated;
 mod layernorm;
 mod linalg;
 mod numbers;
+mod operand_conversion;
 mod operands;
 mod product;
 mod ragged;
@@ -73,6 +74,7 @@ fn main() -> Result<()> {
         samples::families(size),
         linalg::families(size),
         numbers::families(size),
+        operand_conversion::families(size),
     ]
     .into_iter()
     .flatten()

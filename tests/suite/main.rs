@@ -70,6 +70,7 @@ mod mma_loops;
 mod narrow;
 mod narrow_bits;
 mod numbers;
+mod operand_conversion;
 mod operand_forms;
 mod partition;
 mod philox;
@@ -141,6 +142,7 @@ fn main() -> ExitCode {
     reduce::register(&mut suite);
     require::register(&mut suite);
     aux_loads::register(&mut suite);
+    operand_conversion::register(&mut suite);
     unroll::register(&mut suite);
     scan::register(&mut suite);
     cat_split::register(&mut suite);

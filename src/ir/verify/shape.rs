@@ -65,7 +65,9 @@ pub(super) fn extract(rule: &OpRule) -> Rule {
     let (source, result) = (rule.operand("source"), rule.result());
     rule.same_elem(source, result)?;
     let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
-    demand(divides(to, from), || shapes_message(rule, "each extent of the result must divide that of the source"))?;
+    // A rest that is no whole block has no index.
+    let fits = to.len() == from.len() && to.iter().zip(from).all(|(to, from)| to <= from);
+    demand(fits, || shapes_message(rule, "each extent of the result must be at most that of the source"))?;
     block_indices(rule, rule.op.operand_group("indices"), from.len())
 }
 

@@ -258,9 +258,10 @@ impl Trace {
             let extent = self.nonnegative(extent);
             extents.insert(0, extent);
             strides.insert(0, stride);
-            let count = self.integers(Opcode::MaxI, vec![SIGNED], extent, one);
-            stride = self.integers(Opcode::MulI, vec![WRAP], stride, count);
+            // Without elements any stride is right: a factor of 0 keeps the divisor of the extent.
+            stride = self.integers(Opcode::MulI, vec![WRAP], stride, extent);
             if extents.len() < shape.len() {
+                let count = self.integers(Opcode::MaxI, vec![SIGNED], extent, one);
                 let down = vec![SIGNED, Attr::Rounding(Rounding::Zero)];
                 left = self.integers(Opcode::DivI, down, left, count);
             }

@@ -156,6 +156,25 @@ impl Trace {
         Some(whole.iter().zip(part).map(|(w, p)| w / p).collect())
     }
 
+    /// Returns the number of parts as [`Self::counts`] does. Along axes with a constant index, a
+    /// rest may follow the last whole part.
+    fn extract_counts(
+        &mut self,
+        place: Place,
+        name: &str,
+        index: &[Component],
+        (whole, part): (&[i64], &[i64]),
+    ) -> Option<Vec<i64>> {
+        let is_known = |axis: usize| {
+            let Some(Component::Tiles(number)) = index.get(axis) else { return false };
+            name == "extract" && number.known().is_some() && part[axis] <= whole[axis]
+        };
+        let rests =
+            (0..whole.len().min(part.len())).map(|axis| if is_known(axis) { whole[axis] % part[axis] } else { 0 });
+        let rounded: Vec<i64> = rests.zip(whole).map(|(rest, whole)| whole - rest).collect();
+        self.counts(place, name, if rounded.len() == whole.len() { &rounded } else { whole }, part)
+    }
+
     pub(crate) fn extract(
         &mut self,
         place: Place,
@@ -175,7 +194,7 @@ impl Trace {
         if !self.admits(place, Effect::Pure, part.len()) {
             return self.poison(ty);
         }
-        let Some(counts) = self.counts(place, name, &whole, part) else { return self.poison(ty) };
+        let Some(counts) = self.extract_counts(place, name, index, (&whole, part)) else { return self.poison(ty) };
         let Some(index) = self.numbers(place, name, index, &counts) else { return self.poison(ty) };
         let block = if whole == part { value } else { self.block_of(value, &index, dtype, part) };
         self.raw(block)
@@ -423,8 +442,9 @@ impl<T: Element, const R: usize> Tile<T, R> {
 
     /// Extracts a part of this shape. The index counts parts of that shape along each axis.
     ///
-    /// Each extent of the part divides that of the tile. An index that is known only when the
-    /// kernel runs is clamped to the nearest part.
+    /// Each extent of the part divides that of the tile, except along axes with a constant index:
+    /// the first 512 of 576 columns are part 0. An index that is known only when the kernel runs is
+    /// clamped to the nearest part.
     ///
     /// ```
     /// use cutlet as ct;

@@ -193,7 +193,7 @@ impl Splitter<'_> {
         let mut tile = self.get(operands[0]);
         let mut rest: Vec<Value> = operands[1..].iter().map(|&index| self.one(index)).collect();
         for axis in 0..to.len() {
-            if !is_split(&[tile.shape[axis]]) {
+            if !is_split(&[tile.shape[axis], to[axis]]) {
                 continue;
             }
             tile = match self.constant_scalar(rest[axis]) {

@@ -68,6 +68,9 @@ const LINE_BYTES: u64 = 512;
 /// Accumulator elements of an MMA per thread.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
 
+/// Most accumulator elements of dependent MMAs per thread: more warps share rows above it.
+const MAX_ACCUMULATORS_PER_THREAD: u64 = 160;
+
 /// Minimum rows of an accumulator per warp, of dependent MMAs.
 const ROWS_PER_WARP: u64 = 16;
 
@@ -93,6 +96,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         warps_for(sizes.halved, each)
     } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
+        let fewest = (sizes.accumulators / MAX_ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two();
+        let most = most.max(fewest.min(8));
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two().clamp(4, most)
     } else if sizes.lines > 0 {
         warps_for(sizes.lines, LINE_BYTES).next_power_of_two().clamp(1, BARRIER_MAX_WARPS)

@@ -159,6 +159,42 @@ fn int_to_float(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operan
     })
 }
 
+/// Converts two bytes, which are integers or small floats, to a pair of f16 or bf16; `None` if there
+/// is no form that is shorter than two conversions. The result is exact.
+///
+/// The bits of an unsigned byte below the upper byte of 1024 are the f16 of 1024 plus its value. The
+/// lower seven bits below that of 128 are the bf16 of 128 plus their value, and the sign bit alone
+/// is that of 128 or 256.
+pub fn byte_pair(b: &mut Builder, op: &Op, from: DType, to: DType, [low, high]: [Operand; 2]) -> Option<Operand> {
+    const F16_1024: i64 = 0x6400_6400;
+    const F16_1152: i64 = 0x6480_6480;
+    match (op.code, from, to) {
+        (Opcode::FToF, DType::F8E4M3FN | DType::F8E5M2, DType::F16 | DType::BF16) => {
+            let halves = small_float::decode_pair(b, from, low, high)?;
+            if to == DType::F16 {
+                return Some(halves);
+            }
+            let (low, high) = b.unpack(halves);
+            let [low, high] = [low, high].map(|half| widen(b, DType::F16, half));
+            super::f16x2::narrow(b, to, low, high)
+        }
+        (Opcode::IToF, DType::I8, DType::F16) => {
+            let pair = b.bytes_below(low, high, 0x64);
+            let (pair, zero) = match op.sign() {
+                Sign::Signed => (b.xor(Ty::B32, pair, 0x0080_0080i64), F16_1152),
+                Sign::Unsigned => (pair, F16_1024),
+            };
+            Some(b.float(FloatOp::Sub, Ty::F16x2, FloatMods::RN, &[pair, Operand::Imm(zero)]))
+        }
+        (Opcode::IToF, DType::I8, DType::BF16) if op.sign() == Sign::Signed && b.target.arch >= 90 => {
+            let pair = b.bytes_below(low, high, 0x43);
+            let [value, sign] = [0xff7f_ff7fu32, 0xff80_ff80].map(|mask| b.and(Ty::B32, pair, mask));
+            Some(b.float(FloatOp::Sub, Ty::BF16x2, FloatMods::RN, &[value, sign]))
+        }
+        _ => None,
+    }
+}
+
 /// Converts a float to an integer by truncation. Values out of range saturate; NaN results in 0.
 fn float_to_int(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operand) -> Operand {
     let (x, source) = if from == DType::F64 { (x, Ty::F64) } else { (widen(b, from, x), Ty::F32) };

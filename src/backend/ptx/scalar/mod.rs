@@ -6,7 +6,7 @@
 //!
 //! The folder does not depend on layouts, tiles or memory.
 
-mod cast;
+pub mod cast;
 mod compare;
 mod exp;
 pub mod f16x2;

@@ -106,6 +106,14 @@ fn decode_e8m0(b: &mut Builder, code: Operand) -> Operand {
     b.bitcast(bits, RegClass::F32)
 }
 
+/// Converts two codes to a pair of f16, if the target has an instruction for it.
+pub(super) fn decode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<Operand> {
+    let pair = native(b, dtype)?;
+    let word = b.join_bytes([low, high, low, high]);
+    let (codes, _) = b.unpack(word);
+    Some(b.cvt(Ty::F16x2, pair, CvtRound::Rn, codes))
+}
+
 /// Converts two f32 to their codes, if the target has an instruction for it.
 pub fn encode_pair(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
     let pair = native(b, dtype)?;

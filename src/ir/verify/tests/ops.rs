@@ -235,7 +235,9 @@ fn blocks_of_tiles() {
     };
     fine(&extract(t(I32, &[]), &[2, 4]));
     refused(&extract(t(I64, &[]), &[2, 4]), "must be tile<i32>");
-    refused(&extract(t(I32, &[]), &[2]), "must divide");
+    fine(&extract(t(I32, &[]), &[3, 4]));
+    refused(&extract(t(I32, &[]), &[2]), "must be at most");
+    refused(&extract(t(I32, &[]), &[8, 8]), "must be at most");
     let few = run(&[t(F32, &[4, 8]), t(I32, &[])], Opcode::Extract, &[&[0], &[1]], vec![], &[t(F32, &[2, 4])]);
     refused(&few, "1 indices for a tile of rank 2");
     let insert = |part: &[i64], to: &[i64]| {

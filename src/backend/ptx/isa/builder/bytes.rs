@@ -44,4 +44,19 @@ impl Builder {
         let (low, high) = (self.prmt(a, b, 0x0040i64), self.prmt(c, d, 0x0040i64));
         self.prmt(low, high, 0x5410i64)
     }
+
+    /// Returns a word of two bytes, each below a byte of `above`: its bytes 0 and 2 are the two.
+    /// Bytes of one word need one instruction.
+    pub fn bytes_below(&mut self, low: Operand, high: Operand, above: u8) -> Operand {
+        let above = i64::from(above) * 0x0101_0101;
+        match (self.fields.get(low), self.fields.get(high)) {
+            (Some((word, first)), Some((other, second))) if word == other && word.class == RegClass::B32 => {
+                self.prmt(word, above, i64::from(first | 0x40 | second << 8 | 0x4000))
+            }
+            _ => {
+                let joined = self.prmt(low, high, 0x0040i64);
+                self.prmt(joined, above, 0x4140i64)
+            }
+        }
+    }
 }

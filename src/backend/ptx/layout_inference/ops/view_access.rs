@@ -10,7 +10,7 @@
 //! an accumulator, such as a residual: the ops on both can then be strip-mined.
 
 use super::super::analysis::strided_reduction::{ROW_BYTES, StridedReduction, strided_reductions};
-use super::super::analysis::view_shape::{RUN_BYTES, ViewShape, contiguous_axis, stored};
+use super::super::analysis::view_shape::{RUN_BYTES, VECTOR_BYTES, ViewShape, contiguous_axis, stored};
 use super::super::layouts::rows_of_lanes::rows_of_lanes;
 use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
@@ -21,6 +21,9 @@ use crate::util::sort;
 /// Maximum number of elements of a deferred load in a thread. With more, a conversion through
 /// shared memory is cheaper.
 const MAX_ELEMENTS: usize = 16;
+
+/// Maximum number of accesses of 16 bytes of a deferred load in a thread.
+const MAX_WIDE_ACCESSES: usize = 4;
 
 /// Minimum number of elements of a thread of a deferred load in an epilogue. With fewer, both tiles
 /// fit into the registers.
@@ -128,12 +131,24 @@ impl Inference<'_> {
         self.unanchored.insert(value);
         let requested = self.requested_layouts.get(&value).map(Layout::canonical);
         let fits = |layout: &Layout| match is_small {
-            true => layout.num_registers() <= MAX_ELEMENTS,
+            true => layout.num_registers() <= MAX_ELEMENTS || self.has_wide_accesses(id, layout),
             false => layout.num_registers() == coalesced.num_registers() && self.run_bytes(id, layout) >= MIN_RUN_BYTES,
         };
         let layout = requested.filter(fits).unwrap_or(coalesced);
         self.accesses.insert(id, layout.clone());
         layout
+    }
+
+    /// Returns true if each thread loads a tile by a few accesses of the largest size.
+    fn has_wide_accesses(&self, load: OpId, layout: &Layout) -> bool {
+        let op = self.module.op(load);
+        let Some(view) = ViewShape::at(self.module, &self.int_ranges, op.group(0)[0], op.group(1)) else {
+            return false;
+        };
+        let Some(axis) = contiguous_axis(self.module, &view) else { return false };
+        let vector = view.vector(self.module, &self.int_ranges, axis).min(layout.vector_len(axis));
+        let bytes = vector * view.elem.storage_bits() as usize / 8;
+        bytes == VECTOR_BYTES && layout.num_registers() / vector <= MAX_WIDE_ACCESSES
     }
 
     /// Returns the number of contiguous bytes that the lanes of a warp load with one vector each.

@@ -54,6 +54,15 @@ impl Lowering<'_> {
     ) -> Option<(Operand, Operand)> {
         let op = self.module.op(id);
         let dtype = types.result;
+        let is_cast =
+            matches!(op.code, Opcode::IToF | Opcode::FToF) && self.info.is_enabled(Optimization::PackedHalves);
+        if is_cast && let (&[Operand::Reg(_)], &[Operand::Reg(_)], &[from]) = (first, second, types.operands) {
+            let bytes = [first[0], second[0]];
+            if let Some(word) = scalar::cast::byte_pair(&mut self.b, op, from, dtype, bytes) {
+                let halves = repr::unpack_word(&mut self.b, dtype, word);
+                return Some((halves[0], halves[1]));
+            }
+        }
         if op.code == Opcode::FToF && op.rounding() == Rounding::NearestEven && types.operands == [DType::F32] {
             // ptxas tracks packed conversions of accumulators across a branch, but not scalar ones.
             let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));

@@ -1,6 +1,7 @@
 //! Casts against the exact codec.
 
 use super::{Lowered, op, random};
+use crate::backend::ptx::isa::inst::RegClass;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Rounding, Sign};
 use crate::target::Target;
@@ -225,6 +226,52 @@ fn bit_casts() {
                 for _ in 0..50 {
                     let bits = random(&mut state) & (u64::MAX >> (64 - from.bits()));
                     assert_eq!(lowered.eval(&mut thread, &[bits]), bits, "{from} to {to}");
+                }
+            }
+        }
+    }
+}
+
+/// Pairs of bytes are converted exactly, whether they are fields of words or words of their own.
+#[test]
+fn pairs_of_bytes_to_pairs_of_halves() {
+    use super::super::cast::byte_pair;
+    use super::evaluator::Thread;
+    for from in [DType::I8, DType::F8E4M3FN, DType::F8E5M2] {
+        for (to, sign) in [(DType::F16, Sign::Signed), (DType::F16, Sign::Unsigned), (DType::BF16, Sign::Signed)] {
+            let code = if from == DType::I8 { Opcode::IToF } else { Opcode::FToF };
+            let op = op(code, &[Attr::Sign(sign), Attr::Rounding(Rounding::NearestEven)]);
+            for numbers in [Some([0u32, 1]), Some([3, 1]), None] {
+                let mut b = super::Builder::new(Target::SM_90A, "pair", 32);
+                let words = [(); 2].map(|()| b.fresh(RegClass::B32));
+                let bytes = match numbers {
+                    Some(numbers) => {
+                        numbers.map(|number| super::repr::from_word(&mut b, from, words[0].into(), number))
+                    }
+                    None => words.map(Into::into),
+                };
+                let pair = byte_pair(&mut b, &op, from, to, bytes).expect("a form");
+                let function = b.finish();
+                let mut thread = Thread::new(&function);
+                for first in 0..256u64 {
+                    for second in [0, 1, 0x7e, 0x80, 0xff, first ^ 0x55] {
+                        let values = match numbers {
+                            Some([low, high]) => [first << (8 * low) | second << (8 * high) | 0xa5 << 16, 0],
+                            None => [first, second],
+                        };
+                        words.iter().zip(values).for_each(|(&word, value)| thread.set(word, value));
+                        thread.run();
+                        let word = thread.get(pair, 32);
+                        for (byte, bits) in [(first, word & 0xffff), (second, word >> 16)] {
+                            let value = match from {
+                                DType::I8 => read(from, sign == Sign::Signed, byte) as f64,
+                                _ => decode(from, byte),
+                            };
+                            let same = bits == encode(to, value, Rounding::NearestEven);
+                            let nan = value.is_nan() && decode(to, bits).is_nan();
+                            assert!(same || nan, "{from} {byte:#x} to {to} {sign:?}: {bits:#x}, not {value}");
+                        }
+                    }
                 }
             }
         }

@@ -12,6 +12,8 @@ use crate::layout::{Conversion, Layout};
 pub const CONVERSION_BYTES: u32 = 32 << 10;
 /// Reduced maximum, used if a loop would otherwise wait for each of its tiles.
 pub const MIN_CONVERSION_BYTES: u32 = 16 << 10;
+/// Maximum number of bytes of shared memory for the partial results of scans and reductions.
+const SCAN_BYTES: u32 = 4 << 10;
 /// Number of elements in one printed part of a large tile.
 pub const PRINTED_PART: usize = 512;
 /// Bytes of shared memory for printing.
@@ -47,8 +49,8 @@ impl KernelInfo<'_> {
                         converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
                     }
                 }
-                Opcode::Reduce if !self.is_cross_warp(id) => {}
-                Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
+                Opcode::Reduce => converts = converts.max(self.reduction_bytes(id)),
+                Opcode::Scan => converts = converts.max(SCAN_BYTES),
                 Opcode::Print => converts = converts.max(PRINT_BYTES),
                 code if code.is_elementwise() => {
                     let Some(layout) = self.inference.layout(op.results[0]) else { return };
@@ -62,12 +64,20 @@ impl KernelInfo<'_> {
         operands + converts.min(most / (blocks * blocks))
     }
 
-    /// Returns true if the reduction combines values of several warps.
-    fn is_cross_warp(&self, id: OpId) -> bool {
-        self.inference.accesses.get(&id).is_none_or(|layout| {
-            let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
-            layout.warp_bases().iter().any(|&basis| axis.coordinate(basis) != 0)
-        })
+    /// Returns the bytes of shared memory for the partial results of a reduction: one of each warp
+    /// along the axis.
+    fn reduction_bytes(&self, id: OpId) -> u32 {
+        let Some(layout) = self.inference.accesses.get(&id) else { return SCAN_BYTES };
+        let op = self.module.op(id);
+        let axis = AxisBits::of(layout.shape(), op.dim() as usize);
+        let warps = layout.warp_bases().iter().filter(|&&basis| axis.coordinate(basis) != 0).count();
+        if warps == 0 {
+            return 0;
+        }
+        let bits = op.results.iter().map(|&result| {
+            self.inference.num_elements(result) * self.element_type(result).storage_bits().max(8) as usize
+        });
+        SCAN_BYTES.min((bits.sum::<usize>() / 8) as u32 * (1 << warps))
     }
 
     /// Returns the bytes of shared memory for a conversion to a layout, with [`CONVERSION_BYTES`]

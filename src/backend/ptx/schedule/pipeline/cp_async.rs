@@ -10,11 +10,12 @@
 //! finished reading the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
 //! until the next head.
 //!
-//! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, if
-//! that is possible for all loads of the loop. The thread reads them without a barrier, and fills
+//! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, of
+//! the loads for which that is possible, if these are most of the bytes. The thread reads them without a barrier, and fills
 //! the stage of the previous iteration at the head. In a loop with operand copies, other tiles are
 //! copied in this way, too: packed weights and their scales, for example. The condition is that the
-//! operands keep their number of stages.
+//! operands keep their number of stages. Consumers copy such tiles beside a producer, and the
+//! pipelines of the producer get the rest of shared memory.
 
 use rustc_hash::FxHashMap;
 
@@ -24,7 +25,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
+use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
@@ -41,6 +42,12 @@ const MAX_BYTES: usize = 112 << 10;
 /// Maximum bytes of thread-private stages. On sm_90 three CTAs have room for them. On other targets
 /// half of the shared memory is the limit, for two CTAs.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
+
+/// Bytes of thread-private stages beside a producer, unless two stages need more.
+const BESIDE_PRODUCER_BYTES: usize = 32 << 10;
+
+/// Maximum number of bytes of a replicated tile in a thread-private stage.
+const MAX_REPLICATED_BYTES: usize = 8 << 10;
 
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
@@ -86,13 +93,21 @@ impl KernelInfo<'_> {
                     continue;
                 }
                 let Ok(part) = self.copy_addresses(body, load) else { continue };
+                // Another MMA reads the same copy.
+                if copies.iter().any(|copy| copy.load == load) {
+                    continue;
+                }
                 addresses.extend(part);
                 copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             }
         }
-        if copies.is_empty() {
-            return self.plan_thread_private(body, requested, no_producer, smem);
+        match warp_spec {
+            Some(warp_spec) if copies.is_empty() && !no_producer => {
+                return self.plan_beside_producer(body, warp_spec, smem);
+            }
+            _ if copies.is_empty() => return self.plan_thread_private(body, requested, no_producer, smem),
+            _ => {}
         }
         if no_producer {
             self.add_thread_private_copies(body, (&mut copies, &mut addresses), &mut stage_bytes);
@@ -125,8 +140,8 @@ impl KernelInfo<'_> {
         address_ops.dedup();
     }
 
-    /// Returns the copies of a loop without MMAs, if each thread can copy its own elements of all
-    /// loads.
+    /// Returns the copies of a loop without MMAs, if each thread can copy its own elements of the
+    /// loads with most of the bytes.
     fn plan_thread_private(
         &self,
         body: BlockId,
@@ -142,26 +157,36 @@ impl KernelInfo<'_> {
         // The elements of a scan wait for each other, so that narrower copies gain, too.
         let has_scan = module.block(body).ops.iter().any(|&id| module.op(id).code == Opcode::Scan);
         let least: u32 = if has_scan { 8 } else { 16 };
-        let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
-        for load in loads.clone() {
-            addresses.extend(self.copy_addresses(body, load).ok()?);
-        }
-        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
-        self.sort_in_program_order(body, &mut address_ops);
-        // Loads that compute indices of other loads are not copied ahead.
-        for load in loads.filter(|load| !address_ops.contains(load)) {
+        let is_load = |&id: &OpId| module.op(id).code == Opcode::LoadView;
+        let loads: Vec<OpId> = module.block(body).ops.iter().copied().filter(is_load).collect();
+        let part = |&load: &OpId| {
             // Tiles at any position overlap. The first-level cache, which copies bypass, has the rest.
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
-            if !is_outside || !matches!(module.ty(view), Type::PartitionView { .. }) {
-                return None;
+            let is_partition = is_outside && matches!(module.ty(view), Type::PartitionView { .. });
+            let copies = is_partition && self.thread_private_copy(load, 0).is_some();
+            self.copy_addresses(body, load).ok().filter(|_| copies)
+        };
+        let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
+        let mut others = 0;
+        for (&load, part) in loads.iter().zip(&parts) {
+            // Loads that compute indices of other loads are not copied ahead.
+            let is_index = parts.iter().flatten().any(|other| other.ops.contains(&load));
+            match part.as_ref().filter(|_| !is_index).zip(self.thread_private_copy(load, stage_bytes)) {
+                Some((part, (copy, bytes))) => {
+                    addresses.extend(part.clone());
+                    stage_bytes += bytes;
+                    wide |= copy.thread_offsets.first().is_some_and(|&bytes| bytes >= least);
+                    copies.push(copy);
+                }
+                None if is_index => {}
+                None => others += self.thread_bytes(load),
             }
-            let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
-            stage_bytes += bytes;
-            wide |= copy.thread_offsets.first().is_some_and(|&bytes| bytes >= least);
-            copies.push(copy);
         }
-        if !wide {
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
+        self.sort_in_program_order(body, &mut address_ops);
+        // An iteration waits for what its threads load directly, so that this is the smaller part.
+        if !wide || others > stage_bytes {
             return None;
         }
         let capacity = self.smem_for_stages(smem) as usize;
@@ -170,6 +195,81 @@ impl KernelInfo<'_> {
         let (async_mma, barrier_at_head) = (false, false);
         let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
         Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
+    }
+
+    /// Returns the copies of consumers in a loop with MMAs whose other operands a producer loads.
+    fn plan_beside_producer(
+        &self,
+        body: BlockId,
+        warp_spec: &WarpSpecialization,
+        smem: &SharedMemory,
+    ) -> Option<PlannedCopies> {
+        let (plan, hoisted) = self.copies_beside_producer(body, warp_spec)?;
+        let fetched = |load| warp_spec.operand_channel(load).is_some();
+        let others = self.other_smem_bytes(body, &fetched, true, MIN_CONVERSION_BYTES) as usize;
+        let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(others + SWIZZLE_ATOM_BYTES as usize);
+        let stages = plan.stages.min(capacity / plan.stage_bytes);
+        (stages >= 2).then_some((CpAsyncPlan { stages, ..plan }, hoisted))
+    }
+
+    /// Returns the thread-private copies of tiles from which consumers make operands of MMAs, with
+    /// the number of stages that memory is reserved for.
+    fn copies_beside_producer(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PlannedCopies> {
+        let ops = &self.module.block(body).ops;
+        let one_group = self.consumer_groups() == 1 && self.data_partitions == 1;
+        if !one_group || !ops.iter().any(|&id| self.module.op(id).code.is_mma()) {
+            return None;
+        }
+        let (mut copies, mut addresses, mut stage_bytes): (Vec<CpAsync>, CopyAddresses, usize) = Default::default();
+        for &load in ops.iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
+            if warp_spec.is_producer_load(load) || addresses.ops.contains(&load) {
+                continue;
+            }
+            let Ok(part) = self.copy_addresses(body, load) else { continue };
+            let Some((copy, bytes)) = self.beside_operands(load, stage_bytes) else { continue };
+            if copies.iter().all(|copy| !part.ops.contains(&copy.load)) {
+                addresses.extend(part);
+                stage_bytes += bytes;
+                copies.push(copy);
+            }
+        }
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
+        self.sort_in_program_order(body, &mut address_ops);
+        let stages = (BESIDE_PRODUCER_BYTES / stage_bytes.max(1)).clamp(2, MAX_STAGES);
+        let (async_mma, barrier_at_head) = (false, false);
+        (!copies.is_empty()).then(|| {
+            let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
+            (plan, hoisted)
+        })
+    }
+
+    /// Returns the bytes of shared memory for the stages of consumers beside a producer, in all
+    /// loops.
+    pub fn bytes_beside_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
+        let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
+        let of_loop = |&id: &OpId| {
+            let (plan, _) = self.copies_beside_producer(self.module.op(id).regions[0], warp_spec)?;
+            (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
+        };
+        if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
+    }
+
+    /// Returns the thread-private copy of a load in a loop with MMAs, and its bytes.
+    ///
+    /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
+    /// replicated tiles are small, and lanes of a warp share the widest copies of them.
+    fn beside_operands(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+        let once = self.inference.accesses.get(&load)?.replication() == 1;
+        let (copy, bytes) = self.thread_private_copy(load, offset)?;
+        let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
+        (once || wide).then_some((copy, bytes))
+    }
+
+    /// Returns the bytes of a load in all threads.
+    fn thread_bytes(&self, load: OpId) -> usize {
+        let bits = self.element_type(self.module.op(load).results[0]).storage_bits() as usize;
+        let registers = self.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
+        self.inference.num_warps * WARP_SIZE as usize * (registers * bits).div_ceil(8)
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
@@ -188,35 +288,30 @@ impl KernelInfo<'_> {
         Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
-    /// Adds the thread-private copies of other tiles of the body to the copies of operands, if the
-    /// operands keep their number of stages.
+    /// Adds thread-private copies of other tiles of the body to the copies of operands, as long as
+    /// the operands keep their number of stages.
     fn add_thread_private_copies(
         &self,
         body: BlockId,
         (copies, addresses): (&mut Vec<CpAsync>, &mut CopyAddresses),
         stage_bytes: &mut usize,
     ) {
-        let (mut all, mut indices, mut bytes) = (copies.clone(), addresses.clone(), *stage_bytes);
+        let operands = operand_stages(*stage_bytes);
         let loads =
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
-        let is_free = |&load: &OpId| copies.iter().all(|copy| copy.load != load) && !addresses.ops.contains(&load);
-        for load in loads.filter(is_free) {
-            let Ok(part) = self.copy_addresses(body, load) else { continue };
-            // Each replica of an element would be a separate copy, which bypasses the first-level
-            // cache.
-            let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
-            let Some((copy, more)) = self.thread_private_copy(load, bytes).filter(|_| once) else { continue };
-            indices.extend(part);
-            bytes += more;
-            all.push(copy);
+        for load in loads {
+            let known = copies.iter().any(|copy| copy.load == load) || addresses.ops.contains(&load);
+            let Some(part) = self.copy_addresses(body, load).ok().filter(|_| !known) else { continue };
+            let Some((copy, more)) = self.beside_operands(load, *stage_bytes) else { continue };
+            // No load computes an index of another one, and operands keep their number of stages.
+            let bytes = (*stage_bytes + more).next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
+            if copies.iter().all(|copy| !part.ops.contains(&copy.load)) && operand_stages(bytes) == operands {
+                addresses.extend(part);
+                *stage_bytes += more;
+                copies.push(copy);
+            }
         }
-        let bytes = bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
-        // No load computes an index of another one, and operands keep their number of stages.
-        if all.iter().all(|copy| !indices.ops.contains(&copy.load))
-            && operand_stages(bytes) == operand_stages(*stage_bytes)
-        {
-            (*copies, *addresses, *stage_bytes) = (all, indices, bytes);
-        }
+        *stage_bytes = stage_bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
     }
 
     /// Returns the elements and bytes of one access by which a thread copies its part of a
@@ -266,7 +361,8 @@ impl KernelInfo<'_> {
         if self.regions.block_of(load) != Some(body) {
             return Err(CopyReason::Branch);
         }
-        if !self.has_single_use_chain(operand) {
+        let uses = self.operand_uses(body, op.results[0]).unwrap_or_default();
+        if uses.is_empty() {
             return Err(CopyReason::Uses);
         }
         let shape = ViewShape::of(module, op.group(0)[0]).ok_or(CopyReason::View)?;
@@ -285,6 +381,17 @@ impl KernelInfo<'_> {
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() % vector == 0 && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
+        // All MMAs read the elements at the same places of the stage.
+        let same = uses.iter().all(|&(other, other_plan)| {
+            other == operand && std::ptr::eq(other_plan, plan)
+                || other_plan.dtype == plan.dtype
+                    && other_plan.rounds == plan.rounds
+                    && other_plan.shared.bytes() == plan.shared.bytes()
+                    && self.inference.natural(other).is_some_and(|layout| other_plan.shared.accesses(&layout) == side)
+        });
+        if !same {
+            return Err(CopyReason::Uses);
+        }
         if !fits || side.replicated != 0 {
             return Err(CopyReason::Order);
         }
@@ -300,17 +407,25 @@ impl KernelInfo<'_> {
         Ok((load, side))
     }
 
-    /// Returns true if each value from the load to this one has one use.
-    fn has_single_use_chain(&self, value: Value) -> bool {
-        let mut value = value;
-        loop {
-            if self.uses.count(value) != 1 {
-                return false;
-            }
-            match self.module.defining_op(value) {
-                Some(id) if self.is_operand_view(id) => value = self.module.op(id).operands[0],
-                _ => return true,
+    /// Returns the operands of MMAs of a body that are a tile or views of it, with their plans;
+    /// `None` if the tile has other uses.
+    fn operand_uses(&self, body: BlockId, tile: Value) -> Option<Vec<(Value, &OperandPlan)>> {
+        let (mut found, mut pending) = (Vec::new(), vec![tile]);
+        while let Some(value) = pending.pop() {
+            for &(user, position) in self.uses.users(value) {
+                let op = self.module.op(user);
+                if self.is_operand_view(user) {
+                    pending.push(op.results[0]);
+                    continue;
+                }
+                let Some(Ok(plan)) = self.inference.mma_plans.get(&user) else { return None };
+                let operand = [&plan.a, &plan.b].into_iter().nth(position as usize)?;
+                if self.regions.block_of(user) != Some(body) {
+                    return None;
+                }
+                found.push((value, operand));
             }
         }
+        Some(found)
     }
 }

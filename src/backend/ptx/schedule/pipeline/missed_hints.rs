@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
-use crate::ir::{OpId, hint_key};
+use crate::ir::{OpId, Opcode, hint_key};
 
 impl KernelInfo<'_> {
     /// Returns the loop hints that a schedule does not satisfy, or only in part, and the loops with
@@ -16,12 +16,15 @@ impl KernelInfo<'_> {
         let mut missed = Vec::new();
         for id in loops {
             let stages = producer_stages.get(&id).or_else(|| copied.get(&id)).copied();
-            if let Some(requested) = self.int_hint(id, hint_key::NUM_STAGES).filter(|&requested| requested > 1) {
+            if let Some(requested) = self.requested_stages(Some(id)).filter(|&requested| requested > 1) {
+                // A request of the launch is for the loops that have a pipeline.
+                let of_loop = self.loop_stages(Some(id)).is_some() || self.lacks_requested_pipeline(id, schedule);
                 match stages {
                     Some(stages) if stages < requested => {
                         missed.push((id, format!("{stages} stages, since shared memory has no space for {requested}")));
                     }
                     Some(_) => {}
+                    None if !of_loop => {}
                     None => missed.push((id, format!("no pipeline, {requested} stages requested: {NO_STAGES}"))),
                 }
             }
@@ -38,6 +41,16 @@ impl KernelInfo<'_> {
             }
         }
         missed
+    }
+
+    /// Returns true if no loop of a kernel has a pipeline, and this innermost one loads tiles.
+    fn lacks_requested_pipeline(&self, id: OpId, schedule: &Schedule) -> bool {
+        let nested = self.regions.nested(id);
+        let ops = || nested.iter().map(|&op| self.module.op(op).code);
+        schedule.warp_spec.is_none()
+            && cp_async_stages(schedule).is_empty()
+            && ops().any(|code| code == Opcode::LoadView)
+            && !ops().any(|code| code.is_loop())
     }
 
     /// Returns the number of stages of the producer's loads in each loop: the minimum of its

@@ -47,10 +47,12 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(), Reason> {
         let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
+        let beside = self.bytes_beside_producer(warp_spec);
         let capacity_beside_others = |tma_stores: bool, most: u32| {
             let consumer_groups = self.consumer_groups();
             let rest = consumer_groups
                 * self.other_smem_bytes(body, &is_producer_load, tma_stores, most / consumer_groups)
+                + beside
                 + SLACK_BYTES;
             self.smem_for_stages(smem).checked_sub(rest)
         };
@@ -93,19 +95,19 @@ impl KernelInfo<'_> {
             (LoopNesting::Innermost, u32::MAX),
         ];
         for (nesting, max_total) in phases {
-            let mut grown = true;
-            while std::mem::take(&mut grown) {
-                for (index, &wanted) in wanted.iter().enumerate() {
-                    let fits = used_bytes(&warp_spec.pipelines) + warp_spec.pipelines[index].stage_bytes <= capacity;
-                    let grows = fits && innermost_stages(&warp_spec.pipelines) < max_total;
-                    let pipeline = &mut warp_spec.pipelines[index];
-                    let most =
-                        if nesting == LoopNesting::Outer && requested[index].is_none() { OUTER_STAGES } else { wanted };
-                    if pipeline.nesting == nesting && pipeline.num_stages < most && grows {
-                        pipeline.num_stages += 1;
-                        grown = true;
-                    }
-                }
+            // The pipeline with the fewest stages comes first: loads of one iteration have equal
+            // stages, and what is left over goes to the smaller ones.
+            while innermost_stages(&warp_spec.pipelines) < max_total || nesting == LoopNesting::Outer {
+                let used = used_bytes(&warp_spec.pipelines);
+                let grows = |&index: &usize| {
+                    let pipeline = &warp_spec.pipelines[index];
+                    let outer = nesting == LoopNesting::Outer && requested[index].is_none();
+                    let most = if outer { OUTER_STAGES } else { wanted[index] };
+                    pipeline.nesting == nesting && pipeline.num_stages < most && used + pipeline.stage_bytes <= capacity
+                };
+                let growing = (0..wanted.len()).filter(grows);
+                let Some(next) = growing.min_by_key(|&index| warp_spec.pipelines[index].num_stages) else { break };
+                warp_spec.pipelines[next].num_stages += 1;
             }
         }
         Ok(())

@@ -1,0 +1,162 @@
+//! Operands that a loop makes from loaded tiles: parts of a tile, converted weights, rows with a scale.
+
+use anyhow::Result;
+use cutlet as ct;
+use cutlet::element::CastTo;
+use cutlet::prelude::*;
+
+use crate::data::{Spread, random};
+use crate::harness::{Session, Suite, Want};
+
+/// Adds the tests of this file.
+pub fn register(suite: &mut Suite) {
+    suite.test("operand_conversion/uneven_parts", uneven_parts);
+    for m in [16, 64] {
+        suite
+            .test(&format!("operand_conversion/part_of_an_operand/{m}"), move |session| part_of_an_operand(session, m));
+    }
+    suite.test("operand_conversion/scaled_rows", scaled_rows);
+    macro_rules! weights {
+        ($($name:ident)+) => {$(
+            for (tile, turned) in [([256, 128, 64], true), ([128, 128, 64], false), ([16, 128, 64], true)] {
+                let name = format!("operand_conversion/weights/{}/{}x{}", stringify!($name), tile[0], tile[1]);
+                suite.test(name, move |session| weights::<$name>(session, tile, turned));
+            }
+        )+};
+    }
+    weights!(i8 f8e4m3fn f8e5m2);
+}
+
+/// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are converted between their load and the
+/// product; `turned`: they are its left operand.
+fn weights_kernel<T: Element + CastTo<f16>>(
+    x: Array<f16, 2>,
+    (w, scales): (Array<T, 2>, Array<f16, 2>),
+    y: ArrayMut<f32, 2>,
+    ([tm, tn, tk], turned): ([usize; 3], bool),
+) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let steps = x.num_tiles(1, [tm, tk]);
+    let parts = |k: Scalar<i32>| {
+        let scale = scales.load((k / (128 / tk) as i32, j), [1, tn]);
+        (x.load((i, k), [tm, tk]), w.load((k, j), [tk, tn]).cast::<f16>() * scale)
+    };
+    let sum = match turned {
+        true => ct::fold(..steps, ct::zeros::<f32, 2>([tn, tm]), |sum, k| {
+            let (x, w) = parts(k);
+            ct::mma(w.transpose(), x.transpose(), sum)
+        })
+        .transpose(),
+        false => ct::fold(..steps, ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
+            let (x, w) = parts(k);
+            ct::mma(x, w, sum)
+        }),
+    };
+    y.store((i, j), sum);
+}
+
+/// Sums of whole numbers are exact. The last tiles along all axes are not whole.
+fn weights<T: Element + CastTo<f16>>(session: Session, tile: [usize; 3], turned: bool) -> Result<()> {
+    for [m, n, k] in [[tile[0], tile[1], 200], [40, 136, 208]] {
+        let x = random::<f16>(67, m * k, Spread::Whole(1));
+        let (w, groups) = (random::<T>(68, k * n, Spread::Whole(3)), k.div_ceil(128));
+        let scales = random::<f16>(69, groups * n, Spread::Whole(2));
+        let (device_x, device_w) = (session.array(&x, [m, k])?, session.array(&w, [k, n])?);
+        let device_scales = session.array(&scales, [groups, n])?;
+        let mut y = session.device().zeros::<f32, 2>([m, n])?;
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        let arguments = (&device_x, (&device_w, &device_scales), &mut y, Constant((tile, turned)));
+        session.launch(weights_kernel::<T>, grid, arguments)?;
+        session.check(&format!("{m} x {n} x {k}"), &y, &|[i, j]| {
+            let term = |l: usize| x[i * k + l].to_f64() * w[l * n + j].to_f64() * scales[l / 128 * n + j].to_f64();
+            Want::exactly((0..k).map(term).sum::<f64>() as f32)
+        })?;
+    }
+    Ok(())
+}
+
+/// Parts whose extents do not divide those of the tile, at constant indices.
+fn uneven_parts(session: Session) -> Result<()> {
+    fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 3>) {
+        let wide = x.load((0, 0), [4, 48]);
+        y.store((0, 0, 0), wide.extract((0, 0), [4, 32]).unsqueeze(0));
+        y.store((1, 0, 0), wide.extract((0, 1), [4, 20]).reshape([1, 4, 20]) * 2);
+        let narrow = x.load((0, 1), [4, 32]);
+        y.store((2, 0, 0), narrow.extract((ct::bid(0), 1), [2, 12]).unsqueeze(0));
+        y.store((3, 0, 0), narrow.extract((0, 0), [3, 24]).unsqueeze(0));
+    }
+    let data = random::<i32>(61, 4 * 64, Spread::Whole(1000));
+    let x = session.array(&data, [4, 64])?;
+    let mut y = session.device().zeros::<i32, 3>([4, 4, 32])?;
+    session.launch(kernel, [1], (&x, &mut y))?;
+    let want = |[part, i, j]: [usize; 3]| {
+        let at = |i: usize, j: usize| data[64 * i + j];
+        Want::SameBits(match part {
+            0 => at(i, j),
+            1 if j < 20 => 2 * at(i, 20 + j),
+            2 if i < 2 && j < 12 => at(i, 44 + j),
+            3 if i < 3 && j < 24 => at(i, 32 + j),
+            _ => 0,
+        } as u32 as u64)
+    };
+    session.check("parts", &y, &want)
+}
+
+/// `y = f16(x · keyᵀ) · value`, where the value is the first 128 of the 144 numbers of a key.
+fn part_of_an_operand(session: Session, m: usize) -> Result<()> {
+    const WIDTHS: [usize; 2] = [144, 128];
+    fn kernel(x: Array<f16, 2>, keys: Array<f16, 2>, y: ArrayMut<f32, 2>, m: usize) {
+        let [whole, part] = WIDTHS;
+        let x = x.load((ct::bid(0), 0), [m, whole]);
+        let sum = ct::fold(..keys.num_tiles(0, [32, whole]), ct::zeros::<f32, 2>([m, part]), |sum, i| {
+            let key = keys.load((i, 0), [32, whole]);
+            let scores = ct::mma(x, key.transpose(), ct::zeros::<f32, 2>([m, 32]));
+            ct::mma(scores.cast::<f16>(), key.extract((0, 0), [32, part]), sum)
+        });
+        y.store((ct::bid(0), 0), sum);
+    }
+    let [whole, part] = WIDTHS;
+    for count in [96, 131] {
+        let (x, keys) =
+            (random::<f16>(62, 2 * m * whole, Spread::Whole(1)), random::<f16>(63, count * whole, Spread::Whole(1)));
+        let (device_x, device_keys) = (session.array(&x, [2 * m, whole])?, session.array(&keys, [count, whole])?);
+        let mut y = session.device().zeros::<f32, 2>([2 * m, part])?;
+        session.launch(kernel, [2], (&device_x, &device_keys, &mut y, Constant(m)))?;
+        let score = |i: usize, j: usize| -> f64 {
+            (0..whole).map(|k| x[i * whole + k].to_f64() * keys[j * whole + k].to_f64()).sum()
+        };
+        let scores: Vec<f64> = (0..2 * m * count).map(|at| score(at / count, at % count)).collect();
+        session.check("sums", &y, &|[i, c]| {
+            let terms = (0..count).map(|j| scores[i * count + j] * keys[j * whole + c].to_f64());
+            Want::exactly(terms.sum::<f64>() as f32)
+        })?;
+    }
+    Ok(())
+}
+
+/// Rows with a scale of two bytes, which is loaded beside tiles that are copied ahead.
+fn scaled_rows(session: Session) -> Result<()> {
+    fn kernel(x: Array<f16, 2>, (scales, bias): (Array<f16, 1>, Array<f16, 1>), y: ArrayMut<f32, 2>) {
+        let sum = ct::fold(..x.num_tiles(0, [8, 256]), ct::zeros::<f32, 2>([8, 256]), |sum, i| {
+            let scale = scales.load_scalar(i * 8).cast::<f32>();
+            let bias = bias.load(ct::at(ct::bid(0) * 256 + i + 1), [256]).cast::<f32>().unsqueeze(0);
+            sum + x.load((i, ct::bid(0)), [8, 256]).cast::<f32>() * scale + bias
+        });
+        y.store((0, ct::bid(0)), sum);
+    }
+    let (rows, columns) = (80, 512);
+    let x = random::<f16>(64, rows * columns, Spread::Whole(3));
+    let (scales, bias) = (random::<f16>(65, rows, Spread::Whole(3)), random::<f16>(66, columns, Spread::Whole(3)));
+    let device_x = session.array(&x, [rows, columns])?;
+    let vectors = (session.array(&scales, [rows])?, session.array(&bias, [columns])?);
+    let mut y = session.device().zeros::<f32, 2>([8, columns])?;
+    session.launch(kernel, [2], (&device_x, (&vectors.0, &vectors.1), &mut y))?;
+    session.check("sums", &y, &|[r, c]| {
+        let term = |i: usize| {
+            let shift = c + i + 1;
+            let bias = if shift < columns { bias[shift].to_f64() } else { 0.0 };
+            x[(8 * i + r) * columns + c].to_f64() * scales[8 * i].to_f64() + bias
+        };
+        Want::exactly((0..rows / 8).map(term).sum::<f64>() as f32)
+    })
+}
