@@ -26,6 +26,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("early_returns/attention", attention);
     suite.test("early_returns/between", between);
     suite.test("early_returns/in a loop", in_a_loop);
+    suite.test("early_returns/tiles in turn", tiles_in_turn);
     suite.test("early_returns/loaded before", loaded_before);
     suite.test("early_returns/waits", waits);
     suite.test("early_returns/stream_k", stream_k);
@@ -211,6 +212,36 @@ fn in_a_loop(session: Session) -> Result<()> {
     })?;
     let arguments = ((a, b), &device_ends, &mut c, ct::Constant(tile));
     says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")
+}
+
+/// Blocks that compute several tiles in turn, without some of them.
+fn tiles_in_turn(session: Session) -> Result<()> {
+    fn kernel(factors: Pair, left_out: Array<i32, 1>, c: ArrayMut<f32, 2>, tile: [usize; 3]) {
+        let columns = c.num_tiles(1, [tile[0], tile[1]]);
+        let tiles = c.num_tiles(0, [tile[0], tile[1]]) * columns;
+        let range = ct::range(ct::bid(0), tiles).step(ct::num_blocks(0));
+        ct::fold_with_control(range, (), |(), at, flow| {
+            flow.continue_if(left_out.load_scalar(at).ne(0), ());
+            let place = (at / columns, at % columns);
+            c.store(place, product(factors, place, tile));
+        });
+    }
+    let [m, n, k] = [192, 160, 144];
+    let factors = Factors::new(session, [m, n, k])?;
+    for tile in [[64, 64, 64], [128, 128, 64]] {
+        let (tiles, columns) = (m.div_ceil(tile[0]) * n.div_ceil(tile[1]), n.div_ceil(tile[1]));
+        let left_out: Vec<i32> = (0..tiles as i32).map(|at| i32::from(at % 3 == 1)).collect();
+        let (device_left_out, (a, b)) = (session.array(&left_out, [tiles])?, &factors.on);
+        let mut c = session.unwritten::<f32, 2>([m, n])?;
+        session.launch(kernel, [2], ((a, b), &device_left_out, &mut c, ct::Constant(tile)))?;
+        session.check("product", &c, &|[i, j]| {
+            let done = left_out[i / tile[0] * columns + j / tile[1]] == 0;
+            Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+        })?;
+        let arguments = ((a, b), &device_left_out, &mut c, ct::Constant(tile));
+        says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;
+    }
+    Ok(())
 }
 
 /// A tile that is loaded before the end and used after it: its copy must not be in flight when the block ends.
