@@ -1,5 +1,6 @@
 //! Schedules: kernels, and mutations that the verifier rejects.
 
+mod ragged;
 mod text;
 
 use std::borrow::Cow;
