@@ -181,6 +181,8 @@ fn grouped_family([n, k]: [usize; 2], lengths: &'static [usize], tile: [usize; 3
 
 /// Rows of the sequences: 16384 together.
 const SEQUENCES: [usize; 8] = [4099, 517, 2048, 1311, 3333, 130, 2999, 1947];
+/// Rows of longer sequences: 39998 together.
+const LONG_SEQUENCES: [usize; 8] = [10007, 1261, 5000, 3201, 8137, 317, 7322, 4753];
 /// Rows of the groups: 8192 together.
 const ROWS: [usize; 8] = [1717, 305, 911, 2050, 64, 1403, 0, 1742];
 
@@ -189,6 +191,7 @@ pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
     match size {
         Size::Full => vec![
             Box::new(prefill_family(32, 128, &SEQUENCES, [128, 128, 128])),
+            Box::new(prefill_family(32, 128, &LONG_SEQUENCES, [128, 128, 128])),
             Box::new(grouped_family([4096, 4096], &ROWS, [128, 256, 64])),
         ],
         Size::Small => vec![

@@ -26,8 +26,10 @@ pub fn register(suite: &mut Suite) {
     suite.test("early_returns/attention", attention);
     suite.test("early_returns/between", between);
     suite.test("early_returns/in a loop", in_a_loop);
+    suite.test("early_returns/tiles in turn", tiles_in_turn);
     suite.test("early_returns/loaded before", loaded_before);
     suite.test("early_returns/waits", waits);
+    suite.test("early_returns/stream_k", stream_k);
 }
 
 /// Matrices of whole numbers, as they are and on the device.
@@ -139,6 +141,8 @@ fn attention(session: Session) -> Result<()> {
     let [rows, keys, d] = [300, 200, 64];
     let (q, k) = (random::<f16>(5, rows * d, Spread::Whole(2)), random::<f16>(6, keys * d, Spread::Whole(2)));
     let (device_q, device_k) = (session.array(&q, [rows, d])?, session.array(&k, [keys, d])?);
+    let score = |i: usize, j: usize| (0..d).map(|l| q[i * d + l].to_f64() * k[j * d + l].to_f64()).sum::<f64>();
+    let scores: Vec<f64> = (0..rows * keys).map(|place| score(place / keys, place % keys)).collect();
     for (end, m) in [(130, 64), (130, 128), (0, 128), (300, 128)] {
         let ends = session.array(&[end as i32], [1])?;
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
@@ -148,8 +152,7 @@ fn attention(session: Session) -> Result<()> {
             if i / m * m >= end {
                 return Want::exactly(unwritten::<f32>());
             }
-            let score = |j: usize| (0..d).map(|l| q[i * d + l].to_f64() * k[j * d + l].to_f64()).sum::<f64>();
-            Want::exactly((0..keys).map(|j| score(j) * k[j * d + c].to_f64()).sum::<f64>() as f32)
+            Want::exactly((0..keys).map(|j| scores[i * keys + j] * k[j * d + c].to_f64()).sum::<f64>() as f32)
         })?;
         let arguments = ((&device_q, &device_k), &ends, &mut y, tile);
         says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;
@@ -211,6 +214,36 @@ fn in_a_loop(session: Session) -> Result<()> {
     says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")
 }
 
+/// Blocks that compute several tiles in turn, without some of them.
+fn tiles_in_turn(session: Session) -> Result<()> {
+    fn kernel(factors: Pair, left_out: Array<i32, 1>, c: ArrayMut<f32, 2>, tile: [usize; 3]) {
+        let columns = c.num_tiles(1, [tile[0], tile[1]]);
+        let tiles = c.num_tiles(0, [tile[0], tile[1]]) * columns;
+        let range = ct::range(ct::bid(0), tiles).step(ct::num_blocks(0));
+        ct::fold_with_control(range, (), |(), at, flow| {
+            flow.continue_if(left_out.load_scalar(at).ne(0), ());
+            let place = (at / columns, at % columns);
+            c.store(place, product(factors, place, tile));
+        });
+    }
+    let [m, n, k] = [192, 160, 144];
+    let factors = Factors::new(session, [m, n, k])?;
+    for tile in [[64, 64, 64], [128, 128, 64]] {
+        let (tiles, columns) = (m.div_ceil(tile[0]) * n.div_ceil(tile[1]), n.div_ceil(tile[1]));
+        let left_out: Vec<i32> = (0..tiles as i32).map(|at| i32::from(at % 3 == 1)).collect();
+        let (device_left_out, (a, b)) = (session.array(&left_out, [tiles])?, &factors.on);
+        let mut c = session.unwritten::<f32, 2>([m, n])?;
+        session.launch(kernel, [2], ((a, b), &device_left_out, &mut c, ct::Constant(tile)))?;
+        session.check("product", &c, &|[i, j]| {
+            let done = left_out[i / tile[0] * columns + j / tile[1]] == 0;
+            Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+        })?;
+        let arguments = ((a, b), &device_left_out, &mut c, ct::Constant(tile));
+        says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;
+    }
+    Ok(())
+}
+
 /// A tile that is loaded before the end and used after it: its copy must not be in flight when the block ends.
 fn loaded_before(session: Session) -> Result<()> {
     fn kernel((a, b): Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, [m, n, k]: [usize; 3]) {
@@ -262,7 +295,7 @@ fn waits(session: Session) -> Result<()> {
             },
         );
     }
-    let [m, n, k] = [256, 256, 400];
+    let [m, n, k] = [128, 256, 320];
     let factors = Factors::new(session, [m, n, k])?;
     for tile in [[64, 64, 64], [128, 128, 64], [128, 256, 64]] {
         let (a, b) = &factors.on;
@@ -270,6 +303,67 @@ fn waits(session: Session) -> Result<()> {
         let [mut parts, mut c] = [session.unwritten::<f32, 2>([m, n])?, session.unwritten::<f32, 2>([m, n])?];
         let mut flags = session.device().zeros([grid[1] * grid[2]])?;
         session.launch(kernel, grid, ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile)))?;
+        session.check("product", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
+        let arguments = ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile));
+        says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;
+    }
+    Ok(())
+}
+
+/// Each block takes an equal share of all terms of all tiles (Stream-K). The first block of a tile adds the sums of the
+/// blocks behind it, which have come before.
+fn stream_k(session: Session) -> Result<()> {
+    fn kernel(
+        (a, b): Pair,
+        (parts, flags): (ArrayMut<f32, 3>, ArrayMut<i32, 1>),
+        c: ArrayMut<f32, 2>,
+        [m, n, k]: [usize; 3],
+    ) {
+        // Blocks wait for blocks of lower numbers.
+        let (blocks, place) = (ct::num_blocks(0), ct::num_blocks(0) - 1 - ct::bid(0));
+        let (columns, each) = (b.num_tiles(1, [k, n]), a.num_tiles(1, [m, k]));
+        let all = a.num_tiles(0, [m, k]) * columns * each;
+        let share = all.ceil_div(blocks);
+        let (begin, end) = ((place * share).min(all), (place * share + share).min(all));
+        ct::while_loop(
+            begin,
+            |at| at.lt(end),
+            |at| {
+                let (tile, first) = (at / each, at % each);
+                let last = each.min(first + end - at);
+                let (i, j) = (tile / columns, tile % columns);
+                let acc = ct::fold(first..last, ct::zeros::<f32, 2>([m, n]), |acc, l| {
+                    ct::mma(a.load((i, l), [m, k]), b.load((l, j), [k, n]), acc)
+                });
+                ct::if_else(
+                    first.gt(0),
+                    || {
+                        parts.store((place, 0, 0), acc.reshape([1, m, n]));
+                        flags.entry(place).atomic_xchg_with(1, AtomicOptions::new().release(Scope::Device));
+                    },
+                    || {
+                        let behind = (tile * each + each - 1) / share;
+                        let acc = ct::fold(place + 1..behind + 1, acc, |acc, other| {
+                            let acquire = GatherOptions::new().acquire(Scope::Device);
+                            let flag = flags.entry(other);
+                            ct::while_loop((), |()| flag.load_with(acquire).ne(1), |()| ());
+                            acc + parts.load((other, 0, 0), [1, m, n]).reshape([m, n])
+                        });
+                        c.store((i, j), acc);
+                    },
+                );
+                at + last - first
+            },
+        );
+    }
+    let [m, n, k] = [128, 256, 320];
+    let factors = Factors::new(session, [m, n, k])?;
+    for tile in [[64, 64, 64], [128, 128, 64], [128, 256, 64]] {
+        let ((a, b), blocks) = (&factors.on, 3);
+        let (mut parts, mut c) =
+            (session.unwritten::<f32, 3>([blocks, tile[0], tile[1]])?, session.unwritten::<f32, 2>([m, n])?);
+        let mut flags = session.device().zeros([blocks])?;
+        session.launch(kernel, [blocks], ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile)))?;
         session.check("product", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
         let arguments = ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile));
         says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), "tma_load")?;

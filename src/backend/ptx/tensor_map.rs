@@ -30,9 +30,9 @@ pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 ///
 /// With stride `s` of the ragged dimension, they have the strides `s` and `2^34 - s` elements, and
 /// the ragged dimension has the extent [`RAGGED_EXTENT`]. A box of rows from `row` on, of which
-/// `left` exist, has the coordinates `RAGGED_EXTENT - left` along the ragged dimension, `row + left`
-/// and [`RAGGED_EXTENT`]. Its address is `row · s` modulo 2^64: the sum of the other terms is `2^64`
-/// elements. Rows from `left` on are outside of the map. Triton has such maps (`ragged_tma`).
+/// `left` exist, has the coordinates `RAGGED_EXTENT - left`, `row + left` and [`RAGGED_EXTENT`].
+/// Its address is `row · s` modulo 2^64: the other terms are `2^64` elements together. Rows from
+/// `left` on are outside of the map. Triton has such maps (`ragged_tma`).
 pub const RAGGED_DIMS: usize = 2;
 
 /// Extent of a ragged dimension, and the last coordinate of its boxes.

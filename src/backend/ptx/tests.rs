@@ -11,7 +11,6 @@ mod mma;
 mod mma_overlap;
 pub mod optimizations;
 mod privatized;
-mod ragged;
 pub(crate) mod schedules;
 mod strip_mine;
 pub mod sync;

@@ -96,6 +96,8 @@ pub struct Form {
     /// The product of the tile is multiplied once more, as in attention.
     pub chained: bool,
     pub loops: Loops,
+    /// Rows of the arrays are cut in the kernel, between numbers that it loads, and blocks beyond the result return.
+    pub ragged: bool,
 }
 
 /// A kernel and a launch of it.
@@ -156,6 +158,11 @@ fn loops(seed: u64) -> Loops {
     }
 }
 
+/// Rows of some products, not of the first ones, are cut in the kernel.
+fn is_ragged(seed: u64) -> bool {
+    seed / 17 % 3 == 2
+}
+
 /// The product with this number.
 pub fn generate(seed: u64, limits: Limits) -> Product {
     let mut random = SmallRng::seed_from_u64(seed);
@@ -198,8 +205,21 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     hints.num_stages = hint(&[1, 2, 3, 4, 8]);
     hints.occupancy = hint(&[1, 2, 2, 3, 8, 32]);
     hints.num_ctas = hint(&[1, 2, 2, 4]);
-    let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained, loops: loops(seed) };
-    let parts = [part(random), part(random), part(random)];
+    let form = Form {
+        tile,
+        ways,
+        walk,
+        order,
+        epilogue,
+        narrow: limits.narrow,
+        chained,
+        loops: loops(seed),
+        ragged: is_ragged(seed),
+    };
+    let mut parts = [part(random), part(random), part(random)];
+    if form.ragged {
+        parts.iter_mut().for_each(|part| part.step[0] = 1);
+    }
     let product =
         Product { form, size, parts, hints, blocks: random.random_range(1..=24), limit: random.random_range(0..=6) };
     if seed.is_multiple_of(5) { in_bands(seed, limits, product) } else { product }

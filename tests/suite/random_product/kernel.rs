@@ -127,6 +127,22 @@ where
     result.cast::<O>()
 }
 
+/// The rows of an array between the numbers of a pair.
+fn rows<S: Element>(array: Array<S, 2>, ends: Option<Array<i32, 2>>, pair: i32) -> Array<S, 2> {
+    ends.map_or(array, |ends| array.slice(0, ends.load_scalar((pair, 0))..ends.load_scalar((pair, 1))))
+}
+
+/// The rows of the result between the numbers of the last pair. Blocks beyond them return.
+fn result<O: Element>(c: ArrayMut<O, 2>, ends: Option<Array<i32, 2>>, form: Form) -> ArrayMut<O, 2> {
+    let Some(ends) = ends else { return c };
+    let c = c.slice(0, ends.load_scalar((2, 0))..ends.load_scalar((2, 1)));
+    let row = if form.order == Order::Columns && !form.chained { ct::bid(1) } else { ct::bid(0) };
+    if form.order != Order::Persistent {
+        ct::return_if((row * form.tile[0]).ge(c.extent(0)));
+    }
+    c
+}
+
 /// The product of two matrices, or (`chained`) of three: `(a b) b`, where `a b` is cut to between -2 and 2.
 pub fn product<S, Q, A, B, C, O>(
     a: Array<S, 2>,
@@ -134,7 +150,7 @@ pub fn product<S, Q, A, B, C, O>(
     bias: Array<C, 1>,
     steps: Array<i32, 1>,
     c: ArrayMut<O, 2>,
-    limit: Scalar<i32>,
+    (limit, ends): (Scalar<i32>, Option<Array<i32, 2>>),
     form: Form,
 ) where
     S: CastTo<A>,
@@ -145,6 +161,7 @@ pub fn product<S, Q, A, B, C, O>(
     O: Element,
 {
     let [tm, tn, _] = form.tile;
+    let (a, b, c) = (rows(a, ends, 0), rows(b, ends, 1), result(c, ends, form));
     let one = |i: Scalar<i32>, j: Scalar<i32>| {
         let acc = sum::<S, Q, A, B, C>((a, b), form, (i, j), steps, limit);
         c.store((i, j), finish::<A, C, O>(acc, bias.load(j, [tn]), form));
@@ -160,8 +177,13 @@ pub fn product<S, Q, A, B, C, O>(
 }
 
 /// `a` (m, d) with the rows of `b` (n, d) makes weights, cut to between -2 and 2, for the same rows of `b`.
-pub fn chained<S, Q, A, B, C, O>(a: Array<S, 2>, b: Array<Q, 2>, c: ArrayMut<O, 2>, whole: Scalar<i32>, form: Form)
-where
+pub fn chained<S, Q, A, B, C, O>(
+    a: Array<S, 2>,
+    b: Array<Q, 2>,
+    c: ArrayMut<O, 2>,
+    (whole, ends): (Scalar<i32>, Option<Array<i32, 2>>),
+    form: Form,
+) where
     S: CastTo<A>,
     Q: CastTo<B>,
     A: MmaInput<B, C> + Flip + CastTo<C>,
@@ -170,6 +192,7 @@ where
     O: Element,
 {
     let [tm, tn, d] = form.tile;
+    let (a, b, c) = (rows(a, ends, 0), rows(b, ends, 1), result(c, ends, form));
     let zero = ct::scalar(0);
     let one = |i: Scalar<i32>| {
         let left = operand::<S, A>(a, form.ways[0], (i, zero), [tm, d]);

@@ -1,6 +1,7 @@
 //! Schedules: kernels, and mutations that the verifier rejects.
 
 mod operand_boxes;
+mod ragged;
 mod text;
 
 use std::borrow::Cow;

@@ -32,8 +32,8 @@ const GRID_PARAMS: usize = 3;
 /// axis.
 ///
 /// A kernel has a benefit if a loop in its body contains an MMA. Tile blocks that may wait for each
-/// other (atomics, loops without a trip count) are excluded. An early exit of a tile block continues
-/// with the next one.
+/// other (atomics, loops without a trip count) are excluded. An early exit of a tile block
+/// continues with the next one.
 pub fn persistent(module: &Module) -> Option<Module> {
     let [entry] = &module.entries[..] else { return None };
     let body = entry.body;

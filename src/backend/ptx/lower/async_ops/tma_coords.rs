@@ -18,8 +18,8 @@ use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, RAGGED_E
 use crate::dtype::DType;
 use crate::ir::Value;
 
-/// Limit of the rows of a slice that a box is told to exist: at least the extent of a tile, and less
-/// than that of a ragged dimension.
+/// Limit of the rows of a slice from a box on: at least the extent of a tile, and less than that of
+/// a ragged dimension.
 const MAX_ROWS_LEFT: i64 = 1 << 29;
 
 impl Lowering<'_> {
@@ -73,8 +73,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the coordinates of a row of a slice: along its dimension, and along that of whole
-    /// rows. A row before the slice is one of a box that is completely before it, and is replaced by
-    /// one after the slice.
+    /// rows. A row before the slice is one of a box that is completely before it, and is replaced
+    /// by one after the slice.
     fn ragged_coords(&mut self, slice: &RaggedSlice, row: Operand) -> Lowered<[Operand; 2]> {
         let length = self.row_number(slice.length)?;
         let begin = slice.begin.map(|begin| self.row_number(begin)).transpose()?;

@@ -4,6 +4,7 @@ use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
+use crate::dtype::DType;
 use crate::ir::{Elem, Type, Value};
 
 /// Registers of a producer thread after it has released the other ones (PTX `setmaxnreg`).
@@ -12,6 +13,9 @@ pub const PRODUCER_REGISTERS: u32 = 24;
 const CONSUMER_REGISTERS: u32 = 240;
 /// Registers that a thread with MMAs needs in addition to its accumulators.
 const SPARE_REGISTERS: u32 = 32;
+
+/// Minimum number of registers of a thread with f64 MMAs of 16 rows.
+const MIN_F64_MMA_REGISTERS: u32 = 64;
 impl KernelInfo<'_> {
     /// Returns the requested number of CTAs per SM, limited by warps and by the registers of MMAs.
     /// With fewer registers, ptxas rejects asynchronous MMAs or spills most values.
@@ -30,7 +34,11 @@ impl KernelInfo<'_> {
             let computed = operands.iter().filter(|&&operand| self.source_load(operand).is_none());
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
             let behind = products_behind(self.module, operands);
-            self.accumulator_registers(id) + words + self.total_accumulator_registers(&behind) + SPARE_REGISTERS
+            let all = self.accumulator_registers(id) + words + self.total_accumulator_registers(&behind);
+            let is_f64 = self.element_type(self.module.op(id).results[0]) == DType::F64;
+            // ptxas rejects the MMAs of f64 of 16 rows with few registers.
+            let least = if is_f64 && inference.target.arch >= 90 { MIN_F64_MMA_REGISTERS } else { 0 };
+            (all + SPARE_REGISTERS).max(least)
         });
         registers.max().unwrap_or(0)
     }

@@ -5,7 +5,7 @@ use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{AxisBits, ValueOrigin, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
 
 /// Maximum number of bytes of shared memory for layout conversions and TMA stores.
@@ -57,11 +57,28 @@ impl KernelInfo<'_> {
                     let each = op.operands.iter().map(|&operand| self.conversion_bytes(operand, layout));
                     converts = each.fold(converts, u32::max);
                 }
+                Opcode::For | Opcode::Loop | Opcode::Continue | Opcode::Break | Opcode::Yield => {
+                    let passed = self.passed_values(id).filter(|&(value, _)| self.inference.num_elements(value) > 1);
+                    let each = passed.map(|(value, to)| self.conversion_bytes(value, &self.inference.own_layout(to)));
+                    converts = each.fold(converts, u32::max);
+                }
                 _ => {}
             }
         });
         let blocks = self.options.occupancy.unwrap_or(1).max(1);
         operands + converts.min(most / (blocks * blocks))
+    }
+
+    /// Returns the tiles that a loop or a terminator passes on, and the values that receive them.
+    fn passed_values(&self, id: OpId) -> impl Iterator<Item = (Value, Value)> {
+        let op = self.module.op(id);
+        let (values, targets) = match op.code {
+            Opcode::For => (op.group(3), self.module.carried_args(id)),
+            Opcode::Loop => (op.group(0), self.module.carried_args(id)),
+            _ => (&op.operands[..], self.terminator_targets(id).map_or(&[][..], |(_, targets)| targets)),
+        };
+        let is_tile = |&(value, _): &(Value, Value)| matches!(self.module.ty(value), Type::Tile { .. });
+        values.iter().copied().zip(targets.iter().copied()).filter(is_tile)
     }
 
     /// Returns the bytes of shared memory for the partial results of a reduction: one of each warp

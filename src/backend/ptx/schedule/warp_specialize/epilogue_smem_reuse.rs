@@ -14,7 +14,8 @@ impl KernelInfo<'_> {
     /// Returns the channel whose stage is the staging buffer of the only TMA store of a kernel.
     ///
     /// Its pipeline is that of the last loads before the store, since the next loads use the other
-    /// pipelines. A kernel that can end early has none: the producer executes no exit after its loads.
+    /// pipelines. A kernel that can end early has none: the producer executes no exit after its
+    /// loads.
     pub fn staging_channel(&self, warp_spec: &WarpSpecialization) -> Option<Channel> {
         if !self.is_enabled(Optimization::EpilogueSmemReuse) || self.has_early_return() {
             return None;

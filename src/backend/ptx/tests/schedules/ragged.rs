@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use super::schedules::each_schedule_of;
-use super::*;
+use super::super::*;
+use super::each_schedule_of;
 use crate::backend::ptx::ptxas_test::assemble;
 use crate::backend::ptx::schedule::{Schedule, Step, WarpRole, WarpSpecialization};
 use crate::ir::Overflow;
