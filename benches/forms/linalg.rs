@@ -1,5 +1,5 @@
 //! Forms of linear algebra of small matrices: batched Cholesky factorization and triangular
-//! inverses.
+//! inverses. Forms of the order of keys by a digit within a tile, as of a radix sort.
 
 use cutlet as ct;
 use cutlet::DeviceArray;
@@ -118,11 +118,60 @@ fn family(is_cholesky: bool, count: usize, n: usize) -> Family<Arrays> {
     }
 }
 
+/// A way to order the keys of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Order {
+    /// Places by the ranks of equal digits.
+    Ranks,
+    /// A sort by the digit.
+    Sort,
+}
+
+/// Orders the keys of each tile by their lowest digit.
+fn ordered(x: Array<u32, 1>, y: ArrayMut<u32, 1>, (order, n): (Order, usize)) {
+    let i = ct::bid(0);
+    let x = x.load(i, [n]);
+    match order {
+        Order::Ranks => {
+            let digits = (x & 255).cast::<i32>();
+            let (ranks, counts) = digits.ranks(256);
+            let starts = counts.cumsum_with(0, ct::ScanOptions::new().exclusive());
+            y.scatter(i * n as i32 + starts.gather(0, digits) + ranks, x);
+        }
+        Order::Sort => y.store(i, ct::sort_by_key((x & 255).cast::<u8>(), x, 0).1),
+    }
+}
+
+type Keys = [DeviceArray<u32, 1>; 2];
+
+fn digits(count: usize, n: usize) -> Family<Keys> {
+    let case = |(name, order, n): (&'static str, Order, usize)| {
+        // Tiles of one size have equal results.
+        Case::new(name, n, move |call, [x, y]: &mut Keys| {
+            call.run([count / n, 1, 1], ordered, (&*x, y, Constant((order, n))))
+        })
+    };
+    let forms =
+        [("ranks", Order::Ranks, n), ("ranks, twice the tile", Order::Ranks, 2 * n), ("sort by key", Order::Sort, n)];
+    Family {
+        name: format!("order by a digit u32 {count}"),
+        flops: 0.0,
+        bytes: (2 * count * size_of::<u32>()) as f64,
+        tolerance: 0.0,
+        arrays: Box::new(move |source| {
+            let key = |at: usize| ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as f64;
+            Ok([source.numbers([count], key)?, source.zeros([count])?])
+        }),
+        result: |[_, y]| some(y),
+        cases: forms.into_iter().map(case).collect(),
+    }
+}
+
 /// The families of linear algebra.
 pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
-    let (count, n) = match size {
-        Size::Full => (10_000, 32),
-        Size::Small => (16, 8),
+    let (count, n, keys, tile) = match size {
+        Size::Full => (10_000, 32, 1 << 26, 2048),
+        Size::Small => (16, 8, 1 << 10, 256),
     };
-    vec![Box::new(family(true, count, n)), Box::new(family(false, count, n))]
+    vec![Box::new(family(true, count, n)), Box::new(family(false, count, n)), Box::new(digits(keys, tile))]
 }

@@ -1,6 +1,6 @@
 //! Linear algebra of tiles, against f64 on the host. The part of a matrix that an operation does not read is NaN.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use cutlet as ct;
 use cutlet::ops::{MatrixFloat, MatrixRank, Rank};
 use cutlet::prelude::*;
@@ -18,6 +18,7 @@ pub fn register(suite: &mut Suite) {
     each!(cholesky: f32 f64);
     each!(cholesky_of_blocks: f32 f64);
     each!(not_positive: f32);
+    suite.test("linalg/barriers", barriers);
     each!(triangular: f32 f64);
     each!(triangular_of_blocks: f32 f64);
     each!(inverse: f32 f64);
@@ -163,6 +164,17 @@ fn not_positive<T: MatrixFloat>(session: Session) -> Result<()> {
         let mut y = session.unwritten::<T, 3>([1, n, n])?;
         session.launch(factor::<T>, [1], (&a, &mut y, Constant(1), Constant(n)))?;
         check(session, "not positive", &y, &[l])?;
+    }
+    Ok(())
+}
+
+/// The columns of a block need no barriers: there are those of the transposition and of the store.
+fn barriers(_: Session) -> Result<()> {
+    let array = ct::ArraySpec::<f32, 3>::new([64, 32, 32]);
+    for b in [1, 2, 4, 8] {
+        let code = ct::inspect(factor::<f32>, (array, array.mutable(), Constant(b), Constant(32)));
+        let count = code.target(ct::Target::SM_90A).ptx()?.matches("barrier.cta").count();
+        ensure!(count <= 2, "{count} barriers of {b} matrices");
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         let most = most.max(fewest.min(8));
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two().clamp(4, most)
     } else if sizes.lines > 0 {
-        warps_for(sizes.lines, LINE_BYTES).next_power_of_two().clamp(1, BARRIER_MAX_WARPS)
+        warps_for(sizes.lines.max(sizes.largest), LINE_BYTES)
     } else if sizes.meets() {
         sizes.meeting_warps()
     } else {
