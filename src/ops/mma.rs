@@ -1,7 +1,7 @@
 //! Matrix multiply-accumulate.
 
 use crate::dtype::DType;
-use crate::element::{Element, MatmulInput, MmaInput, ScaledInput};
+use crate::element::{Element, MatmulInput, MmaInput, ScaledInput, tf32};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
@@ -186,6 +186,75 @@ where
 {
     let (place, kinds) = (caller_location(), Kinds::of::<A, B, C>());
     Tile::from_raw(record(|t| t.mma(place, &kinds, [a.raw(), b.raw(), acc.raw()], true)))
+}
+
+/// Precision of a matrix multiplication of f32 operands: [`mma_with`].
+///
+/// ```
+/// use cutlet::Precision;
+/// assert_ne!(Precision::TF32, Precision::TF32x3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Precision {
+    /// f32, as [`mma`]: one fused multiply-add a term, without tensor cores.
+    F32,
+    /// Operands rounded to tf32, on tensor cores: an error of 2⁻¹¹ of each operand.
+    TF32,
+    /// Operands as sums of two tf32, on tensor cores: three products instead of one. Each product
+    /// of two elements has an error below 2⁻²⁰ of its magnitude.
+    TF32x3,
+}
+
+/// [`mma`] of f32 operands with a [`Precision`].
+///
+/// With `TF32x3`, an operand `x` is the sum of `big = tf32(x)` and `small = tf32(x - big)`, and the
+/// result is `acc + small · big + big · small + big · big`. The error of the sum of k terms is at
+/// most (2⁻²⁰ + 6k · 2⁻²³) Σ, where Σ is the sum of the magnitudes of all terms. Elements have
+/// magnitudes below 2¹²⁷. Parts below 2⁻¹²⁶ may be lost.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn block(a: Tile<f32, 2>, b: Tile<f32, 2>, acc: Tile<f32, 2>) -> Tile<f32, 2> {
+///     ct::mma_with(a, b, acc, ct::Precision::TF32x3)
+/// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// // 1 + 2^-12 is no tf32.
+/// let (a, b) = (ct::full([16, 8], 1.000_244_140_625f32), ct::ones::<f32, 2>([8, 16]));
+/// ct::assert!(block(a, b, ct::zeros([16, 16])).eq(8.001_953_125));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn mma_with<const R: usize>(
+    a: Tile<f32, R>,
+    b: Tile<f32, R>,
+    acc: Tile<f32, R>,
+    precision: Precision,
+) -> Tile<f32, R>
+where
+    Rank<R>: MatrixRank,
+{
+    match precision {
+        Precision::F32 => mma(a, b, acc),
+        Precision::TF32 => mma(a.cast::<tf32>(), b.cast::<tf32>(), acc),
+        Precision::TF32x3 => {
+            let ((a, a_rest), (b, b_rest)) = (split_tf32(a), split_tf32(b));
+            mma(a, b, mma(a, b_rest, mma(a_rest, b, acc)))
+        }
+    }
+}
+
+/// Returns the nearest tf32 of each element, and that of the rest. The rest of an infinity is zero.
+#[track_caller]
+fn split_tf32<const R: usize>(x: Tile<f32, R>) -> (Tile<tf32, R>, Tile<tf32, R>) {
+    let big = x.cast::<tf32>();
+    let rest = x - big.cast::<f32>();
+    (big, rest.eq(rest).select(rest, 0.0).cast::<tf32>())
 }
 
 /// `a · b`, in the natural accumulator type: f32 for floats of up to 32 bits, f64 for f64, i32 for

@@ -58,7 +58,7 @@ pub use memory::load_store::StoreValue;
 pub use memory::memory_order::Scope;
 pub use memory::subarray::ElementRange;
 pub use memory::tiled_view::{Indices, TiledView};
-pub use mma::{MatrixRank, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, vecmat};
+pub use mma::{MatrixRank, Precision, Rank, matmul, matvec, mma, mma_fast_acc, mma_scaled, mma_with, vecmat};
 pub(crate) use packed::PackedFacts;
 pub use packed::{NarrowTile, PackedArray, PackedArrayMut};
 pub use random::philox::{Philox, RandomFloat};

@@ -55,6 +55,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("product/pairs/batch", pairs_of_a_batch);
     suite.test("product/f64 f64 f64/steps", steps_of_f64);
     suite.test("product/rounded", rounded);
+    suite.test("product/precision", precision);
     suite.test("product/matmul", natural);
     suite.test("product/one_for_all", one_for_all);
     suite.test("product/vectors", vectors);
@@ -407,6 +408,43 @@ fn steps_of_f64(session: Session) -> Result<()> {
         ([64, 32, 16], [64, 64, 2], [false, false]),
     ];
     ways.into_iter().try_for_each(|(tile, size, transposed)| check::<f64, f64, f64>(session, size, tile, transposed))
+}
+
+/// f32 by one and by three products of tf32, beside f64: errors within the documented limits.
+fn precision(session: Session) -> Result<()> {
+    fn kernel(
+        a: Array<f32, 2>,
+        b: Array<f32, 2>,
+        c: ArrayMut<f32, 2>,
+        (precision, [tm, tn, tk]): (ct::Precision, [usize; 3]),
+    ) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
+            ct::mma_with(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc, precision)
+        });
+        c.store([i, j], acc);
+    }
+    let [m, n, k] = [100, 72, 90];
+    let (a, b) = (random::<f32>(41, m * k, Spread::Moderate), random::<f32>(42, k * n, Spread::Moderate));
+    let (of_a, of_b) = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
+    let expected = reference(&a, &b, [m, n, k]);
+    let sums = |terms: f64| terms * k as f64 * 2f64.powi(-23);
+    for tile in [[64, 64, 32], [32, 32, 16], [128, 64, 32]] {
+        for (precision, unit) in [
+            (ct::Precision::F32, sums(0.5)),
+            (ct::Precision::TF32, 2f64.powi(-10) + 2f64.powi(-22) + sums(2.0)),
+            (ct::Precision::TF32x3, 2f64.powi(-20) + sums(6.0)),
+        ] {
+            let mut c = session.unwritten::<f32, 2>([m, n])?;
+            let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+            session.launch(kernel, grid, (&of_a, &of_b, &mut c, Constant((precision, tile))))?;
+            session.check(&format!("{precision:?} by {tile:?}"), &c, &|at| {
+                let (value, magnitude) = expected[ravel(at, [m, n])];
+                Want::Within { value, error: magnitude * unit + 1e-30 }
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either side.

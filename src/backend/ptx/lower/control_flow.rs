@@ -168,8 +168,7 @@ impl Lowering<'_> {
             Some(ahead) => Some(Rc::new(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?)),
             None => None,
         };
-        let outer_step = self.carried_step.take();
-        self.carried_step = self.start_carried_step(plan, &carried);
+        let outer_step = self.enter_carried_step(plan, &carried);
         self.flush_sunk_waits();
         let carried_mmas = self.start_carried(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);

@@ -162,6 +162,7 @@ pub fn lower<'m>(
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let has_mmas = !lowering.info.inference.mma_plans.is_empty();
+    let fma_registers = fma_registers(&lowering.info);
     let generic = lowering.smem.data_space == Space::Generic;
     let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
@@ -177,6 +178,10 @@ pub fn lower<'m>(
         // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
         function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));
+    }
+    if let Some(registers) = fma_registers.filter(|_| limits && options.occupancy.is_none()) {
+        let fitting = target.multiprocessor().fitting_blocks(warps, registers, shared_bytes);
+        function.min_blocks = Some(without_thrashing(&function, fitting, target, warps).max(1));
     }
     if !is_specialized && let Some(requested) = requested {
         function.min_blocks = Some(without_thrashing(&function, requested, target, warps));
@@ -203,6 +208,18 @@ pub fn lower<'m>(
         schedule,
         remarks,
     })
+}
+
+/// Returns the registers of a thread in a kernel whose MMAs are all by FMA: CTAs on one SM fill each
+/// other's barriers, so a thread has no more than twice its accumulator.
+fn fma_registers(info: &KernelInfo<'_>) -> Option<u32> {
+    const LEAST: u32 = 128;
+    let mut most = None;
+    for plan in info.inference.mma_plans.values() {
+        let plan = plan.as_ref().ok().filter(|plan| plan.is_fma())?;
+        most = most.max(Some(plan.acc.num_registers() as u32));
+    }
+    most.map(|accumulators| LEAST.max(2 * accumulators))
 }
 
 /// Returns the requested number of CTAs, limited so that a thread has three quarters of its live

@@ -83,6 +83,20 @@ fn split(request: &MmaRequest) -> (BitSplit, BitSplit, BitSplit, u32) {
     (batches, rows, columns, warps)
 }
 
+/// Returns the lane bits of rows and columns in turn: a row, two columns, a row, the others.
+///
+/// Lanes whose numbers differ in bit 0 have the same columns, and those that differ in bit 1 the same
+/// rows. Shared memory serves two quarters of a warp at once if the addresses of 16-byte loads are
+/// equal for one of these bits.
+fn alternating(rows: Vec<u32>, columns: Vec<u32>) -> Vec<u32> {
+    let (mut rows, mut columns) = (rows.into_iter(), columns.into_iter());
+    let mut lanes: Vec<u32> = rows.next().into_iter().collect();
+    lanes.extend(columns.by_ref().take(2));
+    lanes.extend(rows);
+    lanes.extend(columns);
+    lanes
+}
+
 pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     let [batch, m, n, k] = request.extents;
     let (batches, rows, columns, replicas) = split(request);
@@ -92,7 +106,7 @@ pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     };
     // Bases of all thread bits, if m, n and the batch start at these flat index bits.
     let threads = |m_at: Option<u32>, n_at: Option<u32>, batch_at: u32| -> (Vec<u32>, Vec<u32>) {
-        let mut lane = [bases_of(&column_bits[1], n_at), bases_of(&row_bits[1], m_at)].concat();
+        let mut lane = alternating(bases_of(&row_bits[1], m_at), bases_of(&column_bits[1], n_at));
         lane.resize(5, 0);
         let warp = [
             bases_of(&column_bits[2], n_at),
@@ -147,7 +161,8 @@ fn side(
     let (fast, slow) = if k_contiguous == (k_first == 0) { (2, 1) } else { (1, 2) };
     let order: Vec<usize> =
         [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect();
-    let active = &lane[..5 - vector as usize];
+    // The lanes that shared memory serves at once: half a warp with vectors of 16 bytes.
+    let active = &lane[..(6 - vector as usize).min(5)];
     let told_apart: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
     let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &told_apart);
     let registers = (0..depth)

@@ -96,6 +96,11 @@ impl MmaPlan {
         }
     }
 
+    /// Returns true if the MMA is by fused multiply-add, without tensor cores.
+    pub fn is_fma(&self) -> bool {
+        matches!(self.kind, InstructionKind::Fma(_))
+    }
+
     /// Waits for all asynchronous MMA groups except for the last `pending`.
     pub fn wait(b: &mut Builder, pending: u32) {
         b.wgmma_wait(pending);

@@ -20,6 +20,8 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::PipelineDependentMma, "beside"),
     (Optimization::PointerContiguity, "gather_scatter_13.4"),
     (Optimization::DeferredLoad, "gather_scatter_view_13.4"),
+    (Optimization::StridedReduction, "maxima of columns"),
+    (Optimization::ReducedScan, "states"),
     (Optimization::AdjacentOperands, "products that depend, 96"),
     (Optimization::RequestedLayouts, "gather_scatter_view_13.4"),
     (Optimization::WarpSpecialization, "teams"),
@@ -165,6 +167,43 @@ fn plain_loop() -> Module {
     Module::parse("plain", &text).unwrap()
 }
 
+/// In a loop, maxima and scaled sums of columns.
+fn maxima_of_columns() -> Module {
+    use crate as ct;
+    use crate::prelude::*;
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        let start = (ct::full::<f32, 2>([1, 128], -1e30), ct::zeros::<f32, 2>([1, 128]));
+        let (most, sum) = ct::fold(..x.num_tiles(0, [32, 128]), start, |(most, sum), j| {
+            let x = x.load((j, ct::bid(0)), [32, 128]);
+            let above = most.max(x.reduce_max(0));
+            (above, sum * (most - above).exp2() + (x - above).exp2().sum(0))
+        });
+        y.store((0, ct::bid(0)), most + sum);
+    };
+    let (array, result) = (ct::ArraySpec::<f32, 2>::new([4096, 4096]), ct::ArraySpec::<f32, 2>::new([1, 4096]));
+    let text = ct::inspect(kernel, (array, result.mutable())).ir().unwrap();
+    Module::parse("maxima", &text).unwrap()
+}
+
+/// A recurrence of steps, channels and states whose states are summed.
+fn states() -> Module {
+    use crate as ct;
+    use crate::prelude::*;
+    let kernel = |x: Array<f16, 2>, a: Array<f32, 2>, y: ArrayMut<f32, 2>| {
+        let rate = a.load((ct::bid(0), 0), [32, 16]).unsqueeze(0);
+        ct::fold(..x.num_tiles(0, [16, 32]), (), |(), i| {
+            let x = x.load((i, ct::bid(0)), [16, 32]).cast::<f32>().unsqueeze(2);
+            let maps = (x * rate, x + rate);
+            let (_, all) = ct::scan(maps, 0, (1.0, 0.0), |(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
+            y.store((i, ct::bid(0)), all.sum(2).reshape([16, 32]));
+        });
+    };
+    let (steps, rates) = (ct::ArraySpec::<f16, 2>::new([4096, 2048]), ct::ArraySpec::<f32, 2>::new([2048, 16]));
+    let result = ct::ArraySpec::<f32, 2>::new([4096, 2048]).mutable();
+    let text = ct::inspect(kernel, (steps, rates, result)).ir().unwrap();
+    Module::parse("states", &text).unwrap()
+}
+
 /// The kernels of the tests of schedules, and further ones.
 pub fn all() -> Vec<(String, Module, CompileOptions)> {
     let mut shifted = Module::parse("shifted", SHIFTED).unwrap_or_else(|error| panic!("{error}"));
@@ -175,6 +214,8 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("masked counts", privatized::masked_counts()),
         ("sums of columns", sums_of_columns()),
         ("plain loop", plain_loop()),
+        ("maxima of columns", maxima_of_columns()),
+        ("states", states()),
         ("both halves", both_halves()),
         ("shifted", shifted),
     ];

@@ -33,9 +33,15 @@ impl CpAsyncState {
 }
 
 impl Lowering<'_> {
+    /// Sets the carried step of a loop, and returns that of the outer loop.
+    pub fn enter_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
+        let own = self.start_carried_step(plan, carried);
+        std::mem::replace(&mut self.carried_step, own)
+    }
+
     /// Returns the carried step of a loop: its only MMA is synchronous, reads copies of all threads,
     /// and adds to a carried value that no other op uses.
-    pub fn start_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
+    fn start_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
         let cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head && !cp_async.async_mma)?;
         let is_plain = plan.unroll.is_none() && plan.pingpong.is_none() && plan.carried_mmas.is_empty();
         if !is_plain || !self.info.is_enabled(Optimization::MmaCarry) {
