@@ -159,12 +159,11 @@ fn int_to_float(b: &mut Builder, from: DType, to: DType, signed: bool, x: Operan
     })
 }
 
-/// Converts two bytes, which are integers or small floats, to a pair of f16 or bf16; `None` if there
-/// is no form that is shorter than two conversions. The result is exact.
+/// Converts two bytes, which are integers or small floats, to a pair of f16 or bf16, exactly.
+/// `None` if there is no form that is shorter than two conversions.
 ///
-/// The bits of an unsigned byte below the upper byte of 1024 are the f16 of 1024 plus its value. The
-/// lower seven bits below that of 128 are the bf16 of 128 plus their value, and the sign bit alone
-/// is that of 128 or 256.
+/// An unsigned byte under the upper byte of 1024 is the f16 of 1024 plus its value. Seven bits
+/// under that of 128 are the bf16 of 128 plus their value; the sign bit alone is 128 or 256.
 pub fn byte_pair(b: &mut Builder, op: &Op, from: DType, to: DType, [low, high]: [Operand; 2]) -> Option<Operand> {
     const F16_1024: i64 = 0x6400_6400;
     const F16_1152: i64 = 0x6480_6480;

@@ -11,11 +11,11 @@
 //! until the next head.
 //!
 //! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, of
-//! the loads for which that is possible, if these are most of the bytes. The thread reads them without a barrier, and fills
-//! the stage of the previous iteration at the head. In a loop with operand copies, other tiles are
-//! copied in this way, too: packed weights and their scales, for example. The condition is that the
-//! operands keep their number of stages. Consumers copy such tiles beside a producer, and the
-//! pipelines of the producer get the rest of shared memory.
+//! the loads for which that is possible, if these are most of the bytes. The thread reads them
+//! without a barrier, and fills the stage of the previous iteration at the head. In a loop with
+//! operand copies, other tiles are copied in this way, too: packed weights and their scales, for
+//! example. The condition is that the operands keep their number of stages. If a producer loads the
+//! operands, consumers copy such tiles, and its pipelines get the rest of shared memory.
 
 use rustc_hash::FxHashMap;
 
@@ -43,7 +43,7 @@ const MAX_BYTES: usize = 112 << 10;
 /// half of the shared memory is the limit, for two CTAs.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 
-/// Bytes of thread-private stages beside a producer, unless two stages need more.
+/// Bytes of thread-private stages in a kernel with a producer, unless two stages need more.
 const BESIDE_PRODUCER_BYTES: usize = 32 << 10;
 
 /// Maximum number of bytes of a replicated tile in a thread-private stage.
@@ -243,8 +243,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Returns the bytes of shared memory for the stages of consumers beside a producer, in all
-    /// loops.
+    /// Returns the bytes of shared memory for the thread-private stages of consumers, in all loops.
     pub fn bytes_beside_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
         let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
         let of_loop = |&id: &OpId| {

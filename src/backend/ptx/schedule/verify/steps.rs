@@ -136,7 +136,8 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
     }
     let is_async = |id: &OpId| info.inference.runs_alone(*id);
     let is_async_group = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(is_async));
-    if steps.iter().any(is_async_group) && !plan.async_mma {
+    // No MMA reads what threads copy for themselves.
+    if steps.iter().any(is_async_group) && !plan.async_mma && !plan.is_thread_private() {
         return fault(id, "fills stages that MMAs may still read");
     }
     Ok(())
