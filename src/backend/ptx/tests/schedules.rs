@@ -376,9 +376,12 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         with("a ring has no stages", &|warp_spec| warp_spec.pipelines[channel.pipeline].num_stages = 0);
         with("stages of a ring are too small", &|warp_spec| warp_spec.pipelines[channel.pipeline].stage_bytes -= 1024);
         let in_orbit = |carried_mma: &CarriedMma| carried_mma.releases.contains(&(at as u32));
+        // A loop that waits for all MMAs at its head holds one stage.
+        let waits = |step: &For| step.cp_async.as_ref().is_some_and(|plan| plan.async_mma);
         let mut steps = schedule.sequences.iter().flatten();
         if warp_spec.pipelines[channel.pipeline].num_stages > 1
-            && steps.any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit)))
+            && steps
+                .any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit) && !waits(step)))
         {
             with("a ring has one stage, and two are held", &|warp_spec| {
                 warp_spec.pipelines[channel.pipeline].num_stages = 1
