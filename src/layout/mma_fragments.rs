@@ -1,8 +1,8 @@
 //! Fragments of the matrix instructions as layouts, and their tiling over a tile and its warps.
 //!
-//! Source: PTX ISA, `mma.sync` fragments of m16n8 (also m8n8 for f64) and register fragments of `wgmma`.
-//! Left operands are tiles (m, k), right operands (k, n), accumulators (m, n). A thread packs
-//! elements of less than 32 bits into words in register order, low bits first.
+//! Source: PTX ISA, `mma.sync` fragments of m16n8 (also m8n8 for f64) and register fragments of
+//! `wgmma`. Left operands are tiles (m, k), right operands (k, n), accumulators (m, n). A thread
+//! packs elements of less than 32 bits into words in register order, low bits first.
 
 use super::Layout;
 use super::linear_layout::LANE_BITS;

@@ -350,13 +350,27 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("analysis", &["ir"]),
     ("requirements", &["ir", "analysis"]),
+    ("copies", &["ir", "analysis", "requirements"]),
     ("strip_mine", &["ir", "analysis"]),
     ("store", &["ir", "analysis"]),
     // A stage is reused for the staging buffers of stores.
-    ("warp_specialize", &["ir", "analysis", "store"]),
-    ("pipeline", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize"]),
-    ("sub_steps", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline"]),
-    ("verify", &["ir", "analysis", "requirements", "strip_mine", "store", "warp_specialize", "pipeline", "sub_steps"]),
+    ("warp_specialize", &["ir", "analysis", "copies", "store"]),
+    ("pipeline", &["ir", "analysis", "requirements", "copies", "strip_mine", "store", "warp_specialize"]),
+    ("sub_steps", &["ir", "analysis", "requirements", "copies", "strip_mine", "store", "warp_specialize", "pipeline"]),
+    (
+        "verify",
+        &[
+            "ir",
+            "analysis",
+            "requirements",
+            "copies",
+            "strip_mine",
+            "store",
+            "warp_specialize",
+            "pipeline",
+            "sub_steps",
+        ],
+    ),
 ];
 
 /// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.

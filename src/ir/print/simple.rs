@@ -84,10 +84,10 @@ impl Printer<'_> {
             | Opcode::Pack
             | Opcode::Unpack
             | Opcode::Histogram
+            | Opcode::Offset
             | Opcode::ClusterAllGather => {
                 put!(self, " {operands} : {} -> {results}", self.types(&op.operands));
             }
-            Opcode::Offset => put!(self, " {operands} : {} -> {results}", self.types(&op.operands)),
             Opcode::Permute => {
                 let order = join(op.permutation(), ", ");
                 put!(self, " {operands} [{order}] : {} -> {results}", self.types(&op.operands));
@@ -128,10 +128,7 @@ impl Printer<'_> {
             }
             Opcode::Iota | Opcode::MakeToken => put!(self, " : {results}"),
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => put!(self, " : {}", self.ty(op.results[0])),
-            Opcode::DataPartitionId => {
-                let count = op.attrs.iter().find_map(|attr| if let Attr::NumElem(n) = attr { Some(*n) } else { None });
-                put!(self, " count = {} : {results}", count.unwrap_or(1));
-            }
+            Opcode::DataPartitionId => put!(self, " count = {} : {results}", count(op)),
             Opcode::GetGlobal => put!(self, " @{} : {results}", text(op)),
             Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => {
                 let result = op.results.first().map(|&r| self.ty(r).to_string()).unwrap_or_default();
@@ -246,4 +243,9 @@ fn predicate(op: &Op) -> String {
         }
         _ => "?".to_string(),
     }
+}
+
+/// Returns the number of data partitions of a `data_partition_id`.
+fn count(op: &Op) -> i64 {
+    op.attrs.iter().find_map(|attr| if let Attr::NumElem(n) = attr { Some(*n as i64) } else { None }).unwrap_or(1)
 }

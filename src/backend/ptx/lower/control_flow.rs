@@ -234,8 +234,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Waits for the copies of an iteration, and emits those of a later one or leaves them to the MMA
-    /// with a carried step.
+    /// Waits for the copies of an iteration, and emits those of a later one or leaves them to the
+    /// MMA with a carried step.
     fn begin_copies(&mut self, id: OpId, cp_async: &Rc<CpAsyncState>, regs: &LoopRegs<'_>) -> Lowered {
         let &LoopRegs { counter, upper, step, ty, .. } = regs;
         self.advance_cp_async(cp_async);

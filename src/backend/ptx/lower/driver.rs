@@ -210,8 +210,8 @@ pub fn lower<'m>(
     })
 }
 
-/// Returns the registers of a thread in a kernel whose MMAs are all by FMA: CTAs on one SM fill each
-/// other's barriers, so a thread has no more than twice its accumulator.
+/// Returns the registers of a thread in a kernel whose MMAs are all by FMA: CTAs on one SM fill
+/// each other's barriers, so a thread has no more than twice its accumulator.
 fn fma_registers(info: &KernelInfo<'_>) -> Option<u32> {
     const LEAST: u32 = 128;
     let mut most = None;

@@ -85,9 +85,9 @@ fn split(request: &MmaRequest) -> (BitSplit, BitSplit, BitSplit, u32) {
 
 /// Returns the lane bits of rows and columns in turn: a row, two columns, a row, the others.
 ///
-/// Lanes whose numbers differ in bit 0 have the same columns, and those that differ in bit 1 the same
-/// rows. Shared memory serves two quarters of a warp at once if the addresses of 16-byte loads are
-/// equal for one of these bits.
+/// Lanes whose numbers differ in bit 0 have the same columns, and those that differ in bit 1 the
+/// same rows. Shared memory serves two quarters of a warp at once if the addresses of 16-byte loads
+/// are equal for one of these bits.
 fn alternating(rows: Vec<u32>, columns: Vec<u32>) -> Vec<u32> {
     let (mut rows, mut columns) = (rows.into_iter(), columns.into_iter());
     let mut lanes: Vec<u32> = rows.next().into_iter().collect();

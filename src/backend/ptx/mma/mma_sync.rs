@@ -60,12 +60,12 @@ fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
     Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
 }
 
-/// Registers of a thread that the accumulator and the fragments of two steps of an f64 MMA may have.
-/// The others are for addresses.
+/// Registers of a thread that the accumulator and the fragments of two steps of an f64 MMA may
+/// have. The others are for addresses.
 const F64_STEP_REGISTERS: usize = 200;
 
-/// Returns the tiling of an f64 MMA. Targets before sm_90 have m8n8k4 alone. Later ones multiply
-/// at twice the rate by 16 rows. There are two steps at least, because the fragments of one step are
+/// Returns the tiling of an f64 MMA. Targets before sm_90 have m8n8k4 alone. Later ones multiply at
+/// twice the rate by 16 rows. There are two steps at least, because the fragments of one step are
 /// loaded during the other one. The depth is the largest for which the fragments of both fit the
 /// registers.
 fn tiling_of_f64(request: &MmaRequest) -> Tiling {
@@ -142,8 +142,8 @@ impl TensorPlan {
         )
     }
 
-    /// Returns true if the fragments of a step are loaded between the MMAs of the previous one: MMAs
-    /// of f64 take long, and their fragments many registers.
+    /// Returns true if the fragments of a step are loaded between the MMAs of the previous one:
+    /// MMAs of f64 take long, and their fragments many registers.
     pub(super) fn loads_in_order_of_use(&self) -> bool {
         self.tiling.instruction.bits == 64 && self.tiling.instruction.m == 16
     }

@@ -5,7 +5,7 @@
 //! | elementwise | 16 | one access; resident CTAs touch a small window of memory |
 //! | loaded addresses, unaligned tiles | 32 | fewer address computations, more bytes in flight per thread |
 //! | reductions, layout conversions | 32 | small CTAs share an SM and hide each other's barriers |
-//! | reductions along a strided axis in a loop | up to 128 | warps beside each other need no exchange |
+//! | reductions along a strided axis in a loop | up to 128 | adjacent warps need no exchange |
 //! | scans whose results are reduced | 256 | the scanned axis is in the registers of a thread |
 //! | ordered reductions | 128 | each step between lanes is as expensive as one in a thread |
 //!
@@ -214,8 +214,8 @@ struct Sizes {
     in_order: bool,
     /// An address depends on a load, or tiles begin at any element.
     scattered: bool,
-    /// Warps that load different cache lines of the contiguous axis, of tiles that are reduced along
-    /// a strided axis. More warps would exchange sums.
+    /// Warps that load different cache lines of the contiguous axis, of tiles that are reduced
+    /// along a strided axis. More warps would exchange sums.
     column_warps: Option<u64>,
     /// Bytes of the largest tile of a scan whose results are reduced along another axis.
     scanned: u64,

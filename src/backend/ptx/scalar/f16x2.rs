@@ -2,7 +2,7 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::float;
+use super::repr;
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};
 
@@ -36,7 +36,7 @@ pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Op
         Opcode::MaxF => b.float(FloatOp::Max, ty, mods, x),
         Opcode::MinF => b.float(FloatOp::Min, ty, mods, x),
         Opcode::AbsF => b.fabs(ty, x[0]),
-        Opcode::NegF => float::negate_halves(b, Ty::B32, x[0]),
+        Opcode::NegF => repr::negate_halves(b, Ty::B32, x[0]),
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::{ScalarTypes, Unsupported, cast, exp, hyperbolic, log, pow, remainder, trig};
+use super::{ScalarTypes, Unsupported, cast, exp, hyperbolic, log, pow, remainder, repr, trig};
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};
 
@@ -137,7 +137,7 @@ fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand
         Opcode::Fma if nearest => return Ok(b.fma(ty, x[0], x[1], x[2])),
         Opcode::DivF if nearest && dtype == DType::F16 => return Ok(divide_f16(b, x[0], x[1])),
         Opcode::AbsF => return Ok(b.fabs(ty, x[0])),
-        Opcode::NegF => return Ok(negate_halves(b, Ty::B16, x[0])),
+        Opcode::NegF => return Ok(repr::negate_halves(b, Ty::B16, x[0])),
         Opcode::MaxF | Opcode::MinF => return Ok(min_max(b, op, dtype, x)),
         Opcode::Floor if native => return Ok(b.cvt(ty, ty, CvtRound::Rmi, x[0])),
         Opcode::Ceil if native => return Ok(b.cvt(ty, ty, CvtRound::Rpi, x[0])),
@@ -154,12 +154,6 @@ fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand
         other => other,
     };
     Ok(cast::narrow(b, dtype, rounding, result))
-}
-
-/// Flips the signs of one half or two (B16, B32) by integer instructions. ptxas compiles `neg` of a
-/// selection between 1 and 0 to a selection between -1 and +0.
-pub(super) fn negate_halves(b: &mut Builder, bits: Ty, x: Operand) -> Operand {
-    b.xor(bits, x, if bits == Ty::B16 { 0x8000 } else { 0x8000_8000u32 })
 }
 
 /// Emits a sum, difference or product, rounded to nearest. Before sm_90 bf16 has only `fma`, of

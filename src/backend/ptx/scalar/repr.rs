@@ -184,3 +184,9 @@ pub fn sign_extended(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
         _ => value,
     }
 }
+
+/// Flips the signs of one half or two (B16, B32) by integer instructions. ptxas compiles `neg` of a
+/// selection between 1 and 0 to a selection between -1 and +0.
+pub(super) fn negate_halves(b: &mut Builder, bits: Ty, x: Operand) -> Operand {
+    b.xor(bits, x, if bits == Ty::B16 { 0x8000 } else { 0x8000_8000u32 })
+}

@@ -23,6 +23,7 @@
 
 mod analysis;
 mod build;
+mod copies;
 mod ir;
 mod layout_dump;
 mod pipeline;

@@ -1,5 +1,5 @@
-//! Loads in loops whose tiles are reduced along an axis that is not contiguous in memory, as columns
-//! of a row-major array are.
+//! Loads in loops whose tiles are reduced along an axis that is not contiguous in memory, as
+//! columns of a row-major array are.
 
 use rustc_hash::FxHashMap;
 

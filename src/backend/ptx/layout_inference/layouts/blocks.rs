@@ -62,8 +62,8 @@ pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
     Layout::new(shape, register, lane, warp)
 }
 
-/// Returns the layout of a tile that has `extent` elements along an axis of extent 1, all of them in
-/// the registers of each thread, as the lowest bits.
+/// Returns the layout of a tile that has `extent` elements along an axis of extent 1, all of them
+/// in the registers of each thread, as the lowest bits.
 pub fn in_registers(layout: &Layout, axis: usize, extent: i64) -> Layout {
     let mut all = layout.clone();
     for _ in 0..extent.ilog2() {

@@ -7,8 +7,8 @@ const LANE_BITS: usize = 5;
 
 /// Returns a layout whose lanes access vectors of the contiguous axis, `run` of them side by side.
 /// The other lanes have further elements of the reduced axis. Warps divide the contiguous axis
-/// first, then other axes, and the reduced axis last. The elements of the reduced axis in one thread
-/// are adjacent.
+/// first, then other axes, and the reduced axis last. The elements of the reduced axis in one
+/// thread are adjacent.
 pub fn rows_of_lanes(
     shape: &[i64],
     (contiguous, vector, run): (usize, usize, usize),

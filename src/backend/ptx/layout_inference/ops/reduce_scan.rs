@@ -50,8 +50,8 @@ impl Inference<'_> {
     }
 
     /// Returns the layout of a scan of unanchored operands whose results are reduced along another
-    /// axis: all elements of the scanned axis in one thread, then elements of the reduced axis, whose
-    /// other elements are in adjacent lanes.
+    /// axis: all elements of the scanned axis in one thread, then elements of the reduced axis,
+    /// whose other elements are in adjacent lanes.
     fn layout_of_reduced_scan(&self, id: OpId, shape: &[i64], axis: usize) -> Option<Layout> {
         let op = self.module.op(id);
         if !self.optimizations.contains(Optimization::ReducedScan) || !self.has_unanchored_operands_only(&op.operands) {

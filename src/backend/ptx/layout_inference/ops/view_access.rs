@@ -81,9 +81,9 @@ impl Inference<'_> {
         }
     }
 
-    /// Sets the layouts of loads that are reduced along a strided axis: lanes load rows of one cache
-    /// line, and the reduction needs no exchange between warps if the contiguous axis has enough
-    /// cache lines.
+    /// Sets the layouts of loads that are reduced along a strided axis: lanes load rows of one
+    /// cache line, and the reduction needs no exchange between warps if the contiguous axis has
+    /// enough cache lines.
     fn set_layouts_of_strided_reductions(&mut self) {
         for StridedReduction { load, contiguous, reduced } in strided_reductions(self.module, &self.regions) {
             let Some(layout) = self.accesses.get(&load) else { continue };

@@ -39,8 +39,8 @@ impl Lowering<'_> {
         std::mem::replace(&mut self.carried_step, own)
     }
 
-    /// Returns the carried step of a loop: its only MMA is synchronous, reads copies of all threads,
-    /// and adds to a carried value that no other op uses.
+    /// Returns the carried step of a loop: its only MMA is synchronous, reads copies of all
+    /// threads, and adds to a carried value that no other op uses.
     fn start_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
         let cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head && !cp_async.async_mma)?;
         let is_plain = plan.unroll.is_none() && plan.pingpong.is_none() && plan.carried_mmas.is_empty();

@@ -8,6 +8,7 @@
 //! * The folder knows no op of `compute`, and no control flow.
 
 pub mod aux_load;
+pub mod cluster_exchange;
 pub mod cluster_multicast;
 pub mod consumer_release;
 pub mod cp_async;

@@ -106,8 +106,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Lowers an MMA whose last step along k follows the barrier of the next iteration. The copies of
-    /// a later iteration are emitted between the first two steps. Returns false for other MMAs.
+    /// Lowers an MMA whose last step along k follows the barrier of the next iteration. The copies
+    /// of a later iteration are emitted between the first two steps. Returns false for other MMAs.
     fn lower_with_carried_step(&mut self, thread: Reg, parts: &[MmaPart<'_, MmaPlan>], mma: OpId) -> Lowered<bool> {
         let Some(mut carried) = self.carried_step.take_if(|carried| carried.mma == mma) else { return Ok(false) };
         let emission = MmaPlan::begin_with_carried(&mut self.b, thread, &parts[0], &carried.fragments);

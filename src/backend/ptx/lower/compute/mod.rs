@@ -9,7 +9,6 @@
 
 pub mod assert;
 pub mod cat_extract_insert;
-pub mod cluster;
 pub mod gather_histogram;
 pub mod minmax3;
 pub mod mma;

@@ -1,5 +1,5 @@
-//! Rejected loads: the loads that the producer does not issue, or that `cp.async` does not copy, with
-//! the reasons.
+//! Rejected loads: the loads that the producer does not issue, or that `cp.async` does not copy,
+//! with the reasons.
 //!
 //! `warp_specialize/plan` returns them; `pipeline/missed_hints` prints them as remarks.
 

@@ -3,7 +3,6 @@
 //! Input: results of `analysis` and the plan of `warp_specialize`. Output: steps and fields of
 //! `ir/program`.
 //!
-//! * `copy_addresses` — address ops of multistage copies
 //! * `cp_async` — multistage `cp.async` copies for loops without a producer
 //! * `exp_order` — two consumer groups evaluate `exp2` one after another
 //! * `hoist_conversions` — hoists layout conversions of loop invariants
@@ -18,7 +17,6 @@
 //! * `try_wait` — inserts `consumer_try_wait` for the next stage of a loop
 //! * `unroll` — unroll factors of `for` loops
 
-pub mod copy_addresses;
 pub mod cp_async;
 pub mod exp_order;
 pub mod hoist_conversions;

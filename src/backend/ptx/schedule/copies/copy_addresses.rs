@@ -1,5 +1,5 @@
-//! Address ops of multistage copies: the ops of a loop body that make the view of a load and compute
-//! its indices.
+//! Address ops of multistage copies: the ops of a loop body that make the view of a load and
+//! compute its indices.
 //!
 //! The threads execute them for a later iteration, outside of all steps. So each of them has the
 //! same result in each execution, and no op needs an exchange between threads. A tile of indices is

@@ -1,0 +1,7 @@
+//! Copies that threads issue ahead of an iteration by `cp.async`.
+//!
+//! * `copy_addresses`: the ops that compute the addresses of a copy.
+//! * `thread_private`: the copies that a thread reads itself.
+
+pub mod copy_addresses;
+pub mod thread_private;

@@ -1,0 +1,159 @@
+//! Thread-private copies: loads that each thread copies ahead for itself.
+//!
+//! A copy is possible if the accesses of a thread have 4, 8 or 16 bytes, padding is zero, and the
+//! kernel does not write the array. `warp_specialize` reserves memory for those of consumers, and
+//! `pipeline` plans them.
+
+use rustc_hash::FxHashMap;
+
+use super::copy_addresses::CopyAddresses;
+use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
+use crate::backend::ptx::optimizations::Optimization;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
+use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
+use crate::ir::{BlockId, OpId, Opcode, Padding, Type, Value};
+use crate::layout::Layout;
+use crate::util::sort;
+
+/// Maximum number of stages of copies.
+pub const MAX_STAGES: usize = 4;
+
+/// Bytes of thread-private stages in a kernel with a producer, unless two stages need more.
+const BESIDE_PRODUCER_BYTES: usize = 32 << 10;
+
+/// Maximum number of bytes of a replicated tile in a thread-private stage.
+const MAX_REPLICATED_BYTES: usize = 8 << 10;
+
+/// Alignment of thread-private tiles in a stage, in bytes.
+const THREAD_PRIVATE_ALIGN: usize = 16;
+
+/// The copies of a loop, and values from outside of the loop with the layouts to which they are
+/// converted before it.
+pub type PlannedCopies = (CpAsyncPlan, Vec<(Value, Layout)>);
+
+impl KernelInfo<'_> {
+    /// Returns the thread-private copies of tiles from which consumers make operands of MMAs, with
+    /// the number of stages that memory is reserved for.
+    pub fn copies_beside_producer(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PlannedCopies> {
+        let ops = &self.module.block(body).ops;
+        let one_group = self.consumer_groups() == 1 && self.data_partitions == 1;
+        if !one_group || !ops.iter().any(|&id| self.module.op(id).code.is_mma()) {
+            return None;
+        }
+        let (mut copies, mut addresses, mut stage_bytes): (Vec<CpAsync>, CopyAddresses, usize) = Default::default();
+        for &load in ops.iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
+            if warp_spec.is_producer_load(load) || addresses.ops.contains(&load) {
+                continue;
+            }
+            let Ok(part) = self.copy_addresses(body, load) else { continue };
+            let Some((copy, bytes)) = self.beside_operands(load, stage_bytes) else { continue };
+            if copies.iter().all(|copy| !part.ops.contains(&copy.load)) {
+                addresses.extend(part);
+                stage_bytes += bytes;
+                copies.push(copy);
+            }
+        }
+        let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
+        self.sort_in_program_order(body, &mut address_ops);
+        let stages = (BESIDE_PRODUCER_BYTES / stage_bytes.max(1)).clamp(2, MAX_STAGES);
+        let (async_mma, barrier_at_head) = (false, false);
+        (!copies.is_empty()).then(|| {
+            let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
+            (plan, hoisted)
+        })
+    }
+
+    /// Returns the bytes of shared memory for the thread-private stages of consumers, in all loops.
+    pub fn bytes_beside_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
+        let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
+        let of_loop = |&id: &OpId| {
+            let (plan, _) = self.copies_beside_producer(self.module.op(id).regions[0], warp_spec)?;
+            (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
+        };
+        if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
+    }
+
+    /// Returns the thread-private copy of a load in a loop with MMAs, and its bytes.
+    ///
+    /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
+    /// replicated tiles are small, and lanes of a warp share the widest copies of them.
+    pub fn beside_operands(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+        let once = self.inference.accesses.get(&load)?.replication() == 1;
+        let (copy, bytes) = self.thread_private_copy(load, offset)?;
+        let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
+        (once || wide).then_some((copy, bytes))
+    }
+
+    /// Returns the bytes of a load in all threads.
+    pub fn thread_bytes(&self, load: OpId) -> usize {
+        let bits = self.element_type(self.module.op(load).results[0]).storage_bits() as usize;
+        let registers = self.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
+        self.inference.num_warps * WARP_SIZE as usize * (registers * bits).div_ceil(8)
+    }
+
+    /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
+    pub fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+        if !self.is_enabled(Optimization::ThreadPrivateCopies) {
+            return None;
+        }
+        let threads = self.inference.num_warps * WARP_SIZE as usize;
+        let (vector, bytes) = self.copy_vector(load).ok()?;
+        let count = self.inference.accesses.get(&load)?.num_registers() / vector;
+        let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
+        let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
+        let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
+        let copy =
+            CpAsync { load, thread_private: true, smem_offset: offset, vector, thread_offsets: thread, accesses };
+        Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
+    }
+
+    /// Returns the elements and bytes of one access by which a thread copies its part of a
+    /// load.
+    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CopyReason> {
+        let module = self.module;
+        let op = module.op(load);
+        let view = op.group(0)[0];
+        let (Type::PartitionView { padding, .. }
+        | Type::StridedView { padding, .. }
+        | Type::GatherScatterView { padding, .. }) = module.ty(view)
+        else {
+            return Err(CopyReason::View);
+        };
+        if !self.is_invariant_load(load) {
+            return Err(CopyReason::Written);
+        }
+        if !matches!(padding, None | Some(Padding::Zero)) {
+            return Err(CopyReason::Padding);
+        }
+        let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
+        let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {
+            return Err(CopyReason::View);
+        };
+        let mut vector = 1;
+        if let Some(axis) = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis)) {
+            vector = shape
+                .vector(module, &self.inference.int_ranges, axis)
+                .min(layout.vector_len(axis))
+                .min(layout.num_registers());
+            if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
+                return Err(CopyReason::Extent { elements: vector });
+            }
+        }
+        let bytes = shape.elem.bytes_of(vector).unwrap_or(0);
+        match shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16) {
+            true => Ok((vector, bytes)),
+            false => Err(CopyReason::Pieces { bytes }),
+        }
+    }
+
+    /// Sorts address ops in the order of the body, without duplicates.
+    pub fn sort_in_program_order(&self, body: BlockId, address_ops: &mut Vec<OpId>) {
+        let ops = &self.module.block(body).ops;
+        let order: FxHashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
+        sort::by_key(address_ops, |op| order[op]);
+        address_ops.dedup();
+    }
+}
