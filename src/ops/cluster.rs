@@ -5,6 +5,7 @@ use crate::element::{Element, Number};
 use crate::ir::op_table::Effect;
 use crate::ir::{CLUSTER_SIZES, Opcode, Type};
 use crate::ops::control::grid::{bid, num_blocks};
+use crate::ops::create::construct::scalar;
 use crate::ops::debug::require::require;
 use crate::ops::support::operand::Operand;
 use crate::tile::{Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record, with_location};
@@ -256,7 +257,7 @@ impl Cluster {
     #[track_caller]
     #[must_use]
     pub fn peer<X: ClusterTile>(self, tile: X, rank: impl Operand<Scalar<i32>>) -> X {
-        let rank = with_location(caller_location(), || (bid(0) * 0 + rank) & (self.size as i32 - 1));
+        let rank = with_location(caller_location(), || (scalar(0) + rank) & (self.size as i32 - 1));
         tile.of_peer(self, rank)
     }
 

@@ -12,8 +12,7 @@ use crate::harness::{Session, Suite, Want};
 pub fn register(suite: &mut Suite) {
     suite.test("operand_conversion/uneven_parts", uneven_parts);
     for m in [16, 64] {
-        suite
-            .test(&format!("operand_conversion/part_of_an_operand/{m}"), move |session| part_of_an_operand(session, m));
+        suite.test(format!("operand_conversion/part_of_an_operand/{m}"), move |session| part_of_an_operand(session, m));
     }
     suite.test("operand_conversion/scaled_rows", scaled_rows);
     macro_rules! weights {

@@ -98,7 +98,7 @@ impl<T: MatrixFloat> Elimination<T> {
             if panel == own {
                 let is_below = self.numbers[panel].gt(step);
                 quotient = is_below.select(quotient, zero);
-                is_quotient = is_quotient & is_below;
+                is_quotient &= is_below;
             }
             let updated = quotient.fma(factor, self.a.panels[panel]);
             self.a.panels[panel] = is_quotient.select(quotient, updated);

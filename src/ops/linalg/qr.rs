@@ -99,7 +99,7 @@ impl<T: MatrixFloat> Reduction<T> {
         let factor = is_done.select(zero, (reflected - pivot) / reflected);
         let scale = is_done.select(zero, (pivot - reflected).recip());
         let reflected = is_done.select(pivot, reflected);
-        vector.iter_mut().for_each(|part| *part = *part * scale);
+        vector.iter_mut().for_each(|part| *part *= scale);
         let is_pivot = self.numbers[own].eq(step);
         let stored = is_pivot.select(reflected, vector[0]);
         vector[0] = is_pivot.select(T::from_f64(1.0), vector[0]);

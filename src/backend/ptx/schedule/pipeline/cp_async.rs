@@ -281,7 +281,7 @@ impl KernelInfo<'_> {
                     continue;
                 }
                 let Some(Ok(plan)) = self.inference.mma_plans.get(&user) else { return None };
-                let operand = [&plan.a, &plan.b].into_iter().nth(position as usize)?;
+                let operand = [&plan.a, &plan.b].into_iter().nth(position)?;
                 if self.regions.block_of(user) != Some(body) {
                     return None;
                 }
