@@ -97,7 +97,6 @@ fn random_numbers_of_too_many_axes() {
 fn sorting_and_looking_up() {
     let text = problems(|| {
         let _ = tile(4, 8).sort(2);
-        let _ = tile(4, 8).top_k(1, 3);
         let _ = tile(4, 8).gather(1, ct::zeros::<i32, 2>([2, 8]));
         let _ = ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1);
     });
@@ -106,8 +105,6 @@ fn sorting_and_looking_up() {
         "\
 <sort(2)>: `sort` along axis 2 of a tile of shape [4, 8]
   axes are counted from 0; -1 is the last one
-<top_k(1, 3)>: `extract`: parts of shape [4, 3] of a tile of shape [4, 8]
-  each extent of the part divides that of the tile
 <gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
   the extents along the other axes must be equal: use `broadcast_to`
 <ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1)>: `sort_by_key`: values of shape [4, 2] beside keys of shape [4, 8]

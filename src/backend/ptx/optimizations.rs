@@ -80,7 +80,7 @@ registry! {
     // Softmax of rows of 65,536 f32: 432 bytes of spill stores without it.
     StripMine, "strip_mine", "schedule/strip_mine/find", "Elementwise sequences on some registers at a time.";
     CpAsync, "cp_async", "schedule/pipeline/cp_async", "Multistage copies by `cp.async`.";
-    ThreadPrivateCopies, "thread_private_copies", "schedule/pipeline/cp_async", "Multistage copies of the elements of each thread.";
+    ThreadPrivateCopies, "thread_private_copies", "schedule/copies/thread_private", "Multistage copies of the elements of each thread.";
     Unroll, "unroll", "schedule/pipeline/unroll", "Unrolling by the hint of a loop.";
     // A transposed tile, added to all tiles of a loop: two barriers an iteration without it.
     HoistConversions, "hoist_conversions", "schedule/pipeline/hoist_conversions", "Layout conversions of loop invariants before the loop.";
