@@ -112,7 +112,7 @@ fn variables() -> ct::Result<()> {
         assert_eq!(y.to_vec()?, [2.0 * factor; 32]);
     }
     let files = names(&folder);
-    assert_eq!(files.len(), 2, "one for each specialisation: {files:?}");
+    assert_eq!(files.len(), 2, "one for each specialization: {files:?}");
     for name in &files {
         assert!(name.starts_with("scale_bits-") && name.ends_with(".ir"), "{name}");
         let text = std::fs::read_to_string(folder.join(name)).unwrap();

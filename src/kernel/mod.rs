@@ -3,7 +3,7 @@
 //! [`IntoKernelArg`] relates the arguments of the host to the parameters of the kernel. It converts
 //! each argument into [`LaunchArg`]s. [`KernelArgs`] is the tuple of all arguments. A launch
 //! requests three things of them:
-//! * their part of the specialisation key;
+//! * their part of the specialization key;
 //! * their parameter words;
 //! * their traced value, only if no compiled code fits.
 //!

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// The maximum number of words of a specialisation key or of parameters without an allocation.
+/// The maximum number of words of a specialization key or of parameters without an allocation.
 pub const INLINE_WORDS: usize = 96;
 
 /// Words written one after another, without allocation up to [`INLINE_WORDS`].

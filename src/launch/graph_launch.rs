@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::compile::executable::{Code, GpuCode};
 use super::compile::params::param_pointers;
 use super::compile::tensor_map_cache::Encoded;
-use super::specialize::Specialised;
+use super::specialize::Specialized;
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream, launch_end};
 
 /// Recorded launch on the cpu device.
 struct OnCpu {
-    kernel: Specialised,
+    kernel: Specialized,
     grid: [u32; 3],
     checks: cpu::Checks,
     words: Box<[ParamWord]>,
@@ -33,7 +33,7 @@ struct OnGpu {
     maps: Option<Encoded>,
     failure: Option<Arc<FailureNote>>,
     /// Owner of the function, as one of its forms.
-    kernel: Specialised,
+    kernel: Specialized,
 }
 
 /// Returns the recording of a launch, on a thread that records a graph; see [`recorder::claim`].
@@ -62,7 +62,7 @@ pub(super) fn claimed(kernel: &str, args: &dyn AnyArgs) -> Result<Option<Claimed
 #[cold]
 pub(super) fn note(
     claimed: Claimed,
-    slot: &Specialised,
+    slot: &Specialized,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
     words: &[ParamWord],
@@ -70,7 +70,7 @@ pub(super) fn note(
 ) -> Result<()> {
     let mut uses = Vec::new();
     args.memory(&mut |used| uses.push(used.memory.used(used.writes)));
-    let (kernel, executable) = (slot.clone(), slot.get().expect("a slot that was specialised is filled"));
+    let (kernel, executable) = (slot.clone(), slot.get().expect("a slot that was specialized is filled"));
     let (device, launch): (Device, Box<dyn RecordedLaunch>) = match &executable.code {
         Code::Cpu(..) => (Device::cpu(), Box::new(OnCpu { kernel, grid, checks, words: words.into() })),
         Code::Gpu(code) => {
@@ -93,7 +93,7 @@ pub(super) fn note(
     Ok(())
 }
 
-fn name_of(kernel: &Specialised) -> &str {
+fn name_of(kernel: &Specialized) -> &str {
     kernel.get().map_or("?", |executable| executable.remarks().kernel())
 }
 

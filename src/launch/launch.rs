@@ -4,7 +4,7 @@ use super::grid::IntoGrid;
 use super::inspect::remarks;
 use super::options::Launch;
 use super::run::{make, run};
-use super::specialize::specialise;
+use super::specialize::specialize;
 use crate::error::Result;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, LaunchArg, refuse_nested};
 
@@ -163,9 +163,9 @@ impl Launch<'_> {
             make(args, device)?;
             return self.grid.may_be_empty(args);
         };
-        let slot = specialise(call, device, request, self.stream)?;
+        let slot = specialize(call, device, request, self.stream)?;
         if remarks::wanted() {
-            let executable = slot.get().expect("a slot that was specialised is filled");
+            let executable = slot.get().expect("a slot that was specialized is filled");
             self.say_work(device, grid, call, executable.remarks());
         }
         run(&slot, self.stream, grid, request.programmatic_launch, self.checks_for(&request)?, args)
@@ -191,7 +191,7 @@ mod tests {
         let args = Arguments::new(args);
         let hints = Hints::default();
         let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
-        let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
+        let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::compile::executable::GpuCode;
 use super::compile::params::param_pointers;
 use super::compile::tensor_map_cache::Encoded;
-use super::specialize::Specialised;
+use super::specialize::Specialized;
 use crate::backend::ParamWord;
 use crate::backend::ptx::ParamKind;
 use crate::error::Result;
@@ -30,11 +30,11 @@ pub struct RawLaunch {
     maps: Option<Encoded>,
     failure: Option<Arc<FailureNote>>,
     /// Keeps the code loaded on the GPU.
-    _kernel: Specialised,
+    _kernel: Specialized,
 }
 
 impl RawLaunch {
-    pub(super) fn new(kernel: &Specialised, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
+    pub(super) fn new(kernel: &Specialized, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
         // The grid is unknown here.
         let (code, maps) = code.for_launch(None, &words)?;
         let code = code.guard.as_ref().map_or(Ok(code), |guard| guard.guarded.get())?;

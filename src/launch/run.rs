@@ -8,7 +8,7 @@ use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
 use super::inspect::profile;
 use super::inspect::profile::{Profiled, Span};
-use super::specialize::Specialised;
+use super::specialize::Specialized;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
@@ -22,14 +22,14 @@ use crate::util::span;
 #[inline]
 #[track_caller]
 pub(super) fn run(
-    slot: &Specialised,
+    slot: &Specialized,
     stream: Option<&Stream>,
     grid: [u32; 3],
     dependent: bool,
     checks: cpu::Checks,
     args: &dyn AnyArgs,
 ) -> Result<()> {
-    let executable = slot.get().expect("a slot that was specialised is filled");
+    let executable = slot.get().expect("a slot that was specialized is filled");
     let _span = span::launch(executable.remarks().kernel(), grid);
     let claimed = if recorder::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
     let device = match &executable.code {

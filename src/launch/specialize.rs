@@ -23,7 +23,7 @@ use crate::util::process::PerProcess;
 
 /// Slot of a specialization. It is filled when it is returned to other files, except by
 /// [`Prepared`].
-pub(super) type Specialised = Arc<Slot<Executable>>;
+pub(super) type Specialized = Arc<Slot<Executable>>;
 
 /// Limit of kernels in the cache that are not in use. The least recently launched one is removed.
 /// One needs about 10 KiB, and on a GPU its code.
@@ -87,19 +87,19 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
 /// Errors of tracing and compilation, if no compiled kernel matches; [`Error::Argument`] for a
 /// compilation while that stream is captured.
 #[track_caller]
-pub(super) fn specialise(
+pub(super) fn specialize(
     call: &Call<'_>,
     device: Device,
     request: CompileRequest,
     stream: Option<&Stream>,
-) -> Result<Specialised> {
+) -> Result<Specialized> {
     let Some(id) = call.identity() else {
         let name = call.name();
         let start = Instant::now();
         // Not in a closure: `track_caller` does not apply inside it.
         let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
-        return specialise_trace(&name, module, (device, request, stream), stages);
+        return specialize_trace(&name, module, (device, request, stream), stages);
     };
     let slot = slot_of_type(id, call.args(), device, request);
     if slot.get().is_none() {
@@ -117,14 +117,14 @@ pub(super) fn specialise(
 
 /// Kernel to be compiled: its slot, and its trace if the slot is empty.
 pub(super) struct Prepared {
-    slot: Specialised,
+    slot: Specialized,
     trace: Option<(Module, Stages)>,
     device: Device,
     request: CompileRequest,
 }
 
 impl Prepared {
-    pub fn slot(&self) -> &Specialised {
+    pub fn slot(&self) -> &Specialized {
         &self.slot
     }
 
@@ -166,7 +166,7 @@ pub(super) fn prepare(call: &Call<'_>, device: Device, request: CompileRequest) 
 
 /// Returns the slot of a kernel that is identified by its type. The slot may be empty.
 #[inline]
-fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: CompileRequest) -> Specialised {
+fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: CompileRequest) -> Specialized {
     let mut key = specialization_key(device, request);
     given.key(&mut key);
     let mut seed = FxHasher::default();
@@ -188,7 +188,7 @@ fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: Compil
 
 /// Returns the slot of the cache of all threads. The slot may be empty.
 #[cold]
-fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialised {
+fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialized {
     let slot = compiled().slot(hash, words, wanted, identity);
     if slot.get().is_some() {
         remember(&slot);
@@ -199,7 +199,7 @@ fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> 
 /// Compiles a trace into its slot.
 #[cold]
 fn fill(
-    slot: &Specialised,
+    slot: &Specialized,
     name: &str,
     module: Module,
     device: Device,
@@ -213,12 +213,12 @@ fn fill(
 
 /// Returns the compiled form of a kernel that is identified by its trace.
 #[track_caller]
-pub(super) fn specialise_trace(
+pub(super) fn specialize_trace(
     name: &str,
     module: Module,
     (device, request, stream): (Device, CompileRequest, Option<&Stream>),
     stages: Stages,
-) -> Result<Specialised> {
+) -> Result<Specialized> {
     let slot = slot_of_trace(&module, device, request);
     if slot.get().is_none() {
         refuse_captured(name, stream)?;
@@ -228,7 +228,7 @@ pub(super) fn specialise_trace(
 }
 
 /// Returns the slot of a kernel that is identified by its trace. The slot may be empty.
-fn slot_of_trace(module: &Module, device: Device, request: CompileRequest) -> Specialised {
+fn slot_of_trace(module: &Module, device: Device, request: CompileRequest) -> Specialized {
     let key = specialization_key(device, request);
     let hash = hash_words(hash_trace(module), key.words());
     recent(hash, key.words(), &Wanted::Trace(module)).unwrap_or_else(|| {
@@ -251,12 +251,12 @@ pub(super) fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()>
 }
 
 #[inline]
-fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialised> {
+fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialized> {
     // During the exit of a thread, its table may already be dropped.
     RECENT.try_with(|recent| recent.find(hash, words, wanted)).ok().flatten()
 }
 
-fn remember(slot: &Specialised) {
+fn remember(slot: &Specialized) {
     let _ = RECENT.try_with(|recent| recent.put(slot));
 }
 

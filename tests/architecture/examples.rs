@@ -17,7 +17,7 @@ const ROOMS: [(&str, &[&str]); 3] = [
 const HOST_ROOMS: [(&str, &[&str]); 2] = [("launch", &["lib.rs"]), ("runtime", &["lib.rs"])];
 
 /// Places there that are no part of the crate's front: calls of the driver, and types of the names of others.
-const INNER: [&str; 3] = ["runtime/driver", "launch/compile/launch_conditions.rs", "launch/array_expr/generated.rs"];
+const INNER: [&str; 3] = ["runtime/driver", "launch/compile/guard_check.rs", "launch/array_expr/generated.rs"];
 
 /// Public functions that are no items of a type, in a module of their own.
 const OPEN_FILES: [&str; 1] = ["layout/f2_matrix.rs"];

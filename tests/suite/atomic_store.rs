@@ -78,7 +78,7 @@ where
     });
 }
 
-/// Products that four blocks add to two columns of tiles, which the copy engine can do where rows are whole grains of 16 bytes.
+/// Products that four blocks add to two columns of tiles, which TMA can do where rows are whole grains of 16 bytes.
 fn products<T: ct::ops::AtomicAdd>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,

@@ -1,4 +1,4 @@
-//! Tile blocks that end early beside products whose operands the copy engine loads ahead: before the first load, between
+//! Tile blocks that end early beside products whose operands TMA loads ahead: before the first load, between
 //! two products, in each iteration; with a tile that is loaded before the end and used after it; and loops that wait for
 //! other tile blocks.
 

@@ -1,5 +1,5 @@
 //! Work on the result of a product, on tiles that fill the registers many times over if each op is done on all of it: by formulas
-//! that are used in networks, stored through the copy engine, or reduced besides.
+//! that are used in networks, stored through TMA, or reduced besides.
 
 use anyhow::Result;
 use cutlet as ct;

@@ -62,7 +62,7 @@ fn products<T: MmaInput<T, f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Products of arrays that the copy engine knows, of which each one is as wide as an instruction may be, in both orders.
+/// Products of arrays that TMA knows, of which each one is as wide as an instruction may be, in both orders.
 fn wide_products<T: MmaInput<T, f32>>(session: Session) -> Result<()> {
     let [m, n, k] = [208, 208, 112];
     let (data, want) = factors::<T>([m, n, k]);
@@ -117,7 +117,7 @@ fn uneven_bytes(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Products of bytes whose terms begin at multiples of 8 of them, where the copy engine has no boxes.
+/// Products of bytes whose terms begin at multiples of 8 of them, where TMA has no boxes.
 fn bytes_at_eights(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
         let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |sum, step| {

@@ -1,5 +1,5 @@
 //! The user's lines in the code: every instruction at the line that it comes from, and the same instructions as without.
-//! Levels of optimisation: the same values.
+//! Levels of optimization: the same values.
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;

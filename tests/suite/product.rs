@@ -233,7 +233,7 @@ fn branches(session: Session) -> Result<()> {
 }
 
 /// The driver's own compiler lets matrix instructions run on, too, and spills nothing: tiles as they are used at
-/// full speed, with and without the copy engine (an address that is no multiple of 16 forbids it).
+/// full speed, with and without TMA (an address that is no multiple of 16 forbids it).
 fn unhindered(session: Session) -> Result<()> {
     let Session::Run(device) = session else { return Ok(()) };
     const N: usize = 272;
@@ -254,7 +254,7 @@ fn unhindered(session: Session) -> Result<()> {
 
 /// The product of two matrices in f64: values and sums of the magnitudes of the terms.
 fn reference<A: Element, B: Element>(a: &[A], b: &[B], [m, n, k]: [usize; 3]) -> Vec<(f64, f64)> {
-    // Numbers first: programs without optimisation take longer to make them than to multiply.
+    // Numbers first: programs without optimization take longer to make them than to multiply.
     let (a, b) = (numbers(a), numbers(b));
     let mut out = vec![(0.0, 0.0); m * n];
     for (row, sums) in a.chunks(k).zip(out.chunks_mut(n)) {

@@ -266,7 +266,7 @@ fn adds(session: Session) -> Result<()> {
     })
 }
 
-/// Slices along rows, and along both axes: no box of the copy engine has such ends.
+/// Slices along rows, and along both axes: no box of TMA has such ends.
 fn along_rows(session: Session) -> Result<()> {
     fn kernel((a, b, ends): (Array<f16, 2>, Array<f16, 2>, Array<i32, 2>), c: ArrayMut<f32, 2>, both: bool) {
         let (j, group) = (ct::bid(0), ct::bid(1));

@@ -1,4 +1,4 @@
-//! Tiles that the bulk copy engine may move: products of matrices with pitch whose sides no tile divides,
+//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides,
 //! tile indices before, behind and far outside of the arrays, results stored in every order, more than once,
 //! in loops; arrays that no tensor map can describe.
 

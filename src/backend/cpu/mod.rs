@@ -53,7 +53,7 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
 use crate::util::report;
 use checks::outside::TileCounts;
-use checks::race_detector::Watch;
+use checks::race_detector::RaceDetector;
 use interp::cluster_exchange::ClusterExchange;
 use interp::machine::Machine;
 use interp::slot::Slot;
@@ -114,7 +114,7 @@ impl Program {
         }
         let orders = self.0.waits();
         let checks = options.checks;
-        let watch = checks.races.then(|| Arc::new(Watch::new(orders)));
+        let watch = checks.races.then(|| Arc::new(RaceDetector::new(orders)));
         let until = options.until;
         let exchange = ClusterExchange::default();
         let launch =
@@ -177,7 +177,7 @@ struct Launch<'a> {
     params: &'a [ParamWord],
     memory: &'a Memory,
     checks: Checks,
-    watch: Option<&'a Watch>,
+    watch: Option<&'a RaceDetector>,
     until: Option<Instant>,
     exchange: &'a ClusterExchange,
 }
@@ -190,7 +190,7 @@ struct SharedLaunch {
     params: Box<[ParamWord]>,
     memory: Memory,
     checks: Checks,
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<RaceDetector>>,
     until: Option<Instant>,
     progress: Progress,
     exchange: ClusterExchange,

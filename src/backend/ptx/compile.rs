@@ -27,7 +27,7 @@ use crate::target::Target;
 /// The result of a stage, or the reasons of its rejection.
 type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 
-/// Compiles the only entry of a verified and optimised module.
+/// Compiles the only entry of a verified and optimized module.
 ///
 /// # Errors
 /// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's

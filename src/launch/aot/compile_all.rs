@@ -42,7 +42,7 @@ pub struct Kernels {
 
 /// Properties of a kernel before its launch.
 pub(crate) struct Described {
-    pub slot: crate::launch::specialize::Specialised,
+    pub slot: crate::launch::specialize::Specialized,
     /// Hash of the trace, the forms of the arguments, and the hints.
     pub hash: String,
     /// Lower bound of the time of the launch, on a GPU.
@@ -55,7 +55,7 @@ struct Job {
     name: String,
     /// Taken by the thread that compiles it.
     prepared: Mutex<Option<Prepared>>,
-    slot: crate::launch::specialize::Specialised,
+    slot: crate::launch::specialize::Specialized,
 }
 
 impl Kernels {
@@ -214,7 +214,7 @@ fn describe(
     launch: &Launch<'_>,
     call: &Call<'_>,
     device: Device,
-    slot: crate::launch::specialize::Specialised,
+    slot: crate::launch::specialize::Specialized,
 ) -> Result<Described> {
     let module = call.trace(&call.name())?;
     let mut forms = Vec::new();

@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::{assembly, check_hints};
-use crate::launch::compile::launch_conditions::ConditionCheck;
+use crate::launch::compile::guard_check::GuardCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
-use crate::launch::compile::preconditions::Requirements;
+use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
 use crate::launch::grid::IntoGrid;
@@ -102,7 +102,7 @@ pub struct ExportedKernel {
     /// Conditions of each launch that are comparisons of two numbers, so that no tile is outside of
     /// its array. [`ExportedKernel::fits`] checks all conditions.
     pub limits: Vec<Limit>,
-    checks: Arc<ConditionCheck>,
+    checks: Arc<GuardCheck>,
     source: Arc<Source>,
 }
 
@@ -110,7 +110,7 @@ pub struct ExportedKernel {
 #[derive(Debug)]
 struct Source {
     module: Module,
-    required: Option<Requirements>,
+    required: Option<Preconditions>,
     target: Target,
     format: Format,
     hints: Hints,
@@ -294,7 +294,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
         shared_bytes: 0,
         failure_bytes: 0,
         limits: code.conditions.limits.clone(),
-        checks: Arc::new(ConditionCheck::new(code.conditions, &code.params)),
+        checks: Arc::new(GuardCheck::new(code.conditions, &code.params)),
         source,
     })
 }
@@ -320,7 +320,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
         shared_bytes: code.shared_bytes,
         failure_bytes: ptx::note_words(&code.assertions) as u32 * 4,
         limits: Vec::new(),
-        checks: Arc::new(ConditionCheck::new(LaunchConditions::default(), &pointers)),
+        checks: Arc::new(GuardCheck::new(LaunchConditions::default(), &pointers)),
         source,
     })
 }

@@ -11,7 +11,7 @@ use crate::launch::grid::IntoGrid;
 use crate::launch::inspect::remarks::{Remarks, Stages};
 use crate::launch::options::{CompileRequest, Launch};
 use crate::launch::run::{make, run};
-use crate::launch::specialize::{Specialised, specialise_trace};
+use crate::launch::specialize::{Specialized, specialize_trace};
 use crate::runtime::Device;
 use crate::tile::trace_into_module;
 
@@ -42,7 +42,7 @@ use crate::tile::trace_into_module;
 /// ```
 pub struct LoadedKernel {
     name: String,
-    slot: Specialised,
+    slot: Specialized,
     device: Device,
     request: CompileRequest,
     params: Vec<(Type, String)>,
@@ -99,7 +99,7 @@ impl Launch<'_> {
         let mut own = module.clone();
         own.entries = vec![found.clone()];
         let module = device.as_gpu().is_none().then(|| own.clone());
-        let slot = specialise_trace(entry, own, (device, request, self.stream), Stages::default())?;
+        let slot = specialize_trace(entry, own, (device, request, self.stream), Stages::default())?;
         Ok(LoadedKernel { name: entry.to_string(), slot, device, request, params, module })
     }
 
@@ -214,14 +214,14 @@ impl LoadedKernel {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn remarks(&self) -> &Remarks {
-        self.slot.get().expect("a slot that was specialised is filled").remarks()
+        self.slot.get().expect("a slot that was specialized is filled").remarks()
     }
 
     /// Returns the compiled form for these arguments. The interpreter restricts addresses that are
     /// computed from a pointer parameter to the arrays of the launch. Parameters that point into no
     /// array are excepted.
     #[track_caller]
-    fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialised> {
+    fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialized> {
         let Some(module) = &self.module else { return Ok(self.slot.clone()) };
         make(args, self.device)?;
         let mut words = Vec::new();
@@ -236,7 +236,7 @@ impl LoadedKernel {
             return Ok(self.slot.clone());
         }
         let module = with_addresses(module, &foreign);
-        specialise_trace(&self.name, module, (self.device, self.request, None), Stages::default())
+        specialize_trace(&self.name, module, (self.device, self.request, None), Stages::default())
     }
 
     /// Checks that the arguments match the types of the parameters.

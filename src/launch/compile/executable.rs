@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::launch_conditions::ConditionCheck;
-use super::preconditions::Requirements;
+use super::guard_check::GuardCheck;
+use super::preconditions::Preconditions;
 use super::tensor_map_cache::{Encoded, TensorMaps};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
@@ -20,7 +20,7 @@ use crate::runtime::{FailureNote, GpuKernel};
 pub(crate) struct Executable {
     pub code: Code,
     /// Conditions that each launch checks.
-    pub required: Option<Box<Requirements>>,
+    pub required: Option<Box<Preconditions>>,
     /// Record of launches, if the profile is enabled.
     pub profiled: Option<Box<Profiled>>,
 }
@@ -104,7 +104,7 @@ impl PersistentVariant {
 
 /// Assumptions of a kernel on a GPU, and the form without assumptions.
 pub(crate) struct LaunchGuard {
-    pub check: ConditionCheck,
+    pub check: GuardCheck,
     pub guarded: KernelVariant,
 }
 

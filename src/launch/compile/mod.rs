@@ -13,7 +13,7 @@ use crate::pass;
 use crate::runtime::{Backend, Device};
 use crate::util::span;
 use executable::{Code, Executable, GpuCode};
-use preconditions::Requirements;
+use preconditions::Preconditions;
 use ptx::Maps;
 
 /// Mode of the passes of a trace.
@@ -43,20 +43,20 @@ impl PassMode {
 ///
 /// # Errors
 /// [`Error::Kernel`] for an ill-formed trace, [`Error::Compile`] if a pass makes it ill-formed.
-pub(super) fn optimise(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Requirements>)> {
-    let (module, checks) = optimise_apart(name, module, mode)?;
-    let required = checks.map(|checks| Requirements::new(name, &checks)).transpose()?;
+pub(super) fn optimize(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Preconditions>)> {
+    let (module, checks) = optimize_apart(name, module, mode)?;
+    let required = checks.map(|checks| Preconditions::new(name, &checks)).transpose()?;
     Ok((module, required))
 }
 
-/// [`optimise`] with the preconditions as a module.
-pub(super) fn optimise_apart(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Module>)> {
-    optimise_watched(name, module, mode, &mut |_, _| {})
+/// [`optimize`] with the preconditions as a module.
+pub(super) fn optimize_apart(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Module>)> {
+    optimize_watched(name, module, mode, &mut |_, _| {})
 }
 
-/// [`optimise_apart`] with an observer of the module before the passes ("trace") and after each
+/// [`optimize_apart`] with an observer of the module before the passes ("trace") and after each
 /// pass.
-pub(super) fn optimise_watched(
+pub(super) fn optimize_watched(
     name: &str,
     mut module: Module,
     mode: PassMode,
@@ -108,7 +108,7 @@ pub(super) fn compile(
     build(name, module, device, request, stages).map_err(|error| {
         let mode = PassMode::new(request.backend, request.checks);
         let case = bug_report::Case { kernel: name, trace: &trace, device, request };
-        case.reported(&folder, error, |name, module| Ok(optimise(name, module, mode)?.0))
+        case.reported(&folder, error, |name, module| Ok(optimize(name, module, mode)?.0))
     })
 }
 
@@ -137,7 +137,7 @@ fn build(
     mut stages: Stages,
 ) -> Result<Executable> {
     let (mut module, required) =
-        stages.time("passes", || optimise(name, module, PassMode::new(request.backend, request.checks)))?;
+        stages.time("passes", || optimize(name, module, PassMode::new(request.backend, request.checks)))?;
     if request.programmatic_launch {
         wait_first(&mut module);
     }
@@ -222,8 +222,8 @@ pub(super) mod assert_report;
 pub(super) mod check_hints;
 pub(super) mod executable;
 pub(super) mod global;
+pub(super) mod guard_check;
 pub(super) mod kernel_source;
-pub(super) mod launch_conditions;
 pub(super) mod offline_ptxas;
 pub(super) mod params;
 pub(super) mod preconditions;

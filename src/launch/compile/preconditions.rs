@@ -11,7 +11,7 @@ const REMEMBERED: usize = 16;
 
 /// Compiled preconditions of one kernel.
 #[derive(Debug)]
-pub(crate) struct Requirements {
+pub(crate) struct Preconditions {
     kernel: String,
     program: cpu::Program,
     /// Words that a condition may depend on: all numbers, and all addresses if one is converted to
@@ -23,13 +23,13 @@ pub(crate) struct Requirements {
     held: Mutex<Vec<Box<[ParamWord]>>>,
 }
 
-impl Requirements {
+impl Preconditions {
     /// Compiles the module of preconditions of a kernel. Its parameters are those of the kernel,
     /// then the grid.
     ///
     /// # Errors
     /// Errors of the cpu back end.
-    pub fn new(kernel: &str, checks: &Module) -> Result<Requirements> {
+    pub fn new(kernel: &str, checks: &Module) -> Result<Preconditions> {
         let params = &checks.block(checks.entries[0].body).args;
         let grid = &params[params.len() - 3..];
         let (mut asks_grid, mut asks_addresses) = (false, false);
@@ -38,7 +38,7 @@ impl Requirements {
             asks_addresses |= checks.op(id).code == Opcode::PtrToInt;
         });
         let is_number = |ty: &Type| ty.as_tile().is_some_and(|(elem, _)| elem.dtype().is_some());
-        Ok(Requirements {
+        Ok(Preconditions {
             kernel: kernel.to_owned(),
             program: cpu::Program::compile(checks)?,
             matters: params.iter().map(|&param| asks_addresses || is_number(checks.ty(param))).collect(),
@@ -51,7 +51,7 @@ impl Requirements {
     /// checked.
     ///
     /// # Errors
-    /// As [`Requirements::check`].
+    /// As [`Preconditions::check`].
     pub fn check_arguments(&self, words: &[ParamWord]) -> Result<()> {
         if self.asks_grid { Ok(()) } else { self.check([1; 3], words) }
     }

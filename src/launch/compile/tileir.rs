@@ -3,8 +3,8 @@
 
 use super::check_hints::assembly;
 use super::executable::{GpuCode, KernelVariant, LaunchGuard};
+use super::guard_check::GuardCheck;
 use super::kernel_source::Source;
-use super::launch_conditions::ConditionCheck;
 use super::tileir_route::{Way, ways};
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
@@ -49,7 +49,7 @@ pub(crate) fn compile(
                 let params = code.params.iter().enumerate().map(word).collect();
                 let guard = (!code.conditions.is_empty()).then(|| {
                     let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent: false };
-                    let check = ConditionCheck::new(code.conditions, &code.params);
+                    let check = GuardCheck::new(code.conditions, &code.params);
                     Box::new(LaunchGuard { check, guarded: guarded(source) })
                 });
                 let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;

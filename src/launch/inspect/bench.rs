@@ -8,7 +8,7 @@ use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, refuse_nested};
 use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::run::run;
-use crate::launch::specialize::specialise;
+use crate::launch::specialize::specialize;
 use crate::pass::Work;
 use crate::runtime::{Bench, Times};
 
@@ -104,7 +104,7 @@ impl Launch<'_> {
             if self.device(call.args())? != device {
                 return Err(Error::argument("the arguments of a measurement are on several devices"));
             }
-            ready.push((specialise(call, device, request, Some(stream))?, call.args()));
+            ready.push((specialize(call, device, request, Some(stream))?, call.args()));
         }
         let times = how.run_sets(stream, &mut ready, |(slot, args)| {
             run(slot, Some(stream), grid, request.programmatic_launch, checks, *args)

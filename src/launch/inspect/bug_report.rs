@@ -31,12 +31,12 @@ pub(crate) struct Case<'a> {
 
 impl Case<'_> {
     /// Writes a report if the error is a defect of this crate; returns the error with the path of
-    /// the report. `optimise`: the passes.
+    /// the report. `optimize`: the passes.
     pub fn reported(
         &self,
         folder: &Path,
         error: Error,
-        optimise: impl FnOnce(&str, Module) -> Result<Module>,
+        optimize: impl FnOnce(&str, Module) -> Result<Module>,
     ) -> Error {
         let Error::Compile { kernel, stage, mut log } = error else { return error };
         let text = self.trace.to_text(PrintOptions::default());
@@ -51,7 +51,7 @@ impl Case<'_> {
             doctor()
         );
         let ptx = self.device.target().and_then(|target| {
-            let module = optimise(self.kernel, self.trace.clone()).ok()?;
+            let module = optimize(self.kernel, self.trace.clone()).ok()?;
             Some(generate(&module, target, self.request.hints, Maps::Allowed).ok()?.text)
         });
         let files = [("report.txt", Some(summary)), ("trace.ir", Some(text)), ("kernel.ptx", ptx)];

@@ -15,7 +15,7 @@ use crate::launch::grid::IntoGrid;
 use crate::launch::options::{CompileRequest, Launch, refuse_absent};
 use crate::launch::raw_launch::RawLaunch;
 use crate::launch::run::run;
-use crate::launch::specialize::{Specialised, specialise, specialization_key};
+use crate::launch::specialize::{Specialized, specialization_key, specialize};
 use crate::runtime::Device;
 
 /// Kernel compiled for one form of its arguments, made by [`compile`].
@@ -41,7 +41,7 @@ pub struct CompiledKernel<Args> {
 /// Compiled kernel without the type of its arguments.
 struct Held {
     name: String,
-    slot: Specialised,
+    slot: Specialized,
     device: Device,
     request: CompileRequest,
     /// Checks of the launch that compiled it.
@@ -123,7 +123,7 @@ impl Launch<'_> {
         let args = call.args();
         let device = self.device(args)?;
         let request = self.request(device)?;
-        let slot = specialise(call, device, request, self.stream)?;
+        let slot = specialize(call, device, request, self.stream)?;
         let mut key = specialization_key(device, request);
         args.key(&mut key);
         let mut constants = Vec::new();
@@ -198,7 +198,7 @@ impl Held {
     }
 
     fn executable(&self) -> &Executable {
-        self.slot.get().expect("a slot that was specialised is filled")
+        self.slot.get().expect("a slot that was specialized is filled")
     }
 
     #[track_caller]

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::check_hints;
-use crate::launch::compile::preconditions::Requirements;
+use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
-use crate::launch::compile::{PassMode, optimise, optimise_watched};
+use crate::launch::compile::{PassMode, optimize, optimize_watched};
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -185,7 +185,7 @@ impl Inspection {
     /// As for [`Inspection`].
     pub fn passes(&self) -> Result<Vec<(&'static str, String)>> {
         let mut forms: Vec<(&'static str, String)> = Vec::new();
-        optimise_watched(&self.name, self.trace()?, PassMode::Optimized, &mut |pass, module| {
+        optimize_watched(&self.name, self.trace()?, PassMode::Optimized, &mut |pass, module| {
             let text = module.to_text(PrintOptions::with_stable_names());
             if forms.last().is_none_or(|(_, before)| *before != text) {
                 forms.push((pass, text));
@@ -333,7 +333,7 @@ impl Inspection {
     }
 
     fn module(&self, mode: PassMode) -> Result<Module> {
-        Ok(optimise(&self.name, self.trace()?, mode)?.0)
+        Ok(optimize(&self.name, self.trace()?, mode)?.0)
     }
 
     fn trace(&self) -> Result<Module> {
@@ -347,7 +347,7 @@ impl Inspection {
 }
 
 #[track_caller]
-pub(crate) fn traced(call: &Call<'_>) -> Result<(Module, Option<Requirements>)> {
+pub(crate) fn traced(call: &Call<'_>) -> Result<(Module, Option<Preconditions>)> {
     let name = call.name();
-    optimise(&name, call.trace(&name)?, PassMode::Optimized)
+    optimize(&name, call.trace(&name)?, PassMode::Optimized)
 }

@@ -132,7 +132,7 @@ fn extent(random: &mut SmallRng) -> usize {
     }
 }
 
-/// Half of the parts are such as the copy engine can move.
+/// Half of the parts are such as TMA can move.
 fn part(random: &mut SmallRng) -> Part {
     let (offsets, odds): (&[usize], u32) = match random.random_range(0..4) {
         0 => (&[0], 1),

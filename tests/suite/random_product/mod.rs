@@ -40,7 +40,7 @@ pub fn register(suite: &mut Suite) {
     }
 }
 
-/// Products with small patterns of shared memory, one operand of which the copy engine brings and threads the other one.
+/// Products with small patterns of shared memory, one operand of which TMA brings and threads the other one.
 fn register_mixed(suite: &mut Suite) {
     let whole = Part { turned: false, front: [0, 0], back: [0, 0], step: [1, 1] };
     // Rows that do not start at whole 16 bytes.

@@ -38,7 +38,7 @@ pub struct Options {
 choice! {
     /// Forms of code that can be printed.
     Emit {
-        /// The optimised Tile IR.
+        /// The optimized Tile IR.
         Ir = "ir",
         /// The Tile IR as it was traced, and what each pass changes of it.
         Passes = "passes",

@@ -78,17 +78,17 @@ impl Element {
 
 /// Times of the other tile blocks that one block has seen.
 #[derive(Default)]
-pub(crate) struct View {
+pub(crate) struct BlockClock {
     block: ([u32; 3], u64),
     time: u32,
     seen: Clock,
 }
 
-impl View {
-    /// Creates the view of a block at its start.
-    pub fn new(block: [u32; 3], [x, y, _]: [u32; 3]) -> View {
+impl BlockClock {
+    /// Creates the clock of a block at its start.
+    pub fn new(block: [u32; 3], [x, y, _]: [u32; 3]) -> BlockClock {
         let number = u64::from(block[0]) + u64::from(x) * (u64::from(block[1]) + u64::from(y) * u64::from(block[2]));
-        View { block: (block, number), time: 1, seen: Clock::default() }
+        BlockClock { block: (block, number), time: 1, seen: Clock::default() }
     }
 
     /// Creates an access of this block at its current time.
@@ -98,7 +98,7 @@ impl View {
 }
 
 /// Accesses of the tile blocks of one launch, by place.
-pub(crate) struct Watch {
+pub(crate) struct RaceDetector {
     /// Number of recorded accesses of one kind to an element.
     kept: usize,
     elements: Mutex<FxHashMap<u64, Element>>,
@@ -106,18 +106,23 @@ pub(crate) struct Watch {
     released: Mutex<FxHashMap<u64, Clock>>,
 }
 
-impl Watch {
+impl RaceDetector {
     /// Creates the record of a kernel; `orders` is true if its accesses may have a memory order.
-    pub fn new(orders: bool) -> Watch {
+    pub fn new(orders: bool) -> RaceDetector {
         let kept = if orders { KEPT } else { KEPT_UNORDERED };
-        Watch { kept, elements: Mutex::default(), released: Mutex::default() }
+        RaceDetector { kept, elements: Mutex::default(), released: Mutex::default() }
     }
 
     /// Records an access to the elements at these places.
     ///
     /// # Errors
     /// The first conflict: the place and the other access.
-    pub fn record(&self, places: impl Iterator<Item = u64>, access: Access, view: &View) -> Result<(), (u64, Access)> {
+    pub fn record(
+        &self,
+        places: impl Iterator<Item = u64>,
+        access: Access,
+        view: &BlockClock,
+    ) -> Result<(), (u64, Access)> {
         let mut elements = self.elements.lock().unwrap_or_else(PoisonError::into_inner);
         for place in places {
             if let Some(other) = elements.entry(place).or_default().record(access, &view.seen, self.kept) {
@@ -129,7 +134,7 @@ impl Watch {
 
     /// Releases these places, before the access of the block: a block that acquires them later sees
     /// the accesses of this block up to now.
-    pub fn release(&self, places: impl Iterator<Item = u64>, view: &mut View) {
+    pub fn release(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) {
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
         for place in places {
             let clock = released.entry(place).or_default();
@@ -140,7 +145,7 @@ impl Watch {
     }
 
     /// Acquires these places, after the access of the block.
-    pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut View) {
+    pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) {
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
         for clock in places.filter_map(|place| released.get(&place)) {
             join(&mut view.seen, clock);
@@ -162,23 +167,23 @@ mod tests {
     const X: u64 = 8;
     const FLAG: u64 = 16;
 
-    fn view(block: u32) -> View {
-        View::new([block, 0, 0], [100, 1, 1])
+    fn view(block: u32) -> BlockClock {
+        BlockClock::new([block, 0, 0], [100, 1, 1])
     }
 
-    fn touch(watch: &Watch, view: &View, place: u64, atomic: bool, writes: bool) -> bool {
+    fn touch(watch: &RaceDetector, view: &BlockClock, place: u64, atomic: bool, writes: bool) -> bool {
         watch.record([place].into_iter(), view.access(Loc::UNKNOWN, atomic, writes), view).is_ok()
     }
 
     #[test]
     fn writes_race_with_everything_that_is_not_ordered() {
         for (atomic, writes) in [(false, false), (false, true), (true, false), (true, true)] {
-            let watch = Watch::new(true);
+            let watch = RaceDetector::new(true);
             let (a, b) = (view(0), view(1));
             assert!(touch(&watch, &a, X, false, true) && touch(&watch, &a, X, atomic, writes));
             assert!(!touch(&watch, &b, X, atomic, writes), "{atomic} {writes}");
         }
-        let watch = Watch::new(true);
+        let watch = RaceDetector::new(true);
         for block in 0..4 {
             assert!(touch(&watch, &view(block), X, true, true), "atomic ones do not race");
             assert!(touch(&watch, &view(block), FLAG, false, false), "reading ones do not");
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_was_released_and_acquired_is_ordered() {
-        let watch = Watch::new(true);
+        let watch = RaceDetector::new(true);
         let (mut a, mut b, c) = (view(0), view(1), view(2));
         assert!(touch(&watch, &a, X, false, true));
         watch.release([FLAG].into_iter(), &mut a);
@@ -203,7 +208,7 @@ mod tests {
 
     #[test]
     fn order_passes_through_others() {
-        let watch = Watch::new(true);
+        let watch = RaceDetector::new(true);
         let (mut a, mut b, mut c) = (view(0), view(1), view(2));
         assert!(touch(&watch, &a, X, false, true));
         watch.release([FLAG].into_iter(), &mut a);
@@ -216,7 +221,7 @@ mod tests {
     #[test]
     fn a_race_with_one_of_several_is_found() {
         // Three blocks read; the fourth has seen two of them.
-        let watch = Watch::new(true);
+        let watch = RaceDetector::new(true);
         let mut writer = view(9);
         for block in 0..3 {
             let mut reader = view(block);

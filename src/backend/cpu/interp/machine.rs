@@ -11,7 +11,7 @@ use super::value::{Array, Width, Words};
 use crate::backend::cpu::checks::options::Checks;
 use crate::backend::cpu::checks::outside::TileCounts;
 use crate::backend::cpu::checks::poison::Poison;
-use crate::backend::cpu::checks::race_detector::{View, Watch};
+use crate::backend::cpu::checks::race_detector::{BlockClock, RaceDetector};
 use crate::backend::cpu::memory::host_memory::{Memory, Span};
 use crate::backend::cpu::ops::int;
 use crate::backend::cpu::program::Code;
@@ -71,9 +71,9 @@ pub(crate) struct Machine<'p> {
     /// Requested checks.
     pub checks: Checks,
     /// Record of the race detector, if races are checked.
-    pub watch: Option<&'p Watch>,
+    pub watch: Option<&'p RaceDetector>,
     /// Times of other tile blocks that this one has seen.
-    pub view: RefCell<View>,
+    pub view: RefCell<BlockClock>,
     /// Time limit of the launch.
     pub until: Option<Instant>,
     /// True in the body of a reduction or scan.
@@ -96,7 +96,7 @@ impl<'p> Machine<'p> {
         program: &'p Code,
         memory: &'p Memory,
         grid: [u32; 3],
-        (checks, watch): (Checks, Option<&'p Watch>),
+        (checks, watch): (Checks, Option<&'p RaceDetector>),
         wait: &'p dyn Fn() -> bool,
     ) -> Machine<'p> {
         let (id, view, folding) = ([0; 3], RefCell::default(), false);
@@ -127,7 +127,7 @@ impl<'p> Machine<'p> {
     /// Resets the state before the first op of a tile block.
     pub fn begin(&mut self, id: [u32; 3], params: &[Slot]) {
         self.id = id;
-        self.view = RefCell::new(View::new(id, self.grid));
+        self.view = RefCell::new(BlockClock::new(id, self.grid));
         self.folding = false;
         self.gathers = 0;
         self.bind(self.program.body, params.iter().cloned());

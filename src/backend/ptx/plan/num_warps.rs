@@ -141,7 +141,7 @@ pub fn requested_data_partitions(module: &Module, body: BlockId, options: &Compi
 }
 
 /// Returns the MMAs of the same iteration that values depend on.
-pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
+pub fn producer_mmas_of(module: &Module, values: &[Value]) -> Vec<OpId> {
     let mut seen = FxHashSet::default();
     let mut pending = values.to_vec();
     while let Some(value) = pending.pop() {
@@ -259,7 +259,7 @@ impl Sizes {
         for &value in &op.results {
             let (count, bytes) = extent(module, value);
             if op.code.is_mma() {
-                let before = products_behind(module, &op.operands[..2]);
+                let before = producer_mmas_of(module, &op.operands[..2]);
                 let held: u64 = before.iter().map(|&other| extent(module, module.op(other).results[0]).0).sum();
                 self.accumulators = self.accumulators.max(count + held);
                 let shape = module.shape(value);

@@ -41,9 +41,9 @@ fn random_kernels_keep_their_results() {
         let staged = |module: &Module| [Guards::Launch, Guards::Kernel].map(|guards| staged(module.clone(), guards));
         let raw = staged(&module);
         optimize(&mut module);
-        let optimised = staged(&module);
-        assert!(raw[1].is_some() && optimised[1].is_some(), "a guarded kernel fits every grid");
-        for module in raw.into_iter().chain(optimised).flatten() {
+        let optimized = staged(&module);
+        assert!(raw[1].is_some() && optimized[1].is_some(), "a guarded kernel fits every grid");
+        for module in raw.into_iter().chain(optimized).flatten() {
             assert!(random::run(&module) == want, "seed {seed}\n{module}");
             compared += 1;
         }

@@ -124,7 +124,7 @@ impl EntryEffects {
     }
 
     /// Returns loads and stores of tiles in sets that the entry also writes by element. Atomic
-    /// additions of tiles through views use the copy engine in order, and are excluded.
+    /// additions of tiles through views use TMA in order, and are excluded.
     pub fn tiles_mixed_with_elements(&self, module: &Module, entry: &Entry) -> Vec<OpId> {
         let mut by_element = FxHashSet::default();
         let mut tiles = Vec::new();

@@ -13,7 +13,7 @@
 //!   each iteration accesses other tiles, the iterations do not wait for each other. Then there is
 //!   a token only if a later op waits for the entire loop.
 //! * Acquires, releases and fences are ordered against all accesses.
-//! * Tiles of memory that the same entry writes by element do not use the copy engine, because
+//! * Tiles of memory that the same entry writes by element do not use TMA, because
 //!   `tileiras` does not order it after such writes.
 //!
 //! Precondition: the module is verified. Existing tokens are replaced.

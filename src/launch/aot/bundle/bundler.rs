@@ -17,7 +17,7 @@ use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
-use crate::launch::compile::{PassMode, optimise_apart};
+use crate::launch::compile::{PassMode, optimize_apart};
 use crate::launch::options::Launch;
 use crate::launch::parallel::share;
 use crate::target::Target;
@@ -195,7 +195,7 @@ impl Bundler {
                  (`add_as`)"
             )));
         }
-        let (module, required) = optimise_apart(name, call.trace(name)?, PassMode::Optimized)?;
+        let (module, required) = optimize_apart(name, call.trace(name)?, PassMode::Optimized)?;
         self.jobs.push(Job { name: name.to_owned(), forms, hints, module, required });
         Ok(())
     }

@@ -13,12 +13,12 @@ use crate::ir::{Module, verify};
 use crate::kernel::ArgSignature;
 use crate::launch::compile::check_hints::assembly;
 use crate::launch::compile::executable::{Code, Executable, GpuCode};
-use crate::launch::compile::preconditions::Requirements;
+use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::tileir_route::driver_compiles;
 use crate::launch::compile::{ptx, tileir as tile};
 use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::{Remarks, Stages};
-use crate::launch::specialize::Specialised;
+use crate::launch::specialize::Specialized;
 use crate::runtime::{Backend, Device, Gpu};
 use crate::target::Target;
 
@@ -43,7 +43,7 @@ pub struct BundledKernel {
     pub(super) required: Option<Module>,
     pub(super) images: Vec<Image>,
     /// Loaded kernels by device.
-    pub(super) loaded: Mutex<Vec<(Device, Specialised)>>,
+    pub(super) loaded: Mutex<Vec<(Device, Specialized)>>,
 }
 
 impl BundledKernel {
@@ -153,7 +153,7 @@ impl BundledKernel {
     }
 
     /// Returns the slot of the kernel on a device. It may be empty.
-    pub(super) fn slot(&self, device: Device) -> Specialised {
+    pub(super) fn slot(&self, device: Device) -> Specialized {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, slot)) = loaded.iter().find(|(other, _)| *other == device) {
             return slot.clone();
@@ -168,7 +168,7 @@ impl BundledKernel {
     /// # Errors
     /// [`Error::Argument`] if the bundle has no code for the device; errors of the driver.
     pub(super) fn load(&self, device: Device) -> Result<Executable> {
-        let required = self.required.as_ref().map(|checks| Requirements::new(&self.name, checks)).transpose()?;
+        let required = self.required.as_ref().map(|checks| Preconditions::new(&self.name, checks)).transpose()?;
         let code = match device.as_gpu() {
             Some(gpu) => Code::Gpu(self.load_gpu(gpu)?),
             None => {

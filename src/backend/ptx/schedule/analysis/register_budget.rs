@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
 use crate::backend::ptx::layout_inference::ValueOrigin;
-use crate::backend::ptx::plan::num_warps::products_behind;
+use crate::backend::ptx::plan::num_warps::producer_mmas_of;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{Elem, Type, Value};
@@ -33,7 +33,7 @@ impl KernelInfo<'_> {
             let operands = &self.module.op(id).operands[..2];
             let computed = operands.iter().filter(|&&operand| self.source_load(operand).is_none());
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
-            let behind = products_behind(self.module, operands);
+            let behind = producer_mmas_of(self.module, operands);
             let all = self.accumulator_registers(id) + words + self.total_accumulator_registers(&behind);
             let is_f64 = self.element_type(self.module.op(id).results[0]) == DType::F64;
             // ptxas rejects the MMAs of f64 of 16 rows with few registers.

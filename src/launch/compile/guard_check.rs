@@ -12,7 +12,7 @@ const REMEMBERED: usize = 32;
 
 /// Checkable assumptions of one kernel.
 #[derive(Debug)]
-pub(crate) struct ConditionCheck {
+pub(crate) struct GuardCheck {
     conditions: LaunchConditions,
     /// Bytes of each parameter; 0 for addresses, on which no assumption depends.
     widths: Vec<u32>,
@@ -28,10 +28,10 @@ struct Answer {
     holds: bool,
 }
 
-impl ConditionCheck {
-    pub fn new(conditions: LaunchConditions, params: &[Param]) -> ConditionCheck {
+impl GuardCheck {
+    pub fn new(conditions: LaunchConditions, params: &[Param]) -> GuardCheck {
         let widths = params.iter().map(|param| if param.pointer { 0 } else { param.bytes }).collect();
-        ConditionCheck { conditions, widths, answers: Mutex::default(), program: OnceLock::new() }
+        GuardCheck { conditions, widths, answers: Mutex::default(), program: OnceLock::new() }
     }
 
     /// Returns true if all assumptions hold at a launch with this grid and these parameters.
