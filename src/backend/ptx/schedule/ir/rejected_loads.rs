@@ -31,7 +31,7 @@ pub enum Reason {
     /// Only sm_90a has producers.
     Target,
     /// TMA or warp specialization is disabled.
-    NoMaps,
+    Disabled,
     /// With a producer, a CTA has more threads than the hardware allows.
     Threads { count: u32, most: u32 },
     /// The kernel prints.
@@ -42,7 +42,7 @@ pub enum Reason {
     /// kernel.
     EarlyExit,
     /// One stage of each pipeline exceeds the free shared memory.
-    Room { needed: u32, free: u32 },
+    SharedMemory { needed: u32, free: u32 },
     /// A hint of the loop excludes a producer.
     LoopHint,
     /// The loop has one stage.
@@ -54,9 +54,9 @@ pub enum Reason {
     /// An op other than an MMA reads the tile.
     ReadBy(Opcode),
     /// The MMA does not read its operand in shared memory by a descriptor.
-    Product,
+    NotInSharedMemory,
     /// Several MMAs read the tile in different forms.
-    Forms,
+    Layouts,
     /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
     /// TMA cannot load boxes of this array or view.
@@ -73,8 +73,8 @@ impl Reason {
 
     /// Returns true if the reason is the same for all loads of a loop.
     pub fn is_of_loop(self) -> bool {
-        let of_load = matches!(self, Reason::LoadHint | Reason::Unused | Reason::ReadBy(_) | Reason::Product)
-            || matches!(self, Reason::Forms | Reason::Written | Reason::View | Reason::Index);
+        let of_load = matches!(self, Reason::LoadHint | Reason::Unused | Reason::ReadBy(_) | Reason::NotInSharedMemory)
+            || matches!(self, Reason::Layouts | Reason::Written | Reason::View | Reason::Index);
         !of_load
     }
 }
@@ -83,14 +83,14 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Reason::Target => write!(f, "it needs sm_90a"),
-            Reason::NoMaps => write!(f, "TMA or warp specialization is disabled"),
+            Reason::Disabled => write!(f, "TMA or warp specialization is disabled"),
             Reason::Threads { count, most } => {
                 write!(f, "with a producer, a tile block has {count} threads, and the maximum is {most}")
             }
             Reason::ClusterExchange => write!(f, "tile blocks exchange tiles within a cluster"),
             Reason::Prints => write!(f, "the kernel prints"),
             Reason::EarlyExit => write!(f, "a branch leaves the loop or the kernel between the load and its MMA"),
-            Reason::Room { needed, free } => {
+            Reason::SharedMemory { needed, free } => {
                 write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }
             Reason::LoopHint => write!(f, "a hint of the loop disables it"),
@@ -98,8 +98,8 @@ impl fmt::Display for Reason {
             Reason::LoadHint => write!(f, "a hint of the load disables TMA"),
             Reason::Unused => write!(f, "no MMA reads the tile"),
             Reason::ReadBy(code) => write!(f, "`{}` reads the tile in registers", code.spec().name),
-            Reason::Product => write!(f, "the MMA does not read this operand in shared memory"),
-            Reason::Forms => write!(f, "several MMAs read the tile in different layouts"),
+            Reason::NotInSharedMemory => write!(f, "the MMA does not read this operand in shared memory"),
+            Reason::Layouts => write!(f, "several MMAs read the tile in different layouts"),
             Reason::Written => write!(f, "the kernel writes to the array, or the load is ordered with other accesses"),
             Reason::View => write!(f, "TMA does not support this array or view"),
             Reason::Index => write!(f, "one thread alone cannot compute the index or the control flow of the load"),
@@ -145,7 +145,7 @@ pub enum CopyReason {
     /// The kernel has a producer for other loops.
     Producer,
     /// Two stages exceed the free shared memory.
-    Room,
+    SharedMemory,
 }
 
 impl fmt::Display for CopyReason {
@@ -172,7 +172,7 @@ impl fmt::Display for CopyReason {
             CopyReason::Overlap => write!(f, "tiles at any position may overlap in the L1 cache"),
             CopyReason::Narrow => write!(f, "no load of the loop has pieces of 16 bytes"),
             CopyReason::Producer => write!(f, "the producer loads for other loops"),
-            CopyReason::Room => write!(f, "shared memory has no space for two stages"),
+            CopyReason::SharedMemory => write!(f, "shared memory has no space for two stages"),
         }
     }
 }

@@ -27,7 +27,7 @@ impl KernelInfo<'_> {
         let has_mma = self.regions.has_mma(loop_op);
         let reason = match self.own_rejection(load, loop_op) {
             Some(reason) => reason,
-            None if has_mma => self.operand_rejection(load, body).unwrap_or(CopyReason::Room),
+            None if has_mma => self.operand_rejection(load, body).unwrap_or(CopyReason::SharedMemory),
             None if schedule.warp_spec.is_some() => CopyReason::Producer,
             None => return Some(self.rejection_by_others(load, loop_op)),
         };
@@ -92,7 +92,7 @@ impl KernelInfo<'_> {
             () if loads().any(is_made_here) => CopyReason::View,
             () if loads().any(at_any_position) => CopyReason::Overlap,
             () if loads().all(|id| !matches!(self.copy_vector(id), Ok((_, 16)))) => CopyReason::Narrow,
-            () => CopyReason::Room,
+            () => CopyReason::SharedMemory,
         };
         reason.to_string()
     }

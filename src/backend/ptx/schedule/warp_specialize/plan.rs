@@ -244,7 +244,7 @@ impl KernelInfo<'_> {
         let count = (self.consumer_warps() + self.producer_warps()) * WARP_SIZE;
         match () {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
-            () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::NoMaps),
+            () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::Disabled),
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.module.cluster_size(body).is_some() => Err(Reason::ClusterExchange),
             () if self.has_print() => Err(Reason::Prints),
@@ -303,16 +303,18 @@ impl KernelInfo<'_> {
                     }
                     code if code.is_mma() => {
                         let plan = self.inference.mma_plans.get(&user).and_then(|plan| plan.as_ref().ok());
-                        let plan = plan.ok_or(Reason::Product)?;
+                        let plan = plan.ok_or(Reason::NotInSharedMemory)?;
                         if op.operands[2] == value || op.operands[0] == op.operands[1] {
-                            return Err(Reason::Product);
+                            return Err(Reason::NotInSharedMemory);
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
                         let operand_use_here = OperandUse {
                             rounds_to_tf32: rounded,
                             direct: !operand.rounds,
-                            ..self.mma_operand_use(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
+                            ..self
+                                .mma_operand_use(user, operand, is_left, &axes, value)
+                                .ok_or(Reason::NotInSharedMemory)?
                         };
                         match &mut operand_use {
                             None => operand_use = Some(operand_use_here),
@@ -320,7 +322,7 @@ impl KernelInfo<'_> {
                                 operand_use.direct &= operand_use_here.direct;
                                 operand_use.mmas.push(user);
                             }
-                            Some(_) => return Err(Reason::Forms),
+                            Some(_) => return Err(Reason::Layouts),
                         }
                     }
                     code => return Err(Reason::ReadBy(code)),

@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
             }
         };
         let (needed, free) = (used_bytes(&warp_spec.pipelines), capacity.unwrap_or(0));
-        let capacity = capacity.filter(|&capacity| needed <= capacity).ok_or(Reason::Room { needed, free })?;
+        let capacity = capacity.filter(|&capacity| needed <= capacity).ok_or(Reason::SharedMemory { needed, free })?;
         let pipelines = 0..warp_spec.pipelines.len();
         let requested: Vec<Option<u32>> =
             pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect();
