@@ -3,13 +3,13 @@
 use candle_core::{DType, Error, Result, WithDType};
 use half::{bf16, f16};
 
-/// What candle keeps in its memory beside what a kernel needs of an element.
+/// Element types of candle that kernels support.
 #[cfg(not(feature = "cuda"))]
 pub trait Stored: WithDType {}
 #[cfg(not(feature = "cuda"))]
 impl<T: WithDType> Stored for T {}
 
-/// What candle keeps in its memory, of GPUs too, beside what a kernel needs of an element.
+/// Element types of candle that kernels support, also in the memory of GPUs.
 #[cfg(feature = "cuda")]
 pub trait Stored:
     WithDType + candle_core::cuda_backend::CudaDType + candle_core::cuda_backend::cudarc::driver::DeviceRepr

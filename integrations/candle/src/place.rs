@@ -1,4 +1,4 @@
-//! Where the elements of an operand are: candle's layouts with as many axes as a kernel has.
+//! Places of the elements of an operand: candle's layouts with as many axes as a kernel has.
 
 use candle_core::{Layout, Result, Tensor, bail};
 use cutlet as ct;

@@ -20,11 +20,11 @@ use crate::place::{Place, reachable};
 /// Rows may have any length; sums are made in f32, and the result is rounded once. See [`rms_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm {
-    /// What is added to the mean of the squares.
+    /// Number that is added to the mean of the squares.
     pub epsilon: f32,
 }
 
-/// Where operand and weight are.
+/// Places of operand and weight.
 fn places(name: &str, layout: &Layout, weight: &Layout) -> Result<(Place<4>, Place<1>)> {
     let (x, w) = (Place::rows(name, layout)?, Place::<1>::of(name, weight)?);
     if x.shape[3] != w.shape[0] {

@@ -9,7 +9,7 @@ use cutlet_candle::{
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
-/// What may be lost, relative to the largest magnitude: some units in the last place of the type.
+/// Tolerance relative to the largest magnitude: some units in the last place of the type.
 fn tolerance(dtype: DType) -> f32 {
     match dtype {
         DType::F32 => 4e-6,

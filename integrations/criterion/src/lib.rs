@@ -1,4 +1,4 @@
-//! What a GPU takes, measured by its own clock, in [criterion](https://docs.rs/criterion): its warm-up, its statistics, and its
+//! GPU time, measured by the clock of the device, in [criterion](https://docs.rs/criterion): its warm-up, its statistics, and its
 //! comparison with the last run, for kernels of cutlet.
 //!
 //! criterion's own clock is that of the host, for which a launch is over when it is queued. [`DeviceTime`] is a `Measurement` in
@@ -102,7 +102,7 @@ impl ValueFormatter for Formatter {
     }
 }
 
-/// What so many iterations of some work take on the device: for `iter_custom`. All of it is queued on this stream, behind a
+/// Returns the time of this many iterations on the device, for `iter_custom`. All of it is queued on this stream, behind a
 /// kernel that waits.
 ///
 /// # Errors

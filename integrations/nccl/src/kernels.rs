@@ -6,12 +6,12 @@ use cutlet::prelude::*;
 /// Extents in which matrices are filled and cut.
 pub const GRAIN: usize = 64;
 
-/// What the code of a product is made for.
+/// Configuration of a matrix multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
     pub tile: [usize; 3],
-    /// Is GELU done to the sums?
+    /// Applies GELU to the sums.
     pub gelu: bool,
 }
 

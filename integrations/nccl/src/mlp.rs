@@ -29,7 +29,7 @@ impl Shape {
     }
 }
 
-/// What a rank has: the input, its columns and rows of the weights, and its hidden numbers.
+/// State of a rank: the input, its columns and rows of the weights, and its hidden numbers.
 #[derive(Debug)]
 struct Part {
     input: ct::DeviceArray<f16, 2>,
@@ -50,7 +50,7 @@ impl<A: AllReduce> TensorParallel<A> {
     /// A layer with random input and weights, which depend on the seed and not on the number of ranks.
     ///
     /// # Errors
-    /// What making arrays answers: [`ct::Error::Driver`] where memory is short, for one.
+    /// Errors of the allocation of arrays, such as [`ct::Error::Driver`].
     pub fn new(ranks: A, shape: Shape, seed: u64) -> ct::Result<TensorParallel<A>> {
         let Shape { tokens, width, hidden } = shape;
         let count = ranks.ranks().len();
@@ -73,7 +73,7 @@ impl<A: AllReduce> TensorParallel<A> {
     /// Queues the layer on all ranks. Every rank has the whole output then.
     ///
     /// # Errors
-    /// What launches and sums answer.
+    /// Errors of launches and sums.
     pub fn forward(&mut self) -> ct::Result<()> {
         for ((rank, part), output) in self.ranks.ranks().iter().zip(&mut self.parts).zip(&mut self.outputs) {
             multiply(rank, &part.input, &part.up, &mut part.hidden, true)?;
@@ -85,7 +85,7 @@ impl<A: AllReduce> TensorParallel<A> {
     /// Queues the sum of the outputs over all ranks alone, as [`TensorParallel::forward`] does at its end.
     ///
     /// # Errors
-    /// What sums answer.
+    /// Errors of sums.
     pub fn sum(&mut self) -> ct::Result<()> {
         self.ranks.sum(&mut self.outputs)
     }
@@ -124,7 +124,7 @@ impl<A: AllReduce> TensorParallel<A> {
     }
 }
 
-/// What a rank has of an axis: whole grains, as far as there are any.
+/// Part of an axis that a rank holds: whole grains, as far as there are any.
 fn share(extent: usize, rank: usize, ranks: usize) -> Range<usize> {
     let grains = extent.div_ceil(GRAIN);
     let [start, end] = [rank, rank + 1].map(|at| (grains * at / ranks * GRAIN).min(extent));

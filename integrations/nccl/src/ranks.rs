@@ -6,9 +6,9 @@ use cutlet::element::{Element, Number};
 /// One of the devices that work together.
 #[derive(Clone, Debug)]
 pub struct Rank {
-    /// Where its arrays are.
+    /// Device of its arrays.
     pub device: ct::Device,
-    /// Where its work is queued.
+    /// Stream of its work.
     pub stream: ct::Stream,
 }
 
@@ -32,7 +32,7 @@ pub trait AllReduce {
 }
 
 /// # Errors
-/// What is wrong with arrays that are to be added up.
+/// Error of arrays that a sum over ranks does not accept.
 #[track_caller]
 pub fn check<T: Element, const R: usize>(ranks: &[Rank], parts: &[ct::DeviceArray<T, R>]) -> ct::Result<()> {
     if parts.len() != ranks.len() {

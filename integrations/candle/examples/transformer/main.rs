@@ -14,7 +14,7 @@ use model::{Config, Model, Operations, attend, mask, norm};
 
 mod model;
 
-/// What follows `--name`.
+/// Returns the value of the option `--name`.
 fn option<T: FromStr>(name: &str, default: T) -> Result<T> {
     let mut given = std::env::args().skip_while(|argument| argument.strip_prefix("--") != Some(name));
     match given.next() {

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{Linear, ops};
 use cutlet_candle::{Bits, QuantizedWeight, attention, rms_norm};
 
-/// Whose operations a model uses. Products with weights are candle's in both, but for quantised ones.
+/// Source of the operations of a model. Products with weights are candle's in both, except quantized ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
     /// candle's: the norm of candle-nn, attention of products and a softmax.
@@ -117,7 +117,7 @@ pub fn norm(x: &Tensor, weight: &Tensor, operations: Operations) -> Result<Tenso
     }
 }
 
-/// What is added to scores, so that a token sees itself and those before it.
+/// Mask that is added to scores: a token sees itself and earlier ones.
 pub fn mask(length: usize, dtype: DType, device: &Device) -> Result<Tensor> {
     let hidden = |i: usize| if i % length > i / length { f32::NEG_INFINITY } else { 0.0 };
     let mask = (0..length * length).map(hidden).collect();

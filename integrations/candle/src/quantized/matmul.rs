@@ -29,7 +29,7 @@ pub struct QuantizedMatmul {
     pub group: usize,
 }
 
-/// Where the operands are.
+/// Places of the operands.
 struct Plan {
     x: Place<2>,
     codes: Place<2>,
@@ -76,7 +76,7 @@ impl Plan {
         Product { bits: self.op.bits, group: self.op.group }
     }
 
-    /// How the work is divided on this device.
+    /// Division of the work on this device.
     fn tiles<T: Number>(&self, device: ct::Device) -> Tiles {
         self.product().tiles::<T>(device, self.shape(), self.x.shape[1])
     }

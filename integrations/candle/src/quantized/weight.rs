@@ -96,7 +96,7 @@ impl QuantizedWeight {
     /// scale, rounded once. Made on the host.
     ///
     /// # Errors
-    /// What candle's copies give.
+    /// Errors of candle's copies.
     pub fn dequantize(&self) -> Result<Tensor> {
         dequantized(&self.codes, &self.scales, self.outputs, self.bits, self.group)
     }
