@@ -87,11 +87,10 @@ impl KernelInfo<'_> {
         (once || wide).then_some((copy, bytes))
     }
 
-    /// Returns the bytes of a load in all threads.
-    pub fn thread_bytes(&self, load: OpId) -> usize {
-        let bits = self.element_type(self.module.op(load).results[0]).storage_bits() as usize;
-        let registers = self.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
-        self.inference.num_warps * WARP_SIZE as usize * (registers * bits).div_ceil(8)
+    /// Returns the bytes of the tile of a load, each element once.
+    pub fn tile_bytes(&self, load: OpId) -> usize {
+        let tile = self.module.op(load).results[0];
+        (self.inference.num_elements(tile) * self.element_type(tile).storage_bits() as usize).div_ceil(8)
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.

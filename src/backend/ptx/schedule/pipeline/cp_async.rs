@@ -145,7 +145,7 @@ impl KernelInfo<'_> {
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
-        let mut others = 0;
+        let (mut copied, mut direct) = (0, 0);
         for (&load, part) in loads.iter().zip(&parts) {
             // Loads that compute indices of other loads are not copied ahead.
             let is_index = parts.iter().flatten().any(|other| other.ops.contains(&load));
@@ -153,17 +153,18 @@ impl KernelInfo<'_> {
                 Some((part, (copy, bytes))) => {
                     addresses.extend(part.clone());
                     stage_bytes += bytes;
+                    copied += self.tile_bytes(load);
                     wide |= copy.thread_offsets.first().is_some_and(|&bytes| bytes >= least);
                     copies.push(copy);
                 }
                 None if is_index => {}
-                None => others += self.thread_bytes(load),
+                None => direct += self.tile_bytes(load),
             }
         }
         let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
         // An iteration waits for what its threads load directly, so that this is the smaller part.
-        if !wide || others > stage_bytes {
+        if !wide || direct >= copied {
             return None;
         }
         let capacity = self.smem_for_stages(smem) as usize;
