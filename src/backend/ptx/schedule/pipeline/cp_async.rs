@@ -97,7 +97,8 @@ impl KernelInfo<'_> {
         }
         let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
-        let copied = |load| copies.iter().any(|copy| copy.load == load);
+        // An operand of which threads copy their own parts is stored to shared memory later.
+        let copied = |load| copies.iter().any(|copy| copy.load == load && !copy.thread_private);
         let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let reserved = if others > 0 { others + SWIZZLE_ATOM_BYTES as usize } else { 0 };
         let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(reserved);
