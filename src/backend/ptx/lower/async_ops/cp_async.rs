@@ -32,9 +32,9 @@ impl CpAsyncState {
     }
 }
 
-/// Switch of carried steps of synchronous MMAs. With them, some f64 products of tiles of few columns
-/// differ from run to run on an H100, such as `[64, 8, 64]` with 8 warps, although racecheck reports
-/// no hazard. They are off until the cause is known.
+/// Switch of carried steps of synchronous MMAs. With them, some f64 products of tiles of few
+/// columns differ from run to run on an H100, such as `[64, 8, 64]` with 8 warps, although
+/// racecheck reports no hazard. They are off until the cause is known.
 const CARRIES_STEPS: bool = false;
 
 impl Lowering<'_> {
