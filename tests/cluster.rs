@@ -1,4 +1,4 @@
-//! What a launch refuses of clusters, with the place in the kernel, and what is legal.
+//! Errors of clusters, with their places in the kernel, and legal uses.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -52,7 +52,7 @@ fn child() -> ct::Result<()> {
     Ok(())
 }
 
-/// What the child writes to standard error, and the extensions of its files.
+/// Returns the standard error of the child, and the extensions of its files.
 fn launched(variables: &[(&str, &str)]) -> (String, Vec<String>) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,13 +1,14 @@
 //! Slices between run-time numbers along one axis, as operands and results of products: groups that begin and end anywhere,
 //! empty ones, longer and shorter ones than tiles, ends beyond the array, tiles before and behind a slice, transposed ones.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput, Number};
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want, unwritten};
+use crate::schedules::says;
 
 /// Adds the tests of this file.
 pub fn register(suite: &mut Suite) {
@@ -49,17 +50,6 @@ fn range_of(ends: Array<i32, 2>, group: Scalar<i32>) -> std::ops::Range<Scalar<i
 /// Numbers whose products are exact.
 fn numbers<T: Element>(seed: u64, count: usize) -> Vec<T> {
     random(seed, count, Spread::Whole(3))
-}
-
-/// Does the schedule for Hopper have these lines, and only one or the other of them where it is to have none?
-fn says(session: Session, text: impl FnOnce() -> ct::Result<String>, wanted: &[&str]) -> Result<()> {
-    if let Session::Assemble(ct::Target::SM_90A, _) = session {
-        let text = text()?;
-        for wanted in wanted {
-            ensure!(text.contains(wanted), "no `{wanted}`: {text}");
-        }
-    }
-    Ok(())
 }
 
 /// Products of groups of rows, each with a factor of its own.

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use cutlet::Target;
 use cutlet::backend::Hints;
 use cutlet::backend::cpu::Memory;
@@ -10,6 +10,7 @@ use cutlet::backend::ptx::CompileOptions;
 use cutlet::backend::schedule_sim::ScheduleSimulator;
 use cutlet::ir::{Module, verify};
 
+use crate::harness::Session;
 use crate::ptxas::is_too_small;
 
 /// With copies ahead, and with streams.
@@ -65,6 +66,17 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
             // What is done twice would be seen twice.
             outcome if !repeatable => return Ok(outcome?),
             outcome => outcome?,
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the schedule for Hopper has these texts.
+pub fn says(session: Session, text: impl FnOnce() -> cutlet::Result<String>, wanted: &[&str]) -> Result<()> {
+    if let Session::Assemble(Target::SM_90A, _) = session {
+        let text = text()?;
+        for wanted in wanted {
+            ensure!(text.contains(wanted), "no `{wanted}`: {text}");
         }
     }
     Ok(())

@@ -67,8 +67,9 @@ pub(crate) struct TmaVariant {
     pub maps: TensorMaps,
     /// Form for arrays without tensor maps.
     pub without_maps: KernelVariant,
-    /// Form for grids that are no multiple of the cluster.
-    pub without_cluster: KernelVariant,
+    /// Form for grids that are no multiple of the cluster; `None` if the kernel itself exchanges
+    /// tiles within clusters.
+    pub without_cluster: Option<KernelVariant>,
 }
 
 /// Form whose CTAs compute several tile blocks in turn.
@@ -190,8 +191,11 @@ impl GpuCode {
     pub fn for_launch(&self, grid: Option<[u32; 3]>, words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
         let Some(mapped) = &self.maps else { return Ok((self, None)) };
         let cluster = self.kernel.cluster();
-        if cluster > 1 && grid.is_none_or(|[x, ..]| !x.is_multiple_of(cluster)) {
-            return mapped.without_cluster.get()?.for_launch(grid, words);
+        if let Some(without) = &mapped.without_cluster
+            && cluster > 1
+            && grid.is_none_or(|[x, ..]| !x.is_multiple_of(cluster))
+        {
+            return without.get()?.for_launch(grid, words);
         }
         match mapped.maps.encoded(words) {
             Some(maps) => Ok((self, Some(maps))),

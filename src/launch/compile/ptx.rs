@@ -358,7 +358,8 @@ fn completed(
         persistent_form = if is_wanted { persistent(&source, ctas) } else { None };
         let hints = source.hints;
         let without_maps = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
-        let without_cluster = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
+        let exchanges = source.module.cluster_size(source.module.entries[0].body).is_some();
+        let without_cluster = (!exchanges).then(|| other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed));
         Box::new(TmaVariant { maps, without_maps, without_cluster })
     });
     Ok(GpuCode { kernel, params, remarks, guard: None, maps, persistent: persistent_form, num_ctas, globals, failure })
