@@ -438,3 +438,33 @@ fn a_reshaped_array_keeps_its_divisors() {
     let said = compiled(rows_of_pages, (pages, list, y), Target::SM_90A, Hints::new()).remarks.to_string();
     assert!(said.contains("load 64x1x128 f16: direct, 2 accesses of 16 bytes"), "{said}");
 }
+
+#[test]
+fn direct_stores_of_loops_have_reasons() {
+    let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>, places: Array<i32, 1>| {
+        ct::fold(ct::range(0, x.extent(0) / 64), (), |(), i| {
+            let tile = x.load((i, 0), [64, 64]);
+            y.store((i, 0), tile);
+            y.store((i, 1), tile.transpose());
+            z.atomic_store_add((i, 0), tile);
+            z.scatter((places.load(i, [64]).unsqueeze(1), ct::span(0, 64)), tile);
+        });
+        y.store((ct::bid(0), 4), x.load((0, 0), [64, 64]));
+    };
+    let places = ArraySpec::<i32, 1>::new([1 << 10]);
+    let arguments = || (array(), array().mutable(), array().mutable(), places);
+    let [old, rows, boxes, pointers] =
+        ["it needs sm_90", "the registers are in the order", "TMA boxes do not match", "each element has an address"];
+    for (target, expected) in
+        [(Target::SM_80, [old, old, old, pointers]), (Target::SM_90A, [rows, boxes, rows, pointers])]
+    {
+        let said = compiled(kernel, arguments(), target, Hints::new()).remarks.to_string();
+        let is_store = |line: &&str| line.contains(": store ") || line.contains(": atomic ");
+        let lines: Vec<&str> = said.lines().filter(is_store).collect();
+        // The store after the loop has no reason.
+        assert!(lines.len() == 5 && !lines[4].contains("asynchronous"), "{said}");
+        for (line, reason) in lines.iter().zip(expected) {
+            assert!(line.contains(&format!("; not asynchronous: {reason}")), "{said}");
+        }
+    }
+}

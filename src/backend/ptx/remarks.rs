@@ -62,7 +62,7 @@ pub struct Access {
     pub shape: Vec<i64>,
     /// The data path of the tile.
     pub path: DataPath,
-    /// The first reason why a load of a loop is direct.
+    /// The first reason why a load or store of a loop is direct.
     pub direct_reason: Option<String>,
 }
 
@@ -211,8 +211,8 @@ impl CodeRemarks {
         self.pingpong_groups.or(self.data_partitions).unwrap_or(1)
     }
 
-    /// Adds the reasons of direct loads in loops.
-    pub(super) fn missed_copies(&mut self, reasons: Vec<(OpId, String)>) {
+    /// Adds the reasons of direct loads and stores in loops.
+    pub(super) fn direct_accesses(&mut self, reasons: Vec<(OpId, String)>) {
         for (id, reason) in reasons {
             let found = self.accesses.iter_mut().find(|(known, _)| *known == id);
             if let Some((_, access)) = found.filter(|(_, access)| matches!(access.path, DataPath::Direct { .. })) {

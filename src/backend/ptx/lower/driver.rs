@@ -131,8 +131,9 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
     }
     let missed = lowering.info.missed_loop_hints(&lowering.schedule, &planned.rejected_loads);
     lowering.report.remarks.missed_hints(lowering.module, missed);
-    let direct = lowering.info.missed_copies(&lowering.schedule);
-    lowering.report.remarks.missed_copies(direct);
+    let mut direct = lowering.info.missed_copies(&lowering.schedule);
+    direct.extend(lowering.info.missed_stores());
+    lowering.report.remarks.direct_accesses(direct);
     lowering
 }
 

@@ -25,7 +25,7 @@ use crate::ir::{Padding, Type, Value};
 const MAX_STEP: i64 = 1 << 24;
 
 /// First architecture with TMA.
-const FIRST_ARCH: u32 = 90;
+pub const FIRST_ARCH: u32 = 90;
 
 /// A view, and the index of a tile of it.
 type At<'a> = (Value, &'a [Value]);

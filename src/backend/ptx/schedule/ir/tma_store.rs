@@ -5,6 +5,8 @@
 //! shared memory. In the second one, each warp has boxes of its own, in a reserved staging buffer
 //! or in a pipeline stage.
 
+use std::fmt;
+
 use super::sub_step::LayoutId;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
@@ -55,5 +57,52 @@ impl StagingBuffer {
     /// Returns the bytes of one warp.
     pub fn bytes_per_warp(&self) -> u32 {
         self.split.in_flight * self.split.bytes
+    }
+}
+
+/// The reason why TMA does not store a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreReason {
+    /// TMA stores need sm_90.
+    Target,
+    /// An option disables them.
+    Disabled,
+    /// A hint of the store excludes TMA.
+    Hint,
+    /// The addresses are a tile of pointers.
+    Pointers,
+    /// The store is ordered with accesses of other CTAs.
+    Order,
+    /// TMA has no such atomic operation.
+    Operation,
+    /// A thread has few bytes of the tile.
+    Small { bytes: usize, least: usize },
+    /// The registers are in the order of the array.
+    Coalesced,
+    /// No box contains the layout of the tile.
+    Layout,
+    /// TMA cannot store boxes of this array or view.
+    View,
+    /// Another op of the kernel accesses the array.
+    Accessed,
+}
+
+impl fmt::Display for StoreReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            StoreReason::Target => write!(f, "it needs sm_90"),
+            StoreReason::Disabled => write!(f, "TMA stores are disabled"),
+            StoreReason::Hint => write!(f, "a hint of the store disables TMA"),
+            StoreReason::Pointers => write!(f, "each element has an address of its own"),
+            StoreReason::Order => write!(f, "the store is ordered with other accesses"),
+            StoreReason::Operation => write!(f, "TMA has no such atomic operation"),
+            StoreReason::Small { bytes, least } => {
+                write!(f, "a thread has {bytes} bytes of the tile, and TMA is used from {least}")
+            }
+            StoreReason::Coalesced => write!(f, "the registers are in the order of the array, so TMA is not faster"),
+            StoreReason::Layout => write!(f, "TMA boxes do not match the layout of the tile"),
+            StoreReason::View => write!(f, "TMA does not support this array or view"),
+            StoreReason::Accessed => write!(f, "another operation of the kernel accesses the array"),
+        }
     }
 }

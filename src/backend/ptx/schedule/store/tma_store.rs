@@ -19,9 +19,9 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::backend::ptx::schedule::analysis::memory_effects::has_unknown_root;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
-use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
+use crate::backend::ptx::schedule::analysis::tensor_maps::{FIRST_ARCH, added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStorePlan};
+use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreReason, StoreSplit, TmaStorePlan};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::backend::ptx::tensor_map::TensorMap;
@@ -56,7 +56,7 @@ impl KernelInfo<'_> {
         if !self.is_enabled(Optimization::TmaStore) {
             return;
         }
-        let planned = self.regions.ops().iter().filter_map(|&id| Some((id, self.plan_tma_store(id)?)));
+        let planned = self.regions.ops().iter().filter_map(|&id| Some((id, self.plan_tma_store(id).ok()?)));
         let mut stores: FxHashMap<OpId, TmaStorePlan> = planned.collect();
         let others = self.arrays_accessed_by_threads(&|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
@@ -91,15 +91,16 @@ impl KernelInfo<'_> {
         (!unknown).then_some(others)
     }
 
-    /// Returns true if the attributes of an op permit a TMA store.
-    pub fn can_use_tma_store(&self, id: OpId) -> bool {
+    /// Returns the reason why the attributes of an op exclude a TMA store.
+    pub fn store_exclusion(&self, id: OpId) -> Option<StoreReason> {
         let op = self.module.op(id);
-        let may_be = match op.code {
-            Opcode::StoreView => is_weak(op),
-            Opcode::AtomicRedView => is_tma_reduction(self.module, id),
-            _ => false,
-        };
-        may_be && self.allows_tma(id)
+        match op.code {
+            Opcode::StoreView if !is_weak(op) => Some(StoreReason::Order),
+            Opcode::AtomicRedView if !is_tma_reduction(self.module, id) => Some(StoreReason::Operation),
+            Opcode::StoreView | Opcode::AtomicRedView if !self.allows_tma(id) => Some(StoreReason::Hint),
+            Opcode::StoreView | Opcode::AtomicRedView => None,
+            _ => Some(StoreReason::Pointers),
+        }
     }
 
     /// Returns true if all TMA stores to the array of this op are additions, which need no order.
@@ -110,35 +111,58 @@ impl KernelInfo<'_> {
         tma_stores.into_iter().all(adds)
     }
 
-    /// Returns the plan of a store, if TMA is faster than direct stores.
-    fn plan_tma_store(&self, id: OpId) -> Option<TmaStorePlan> {
-        if !self.can_use_tma_store(id) {
-            return None;
+    /// Returns the stores of loops that the threads execute, each with the first reason.
+    pub fn missed_stores(&self) -> Vec<(OpId, String)> {
+        let is_store = |code: Opcode| matches!(code, Opcode::StoreView | Opcode::StorePtr | Opcode::AtomicRedView);
+        let in_loops = self.regions.ops().iter().copied().filter(|&id| self.regions.enclosing_loop(id).is_some());
+        let stores = in_loops.filter(|&id| is_store(self.module.op(id).code));
+        let direct = stores.filter(|id| !self.tma_stores.contains_key(id));
+        let tiles = direct.filter(|&id| self.inference.num_elements(stored(self.module.op(id))) > 1);
+        let reason = |id| match self.plan_tma_store(id) {
+            Ok(_) if !self.is_enabled(Optimization::TmaStore) => StoreReason::Disabled,
+            Ok(_) => StoreReason::Accessed,
+            Err(reason) => reason,
+        };
+        tiles.map(|id| (id, reason(id).to_string())).collect()
+    }
+
+    /// Returns the plan of a store, or the reason why TMA is not possible or not faster.
+    fn plan_tma_store(&self, id: OpId) -> Result<TmaStorePlan, StoreReason> {
+        if let Some(reason) = self.store_exclusion(id) {
+            return Err(reason);
+        }
+        if self.inference.target.arch < FIRST_ARCH {
+            return Err(StoreReason::Target);
+        }
+        if !self.options.tma {
+            return Err(StoreReason::Disabled);
         }
         let module = self.module;
         let op = module.op(id);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
-        let layout = self.inference.natural(value)?;
-        let coalesced = self.inference.accesses.get(&id)?;
-        let shape = ViewShape::of(module, view)?;
+        let layout = self.inference.natural(value).ok_or(StoreReason::Layout)?;
+        let coalesced = self.inference.accesses.get(&id).ok_or(StoreReason::Layout)?;
+        let shape = ViewShape::of(module, view).ok_or(StoreReason::View)?;
         let size = shape.elem.storage_bits() / 8;
         let bytes = layout.num_registers() * size as usize;
         if bytes < MIN_BYTES_PER_THREAD {
-            return None;
+            return Err(StoreReason::Small { bytes, least: MIN_BYTES_PER_THREAD });
         }
         let run = self.inference.run_length(&shape, &layout) * size as usize;
-        let moves = matches!(Conversion::plan(&layout, coalesced, 8 * size, 0)?, Conversion::Shared(_));
+        let conversion = Conversion::plan(&layout, coalesced, 8 * size, 0).ok_or(StoreReason::Layout)?;
+        let moves = matches!(conversion, Conversion::Shared(_));
         if !moves && (!layout.is_same(coalesced) || run >= MIN_DIRECT_ROW_BYTES) {
             // Few or no elements move between threads, so direct stores are as good.
-            return None;
+            return Err(StoreReason::Coalesced);
         }
-        let tile = TmaBoxLayout::new(&layout, &self.box_axes(view)?, size as usize)?;
+        let axes = self.box_axes(view).ok_or(StoreReason::View)?;
+        let tile = TmaBoxLayout::new(&layout, &axes, size as usize).ok_or(StoreReason::Layout)?;
         if !moves && run >= tile.row_bytes() {
-            return None;
+            return Err(StoreReason::Coalesced);
         }
-        self.store_map(id, &tile)?;
-        tile.writes(&layout)?;
-        Some(TmaStorePlan { layout, tile, staging: None })
+        self.store_map(id, &tile).ok_or(StoreReason::View)?;
+        tile.writes(&layout).ok_or(StoreReason::Layout)?;
+        Ok(TmaStorePlan { layout, tile, staging: None })
     }
 
     /// Returns the tensor map of a store with these boxes, if TMA supports it.

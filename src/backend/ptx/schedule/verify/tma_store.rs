@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
         let mut places: Vec<Buffer> = Vec::new();
         for tma_store in schedule.tma_stores() {
             let fault = |what: &str| Err(format!("op {}: {what}", tma_store.op.index()));
-            if !self.can_use_tma_store(tma_store.op) {
+            if self.store_exclusion(tma_store.op).is_some() {
                 return fault("TMA cannot execute this op");
             }
             let root = self.stored_array(tma_store.op);
