@@ -1,7 +1,7 @@
 //! Clusters: tiles of every element type and of odd extents, gathered, added and taken from neighbours, in loops, by
 //! clusters of each size; a softmax of rows longer than a tile block holds.
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use cutlet as ct;
 use cutlet::prelude::*;
 
@@ -20,6 +20,7 @@ pub fn register(suite: &mut Suite) {
     suite.lean("cluster/odd_extents", odd_extents);
     suite.lean("cluster/softmax", softmax);
     suite.lean("cluster/large_tiles", large_tiles);
+    suite.lean("cluster/split_product", split_product);
 }
 
 /// Neither Tile IR nor GPUs before sm_90 have clusters: `tests/hints.rs` and the tests of the back ends.
@@ -157,4 +158,39 @@ fn large_tiles(session: Session) -> Result<()> {
     let (x, mut y) = (session.array(&data, [data.len()])?, session.unwritten::<f32, 1>([data.len()])?);
     session.launch(kernel, [2], (&x, &mut y))?;
     session.check("exchanged", &y, &|[i]| Want::SameBits(data[i ^ 1 << 14].to_bits().into()))
+}
+
+/// Products whose sums a cluster shares; the launch by the driver's arguments has the same cluster.
+fn split_product(session: Session) -> Result<()> {
+    fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>, size: usize) {
+        let cluster = ct::cluster(size);
+        let steps = ct::range(cluster.rank(), a.num_tiles(1, [64, 64])).step(size as i32);
+        let part = ct::fold(steps, ct::zeros::<f32, 2>([64, 64]), |sum, k| {
+            ct::mma(a.load((cluster.id(), k), [64, 64]), b.load((k, 0), [64, 64]), sum)
+        });
+        y.store((ct::bid(0), 0), cluster.sum(part));
+    }
+    if !has_clusters(session) {
+        return Ok(());
+    }
+    let [m, k] = [2 * 64, 320];
+    let data = [random::<f16>(1, m * k, Spread::Whole(4)), random::<f16>(2, k * 64, Spread::Whole(4))];
+    let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [k, 64])?);
+    for size in SIZES {
+        let mut y = session.unwritten::<f32, 2>([2 * size * 64, 64])?;
+        session.launch(kernel, [2 * size], (&a, &b, &mut y, Constant(size)))?;
+        session.check("sums", &y, &|[i, j]| {
+            let row = i / (size * 64) * 64 + i % 64;
+            let terms = (0..k).map(|p| data[0][row * k + p].to_f64() * data[1][p * 64 + j].to_f64());
+            Want::exactly(terms.sum::<f64>() as f32)
+        })?;
+        if let Session::Run(device) = session
+            && device.backend() == ct::Backend::Ptx
+        {
+            let compiled = ct::compile(kernel, (&a, &b, &mut y, Constant(size)))?;
+            let mut raw = compiled.raw((&a, &b, &mut y, Constant(size)))?.context("a kernel of a GPU")?;
+            ensure!(raw.cluster == size as u32 && !raw.params().is_empty(), "{} tile blocks", raw.cluster);
+        }
+    }
+    Ok(())
 }
