@@ -3,6 +3,7 @@
 use anyhow::Result;
 use cutlet as ct;
 use cutlet::element::CastTo;
+use cutlet::packed::{Narrow, PackedArray, i3, i4, u2, u4};
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
@@ -24,6 +25,65 @@ pub fn register(suite: &mut Suite) {
         )+};
     }
     weights!(i8 f8e4m3fn f8e5m2);
+    macro_rules! codes {
+        ($($name:ident)+) => {$(
+            for (tile, turned) in [([128, 128, 64], false), ([64, 128, 64], true), ([16, 64, 128], true)] {
+                let name = format!("operand_conversion/codes/{}/{}x{}", stringify!($name), tile[0], tile[2]);
+                suite.test(name, move |session| codes::<$name, f16>(session, tile, turned));
+                let name = format!("operand_conversion/codes/{}/bf16/{}x{}", stringify!($name), tile[0], tile[2]);
+                suite.test(name, move |session| codes::<$name, bf16>(session, tile, turned));
+            }
+        )+};
+    }
+    codes!(u4 i4 u2 i3);
+}
+
+/// `y = x · ((w - center) * scale)` of packed weights, whose loads precede that of `x`.
+fn codes_kernel<F: Narrow, T: Float>(
+    x: Array<T, 2>,
+    (w, scales): (PackedArray<F, 2>, Array<T, 2>),
+    y: ArrayMut<f32, 2>,
+    ([tm, tn, tk], turned): ([usize; 3], bool),
+) {
+    let (i, j) = (ct::bid(0), ct::bid(1));
+    let steps = x.num_tiles(1, [tm, tk]);
+    let weight = |k: Scalar<i32>| {
+        let codes = w.load((k, j), [tk, tn]).cast::<T>() - 1.5;
+        codes * scales.load((k / (128 / tk) as i32, j), [1, tn])
+    };
+    let sum = match turned {
+        true => ct::fold(..steps, ct::zeros::<f32, 2>([tn, tm]), |sum, k| {
+            ct::mma(weight(k).transpose(), x.load((i, k), [tm, tk]).transpose(), sum)
+        })
+        .transpose(),
+        false => ct::fold(..steps, ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
+            let w = weight(k);
+            ct::mma(x.load((i, k), [tm, tk]), w, sum)
+        }),
+    };
+    y.store((i, j), sum);
+}
+
+/// The sums are exact. The last tiles along all axes are not whole.
+fn codes<F: Narrow, T: Float>(session: Session, tile: [usize; 3], turned: bool) -> Result<()> {
+    for [m, n, k] in [[tile[0], tile[1], 256], [40, 192, 208]] {
+        let x = random::<T>(67, m * k, Spread::Whole(1));
+        let numbers = random::<i32>(68, k * n, Spread::Whole(7));
+        let w: Vec<F> = numbers.iter().map(|&number| F::from_value(f64::from(number.rem_euclid(4)))).collect();
+        let groups = k.div_ceil(128);
+        let scales = random::<T>(69, groups * n, Spread::Whole(2));
+        let (device_x, device_w) = (session.array(&x, [m, k])?, session.device().packed(&w, [k, n])?);
+        let device_scales = session.array(&scales, [groups, n])?;
+        let mut y = session.device().zeros::<f32, 2>([m, n])?;
+        let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        let arguments = (&device_x, (&device_w, &device_scales), &mut y, Constant((tile, turned)));
+        session.launch(codes_kernel::<F, T>, grid, arguments)?;
+        session.check(&format!("{m} x {n} x {k}"), &y, &|[i, j]| {
+            let weight = |l: usize| (w[l * n + j].to_value() - 1.5) * scales[l / 128 * n + j].to_f64();
+            Want::exactly((0..k).map(|l| x[i * k + l].to_f64() * weight(l)).sum::<f64>() as f32)
+        })?;
+    }
+    Ok(())
 }
 
 /// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are converted between their load and the

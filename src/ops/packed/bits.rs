@@ -1,5 +1,7 @@
 //! Codes in i32 elements, extracted from words to the low or high bits.
 
+use std::collections::BTreeSet;
+
 use crate::dtype::DType;
 use crate::ir::{Attr, ConstData, Opcode, Type, Value};
 use crate::ops::support::expr_builder::Calc;
@@ -112,7 +114,16 @@ impl Trace {
     /// Returns the codes with minimal shifts, such that their bits are below `room`, and the offset
     /// of each code of a group. The shape is that of the tile, or has one more axis of the elements
     /// of a group. The other bits are unspecified.
-    pub(super) fn loose_bits(&mut self, place: Place, bits: Bits, width: u32, room: u32) -> Option<(Value, Vec<u32>)> {
+    ///
+    /// Shifts by whole bytes are preferred: a permutation of bytes has the codes of two halves. With
+    /// `uniform`, all offsets are equal, if that needs one other shift of each word.
+    pub(super) fn loose_bits(
+        &mut self,
+        place: Place,
+        bits: Bits,
+        (width, uniform): (u32, bool),
+        room: u32,
+    ) -> Option<(Value, Vec<u32>)> {
         let (low, high, unit) = match bits {
             Bits::Codes(raw) => return Some((self.check_usable(raw, place)?, vec![0])),
             Bits::Words { low, high, unit } => (low, high, unit),
@@ -120,13 +131,24 @@ impl Trace {
         let low = self.check_usable(low, place)?;
         let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
+        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
+        let up = (room - width) / width * width;
+        let shifted: BTreeSet<u32> =
+            starts.iter().map(|start| (start + 8 - up % 8) % 8).filter(|&rest| rest > 0).collect();
+        if uniform && high.is_none() && elements > 1 && shifted.len() <= 1 {
+            let [left, right] = [|start: u32, up: u32| up.saturating_sub(start), u32::saturating_sub]
+                .map(|of| starts.iter().map(|&start| of(start, up)).collect());
+            let shifts = Shifts { left, right, high: vec![0; starts.len()] };
+            return Some((self.gathered(low, high, &shifts), vec![up; starts.len()]));
+        }
         let mut shifts = Shifts { left: Vec::new(), right: Vec::new(), high: Vec::new() };
         let mut offsets = Vec::new();
         let mut base = 0;
-        for start in (0..elements).map(|element| element * width % unit) {
+        for start in starts {
             let is_split = start + width > unit;
             if is_split || start < base || start - base + width > room {
-                base = start;
+                let byte = start / 8 * 8;
+                base = if is_split || start - byte + width > room { start } else { byte };
             }
             shifts.left.push(0);
             shifts.right.push(base);

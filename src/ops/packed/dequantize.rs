@@ -54,7 +54,8 @@ impl Trace {
                 match target.dtype {
                     DType::F16 | DType::BF16 | DType::F32 if coded.bits <= fields(target.dtype).1 => {
                         let (_, room) = fields(target.dtype);
-                        let (codes, offsets) = self.loose_bits(place, bits, coded.bits, room)?;
+                        let is_half = target.dtype != DType::F32;
+                        let (codes, offsets) = self.loose_bits(place, bits, (coded.bits, is_half), room)?;
                         let counted = self.counted(codes, &offsets, (coded.bits, signed), target.dtype);
                         (target.dtype, self.merged(counted, shape))
                     }
@@ -90,14 +91,18 @@ impl Trace {
         let least = if signed { 1u64 << (bits - 1) } else { 0 };
         let of = |pattern: &dyn Fn(u32) -> u64| offsets.iter().map(|&up| pattern(up)).collect::<Vec<u64>>();
         let mask = self.pattern_of_bits(&of(&|up| ((1 << bits) - 1) << up), DType::I32, shape);
+        let uniform = offsets[0];
+        let is_uniform = offsets.iter().all(|&up| up == uniform);
+        // With one offset, the exponent is smaller, so that the unit of the code is 1.
+        let one = if is_uniform { one - (u64::from(uniform) << mantissa) } else { one };
         let anchor = self.pattern_of_bits(&of(&|up| one ^ least << up), DType::I32, shape);
         let mut c = Calc::new(self, DType::I32, false, shape);
         let codes = c.and(words, mask);
         let floats = c.xor(codes, anchor);
         let value = self.reread(floats, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
-        if offsets.iter().all(|&up| up == 0) {
+        if is_uniform {
             let mut c = Calc::new(self, dtype, true, shape);
-            let start = c.bits(one | least);
+            let start = c.bits(one | least << uniform);
             return c.sub(value, start);
         }
         // An offset multiplies the code by a power of two, which the product removes.

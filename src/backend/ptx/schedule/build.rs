@@ -217,8 +217,22 @@ impl ScheduleBuilder<'_, '_> {
             // overlaps it.
             let at = self.last_use_of_stage(load).map_or(position(user), |last| position(user).min(position(last) + 1));
             sorted.splice(at..at, names);
+            self.acquire_before(&mut sorted, load);
         }
         sorted
+    }
+
+    /// Moves the load at whose place a stage is acquired before an auxiliary load of the stage.
+    fn acquire_before(&self, ops: &mut Vec<OpId>, load: OpId) {
+        let channel = self.warp_spec().and_then(|warp_spec| Some((warp_spec, warp_spec.aux_channel(load)?)));
+        let Some(anchor) = channel.and_then(|(warp_spec, channel)| warp_spec.consumer_anchor(channel)) else { return };
+        let position = |of: OpId| ops.iter().position(|&id| id == of);
+        if let (Some(from), Some(to)) = (position(anchor), position(load))
+            && to < from
+        {
+            let anchor = ops.remove(from);
+            ops.insert(to, anchor);
+        }
     }
 
     /// Returns true if the tile of this value is in shared memory for an MMA, so that the value

@@ -90,7 +90,11 @@ impl Builder {
             && let (Some((word, mask)), Some(_)) = (self.masked.get(a), b.as_imm())
             && let Some(table) = fold::after_mask(op)
         {
-            return self.lop3(word, mask, b, table);
+            let result = self.lop3(word, mask, b, table);
+            if let Operand::Reg(result) = result {
+                self.note_bits(result, op, ty, a, b);
+            }
+            return result;
         }
         let class = if op == IntOp::MulWide { RegClass::B64 } else { ty.class() };
         let dst = self.fresh(class);
@@ -98,6 +102,7 @@ impl Builder {
         if let (IntOp::And, RegClass::B32, Some(mask), false) = (op, class, b.as_imm(), self.is_guarded()) {
             self.masked.note(dst, a, mask);
         }
+        self.note_bits(dst, op, ty, a, b);
         dst.into()
     }
 

@@ -8,6 +8,7 @@
 //! The builder does not depend on ops, tiles or layouts.
 
 mod arith;
+mod bit_fields;
 mod byte_fields;
 mod bytes;
 pub(in crate::backend::ptx) mod fold;
@@ -25,6 +26,7 @@ use super::emit::{Function, Param};
 use super::inst::*;
 use crate::target::Target;
 
+pub use bit_fields::FewValues;
 pub use hoist_invariant::Invariants;
 pub use hopper::LoadRoute;
 
@@ -40,6 +42,7 @@ pub struct Builder {
     place: u32,
     masked: known_bits::Masked,
     fields: byte_fields::Fields,
+    bits: bit_fields::BitFields,
     /// Threads of a consumer group, relative to which thread numbers are: a power of two, or 0.
     pub threads_per_consumer_group: u32,
 }
@@ -56,6 +59,7 @@ impl Builder {
             place: 0,
             masked: known_bits::Masked::default(),
             fields: byte_fields::Fields::default(),
+            bits: bit_fields::BitFields::default(),
             threads_per_consumer_group: 0,
         }
     }
@@ -113,6 +117,7 @@ impl Builder {
     pub fn push(&mut self, op: Opcode, dsts: Vec<Arg>, srcs: Vec<Arg>) {
         self.masked.forget_written(&dsts);
         self.fields.forget_written(&dsts);
+        self.bits.forget_written(&dsts);
         self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
     }
 
@@ -274,6 +279,11 @@ impl Builder {
             RegClass::B16 => (Ty::B32, RegClass::B32),
             _ => (Ty::B64, RegClass::B64),
         };
+        if half == RegClass::B16
+            && let Some(word) = self.pack_fields(lo, hi)
+        {
+            return word;
+        }
         let parts = [self.reg(lo, half).into(), self.reg(hi, half).into()];
         let dst = self.fresh(class);
         self.push(Opcode::Mov(ty), vec![dst.into()], vec![Arg::Vector(parts.to_vec())]);
@@ -293,6 +303,7 @@ impl Builder {
         let (lo, hi) = (self.fresh(half), self.fresh(half));
         let halves = Arg::Vector(vec![lo.into(), hi.into()]);
         self.push(Opcode::Mov(ty), vec![halves], vec![reg.into()]);
+        self.note_halves([lo, hi], reg);
         (lo.into(), hi.into())
     }
 
@@ -307,6 +318,7 @@ impl Builder {
     /// Places the label at the current line.
     pub fn place(&mut self, label: Label) {
         self.masked = known_bits::Masked::default();
+        self.bits = bit_fields::BitFields::default();
         self.function.lines.push(Line::Label(label));
     }
 

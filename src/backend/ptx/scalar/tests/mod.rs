@@ -7,6 +7,7 @@ mod assembly;
 mod conversions;
 mod evaluator;
 mod integers;
+mod narrow_pairs;
 
 use super::super::isa::builder::Builder;
 use super::super::isa::emit::Function;

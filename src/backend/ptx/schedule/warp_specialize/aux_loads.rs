@@ -19,7 +19,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
-use crate::ir::{OpId, Opcode, Value};
+use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::util::sort;
 
 /// Maximum number of bytes of an auxiliary tile.
@@ -27,6 +27,8 @@ const MAX_BYTES: usize = 1 << 10;
 /// Maximum number of registers of a tile that is read after the last MMA. They are live until that
 /// MMA is complete.
 const MAX_REGISTERS_AFTER_MMA: usize = 8;
+/// Maximum number of ops between a tile and the operand of an MMA that is computed from it.
+const MAX_OPS_TO_OPERAND: usize = 64;
 /// Minimum number of threads that hold each element.
 const MIN_REPLICATION: usize = 4;
 
@@ -75,10 +77,12 @@ impl KernelInfo<'_> {
         let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<FxHashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
         // With a single MMA the registers suffice, and its operands are loaded as early as
-        // possible. The exception is an MMA that all threads wait for, without other work.
+        // possible. One exception is an MMA that all threads wait for, without other work. The
+        // other one is a tile that converts an operand: while it is loaded, no MMA is issued.
         let few =
             self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
         let after_mma = few && self.start_from_zero(&mmas);
+        let before_mma = several || self.makes_operand(block, load);
         warp_spec.channels.iter().enumerate().position(|(number, channel)| {
             let acquired = warp_spec.consumer_anchor(number as u32).and_then(position);
             let last = position(channel.last_use);
@@ -86,9 +90,46 @@ impl KernelInfo<'_> {
             channel.block == block
                 && !self.has_exit_between(block, channel.first(), self.first_use(ops, load).unwrap_or(load))
                 && !channel.wait_at_acquire
-                && acquired.is_some_and(|acquired| acquired < read)
-                && last.is_some_and(|last| (several && read <= last) || (after_mma && is_async && last < read))
+                && acquired.is_some_and(|acquired| {
+                    acquired < read
+                        || self.can_acquire_before(ops, acquired, read)
+                            && ops[read..acquired]
+                                .iter()
+                                .all(|&id| warp_spec.operand_channel(id).is_none_or(|c| c == number as u32))
+                })
+                && last.is_some_and(|last| (before_mma && read <= last) || (after_mma && is_async && last < read))
         })
+    }
+
+    /// Returns true if an operand of an MMA of the block is computed from the tile of a load.
+    fn makes_operand(&self, block: BlockId, load: OpId) -> bool {
+        let mut pending = vec![self.module.op(load).results[0]];
+        let mut seen: FxHashSet<Value> = FxHashSet::default();
+        while let Some(value) = pending.pop().filter(|_| seen.len() <= MAX_OPS_TO_OPERAND) {
+            for &(user, position) in self.uses.users(value) {
+                let op = self.module.op(user);
+                if self.inference.mma_plans.contains_key(&user) && position < 2 {
+                    return true;
+                }
+                let passes = op.code.is_elementwise() || op.code.is_alias();
+                if passes && self.regions.block_of(user) == Some(block) && seen.insert(op.results[0]) {
+                    pending.push(op.results[0]);
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns true if the stage of a load at `acquired` can be acquired before the op at `read`
+    /// already: its operands are there, and no MMA and no region is between.
+    fn can_acquire_before(&self, ops: &[OpId], acquired: usize, read: usize) -> bool {
+        let between = &ops[read..acquired];
+        let defines = |value: &Value| self.module.defining_op(*value).is_some_and(|id| between.contains(&id));
+        !self.module.op(ops[acquired]).operands.iter().any(defines)
+            && !between.iter().any(|&id| {
+                let op = self.module.op(id);
+                self.inference.mma_plans.contains_key(&id) || !op.regions.is_empty()
+            })
     }
 
     /// Returns true if all accumulators of a block start from zero, so that their MMAs complete in
