@@ -5,7 +5,7 @@
 //! the inverse of the diagonal block.
 
 use super::blocks::{BLOCK, MatrixFloat, block, joined, lower, minus_product, product, squares};
-use super::rows::{Rows, entry};
+use super::rows::{self, Form, Order, Pivot, Rows, Steps, entry};
 use super::substitution::{Triangle, inverted};
 use crate::ops::mma::{MatrixRank, Rank};
 use crate::ops::{cat, full, indices, zeros};
@@ -56,31 +56,37 @@ where
         let Some([batch, n, _]) = squares(place, "cholesky", self) else { return self };
         with_location(place, || {
             let a = self.reshape([batch, n, n]);
-            let l = if n <= BLOCK { of_block(a) } else { of_blocks(a) };
+            let l = if n <= BLOCK { of_block(a, Form::Unrolled) } else { of_blocks(a) };
             l.reshape(self.shape())
         })
     }
 }
 
 /// Factors matrices of one block.
-fn of_block<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
+fn of_block<T: MatrixFloat>(a: Tile<T, 3>, form: Form) -> Tile<T, 3> {
     let [batch, n, _] = a.shape();
     let [rows, columns] = [1, 2].map(|axis| indices::<3>([batch, n, n], axis));
     // Rows and columns of the symmetric matrix are read.
     let a = a.with_local_axis(1);
     let mut a = Rows::of_local(rows.ge(columns).select(a, a.transpose()));
-    let mut upper = Vec::with_capacity(n);
-    for j in 0..n {
-        let row = a.row(j);
-        let pivot = entry(row, j);
-        let nan = full([batch, 1, 1], T::from_f64(f64::NAN));
-        let reciprocal = pivot.gt(T::from_f64(0.0)).select(pivot, nan).sqrt().recip();
-        let scaled = row * reciprocal;
-        upper.push(scaled);
-        let factor = -(scaled * reciprocal);
-        for panel in (j + 1) / a.height..a.panels.len() {
-            a.panels[panel] = a.column(panel, j).fma(factor, a.panels[panel]);
-        }
+    let mut upper = Vec::with_capacity(a.panels.len());
+    for steps in Steps::by_panels(a.height, 0, n, Order::Ascending) {
+        let later = a.panels.split_off(steps.panel);
+        // Rows of the panel above a pivot are updated in vain.
+        let (later, panel) = steps.run(form, (later.clone(), later[0]), |(mut later, panel), Pivot { row, column }| {
+            let pivot_row = rows::row(later[0], row);
+            let pivot = entry(pivot_row, column);
+            let nan = full([batch, 1, 1], T::from_f64(f64::NAN));
+            let reciprocal = pivot.gt(T::from_f64(0.0)).select(pivot, nan).sqrt().recip();
+            let scaled = pivot_row * reciprocal;
+            let factor = -(scaled * reciprocal);
+            for panel in &mut later {
+                *panel = rows::column(*panel, column).fma(factor, *panel);
+            }
+            (later, panel.insert((0, row, 0), scaled))
+        });
+        a.panels.extend(later);
+        upper.push(panel);
     }
     lower(cat(upper, 1).transpose())
 }
@@ -93,11 +99,11 @@ fn of_blocks<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
     let mut l: Vec<Vec<Tile<T, 3>>> =
         (0..count).map(|i| (0..count).map(|j| if i >= j { block(a, i, j) } else { zero }).collect()).collect();
     for k in 0..count {
-        l[k][k] = of_block(l[k][k]);
+        l[k][k] = of_block(l[k][k], Form::Loop);
         if k + 1 == count {
             break;
         }
-        let inverse = inverted(l[k][k], Triangle { is_lower: true, is_unit: false }).transpose();
+        let inverse = inverted(l[k][k], Triangle { is_lower: true, is_unit: false }, Form::Loop).transpose();
         for i in k + 1..count {
             l[i][k] = product(l[i][k], inverse);
             for j in k + 1..=i {

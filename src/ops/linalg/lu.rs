@@ -5,7 +5,7 @@
 //! `getrf`).
 
 use super::blocks::{BLOCK, MatrixFloat, block, minus_product, rejected, squares};
-use super::rows::{Rows, entry};
+use super::rows::{self, Form, Order, Pivot, Rows, Steps, entry};
 use super::substitution::{Triangle, substitute};
 use crate::element::ByteSized;
 use crate::ops::mma::{MatrixRank, Rank};
@@ -58,90 +58,82 @@ where
 /// its rows.
 fn of_panel<T: MatrixFloat>(a: Tile<T, 3>, first: usize) -> (Tile<T, 3>, Tile<i32, 3>) {
     let [_, _, columns] = a.shape();
-    let mut elimination = Elimination::new(Rows::of(a));
-    (0..columns).for_each(|column| elimination.step(first + column, column));
-    (cat(elimination.a.panels, 1), cat(elimination.order.panels, 1))
-}
-
-/// An elimination of the columns of a panel.
-struct Elimination<T: MatrixFloat> {
-    a: Rows<T>,
-    /// Number of each row of `a` before the exchanges.
-    order: Rows<i32>,
-    /// Number of each row.
-    numbers: Vec<Tile<i32, 3>>,
-}
-
-impl<T: MatrixFloat> Elimination<T> {
-    fn new(a: Rows<T>) -> Elimination<T> {
-        let numbers = a.numbers();
-        let order = Rows { panels: numbers.clone(), height: a.height };
-        Elimination { a, order, numbers }
+    let mut a = Rows::of(a);
+    let numbers = a.numbers();
+    let mut order = numbers.clone();
+    for steps in Steps::by_panels(a.height, first, columns, Order::Ascending) {
+        let numbers = &numbers[steps.panel..];
+        let state = (a.panels.split_off(steps.panel), order.split_off(steps.panel));
+        let state = steps.run(Form::Loop, state, |(mut a, mut order), pivot| {
+            eliminate(&mut a, &mut order, numbers, pivot);
+            (a, order)
+        });
+        a.panels.extend(state.0);
+        order.extend(state.1);
     }
+    (cat(a.panels, 1), cat(order, 1))
+}
 
-    /// Exchanges the rows of `step` and of the pivot, and eliminates the column below.
-    fn step(&mut self, step: usize, column: usize) {
-        let own = step / self.a.height;
-        let panels = own..self.a.panels.len();
-        let elements: Vec<Tile<T, 3>> = panels.clone().map(|panel| self.a.column(panel, column)).collect();
-        let picks = self.pivots(&elements, step);
-        let row = self.a.row(step);
-        let pivot_row = exchange(&mut self.a, &picks, step, T::from_f64(0.0));
-        exchange(&mut self.order, &picks, step, 0);
-        let (pivot, zero) = (entry(pivot_row, column), T::from_f64(0.0));
-        let reciprocal = pivot.eq(zero).select(zero, pivot.recip());
-        let columns = indices::<3>(row.shape(), 2);
-        let factor = -columns.gt(column).select(pivot_row, zero);
-        for (panel, (element, pick)) in panels.zip(elements.into_iter().zip(picks)) {
-            let mut quotient = pick.select(entry(row, column), element) * reciprocal;
-            let mut is_quotient = columns.eq(column);
-            if panel == own {
-                let is_below = self.numbers[panel].gt(step);
-                quotient = is_below.select(quotient, zero);
-                is_quotient &= is_below;
-            }
-            let updated = quotient.fma(factor, self.a.panels[panel]);
-            self.a.panels[panel] = is_quotient.select(quotient, updated);
+/// Exchanges the rows of `step` and of the pivot, and eliminates the column below. `a`, `order` and
+/// `numbers` are the panels from that of the step on.
+fn eliminate<T: MatrixFloat>(a: &mut [Tile<T, 3>], order: &mut [Tile<i32, 3>], numbers: &[Tile<i32, 3>], step: Pivot) {
+    let elements: Vec<Tile<T, 3>> = a.iter().map(|&panel| rows::column(panel, step.column)).collect();
+    let number = rows::row(numbers[0], step.row);
+    let picks = pivots(&elements, numbers, number);
+    let row = rows::row(a[0], step.row);
+    let pivot_row = exchange(a, &picks, step, T::from_f64(0.0));
+    exchange(order, &picks, step, 0);
+    let (pivot, zero) = (entry(pivot_row, step.column), T::from_f64(0.0));
+    let reciprocal = pivot.eq(zero).select(zero, pivot.recip());
+    let columns = indices::<3>(row.shape(), 2);
+    let factor = -columns.gt(step.column).select(pivot_row, zero);
+    for (panel, (element, pick)) in elements.into_iter().zip(picks).enumerate() {
+        let mut quotient = pick.select(entry(row, step.column), element) * reciprocal;
+        let mut is_quotient = columns.eq(step.column);
+        if panel == 0 {
+            let is_below = numbers[0].gt(number);
+            quotient = is_below.select(quotient, zero);
+            is_quotient &= is_below;
         }
-    }
-
-    /// Returns for each panel from that of `step` on which row has the pivot of a column.
-    fn pivots(&self, elements: &[Tile<T, 3>], step: usize) -> Vec<Tile<bool, 3>> {
-        let own = step / self.a.height;
-        let numbers = &self.numbers[own..];
-        let magnitudes: Vec<Tile<T, 3>> = elements
-            .iter()
-            .zip(numbers)
-            .enumerate()
-            .map(|(panel, (element, number))| {
-                let magnitude = element.isnan().select(T::from_f64(f64::INFINITY), element.abs());
-                if panel == 0 { number.ge(step).select(magnitude, T::from_f64(-1.0)) } else { magnitude }
-            })
-            .collect();
-        let largest = magnitudes.iter().map(|magnitude| magnitude.reduce_max(1)).reduce(|a, b| a.max(b));
-        let largest = largest.expect("a panel has a row");
-        let firsts = magnitudes
-            .iter()
-            .zip(numbers)
-            .map(|(magnitude, &number)| magnitude.eq(largest).select(number, i32::MAX).reduce_min(1));
-        let first = firsts.reduce(|a, b| a.min(b)).expect("a panel has a row");
-        numbers.iter().map(|number| number.eq(first)).collect()
+        let updated = quotient.fma(factor, a[panel]);
+        a[panel] = is_quotient.select(quotient, updated);
     }
 }
 
-/// Exchanges the row `step` and the picked row. Returns the picked row.
-fn exchange<X>(rows: &mut Rows<X>, picks: &[Tile<bool, 3>], step: usize, zero: X) -> Tile<X, 3>
+/// Returns for each panel which row has the pivot of a column. The first panel has the row `number`
+/// of the step.
+fn pivots<T: MatrixFloat>(
+    elements: &[Tile<T, 3>],
+    numbers: &[Tile<i32, 3>],
+    number: Tile<i32, 3>,
+) -> Vec<Tile<bool, 3>> {
+    let magnitude = |(panel, element): (usize, &Tile<T, 3>)| {
+        let magnitude = element.isnan().select(T::from_f64(f64::INFINITY), element.abs());
+        if panel == 0 { numbers[0].ge(number).select(magnitude, T::from_f64(-1.0)) } else { magnitude }
+    };
+    let magnitudes: Vec<Tile<T, 3>> = elements.iter().enumerate().map(magnitude).collect();
+    let largest = magnitudes.iter().map(|magnitude| magnitude.reduce_max(1)).reduce(|a, b| a.max(b));
+    let largest = largest.expect("a panel has a row");
+    let firsts = magnitudes
+        .iter()
+        .zip(numbers)
+        .map(|(magnitude, &number)| magnitude.eq(largest).select(number, i32::MAX).reduce_min(1));
+    let first = firsts.reduce(|a, b| a.min(b)).expect("a panel has a row");
+    numbers.iter().map(|number| number.eq(first)).collect()
+}
+
+/// Exchanges the row of `step` in the first panel and the picked row. Returns the picked row.
+fn exchange<X>(panels: &mut [Tile<X, 3>], picks: &[Tile<bool, 3>], step: Pivot, zero: X) -> Tile<X, 3>
 where
     X: ByteSized + crate::element::Number,
 {
-    let own = step / rows.height;
-    let row = rows.row(step);
-    let parts = rows.panels[own..].iter().zip(picks).map(|(&panel, pick)| pick.select(panel, zero).sum(1));
+    let row = rows::row(panels[0], step.row);
+    let parts = panels.iter().zip(picks).map(|(&panel, pick)| pick.select(panel, zero).sum(1));
     let picked = parts.reduce(|a, b| a + b).expect("a panel has a row");
-    for (panel, pick) in rows.panels[own..].iter_mut().zip(picks) {
+    for (panel, pick) in panels.iter_mut().zip(picks) {
         *panel = pick.select(row, *panel);
     }
-    rows.panels[own] = rows.panels[own].insert([0, step % rows.height, 0], picked);
+    panels[0] = panels[0].insert((0, step.row, 0), picked);
     picked
 }
 
@@ -160,7 +152,7 @@ fn of_blocks<T: MatrixFloat>(mut a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>) {
             std::cmp::Ordering::Less => of_columns(a, j),
             std::cmp::Ordering::Equal => panel,
             std::cmp::Ordering::Greater => {
-                let upper = substitute(corner, block(a, k, j), Triangle { is_lower: true, is_unit: true });
+                let upper = substitute(corner, block(a, k, j), Triangle { is_lower: true, is_unit: true }, Form::Loop);
                 let below = |i: usize| minus_product(block(a, i, j), block(panel, i, 0), upper);
                 cat(
                     (0..count).map(|i| match i.cmp(&k) {

@@ -6,10 +6,10 @@
 //! diagonal, T is (I + D S)⁻¹ D.
 
 use super::blocks::{BLOCK, MatrixFloat, matrices, minus_product, product, rejected};
-use super::rows::{Rows, entry};
+use super::rows::{self, Form, Order, Pivot, Rows, Steps, entry};
 use super::substitution::{Triangle, inverted};
 use crate::ops::mma::{MatrixRank, Rank};
-use crate::ops::{cat, indices};
+use crate::ops::{cat, indices, zeros};
 use crate::tile::{Tile, caller_location, record, with_location};
 
 impl<T: MatrixFloat, const R: usize> Tile<T, R>
@@ -68,62 +68,28 @@ struct Reduction<T: MatrixFloat> {
     a: Rows<T>,
     /// Row of the first pivot.
     first: usize,
-    /// Number of each row.
-    numbers: Vec<Tile<i32, 3>>,
-    /// Factor of each reflection, as tiles `[batch, 1, 1]`.
-    factors: Vec<Tile<T, 3>>,
+    /// Factor of each reflection, as a tile `[batch, 1, columns]`.
+    factors: Tile<T, 3>,
 }
 
 impl<T: MatrixFloat> Reduction<T> {
     fn new(a: Tile<T, 3>, first: usize) -> Reduction<T> {
-        let [_, _, columns] = a.shape();
-        let a = Rows::of(a);
-        let numbers = a.numbers();
-        let mut reduction = Reduction { a, first, numbers, factors: Vec::new() };
-        (0..columns).for_each(|column| reduction.step(column));
-        reduction
-    }
-
-    /// Reflects a column onto its pivot, and applies the reflection to later columns.
-    fn step(&mut self, column: usize) {
-        let (step, zero) = (self.first + column, T::from_f64(0.0));
-        let own = step / self.a.height;
-        let mut vector: Vec<Tile<T, 3>> =
-            (own..self.a.panels.len()).map(|panel| self.a.column(panel, column)).collect();
-        vector[0] = self.numbers[own].gt(step).select(vector[0], zero);
-        let squares = vector.iter().map(|&part| (part * part).sum(1)).reduce(|a, b| a + b).expect("a column has a row");
-        let pivot = entry(self.a.row(step), column);
-        let norm = pivot.fma(pivot, squares).sqrt();
-        let reflected = pivot.ge(zero).select(-norm, norm);
-        let is_done = squares.eq(zero);
-        let factor = is_done.select(zero, (reflected - pivot) / reflected);
-        let scale = is_done.select(zero, (pivot - reflected).recip());
-        let reflected = is_done.select(pivot, reflected);
-        vector.iter_mut().for_each(|part| *part *= scale);
-        let is_pivot = self.numbers[own].eq(step);
-        let stored = is_pivot.select(reflected, vector[0]);
-        vector[0] = is_pivot.select(T::from_f64(1.0), vector[0]);
-        let columns = indices::<3>(self.a.row(step).shape(), 2);
-        let is_later = columns.gt(column);
-        reflect(&mut self.a.panels[own..], &vector, factor, |projection| is_later.select(projection, zero));
-        for (panel, part) in (own..self.a.panels.len()).zip(vector) {
-            let is_column = columns.eq(column);
-            let is_written = if panel == own { is_column & self.numbers[own].ge(step) } else { is_column };
-            let part = if panel == own { stored } else { part };
-            self.a.panels[panel] = is_written.select(part, self.a.panels[panel]);
+        let [batch, _, columns] = a.shape();
+        let mut a = Rows::of(a);
+        let (height, numbers) = (a.height, a.numbers());
+        let mut factors = zeros([batch, 1, columns]);
+        for steps in Steps::by_panels(height, first, columns, Order::Ascending) {
+            let state = (a.panels.split_off(steps.panel), factors);
+            let numbers = numbers[steps.panel];
+            let (later, all) = steps.run(Form::Loop, state, |(mut panels, factors), pivot| {
+                let factor = reduce(&mut panels, numbers, pivot);
+                let is_own = indices::<3>(factors.shape(), 2).eq(pivot.column);
+                (panels, is_own.select(factor, factors))
+            });
+            a.panels.extend(later);
+            factors = all;
         }
-        self.factors.push(factor);
-    }
-
-    /// Returns the vector of a reflection from the panel of its pivot on.
-    fn vector(&self, column: usize) -> Vec<Tile<T, 3>> {
-        let step = self.first + column;
-        let own = step / self.a.height;
-        let mut vector: Vec<Tile<T, 3>> =
-            (own..self.a.panels.len()).map(|panel| self.a.column(panel, column)).collect();
-        let below = self.numbers[own].gt(step).select(vector[0], T::from_f64(0.0));
-        vector[0] = self.numbers[own].eq(step).select(T::from_f64(1.0), below);
-        vector
+        Reduction { a, first, factors }
     }
 
     /// Returns V and T of the block reflection I - V T Vᵀ.
@@ -134,10 +100,50 @@ impl<T: MatrixFloat> Reduction<T> {
         let v = rows.gt(pivots).select(a, rows.eq(pivots).cast::<T>());
         let squares = product(v.transpose(), v);
         let [rows, columns] = [1, 2].map(|axis| indices::<3>(squares.shape(), axis));
-        let scaled = rows.lt(columns).select(squares * cat(self.factors.clone(), 1), zero);
-        let inverse = inverted(scaled, Triangle { is_lower: false, is_unit: true });
-        (v, inverse * cat(self.factors.clone(), 2))
+        let scaled = rows.lt(columns).select(squares * self.factors.transpose(), zero);
+        let inverse = inverted(scaled, Triangle { is_lower: false, is_unit: true }, Form::Loop);
+        (v, inverse * self.factors)
     }
+}
+
+/// Reflects a column onto its pivot, and applies the reflection to later columns. Returns the
+/// factor of the reflection. The first one of `panels` has the pivot, and rows with these numbers.
+fn reduce<T: MatrixFloat>(panels: &mut [Tile<T, 3>], numbers: Tile<i32, 3>, step: Pivot) -> Tile<T, 3> {
+    let zero = T::from_f64(0.0);
+    let (row, number) = (rows::row(panels[0], step.row), rows::row(numbers, step.row));
+    let mut vector: Vec<Tile<T, 3>> = panels.iter().map(|&panel| rows::column(panel, step.column)).collect();
+    vector[0] = numbers.gt(number).select(vector[0], zero);
+    let squares = vector.iter().map(|&part| (part * part).sum(1)).reduce(|a, b| a + b).expect("a column has a row");
+    let pivot = entry(row, step.column);
+    let norm = pivot.fma(pivot, squares).sqrt();
+    let reflected = pivot.ge(zero).select(-norm, norm);
+    let is_done = squares.eq(zero);
+    let factor = is_done.select(zero, (reflected - pivot) / reflected);
+    let scale = is_done.select(zero, (pivot - reflected).recip());
+    let reflected = is_done.select(pivot, reflected);
+    vector.iter_mut().for_each(|part| *part *= scale);
+    let is_pivot = numbers.eq(number);
+    let stored = is_pivot.select(reflected, vector[0]);
+    vector[0] = is_pivot.select(T::from_f64(1.0), vector[0]);
+    let columns = indices::<3>(row.shape(), 2);
+    let is_later = columns.gt(step.column);
+    reflect(panels, &vector, factor, |projection| is_later.select(projection, zero));
+    for (at, (panel, part)) in panels.iter_mut().zip(vector).enumerate() {
+        let is_column = columns.eq(step.column);
+        let is_written = if at == 0 { is_column & numbers.ge(number) } else { is_column };
+        *panel = is_written.select(if at == 0 { stored } else { part }, *panel);
+    }
+    factor
+}
+
+/// Returns the vector of a reflection, of the panels from that of its pivot on. `numbers` are those
+/// of the rows of the first one.
+fn reflection<T: MatrixFloat>(panels: &[Tile<T, 3>], numbers: Tile<i32, 3>, step: Pivot) -> Vec<Tile<T, 3>> {
+    let number = rows::row(numbers, step.row);
+    let mut vector: Vec<Tile<T, 3>> = panels.iter().map(|&panel| rows::column(panel, step.column)).collect();
+    let below = numbers.gt(number).select(vector[0], T::from_f64(0.0));
+    vector[0] = numbers.eq(number).select(T::from_f64(1.0), below);
+    vector
 }
 
 /// Applies a reflection to rows. `kept` selects the columns that are reflected.
@@ -163,13 +169,19 @@ fn identity<T: MatrixFloat>(shape: [usize; 3]) -> Tile<T, 3> {
 
 /// Returns Q and R of matrices with one panel of columns.
 fn of_panel<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
-    let reduction = Reduction::new(a, 0);
-    let mut q = Rows::of(identity(a.shape()));
-    for (column, &factor) in reduction.factors.iter().enumerate().rev() {
-        let own = column / q.height;
-        reflect(&mut q.panels[own..], &reduction.vector(column), factor, |projection| projection);
+    let (shape, [_, _, columns]) = (a.shape(), a.shape());
+    let Reduction { a, factors, .. } = Reduction::new(a, 0);
+    let (mut q, numbers) = (Rows::of(identity(shape)), a.numbers());
+    for steps in Steps::by_panels(q.height, 0, columns, Order::Descending) {
+        let (own, numbers) = (steps.panel, numbers[steps.panel]);
+        let later = steps.run(Form::Loop, q.panels.split_off(own), |mut panels, pivot| {
+            let vector = reflection(&a.panels[own..], numbers, pivot);
+            reflect(&mut panels, &vector, entry(factors, pivot.column), |projection| projection);
+            panels
+        });
+        q.panels.extend(later);
     }
-    (cat(q.panels, 1), cat(reduction.a.panels, 1))
+    (cat(q.panels, 1), cat(a.panels, 1))
 }
 
 /// Returns Q and R of matrices with several panels of columns.

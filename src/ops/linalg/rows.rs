@@ -1,8 +1,8 @@
 //! A matrix with its rows in registers, as panels of a few rows.
 
 use crate::element::{ByteSized, Element};
-use crate::ops::indices;
-use crate::tile::Tile;
+use crate::ops::{LoopState, fold, indices, range, scalar};
+use crate::tile::{Scalar, Tile};
 
 /// Maximum number of rows of a panel. A step of an algorithm updates whole panels.
 const PANEL: usize = 8;
@@ -41,23 +41,85 @@ impl<T: ByteSized> Rows<T> {
         };
         self.panels.iter().enumerate().map(number).collect()
     }
+}
 
-    /// Returns a row, as a tile `[batch, 1, columns]`.
-    pub fn row(&self, row: usize) -> Tile<T, 3> {
-        let panel = self.panels[row / self.height];
-        let [batch, _, columns] = panel.shape();
-        panel.extract([0, row % self.height, 0], [batch, 1, columns])
-    }
+/// Returns a row of a panel, as a tile `[batch, 1, columns]`.
+pub fn row<T: ByteSized>(panel: Tile<T, 3>, row: Scalar<i32>) -> Tile<T, 3> {
+    let [batch, _, columns] = panel.shape();
+    panel.extract((0, row, 0), [batch, 1, columns])
+}
 
-    /// Returns the part of a column in a panel, as a tile `[batch, rows, 1]`.
-    pub fn column(&self, panel: usize, column: usize) -> Tile<T, 3> {
-        let [batch, rows, _] = self.panels[panel].shape();
-        self.panels[panel].extract([0, 0, column], [batch, rows, 1])
-    }
+/// Returns a column of a panel, as a tile `[batch, rows, 1]`.
+pub fn column<T: ByteSized>(panel: Tile<T, 3>, column: Scalar<i32>) -> Tile<T, 3> {
+    let [batch, rows, _] = panel.shape();
+    panel.extract((0, 0, column), [batch, rows, 1])
 }
 
 /// Returns one element of each matrix with one row, as a tile `[batch, 1, 1]`.
-pub fn entry<T: ByteSized>(row: Tile<T, 3>, column: usize) -> Tile<T, 3> {
+pub fn entry<T: ByteSized>(row: Tile<T, 3>, column: Scalar<i32>) -> Tile<T, 3> {
     let [batch, _, _] = row.shape();
-    row.extract([0, 0, column], [batch, 1, 1])
+    row.extract((0, 0, column), [batch, 1, 1])
+}
+
+/// Order of the steps of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Ascending,
+    Descending,
+}
+
+/// Form of the steps of one panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A loop: a short trace, and little code for the instruction cache.
+    Loop,
+    /// Rows and columns are constants: the rows of a panel are registers without selects.
+    Unrolled,
+}
+
+/// Steps of an algorithm whose pivots are the rows of one panel.
+#[derive(Clone, Copy)]
+pub struct Steps {
+    /// Panel of the pivots.
+    pub panel: usize,
+    /// Column of the first pivot.
+    pub column: usize,
+    count: usize,
+    order: Order,
+}
+
+/// Row of a pivot within its panel, and its column.
+#[derive(Clone, Copy)]
+pub struct Pivot {
+    pub row: Scalar<i32>,
+    pub column: Scalar<i32>,
+}
+
+impl Steps {
+    /// Returns the steps for each panel of `height` rows. The pivot of column 0 is in row `first`.
+    pub fn by_panels(height: usize, first: usize, columns: usize, order: Order) -> Vec<Steps> {
+        let count = height.min(columns);
+        let steps =
+            (0..columns).step_by(count).map(|column| Steps { panel: (first + column) / height, column, count, order });
+        match order {
+            Order::Ascending => steps.collect(),
+            Order::Descending => steps.rev().collect(),
+        }
+    }
+
+    /// Emits the steps.
+    pub fn run<S: LoopState>(self, form: Form, state: S, step: impl Fn(S, Pivot) -> S) -> S {
+        let count = self.count as i32;
+        let step = |state: S, number: Scalar<i32>| {
+            let row = match self.order {
+                Order::Ascending => number,
+                Order::Descending => count - 1 - number,
+            };
+            step(state, Pivot { row, column: row + self.column as i32 })
+        };
+        match form {
+            Form::Loop => fold(range(0, count), state, step),
+            Form::Unrolled => (0..count).fold(state, |state, number| step(state, scalar(number))),
+        }
+    }
 }

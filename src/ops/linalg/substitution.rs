@@ -4,7 +4,7 @@
 //! 3.1.3 and 3.1.4). The solved row is subtracted from all later ones.
 
 use super::blocks::MatrixFloat;
-use super::rows::{Rows, entry};
+use super::rows::{self, Form, Order, Pivot, Rows, Steps, entry};
 use crate::ops::{cat, indices};
 use crate::tile::Tile;
 
@@ -17,31 +17,35 @@ pub struct Triangle {
 }
 
 /// Returns `x` with `a · x = b`.
-pub fn substitute<T: MatrixFloat>(a: Tile<T, 3>, b: Tile<T, 3>, triangle: Triangle) -> Tile<T, 3> {
+pub fn substitute<T: MatrixFloat>(a: Tile<T, 3>, b: Tile<T, 3>, triangle: Triangle, form: Form) -> Tile<T, 3> {
     let [_, n, _] = b.shape();
     let (a, mut x) = (Rows::of(a), Rows::of(b));
-    let mut solved = vec![b; n];
-    for step in 0..n {
-        let j = if triangle.is_lower { step } else { n - 1 - step };
-        let row = match triangle.is_unit {
-            true => x.row(j),
-            false => x.row(j) / entry(a.row(j), j),
-        };
-        solved[j] = row;
-        let later = match triangle.is_lower {
-            true => (j + 1) / x.height..x.panels.len(),
-            false => 0..j.div_ceil(x.height),
-        };
-        for panel in later {
-            x.panels[panel] = a.column(panel, j).fma(-row, x.panels[panel]);
-        }
+    let mut solved = x.panels.clone();
+    let order = if triangle.is_lower { Order::Ascending } else { Order::Descending };
+    for steps in Steps::by_panels(x.height, 0, n, order) {
+        let own = steps.panel;
+        // A solved row is subtracted from whole panels, also from solved rows of its own panel.
+        let later = if triangle.is_lower { own..x.panels.len() } else { 0..own + 1 };
+        let state = (x.panels[later.clone()].to_vec(), solved[own]);
+        let state = steps.run(form, state, |(mut x, solved), Pivot { row, column }| {
+            let solved_row = match triangle.is_unit {
+                true => rows::row(x[own - later.start], row),
+                false => rows::row(x[own - later.start], row) / entry(rows::row(a.panels[own], row), column),
+            };
+            for (x, panel) in x.iter_mut().zip(&a.panels[later.clone()]) {
+                *x = rows::column(*panel, column).fma(-solved_row, *x);
+            }
+            (x, solved.insert((0, row, 0), solved_row))
+        });
+        x.panels.splice(later, state.0);
+        solved[own] = state.1;
     }
     cat(solved, 1)
 }
 
 /// Returns the inverse matrices.
-pub fn inverted<T: MatrixFloat>(a: Tile<T, 3>, triangle: Triangle) -> Tile<T, 3> {
+pub fn inverted<T: MatrixFloat>(a: Tile<T, 3>, triangle: Triangle, form: Form) -> Tile<T, 3> {
     let [rows, columns] = [1, 2].map(|axis| indices::<3>(a.shape(), axis));
     let identity = rows.eq(columns).cast::<T>();
-    substitute(a, identity, triangle)
+    substitute(a, identity, triangle, form)
 }

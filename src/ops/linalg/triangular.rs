@@ -7,6 +7,7 @@
 use super::blocks::{
     BLOCK, MatrixFloat, block, block_row, joined, matrices, minus_product, product, rejected, squares,
 };
+use super::rows::Form;
 use super::substitution::{Triangle, inverted, substitute};
 use crate::ops::mma::{MatrixRank, Rank};
 use crate::ops::{cat, zeros};
@@ -179,7 +180,7 @@ where
 fn inverted_diagonal<T: MatrixFloat>(a: Tile<T, 3>, triangle: Triangle) -> Vec<Tile<T, 3>> {
     let [batch, n, _] = a.shape();
     let count = n / BLOCK;
-    let all = inverted(cat((0..count).map(|k| block(a, k, k)), 0), triangle);
+    let all = inverted(cat((0..count).map(|k| block(a, k, k)), 0), triangle, Form::Loop);
     (0..count).map(|k| all.extract([k, 0, 0], [batch, BLOCK, BLOCK])).collect()
 }
 
@@ -187,7 +188,7 @@ fn inverted_diagonal<T: MatrixFloat>(a: Tile<T, 3>, triangle: Triangle) -> Vec<T
 pub fn solved<T: MatrixFloat>(a: Tile<T, 3>, b: Tile<T, 3>, triangle: Triangle) -> Tile<T, 3> {
     let [_, n, _] = a.shape();
     if n <= BLOCK {
-        return substitute(a, b, triangle);
+        return substitute(a, b, triangle, Form::Unrolled);
     }
     let count = n / BLOCK;
     let inverses = inverted_diagonal(a, triangle);
@@ -208,7 +209,7 @@ pub fn inverse_unit_lower<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
     let [batch, n, _] = a.shape();
     let triangle = Triangle { is_lower: true, is_unit: true };
     if n <= BLOCK {
-        return inverted(a, triangle);
+        return inverted(a, triangle, Form::Unrolled);
     }
     let mut inverses = inverted_diagonal(a, triangle);
     let mut size = BLOCK;
