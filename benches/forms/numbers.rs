@@ -82,6 +82,8 @@ fn products<T: MmaInput<T, T>>(n: usize, plans: &[Plan], small: bool) -> Family<
 enum Scan {
     /// Tiles of steps, channels and states, by `ct::scan`.
     Tiles { steps: usize, channels: usize },
+    /// As `Tiles`, with the state before the tile added to the input of its first step.
+    Carried { steps: usize, channels: usize },
     /// One step an iteration, with a state of channels and states.
     Steps { channels: usize },
 }
@@ -99,10 +101,10 @@ fn selective_scan(arrays: ScanArrays, y: ArrayMut<bf16, 3>, form: Scan) {
 fn scan_of_channels((x, dt, a, b, c): ScanArrays, y: ArrayMut<bf16, 3>, form: Scan) {
     let (batch, block) = (ct::bid(1), ct::bid(0));
     let channels = match form {
-        Scan::Tiles { channels, .. } | Scan::Steps { channels } => channels,
+        Scan::Tiles { channels, .. } | Scan::Carried { channels, .. } | Scan::Steps { channels } => channels,
     };
     let steps = match form {
-        Scan::Tiles { steps, .. } => steps,
+        Scan::Tiles { steps, .. } | Scan::Carried { steps, .. } => steps,
         Scan::Steps { .. } => 1,
     };
     let rate = a.load((block, 0), [channels, STATES]) * LOG2_E;
@@ -122,10 +124,14 @@ fn scan_of_channels((x, dt, a, b, c): ScanArrays, y: ArrayMut<bf16, 3>, form: Sc
                 let state = state.unsqueeze(0) * decay + input;
                 (state, state.reshape([channels, STATES]))
             }
-            Scan::Tiles { .. } => {
+            Scan::Tiles { .. } | Scan::Carried { .. } => {
+                let carries = matches!(form, Scan::Carried { .. });
+                let is_first = ct::indices([steps, 1, 1], 0).eq(0);
+                let before = state.unsqueeze(0);
+                let input = if carries { ct::select(is_first, decay * before + input, input) } else { input };
                 let (product, sum) =
                     ct::scan((decay, input), 0, (1.0, 0.0), |(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
-                let all = product * state.unsqueeze(0) + sum;
+                let all = if carries { sum } else { product * before + sum };
                 let last = all.extract([steps - 1, 0, 0], [1, channels, STATES]);
                 (all, last.reshape([channels, STATES]))
             }
@@ -146,14 +152,16 @@ struct ScanState {
     y: DeviceArray<bf16, 3>,
 }
 
-fn scans([batch, steps, channels]: [usize; 3], forms: &[(&'static str, Scan)]) -> Family<ScanState> {
-    let case = |&(name, form): &(&'static str, Scan)| {
+fn scans([batch, steps, channels]: [usize; 3], forms: &[(&'static str, Scan, Option<u32>)]) -> Family<ScanState> {
+    let case = |&(name, form, warps): &(&'static str, Scan, Option<u32>)| {
         let each = match form {
-            Scan::Tiles { channels, .. } | Scan::Steps { channels } => channels,
+            Scan::Tiles { channels, .. } | Scan::Carried { channels, .. } | Scan::Steps { channels } => channels,
         };
+        let mut hints = Hints::new();
+        hints.num_warps = warps;
         Case::new(name, 0, move |call, s: &mut ScanState| {
             let grid = [channels.div_ceil(each), batch, 1];
-            call.run(grid, selective_scan, ((&s.x, &s.dt, &s.a, &s.b, &s.c), &mut s.y, Constant(form)))
+            call.run_with(hints, grid, selective_scan, ((&s.x, &s.dt, &s.a, &s.b, &s.c), &mut s.y, Constant(form)))
         })
     };
     let bytes = 2 * batch * steps * (3 * channels + 2 * STATES) + 4 * channels * STATES;
@@ -248,18 +256,31 @@ pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
     let small = size == Size::Small;
     let scanned = if small { [2, 48, 40] } else { [8, 4096, 2048] };
     let tiles = |steps, channels| Scan::Tiles { steps, channels };
+    let carried = |steps, channels| Scan::Carried { steps, channels };
     let scan_forms = [
-        ("scan 64x4", tiles(64, 4)),
-        ("scan 64x8", tiles(64, 8)),
-        ("scan 16x16", tiles(16, 16)),
-        ("scan 16x32", tiles(16, 32)),
-        ("scan 32x16", tiles(32, 16)),
-        ("scan 8x64", tiles(8, 64)),
-        ("scan 16x64", tiles(16, 64)),
-        ("steps 16", Scan::Steps { channels: 16 }),
-        ("steps 32", Scan::Steps { channels: 32 }),
-        ("steps 64", Scan::Steps { channels: 64 }),
-        ("steps 128", Scan::Steps { channels: 128 }),
+        ("scan 64x4", tiles(64, 4), None),
+        ("scan 64x8", tiles(64, 8), None),
+        ("scan 16x16", tiles(16, 16), None),
+        ("scan 16x32", tiles(16, 32), None),
+        ("scan 16x32, 2 warps", tiles(16, 32), Some(2)),
+        ("scan 32x16", tiles(32, 16), None),
+        ("scan 8x64", tiles(8, 64), None),
+        ("scan 16x64", tiles(16, 64), None),
+        ("carried 16x16", carried(16, 16), None),
+        ("carried 16x32", carried(16, 32), None),
+        ("carried 16x32, 2 warps", carried(16, 32), Some(2)),
+        ("carried 32x16", carried(32, 16), None),
+        ("carried 32x16, 2 warps", carried(32, 16), Some(2)),
+        ("carried 8x64", carried(8, 64), None),
+        ("carried 8x64, 2 warps", carried(8, 64), Some(2)),
+        ("carried 16x64, 4 warps", carried(16, 64), Some(4)),
+        ("carried 4x128", carried(4, 128), None),
+        ("steps 16", Scan::Steps { channels: 16 }, None),
+        ("steps 32", Scan::Steps { channels: 32 }, None),
+        ("steps 64", Scan::Steps { channels: 64 }, None),
+        ("steps 128", Scan::Steps { channels: 128 }, None),
+        ("steps 64, 1 warp", Scan::Steps { channels: 64 }, Some(1)),
+        ("steps 128, 4 warps", Scan::Steps { channels: 128 }, Some(4)),
     ];
     let passes = [
         ("rows 1x2048", Costs::Rows, [1, 2048]),

@@ -314,6 +314,8 @@ enum Pairs {
     Split,
     /// One load of rows, as pairs, and its halves.
     Rows,
+    /// As `Rows`, and the result is stored as rows.
+    BothRows,
     /// A load of each half, at stride 2.
     Strided,
 }
@@ -333,7 +335,7 @@ fn rotate(
             let part = |which: i32| both.extract((0, 0, 0, which), [1, rows, half, 1]).reshape([rows, half]);
             (part(0), part(1))
         }
-        Pairs::Rows => {
+        Pairs::Rows | Pairs::BothRows => {
             let x: Array<bf16, 3> = x.reshape((x.extent(0), x.extent(1), 2 * half));
             let both = x.load((of, i, 0), [1, rows, 2 * half]).reshape([rows, half, 2]);
             let part = |which: i32| both.extract((0, 0, which), [rows, half, 1]).reshape([rows, half]);
@@ -348,7 +350,37 @@ fn rotate(
     let [cos, sin] = [cos, sin].map(|angles| angles.load((i, 0), [rows, half]));
     let turned = [first * cos - second * sin, second * cos + first * sin];
     let turned = turned.map(|part| part.cast::<bf16>().reshape([1, rows, half, 1]));
-    y.store((of, i, 0, 0), ct::cat(turned, 3));
+    let turned = ct::cat(turned, 3);
+    match form {
+        Pairs::BothRows => {
+            let y: ArrayMut<bf16, 3> = y.reshape((y.extent(0), y.extent(1), 2 * half));
+            y.store((of, i, 0), turned.reshape([1, rows, 2 * half]));
+        }
+        _ => y.store((of, i, 0, 0), turned),
+    }
+}
+
+/// Rotates pairs as `rotate` with rows as pairs, `heads` of them by the same angles in turn.
+fn rotate_heads(
+    x: Array<bf16, 4>,
+    [cos, sin]: [Array<f32, 2>; 2],
+    y: ArrayMut<bf16, 4>,
+    [rows, half]: [usize; 2],
+    heads: usize,
+) {
+    let (i, group) = (ct::bid(0), ct::bid(1));
+    let [cos, sin] = [cos, sin].map(|angles| angles.load((i, 0), [rows, half]));
+    let x: Array<bf16, 3> = x.reshape((x.extent(0), x.extent(1), 2 * half));
+    let y: ArrayMut<bf16, 3> = y.reshape((y.extent(0), y.extent(1), 2 * half));
+    ct::fold(..heads, (), |(), head| {
+        let of = group * heads + head;
+        let both = x.load((of, i, 0), [1, rows, 2 * half]).reshape([rows, half, 2]);
+        let part = |which: i32| both.extract((0, 0, which), [rows, half, 1]).reshape([rows, half]).cast::<f32>();
+        let (first, second) = (part(0), part(1));
+        let turned = [first * cos - second * sin, second * cos + first * sin];
+        let turned = turned.map(|part| part.cast::<bf16>().reshape([1, rows, half, 1]));
+        y.store((of, i, 0), ct::cat(turned, 3).reshape([1, rows, 2 * half]));
+    });
 }
 
 struct Rotated {
@@ -358,8 +390,12 @@ struct Rotated {
 }
 
 fn of_rotation([count, seq, half]: [usize; 3], rows: &'static [usize]) -> Family<Rotated> {
-    let forms =
-        [("one load of pairs", Pairs::Split), ("rows as pairs", Pairs::Rows), ("loads at stride 2", Pairs::Strided)];
+    let forms = [
+        ("one load of pairs", Pairs::Split),
+        ("rows as pairs", Pairs::Rows),
+        ("rows to rows", Pairs::BothRows),
+        ("loads at stride 2", Pairs::Strided),
+    ];
     let each = forms.into_iter().flat_map(|form| rows.iter().map(move |&rows| (form, rows)));
     let case = |((name, form), rows): ((&str, Pairs), usize)| {
         let name = format!("{name}, {rows} rows").leak();
@@ -368,6 +404,13 @@ fn of_rotation([count, seq, half]: [usize; 3], rows: &'static [usize]) -> Family
             call.run([seq.div_ceil(rows), count, 1], rotate, (&*x, angles, y, Constant([rows, half]), Constant(form)))
         })
     };
+    let in_turn = rows.iter().map(|&rows| {
+        let name = format!("rows as pairs, {rows} rows, 8 heads in turn").leak();
+        Case::new(name, 0, move |call, Rotated { x, angles: [cos, sin], y }: &mut Rotated| {
+            let (heads, grid) = (8.min(count), [seq.div_ceil(rows), count.div_ceil(8), 1]);
+            call.run(grid, rotate_heads, (&*x, [&*cos, &*sin], y, Constant([rows, half]), Constant(heads)))
+        })
+    });
     Family {
         name: format!("conversion, rotated pairs bf16 {count}x{seq}x{}", 2 * half),
         flops: 0.0,
@@ -385,7 +428,7 @@ fn of_rotation([count, seq, half]: [usize; 3], rows: &'static [usize]) -> Family
             })
         }),
         result: |arrays| some(&arrays.y),
-        cases: each.map(case).collect(),
+        cases: each.map(case).chain(in_turn).collect(),
     }
 }
 

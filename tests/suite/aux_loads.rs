@@ -16,6 +16,7 @@ pub fn register(suite: &mut Suite) {
         )+};
     }
     each!(levels: i32 u8 f16 bf16 f32 f64);
+    suite.test("aux_loads/nearest", nearest);
 }
 
 /// Queries, keys of an iteration, and terms of a sum.
@@ -64,6 +65,52 @@ fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
         session.check("sums", &y, &|[i, c]| {
             let terms = (0..count).map(|j| weights[i * count + j] * keys[j * d + c].to_f64());
             Want::exactly(terms.sum::<f64>() as f32)
+        })?;
+    }
+    Ok(())
+}
+
+/// The nearest centre of each point: a vector beside a product that begins at zero, which each thread loads for itself.
+fn nearest_kernel(
+    (points, centres, squares): (Array<f16, 2>, Array<f16, 2>, Array<f32, 1>),
+    y: ArrayMut<i32, 1>,
+    [m, n, d]: [usize; 3],
+) {
+    let points = points.load((ct::bid(0), 0), [m, d]);
+    let start = (ct::full::<f32, 2>([m, 1], f32::INFINITY), ct::zeros::<i32, 2>([m, 1]));
+    let (_, label) = ct::fold(..centres.num_tiles(0, [n, d]), start, |(least, label), j| {
+        let centres = centres.load((j, 0), [n, d]);
+        let products = ct::mma(points, centres.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let squares = squares.load_with(j, [n], ct::LoadOptions::new().padding(Padding::PosInf));
+        let (at, value) = (squares.unsqueeze(0) - products * 2.0).argmin_with_value(1);
+        let is_less = value.lt(least);
+        (ct::select(is_less, value, least), ct::select(is_less, at + j * n, label))
+    });
+    y.store(ct::bid(0), label.reshape([m]));
+}
+
+/// Whole numbers, with equal distances; centres that fill tiles and that end amid one.
+fn nearest(session: Session) -> Result<()> {
+    let d = 64;
+    for (count, centres, [m, n]) in [(256, 512, [128, 128]), (200, 300, [128, 128]), (130, 256, [64, 256])] {
+        let x = random::<f16>(45, count * d, Spread::Whole(2));
+        let c = random::<f16>(46, centres * d, Spread::Whole(2));
+        let square = |j: usize| (0..d).map(|k| c[j * d + k].to_f32().powi(2)).sum::<f32>();
+        let squares: Vec<f32> = (0..centres).map(square).collect();
+        let (device_x, device_c) = (session.array(&x, [count, d])?, session.array(&c, [centres, d])?);
+        let (device_squares, mut y) = (session.array(&squares, [centres])?, session.unwritten::<i32, 1>([count])?);
+        let arrays = (&device_x, &device_c, &device_squares);
+        session.launch(nearest_kernel, [count.div_ceil(m)], (arrays, &mut y, Constant([m, n, d])))?;
+        session.check("labels", &y, &|[i]| {
+            let distance = |j: usize| {
+                let product: f32 = (0..d).map(|k| x[i * d + k].to_f32() * c[j * d + k].to_f32()).sum();
+                squares[j] - 2.0 * product
+            };
+            let first = (0..centres).fold((f32::INFINITY, 0), |(least, at), j| match distance(j) {
+                value if value < least => (value, j),
+                _ => (least, at),
+            });
+            Want::exactly(first.1 as i32)
         })?;
     }
     Ok(())

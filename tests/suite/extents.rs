@@ -29,6 +29,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/scans", scans);
     suite.test("extents/blocks", blocks);
     suite.test("extents/control", control);
+    suite.test("extents/streamed", streamed);
     suite.test("extents/atomics", atomics);
     suite.test("extents/narrow", narrow);
     suite.test("extents/attention", attention);
@@ -513,6 +514,40 @@ fn control(session: Session) -> Result<()> {
             }
         })
     })
+}
+
+/// Parts of tiles that a loop reads and writes: boxes that lie apart, which threads copy ahead.
+fn streamed(session: Session) -> Result<()> {
+    fn kernel(x: Array<f16, 3>, y: ArrayMut<f16, 3>, shape: [usize; 3]) {
+        let (group, image) = (ct::bid(0), ct::bid(1));
+        let load = |j: Scalar<i32>| x.load((image, group, j), shape).cast::<f32>();
+        let start = ct::zeros::<f32, 3>(shape);
+        let sum = ct::fold(..x.num_tiles(2, shape), start, |sum, j| sum + load(j)).sum(..);
+        ct::fold(..x.num_tiles(2, shape), (), |(), j| {
+            y.store((image, group, j), (load(j) + sum).cast::<f16>());
+        });
+    }
+    for ([images, channels, pixels], shape) in
+        [([2, 30, 1024], [1, 10, 256]), ([1, 25, 1000], [1, 10, 512]), ([3, 12, 768], [1, 6, 192])]
+    {
+        let data = random::<f16>(9, images * channels * pixels, Spread::Whole(1));
+        let x = session.array(&data, [images, channels, pixels])?;
+        let mut y = session.unwritten::<f16, 3>([images, channels, pixels])?;
+        session.launch(kernel, [channels.div_ceil(shape[1]), images], (&x, &mut y, Constant(shape)))?;
+        let element = |image: usize, c: usize, p: usize| data[(image * channels + c) * pixels + p].to_f32();
+        let sum = |image: usize, group: usize| -> f32 {
+            let of = group * shape[1]..channels.min((group + 1) * shape[1]);
+            of.flat_map(|c| (0..pixels).map(move |p| (c, p))).map(|(c, p)| element(image, c, p)).sum()
+        };
+        let sums: Vec<f32> = (0..images * channels.div_ceil(shape[1]))
+            .map(|at| sum(at / channels.div_ceil(shape[1]), at % channels.div_ceil(shape[1])))
+            .collect();
+        session.check("elements", &y, &|[image, c, p]| {
+            let total = sums[image * channels.div_ceil(shape[1]) + c / shape[1]];
+            Want::exactly(f16::from_f32(element(image, c, p) + total))
+        })?;
+    }
+    Ok(())
 }
 
 /// Sums in memory, by views and by index tiles, with and without results.

@@ -103,6 +103,18 @@ fn numbered<K: Int, const R: usize>(
         let joint = Tile::<i32, R>::from_raw(tiles[0]);
         return (((joint >> 16) + least).cast(), joint & 0xffff);
     }
+    if K::DTYPE.bits() == 32 {
+        // The same in one i64: one comparison of 64 bits instead of three.
+        let high = if K::SIGNED { keys.cast::<i64>() } else { keys.cast::<i64>() - (1 << 31) };
+        let joint = high << 32 | numbers.cast::<i64>();
+        let mut tiles = [&[joint.raw()], &carried[..]].concat();
+        record(|t| t.sort_together(&mut tiles, axis, Sign::Signed, false, count));
+        carried.copy_from_slice(&tiles[1..]);
+        let joint = Tile::<i64, R>::from_raw(tiles[0]);
+        let high = joint >> 32;
+        let keys = if K::SIGNED { high.cast() } else { (high + (1 << 31)).cast() };
+        return (keys, joint.cast());
+    }
     let mut tiles = [&[keys.raw(), numbers.raw()], &carried[..]].concat();
     record(|t| t.sort_together(&mut tiles, axis, sign::<K>(), true, count));
     carried.copy_from_slice(&tiles[2..]);

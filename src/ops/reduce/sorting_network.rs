@@ -5,8 +5,10 @@
 //!
 //! * A step splits the tile at that bit, and joins the smaller and the larger elements again. If
 //!   one thread holds both elements of a pair, this is two instructions.
-//! * Every second run of a bitonic network is in descending order. Its keys are complemented during
-//!   that phase, so that the smaller one is first everywhere.
+//! * Every second run of a bitonic network is in descending order. Keys alone are sorted by minima
+//!   and maxima: keys of such a run are complemented during that phase, so that the smaller one is
+//!   first everywhere. Keys with other tiles, and keys of 64 bits, are compared: there, the result
+//!   of the comparison is complemented. In registers this is an exchange of operands.
 
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, ConstData, Opcode, Sign, Type, Value};
@@ -45,11 +47,10 @@ impl<'t> Network<'t> {
             // therefore the smallest elements of both runs, and form a bitonic sequence.
             let rows = Rows::of(&self.shape, self.axis, 2, count);
             let mut pairs = self.pairs(&rows);
-            let compared = self.compared();
-            for [_, behind] in &mut pairs[..compared] {
-                *behind = self.inverted(*behind);
+            if self.by_extremes() {
+                pairs[0][1] = self.inverted(pairs[0][1]);
             }
-            let smaller = self.exchanged(&pairs, 1);
+            let smaller = self.exchanged(&pairs, 1, None);
             self.tiles = smaller.into_iter().map(|kept| kept[0]).collect();
             self.shape[self.axis] /= 2;
             self.turn(count, count < self.shape[self.axis], false);
@@ -71,12 +72,13 @@ impl<'t> Network<'t> {
         }
     }
 
-    /// The number of tiles that are compared, and hence complemented.
-    fn compared(&self) -> usize {
-        1 + usize::from(self.ties)
+    /// Returns true if the pairs are sorted by minima and maxima, and not by comparisons. A minimum
+    /// of 64 bits is a comparison, too.
+    fn by_extremes(&self) -> bool {
+        self.tiles.len() == 1 && self.t.builder.module.dtype(self.tiles[0]).bits() <= 32
     }
 
-    /// Sorts runs of this length. If there are several, every second one is complemented.
+    /// Sorts runs of this length. If there are several, every second one is in descending order.
     fn runs(&mut self, length: i64) {
         let mut run = 2;
         while run <= length {
@@ -89,28 +91,35 @@ impl<'t> Network<'t> {
         }
     }
 
-    /// Complements every second run if `runs` is set. With `halves`, every second half of a run has
-    /// been complemented before, which is undone.
+    /// Complements the keys of every second run if `runs` is set. With `halves`, every second half
+    /// of a run has been complemented before, which is undone. Only minima and maxima need it.
     fn turn(&mut self, run: i64, runs: bool, halves: bool) {
+        if !self.by_extremes() {
+            return;
+        }
         let (rows, pattern): (_, &[bool]) = match (runs, halves) {
             (false, false) => return,
             (true, false) => (Rows::of(&self.shape, self.axis, 2, run), &[false, true]),
             (false, true) => (Rows::of(&self.shape, self.axis, 2, run / 2), &[false, true]),
             (true, true) => (Rows::of(&self.shape, self.axis, 4, run / 2), &[false, true, true, false]),
         };
-        for tile in 0..self.compared() {
-            let dtype = self.t.builder.module.dtype(self.tiles[tile]);
-            let keys = self.t.reshaped_to(self.tiles[tile], dtype, &rows.shape);
-            let mut shape = vec![1; rows.shape.len()];
-            shape[rows.at] = rows.shape[rows.at];
-            let ones = all_ones(dtype);
-            let words = pattern.iter().map(|&turned| if turned { ones } else { 0 }).collect::<Vec<_>>();
-            let ty = self.t.builder.module.intern(Type::tile(dtype, shape));
-            let value = vec![Attr::Value(ConstData::Dense(words.into()))];
-            let ones = self.t.emit(Opcode::Constant, &[], value, vec![], &[ty])[0];
-            let ones = self.t.stretch(ones, &rows.shape);
-            self.tiles[tile] = self.t.put(Opcode::XorI, &[keys, ones], vec![], dtype, &rows.shape);
-        }
+        let dtype = self.t.builder.module.dtype(self.tiles[0]);
+        let keys = self.t.reshaped_to(self.tiles[0], dtype, &rows.shape);
+        self.tiles[0] = self.complemented(keys, rows.at, pattern);
+    }
+
+    /// Complements the parts along an axis for which the pattern is set.
+    fn complemented(&mut self, value: Value, axis: usize, pattern: &[bool]) -> Value {
+        let (dtype, shape) = (self.t.builder.module.dtype(value), self.t.builder.module.shape(value).to_vec());
+        let mut parts = vec![1; shape.len()];
+        parts[axis] = shape[axis];
+        let ones = all_ones(dtype);
+        let words = pattern.iter().map(|&turned| if turned { ones } else { 0 }).collect::<Vec<_>>();
+        let ty = self.t.builder.module.intern(Type::tile(dtype, parts));
+        let value_of_ones = vec![Attr::Value(ConstData::Dense(words.into()))];
+        let ones = self.t.emit(Opcode::Constant, &[], value_of_ones, vec![], &[ty])[0];
+        let ones = self.t.stretch(ones, &shape);
+        self.t.put(Opcode::XorI, &[value, ones], vec![], dtype, &shape)
     }
 
     fn inverted(&mut self, value: Value) -> Value {
@@ -121,11 +130,13 @@ impl<'t> Network<'t> {
 
     /// Sorts bitonic runs of this length.
     fn merge(&mut self, run: i64) {
+        let alternates = run < self.shape[self.axis];
         let mut distance = run / 2;
         while distance > 0 {
             let rows = Rows::of(&self.shape, self.axis, 2, distance);
             let pairs = self.pairs(&rows);
-            for (tile, kept) in self.exchanged(&pairs, 2).into_iter().enumerate() {
+            let runs = alternates.then(|| self.halves_of_runs(run));
+            for (tile, kept) in self.exchanged(&pairs, 2, runs).into_iter().enumerate() {
                 let dtype = self.t.builder.module.dtype(kept[0]);
                 self.tiles[tile] = self.t.of_halves([kept[0], kept[1]], dtype, &rows);
             }
@@ -139,16 +150,30 @@ impl<'t> Network<'t> {
         tiles.into_iter().map(|tile| self.t.halves(tile, self.t.builder.module.dtype(tile), rows)).collect()
     }
 
-    /// The element of each pair with the smaller key, and the other one if `wanted` is 2.
-    fn exchanged(&mut self, pairs: &[[Value; 2]], wanted: usize) -> Vec<Vec<Value>> {
+    /// The shape of one element of each pair of runs of this length: pairs of runs, runs, and the
+    /// elements of a run.
+    fn halves_of_runs(&self, run: i64) -> Rows {
+        let mut shape = self.shape.clone();
+        shape[self.axis] /= 2;
+        Rows::of(&shape, self.axis, 2, run / 2)
+    }
+
+    /// The element of each pair with the smaller key, and the other one if `wanted` is 2. With
+    /// `runs`, every second one of them is in descending order.
+    fn exchanged(&mut self, pairs: &[[Value; 2]], wanted: usize, runs: Option<Rows>) -> Vec<Vec<Value>> {
         let shape = self.t.builder.module.shape(pairs[0][0]).to_vec();
-        if let [keys] = pairs {
+        if let ([keys], true) = (pairs, self.by_extremes()) {
             let dtype = self.t.builder.module.dtype(keys[0]);
             let codes = &[Opcode::MinI, Opcode::MaxI][..wanted];
             let both = codes.iter().map(|&code| self.t.put(code, keys, vec![Attr::Sign(self.sign)], dtype, &shape));
             return vec![both.collect()];
         }
-        let smaller = self.smaller(pairs, &shape);
+        let mut smaller = self.smaller(pairs, &shape);
+        if let Some(runs) = runs {
+            let of_runs = self.t.reshaped_to(smaller, DType::I1, &runs.shape);
+            let turned = self.complemented(of_runs, runs.at, &[false, true]);
+            smaller = self.t.reshaped_to(turned, DType::I1, &shape);
+        }
         let one = |&[a, b]: &[Value; 2]| {
             let dtype = self.t.builder.module.dtype(a);
             let orders = &[[a, b], [b, a]][..wanted];

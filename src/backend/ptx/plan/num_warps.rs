@@ -59,8 +59,11 @@ const OCCUPANCY_BYTES: u64 = 128;
 const BUTTERFLY_STEPS: u64 = 6;
 
 /// Bytes of a tile per thread in a butterfly network, with elements of at least 4 bytes. More bytes
-/// mean fewer steps between threads. Half of it if a tile carries others along.
+/// mean fewer steps between threads.
 const BUTTERFLY_BYTES: u64 = 128;
+
+/// Elements of a tile per thread in a butterfly network, if a tile carries others along.
+const BUTTERFLY_CARRYING: u64 = 16;
 
 /// Bytes of the tiles with a partial layout per thread. More bytes mean fewer shuffles per element.
 const LINE_BYTES: u64 = 512;
@@ -92,8 +95,10 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     }
     let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
-        let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
-        warps_for(sizes.halved, each)
+        match sizes.carries {
+            true => warps_for(sizes.halved_count, BUTTERFLY_CARRYING),
+            false => warps_for(sizes.halved, BUTTERFLY_BYTES),
+        }
     } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
         let fewest = (sizes.accumulators / MAX_ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two();
@@ -201,11 +206,14 @@ struct Sizes {
     rows: u64,
     /// Bytes that all accesses transfer, if none is in a loop.
     moved: Option<u64>,
-    /// Number of halvings of tiles, bytes of the largest such tile, and whether halves are
-    /// selected.
+    /// Number of halvings of tiles, bytes of the largest such tile, and whether one condition
+    /// selects halves of several tiles.
     halvings: u64,
     halved: u64,
+    halved_count: u64,
     carries: bool,
+    /// The last condition that selects halves, and their tile.
+    selected: Option<(Value, Value)>,
     /// Bytes of the tiles with a partial layout.
     lines: u64,
     /// An op needs elements of other threads.
@@ -279,9 +287,19 @@ impl Sizes {
             let (count, bytes) = extent(module, op.operands[0]);
             self.halvings += 1;
             self.halved = self.halved.max(bytes.max(4 * count));
+            self.halved_count = self.halved_count.max(count);
         }
-        let is_half = |value| module.defining_op(value).is_some_and(|id| halved_bit(module, module.op(id)).is_some());
-        self.carries |= op.code == Opcode::Select && is_half(op.operands[1]) && is_half(op.operands[2]);
+        let tile_of_half = |value| {
+            let half = module.op(module.defining_op(value)?);
+            halved_bit(module, half).map(|_| half.operands[0])
+        };
+        if op.code == Opcode::Select
+            && let Some(tile) = tile_of_half(op.operands[1])
+        {
+            let condition = op.operands[0];
+            self.carries |= self.selected.is_some_and(|(known, other)| known == condition && other != tile);
+            self.selected = Some((condition, tile));
+        }
         let moves = matches!(op.code, Opcode::Permute | Opcode::Cat | Opcode::Extract | Opcode::Insert);
         if moves || matches!(op.code, Opcode::Gather | Opcode::Histogram | Opcode::Ranks) {
             self.exchanges |= op.results.iter().any(|&v| extent(module, v).0 > 1);

@@ -27,12 +27,28 @@ mod tests;
 pub use repr::{ScalarTypes, Unsupported};
 
 use super::isa::builder::Builder;
-use super::isa::inst::Operand;
+use super::isa::inst::{Operand, RegClass};
+use crate::dtype::DType;
 use crate::ir::{Op, Opcode, Rounding};
 
 /// Rounds an f32 to tf32, to nearest even.
 pub fn round_to_tf32(b: &mut Builder, x: Operand) -> Operand {
     cast::round_to_tf32(b, Rounding::NearestEven, x).expect("f32 becomes tf32 by this rounding")
+}
+
+/// Emits a `select`; of 64-bit integers by words. ptxas recognizes a minimum or maximum in the
+/// selects of whole numbers, and then compares the two numbers again for each of them.
+fn select(b: &mut Builder, dtype: DType, operands: &[Operand]) -> Operand {
+    let &[cond, yes, no] = operands else { unreachable!("three operands of `select`") };
+    match (dtype, cond, yes, no) {
+        (DType::I64, Operand::Reg(_), Operand::Reg(_), Operand::Reg(_)) if yes != no => {
+            let ((yes_low, yes_high), (no_low, no_high)) = (b.unpack(yes), b.unpack(no));
+            let low = b.select(RegClass::B32, cond, yes_low, no_low);
+            let high = b.select(RegClass::B32, cond, yes_high, no_high);
+            b.pack(low, high)
+        }
+        _ => b.select(repr::class(dtype), cond, yes, no),
+    }
 }
 
 /// Lowers one element of an elementwise operation, of `select`, `fpowi`, or of a cast.
@@ -54,7 +70,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         }
         CmpF => compare::cmpf(b, op, types.operands[0], operands),
         CmpI => compare::cmpi(b, op, types.operands[0], operands),
-        Select => Ok(b.select(repr::class(types.result), operands[0], operands[1], operands[2])),
+        Select => Ok(select(b, types.result, operands)),
         Bitcast | ExtI | TruncI | IToF | FToI | FToF | IntToPtr | PtrToInt | PtrToPtr => {
             cast::lower(b, op, types.operands[0], types.result, operands[0])
         }

@@ -89,9 +89,9 @@ impl ViewShape {
         self.starts[axis]
     }
 
-    /// Returns true if tiles are adjacent: each element is in exactly one tile.
-    pub fn is_partition(&self) -> bool {
-        self.sparse.is_none() && self.tile == self.steps
+    /// Returns true if tiles lie apart: each element is in at most one tile.
+    pub fn is_apart(&self) -> bool {
+        self.sparse.is_none() && self.tile.iter().zip(&self.steps).all(|(tile, step)| tile <= step)
     }
 
     /// Returns the stride of tensor dimension `dim`: a constant or a value.

@@ -25,6 +25,11 @@ const MAX_ELEMENTS: usize = 16;
 /// Maximum number of accesses of 16 bytes of a deferred load in a thread.
 const MAX_WIDE_ACCESSES: usize = 4;
 
+/// Maximum number of accesses of a deferred load in a loop with MMAs, and the minimum number of
+/// their bytes. A conversion has as many, and a barrier at which the MMAs of all warps wait.
+const MAX_ACCESSES_BESIDE_MMA: usize = 16;
+const MIN_BYTES_BESIDE_MMA: usize = 8;
+
 /// Minimum number of elements of a thread of a deferred load in an epilogue. With fewer, both tiles
 /// fit into the registers.
 const MIN_EPILOGUE_ELEMENTS: usize = 128;
@@ -139,7 +144,8 @@ impl Inference<'_> {
         layout
     }
 
-    /// Returns true if each thread loads a tile by a few accesses of the largest size.
+    /// Returns true if each thread loads a tile by a few accesses of the largest size. In a loop
+    /// with MMAs, more and narrower ones are few.
     fn has_wide_accesses(&self, load: OpId, layout: &Layout) -> bool {
         let op = self.module.op(load);
         let Some(view) = ViewShape::at(self.module, &self.int_ranges, op.group(0)[0], op.group(1)) else {
@@ -148,7 +154,10 @@ impl Inference<'_> {
         let Some(axis) = contiguous_axis(self.module, &view) else { return false };
         let vector = view.vector(self.module, &self.int_ranges, axis).min(layout.vector_len(axis));
         let bytes = vector * view.elem.storage_bits() as usize / 8;
-        bytes == VECTOR_BYTES && layout.num_registers() / vector <= MAX_WIDE_ACCESSES
+        let count = layout.num_registers() / vector;
+        let beside_mma = self.regions.enclosing_loop(load).is_some_and(|id| self.regions.has_mma(id));
+        bytes == VECTOR_BYTES && count <= MAX_WIDE_ACCESSES
+            || beside_mma && bytes >= MIN_BYTES_BESIDE_MMA && count <= MAX_ACCESSES_BESIDE_MMA
     }
 
     /// Returns the number of contiguous bytes that the lanes of a warp load with one vector each.

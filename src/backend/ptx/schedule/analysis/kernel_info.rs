@@ -102,7 +102,7 @@ impl<'m> KernelInfo<'m> {
             // A tensor that a loop defines may have another address in each iteration.
             (!self.is_in_loop(tensor)).then(|| layout.clone())
         };
-        MemoryEffect::of(self.module, id, self.is_result_used(id), layout)
+        MemoryEffect::of(self.module, id, self.is_result_used(id), layout, self.residues(id))
     }
 
     /// Returns true if a tile result of the op is used.

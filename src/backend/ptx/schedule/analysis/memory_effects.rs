@@ -11,8 +11,28 @@ use crate::layout::Layout;
 struct ThreadElementMap {
     tensor: OpId,
     tile: Vec<i64>,
+    steps: Vec<i64>,
     dim_map: Vec<usize>,
     layout: Layout,
+}
+
+/// Coordinates of the elements of an access along a dimension of its array, modulo a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residues {
+    /// The tensor view and its dimension.
+    pub tensor: OpId,
+    pub dim: usize,
+    pub modulus: i128,
+    /// First coordinate, and one past the last, at most the modulus.
+    pub range: (i128, i128),
+}
+
+impl Residues {
+    /// Returns true if no coordinate belongs to both.
+    fn is_apart_from(&self, other: &Residues) -> bool {
+        (self.tensor, self.dim, self.modulus) == (other.tensor, other.dim, other.modulus)
+            && (self.range.1 <= other.range.0 || other.range.1 <= self.range.0)
+    }
 }
 
 /// Origin of an address, by which accesses are distinguished.
@@ -50,6 +70,7 @@ pub struct MemoryEffect {
     root: MemoryRoot,
     kind: AccessKind,
     element_map: Option<ThreadElementMap>,
+    residues: Vec<Residues>,
 }
 
 impl MemoryEffect {
@@ -60,6 +81,9 @@ impl MemoryEffect {
     pub fn may_race(&self, other: &MemoryEffect) -> bool {
         let same_kind = self.kind == other.kind;
         if !self.root.may_alias(other.root) || (same_kind && self.kind != AccessKind::Store) {
+            return false;
+        }
+        if self.residues.iter().any(|own| other.residues.iter().any(|theirs| own.is_apart_from(theirs))) {
             return false;
         }
         match &self.element_map {
@@ -161,21 +185,23 @@ fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
 
 impl MemoryEffect {
     /// Returns the effect of an op itself, if it is an access. `is_read`: a result of it is used.
-    /// `layout`: the layout of the access, if its tensor is defined outside of loops.
+    /// `layout`: the layout of the access, if its tensor is defined outside of loops. `residues`: of
+    /// such a tensor, what is known of its coordinates.
     pub fn of(
         module: &Module,
         id: OpId,
         is_read: bool,
         layout: impl FnOnce(OpId) -> Option<Layout>,
+        residues: Vec<Residues>,
     ) -> Option<MemoryEffect> {
         let (view, mut kind) = address_and_kind(module, id)?;
         if matches!(kind, AccessKind::CommutativeAtomic(_)) && is_read {
             kind = AccessKind::Store;
         }
-        let element_map = ViewShape::of(module, view).filter(ViewShape::is_partition).and_then(|shape| {
-            let ViewShape { tensor, tile, dim_map, .. } = shape;
-            layout(tensor).map(|layout| ThreadElementMap { tensor, tile, dim_map, layout })
+        let element_map = ViewShape::of(module, view).filter(ViewShape::is_apart).and_then(|shape| {
+            let ViewShape { tensor, tile, steps, dim_map, .. } = shape;
+            layout(tensor).map(|layout| ThreadElementMap { tensor, tile, steps, dim_map, layout })
         });
-        Some(MemoryEffect { root: memory_root(module, view), kind, element_map })
+        Some(MemoryEffect { root: memory_root(module, view), kind, element_map, residues })
     }
 }

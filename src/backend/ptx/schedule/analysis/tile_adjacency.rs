@@ -2,6 +2,7 @@
 
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::memory_effects::Residues;
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -35,6 +36,26 @@ impl KernelInfo<'_> {
             (d == axis || here.tile[d] == there.tile[d])
                 && self.apart(self.start(there_at), self.start(here_at)) == Some(wanted.into())
         })
+    }
+
+    /// Returns the residues of the elements of an access through a view, along the dimensions whose
+    /// starts have a constant remainder. The tensor view is defined outside of loops.
+    pub fn residues(&self, id: OpId) -> Vec<Residues> {
+        let op = self.module.op(id);
+        if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
+            return Vec::new();
+        }
+        let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
+        let shape = ViewShape::of(self.module, view).filter(|shape| shape.sparse.is_none());
+        let Some(shape) = shape.filter(|shape| !self.is_in_loop(shape.tensor)) else { return Vec::new() };
+        let along = |axis: usize| {
+            let Start { factor: modulus, offset, .. } = self.start((index[axis], shape.steps[axis]));
+            let first = if modulus > 0 { offset.rem_euclid(modulus) } else { return None };
+            let range = (first, first + i128::from(shape.tile[axis]));
+            let (tensor, dim) = (shape.tensor, shape.dim_map[axis]);
+            (range.1 <= modulus).then_some(Residues { tensor, dim, modulus, range })
+        };
+        (0..shape.tile.len()).filter_map(along).collect()
     }
 
     /// Returns the distance between two starts, if it is constant.

@@ -29,7 +29,7 @@ use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
 use crate::backend::ptx::smem::allocation::SharedMemory;
-use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Access, Side};
 
 /// Bytes of all stages above which fewer stages are used, to leave shared memory to other CTAs.
@@ -141,8 +141,8 @@ impl KernelInfo<'_> {
             // rest.
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
-            let is_partition = is_outside && matches!(module.ty(view), Type::PartitionView { .. });
-            let copies = is_partition && self.thread_private_copy(load, 0).is_some();
+            let is_apart = ViewShape::of(module, view).is_some_and(|shape| shape.is_apart());
+            let copies = is_outside && is_apart && self.thread_private_copy(load, 0).is_some();
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
