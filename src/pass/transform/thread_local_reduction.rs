@@ -195,12 +195,7 @@ impl Rewriter<'_, '_> {
             let mut summands = added.iter().map(operand).chain([factor, initial]);
             signs.is_at_most_one(factor) || summands.all(|value| signs.is_nonnegative(value))
         };
-        ((least..=MAX_TERMS).contains(&terms) && factor_is_bounded()).then_some(Sum {
-            position,
-            next,
-            factor,
-            added,
-        })
+        ((least..=MAX_TERMS).contains(&terms) && factor_is_bounded()).then_some(Sum { position, next, factor, added })
     }
 
     fn used_once(&self, value: Value) -> Option<Value> {
