@@ -227,15 +227,60 @@ struct Latent {
     apart: bool,
     /// The value is a load of its own.
     twice: bool,
+    /// Columns of a load of the latent part; 0: all of them.
+    columns: usize,
 }
 
-fn latent(
+/// The latent part in blocks of columns, each of which is a load of its own and has an accumulator.
+fn latent_in_blocks(
     q: Array<f16, 3>,
     keys: Array<f16, 3>,
     out: ArrayMut<f16, 3>,
     scale: Scalar<f32>,
-    Latent { tile: [m, n, d, r], apart, twice }: Latent,
+    Latent { tile: [m, n, d, r], columns, .. }: Latent,
 ) {
+    let (heads, batch) = (ct::bid(0), ct::bid(1));
+    let part = |x: Array<f16, 3>, i: Scalar<i32>, rows: usize, column: usize, width: usize| {
+        x.load((batch, i, (column / width) as i32), [1, rows, width]).reshape([rows, width])
+    };
+    let blocks = |x: Array<f16, 3>, i: Scalar<i32>, rows: usize| -> [Tile<f16, 2>; 4] {
+        [0, 1, 2, 3].map(|block| part(x, i, rows, block * columns, columns))
+    };
+    let (queries, rotated) = (blocks(q, heads, m), part(q, heads, m, d, r));
+    let rotated = if n > 64 { rotated * ct::full::<f16, 2>([m, r], f16::from_f32(0.999)) } else { rotated };
+    let sums: [Tile<f32, 2>; 4] = [(); 4].map(|()| ct::zeros([m, columns]));
+    let start = (sums, ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
+    ct::with_mode(ct::FloatMode::fast(), || {
+        let (sums, _, total) = ct::fold(..keys.extent(1).ceil_div(n), start, |(sums, max, total), j| {
+            let (narrow, wide) = (part(keys, j, n, d, r), blocks(keys, j, n));
+            let scores = ct::mma(rotated, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
+            let scores = ct::mma(queries[0], wide[0].transpose(), scores);
+            let scores = ct::mma(queries[1], wide[1].transpose(), scores);
+            let scores = ct::mma(queries[2], wide[2].transpose(), scores);
+            let scores = ct::mma(queries[3], wide[3].transpose(), scores);
+            let new_max = max.max(scores.reduce_max(1) * scale);
+            let weights = (scores * scale - new_max).exp2();
+            let decay = (max - new_max).exp2();
+            let factors = weights.cast::<f16>();
+            let sums = [
+                ct::mma(factors, wide[0], sums[0] * decay),
+                ct::mma(factors, wide[1], sums[1] * decay),
+                ct::mma(factors, wide[2], sums[2] * decay),
+                ct::mma(factors, wide[3], sums[3] * decay),
+            ];
+            (sums, new_max, total * decay + weights.sum(1))
+        });
+        for (block, sum) in sums.into_iter().enumerate() {
+            out.store((batch, heads, block as i32), (sum / total).cast::<f16>().reshape([1, m, columns]));
+        }
+    });
+}
+
+fn latent(q: Array<f16, 3>, keys: Array<f16, 3>, out: ArrayMut<f16, 3>, scale: Scalar<f32>, form: Latent) {
+    if form.columns > 0 {
+        return latent_in_blocks(q, keys, out, scale, form);
+    }
+    let Latent { tile: [m, n, d, r], apart, twice, .. } = form;
     let (heads, batch) = (ct::bid(0), ct::bid(1));
     let part = |x: Array<f16, 3>, i: Scalar<i32>, rows: usize, column: usize, width: usize| {
         x.load((batch, i, (column / width) as i32), [1, rows, width]).reshape([rows, width])
@@ -277,7 +322,8 @@ struct Latents {
 
 fn of_latent([batch, heads, seq]: [usize; 3], [m, n, d, r]: [usize; 4]) -> Family<Latents> {
     let scale = std::f32::consts::LOG2_E / ((d + r) as f32).sqrt();
-    let form = |apart, twice| Latent { tile: [m, n, d, r], apart, twice };
+    let form = |apart, twice| Latent { tile: [m, n, d, r], apart, twice, columns: 0 };
+    let blocks = |columns, keys| Latent { tile: [m, keys, d, r], columns, ..form(true, false) };
     let case = |(name, form): (&'static str, Latent)| {
         Case::new(name, 0, move |call, Latents { q, keys, out }| {
             call.run([heads.div_ceil(m), batch, 1], latent, (&*q, &*keys, out, scale, Constant(form)))
@@ -289,6 +335,8 @@ fn of_latent([batch, heads, seq]: [usize; 3], [m, n, d, r]: [usize; 4]) -> Famil
         ("loaded twice", form(false, true)),
         ("latent apart, 32 keys", Latent { tile: [m, n / 2, d, r], ..form(true, false) }),
         ("part of a tile, 32 keys", Latent { tile: [m, n / 2, d, r], ..form(false, false) }),
+        ("in quarters", blocks(d / 4, n)),
+        ("in quarters, 128 keys", blocks(d / 4, 2 * n)),
     ];
     Family {
         name: format!("conversion, latent attention f16 {batch}x{heads}x{seq}x{d}+{r}"),
@@ -511,7 +559,7 @@ pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
             Box::new(of_weights::<i8>("i8", shape, bytes(), &products(40, size))),
             Box::new(of_weights::<f8e4m3fn>("e4m3", shape, bytes(), &products(40, size))),
             Box::new(of_weights::<i8>("u4", shape, vec![Stored::Nibbles], &products(40, size))),
-            Box::new(of_latent([2, 16, 96], [16, 32, 128, 16])),
+            Box::new(of_latent([2, 16, 128], [16, 32, 128, 16])),
             Box::new(of_rotation([2, 70, 16], &[8])),
             Box::new(of_rows([128, 64], [8, 32], 2)),
         ];
@@ -524,7 +572,7 @@ pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
     for shape in [[1, 8192, 8192], [16, 8192, 8192], [64, 8192, 8192], [4096, 4096, 4096]] {
         all.push(Box::new(of_weights::<i8>("u4", shape, vec![Stored::Nibbles], &products(shape[0], size))));
     }
-    all.push(Box::new(of_latent([32, 128, 8192], [64, 64, 512, 64])));
+    all.push(Box::new(of_latent([66, 128, 8192], [64, 64, 512, 64])));
     all.push(Box::new(of_rotation([128, 4096, 64], &[8, 16, 32])));
     all.push(Box::new(of_rows([16384, 8192], [8, 256], 32)));
     all

@@ -32,7 +32,7 @@ pub use transform::pipeline_dependent_mma::pipeline_dependent_mma;
 pub(crate) use transform::relax_floats::relax_floats;
 pub(crate) use transform::select_to_branch::select_to_branch;
 pub(crate) use transform::sink_loads::sink_loads;
-pub(crate) use transform::thread_local_reduction::{ReductionDistribution, thread_local_reduction};
+pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution, thread_local_reduction};
 
 use crate::ir::{Module, Op};
 

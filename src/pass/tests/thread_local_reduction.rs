@@ -4,7 +4,7 @@ use super::{optimize, random, well_formed};
 use crate::dtype::DType::{self, F32, I32};
 use crate::ir::*;
 use crate::pass::thread_local_reduction;
-use crate::pass::transform::thread_local_reduction::ReductionDistribution;
+use crate::pass::transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};
 
 const ROWS: i64 = 2;
 const COLUMNS: i64 = 128;
@@ -175,7 +175,9 @@ fn kernel_of(factor: Factor, absolute: bool, count: i32, begin: f32, swapped: bo
 fn in_four(module: &Module, id: OpId) -> Option<ReductionDistribution> {
     let sums = module.block(module.op(id).regions[0]).ops[0];
     let layout = Distribution { slots: [].into(), threads: [1, 2, 4, 0, 0].into() };
-    let shared = ReductionDistribution { adjacent: 2, parts: 4, repetitions: COLUMNS / 8, layout };
+    let axes = [(COLUMNS / 8, false), (4, true), (2, false)];
+    let axes = axes.map(|(extent, is_shared)| ReductionAxis { extent, is_shared }).into();
+    let shared = ReductionDistribution { axes, crosses_warps: false, layout };
     (module.op(sums).code == Opcode::AddF).then_some(shared)
 }
 

@@ -45,18 +45,54 @@ const MAX_TERMS: i64 = 64;
 /// Minimum number of terms that one thread adds. With 16 terms, attention with 64 keys and head
 /// dimension 256 was slower.
 const MIN_TERMS: i64 = 32;
+/// Minimum number of terms if different warps have terms of a row. Their exchange needs shared
+/// memory and barriers, before which all MMAs are complete.
+const MIN_TERMS_OF_WARPS: i64 = 1;
 
 /// Distribution of the axis of a reduction over threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReductionDistribution {
-    /// Number of adjacent elements in one thread.
-    pub adjacent: i64,
-    /// Number of threads with different elements.
-    pub parts: i64,
-    /// Number of repetitions of this pattern.
-    pub repetitions: i64,
+    /// The axis as several axes, the outermost first.
+    pub axes: Vec<ReductionAxis>,
+    /// The threads are in different warps.
+    pub crosses_warps: bool,
     /// Layout of the partial sums.
     pub layout: Distribution,
+}
+
+/// A part of the axis of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReductionAxis {
+    pub extent: i64,
+    /// Different threads have its elements, otherwise one thread has all of them.
+    pub is_shared: bool,
+}
+
+impl ReductionDistribution {
+    /// Returns the number of terms of one thread.
+    fn terms(&self) -> i64 {
+        self.axes.iter().filter(|axis| !axis.is_shared).map(|axis| axis.extent).product()
+    }
+
+    /// Returns the number of threads with different elements.
+    fn parts(&self) -> i64 {
+        self.axes.iter().filter(|axis| axis.is_shared).map(|axis| axis.extent).product()
+    }
+
+    /// Returns the extents of the axes.
+    fn extents(&self) -> impl Iterator<Item = i64> + '_ {
+        self.axes.iter().map(|axis| axis.extent)
+    }
+
+    /// Returns the place of a term along each axis, in units of the elements of all threads.
+    fn place(&self, term: i64) -> Vec<i64> {
+        let mut rest = term;
+        let mut place = vec![0; self.axes.len()];
+        for (index, axis) in self.axes.iter().enumerate().rev().filter(|(_, axis)| !axis.is_shared) {
+            (place[index], rest) = (rest % axis.extent, rest / axis.extent);
+        }
+        place
+    }
 }
 
 /// Converts the sums that loops carry to partial sums, if `shared` returns the distribution of
@@ -150,7 +186,8 @@ impl Rewriter<'_, '_> {
         };
         let (factor, rest) = found?;
         let added = self.terms(body, rest)?;
-        let terms = added.iter().map(|(_, shared)| shared.adjacent * shared.repetitions).sum::<i64>();
+        let terms = added.iter().map(|(_, shared)| shared.terms()).sum::<i64>();
+        let least = if added[0].1.crosses_warps { MIN_TERMS_OF_WARPS } else { MIN_TERMS };
         let factor_is_bounded = || {
             let Some((factor, _)) = factor else { return true };
             let signs = FloatSigns::new(module, &self.loops);
@@ -158,12 +195,7 @@ impl Rewriter<'_, '_> {
             let mut summands = added.iter().map(operand).chain([factor, initial]);
             signs.is_at_most_one(factor) || summands.all(|value| signs.is_nonnegative(value))
         };
-        ((MIN_TERMS..=MAX_TERMS).contains(&terms) && factor_is_bounded()).then_some(Sum {
-            position,
-            next,
-            factor,
-            added,
-        })
+        ((least..=MAX_TERMS).contains(&terms) && factor_is_bounded()).then_some(Sum { position, next, factor, added })
     }
 
     fn used_once(&self, value: Value) -> Option<Value> {
@@ -267,7 +299,7 @@ impl Rewriter<'_, '_> {
         let (reduce, shared) = &sum.added[0];
         let reduce = self.writer.module.op(*reduce);
         let (mut shape, axis) = (self.writer.shape(reduce.operands[0]), reduce.dim() as usize);
-        shape[axis] = shared.parts;
+        shape[axis] = shared.parts();
         (shape, axis)
     }
 
@@ -319,17 +351,14 @@ impl Rewriter<'_, '_> {
             }
         }
         for (reduce, shared) in &sum.added {
-            let &ReductionDistribution { adjacent, parts, repetitions, .. } = shared;
             let terms = self.writer.module.op(*reduce).operands[0];
-            let mut split_shape = shape.clone();
-            split_shape.splice(axis..=axis, [repetitions, parts, adjacent]);
+            let (mut split_shape, mut one) = (shape.clone(), shape.clone());
+            split_shape.splice(axis..=axis, shared.extents());
+            one.splice(axis..=axis, shared.axes.iter().map(|part| if part.is_shared { part.extent } else { 1 }));
             let terms = self.writer.reshape(terms, &split_shape);
-            let mut one = split_shape.clone();
-            (one[axis], one[axis + 2]) = (1, 1);
-            for (place, neighbour) in (0..repetitions).flat_map(|place| (0..adjacent).map(move |other| (place, other)))
-            {
-                let mut at = vec![0; split_shape.len()];
-                (at[axis], at[axis + 2]) = (place, neighbour);
+            for term in 0..shared.terms() {
+                let mut at = vec![0; shape.len()];
+                at.splice(axis..=axis, shared.place(term));
                 let term = self.writer.extract(terms, &at, &one);
                 let term = self.writer.reshape(term, &shape);
                 all = match factor.take() {

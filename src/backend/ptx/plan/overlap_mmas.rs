@@ -55,8 +55,8 @@ fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool)
     beside
 }
 
-/// Returns how threads share the axis of a reduction: each thread has adjacent elements, and such a
-/// group again after the groups of all threads. `None` for other layouts.
+/// Returns how threads share the axis of a reduction. `None` if an element has several threads or
+/// an unusual layout, or if each thread has the whole axis.
 fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribution> {
     let layout = inference.accesses.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
@@ -66,16 +66,28 @@ fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribu
     let bases = layout.bases();
     let bits = bases.iter().filter(|&&basis| basis != 0).count();
     let plain = bases.iter().all(|basis| basis.count_ones() <= 1) && 1 << bits == layout.num_elements();
-    let (first, count) = (others.trailing_zeros(), others.count_ones());
-    let side_by_side = others != 0 && others >> first == (1 << count) - 1;
-    if !plain || own & others != 0 || !side_by_side {
+    if !plain || own & others != 0 || others == 0 {
         return None;
     }
-    let (adjacent, parts) = (1 << first, 1 << count);
-    let repetitions = layout.shape()[dim] / (adjacent * parts);
+    let axes = axes_of(others, layout.shape()[dim]);
     let mut shape = layout.shape().to_vec();
-    shape.splice(dim..=dim, [repetitions, parts, adjacent]);
-    let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
+    shape.splice(dim..=dim, axes.iter().map(|part| part.extent));
+    let local = (0..axes.len()).rev().filter(|&part| !axes[part].is_shared);
+    let each = local.fold(layout.reshape(&shape), |each, part| each.reduce(dim + part).squeeze(dim + part));
     let (slots, threads) = (each.register_bases().into(), thread_bases(&each).into());
-    Some(pass::ReductionDistribution { adjacent, parts, repetitions, layout: Distribution { slots, threads } })
+    let crosses_warps = along(layout.warp_bases()) != 0;
+    Some(pass::ReductionDistribution { axes, crosses_warps, layout: Distribution { slots, threads } })
+}
+
+/// Returns the runs of bits of an axis that threads share, or do not share; the outermost first.
+fn axes_of(shared_bits: u32, extent: i64) -> Vec<pass::ReductionAxis> {
+    let mut axes: Vec<pass::ReductionAxis> = Vec::new();
+    for bit in (0..extent.trailing_zeros()).rev() {
+        let is_shared = shared_bits >> bit & 1 == 1;
+        match axes.last_mut() {
+            Some(axis) if axis.is_shared == is_shared => axis.extent *= 2,
+            _ => axes.push(pass::ReductionAxis { extent: 2, is_shared }),
+        }
+    }
+    axes
 }

@@ -9,7 +9,7 @@
 //! iteration. ptxas 13.5 does not. Such loads are those of transposed operands of tf32. Operands of
 //! 32 bits are excluded altogether.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::hardware::{REGISTERS_PER_SM, WARP_SIZE};
 use super::super::layout_inference::{Inference, thread_bases};
@@ -51,28 +51,40 @@ fn wanted_operands(inference: &Inference<'_>) -> Vec<(OpId, Layout)> {
             continue;
         }
         let loads_another = regions.nested(parent).iter().any(|other| {
-            let registers = inference.mma_plans.get(other).and_then(|plan| plan.as_ref().ok()?.a.registers.as_ref());
-            *other != id && registers.is_some() && is_loaded(module, module.op(*other).operands[0])
+            let plan = inference.mma_plans.get(other).and_then(|plan| plan.as_ref().ok());
+            *other != id && plan.is_some_and(|plan| plan.effort().words > 0)
         });
         if loads_another {
             continue;
         }
-        // The accumulators of all MMAs of the loop, and their left operands in registers.
-        let nested = regions.nested(parent).iter().filter_map(|other| Some((*other, inference.mma_plans.get(other)?)));
-        let registers = nested.filter_map(|(other, plan)| {
-            let plan = plan.as_ref().ok()?;
-            let left = module.op(other).operands[0];
-            let in_registers = other == id || !is_loaded(module, left);
-            let words = if in_registers { inference.words_of(left) } else { 0 };
-            Some(plan.acc.num_registers() as u32 + words)
-        });
-        if registers.sum::<u32>() <= most
+        if registers_in_loop(inference, parent, id) <= most
             && wanted.iter().all(|(_, known)| known.shape() != layout.shape() || known.is_same(layout))
         {
             wanted.push((id, layout.clone()));
         }
     }
     wanted
+}
+
+/// Returns the registers of a thread for the accumulators of all MMAs of a loop, and for their left
+/// operands in registers; with that of `id`. MMAs that add to one accumulator share its registers,
+/// and a left operand of several MMAs counts once.
+fn registers_in_loop(inference: &Inference<'_>, parent: OpId, id: OpId) -> u32 {
+    let module = inference.module();
+    let nested = inference.regions.nested(parent).iter();
+    let planned = nested.filter_map(|other| Some((*other, inference.mma_plans.get(other)?.as_ref().ok()?)));
+    let (mut registers, mut left_operands) = (0, FxHashSet::default());
+    for (other, plan) in planned {
+        let &[left, _, acc] = &module.op(other).operands[..] else { continue };
+        let adds_to_another = module.defining_op(acc).is_some_and(|before| inference.mma_plans.contains_key(&before));
+        if !adds_to_another {
+            registers += plan.acc.num_registers() as u32;
+        }
+        if (other == id || !is_loaded(module, left)) && left_operands.insert(left) {
+            registers += inference.words_of(left);
+        }
+    }
+    registers
 }
 
 /// Returns true if threads compute a tile before a loop.

@@ -42,7 +42,7 @@ impl BarrierChecker {
                 }
                 self.writes.push(place);
             }
-            SubStep::SmemRead(place) => {
+            SubStep::SmemRead(place) | SubStep::StoredOperand { buffer: place, .. } => {
                 let place = place.offset..place.offset + place.bytes;
                 alone("read", &place, "write", &self.writes)?;
                 self.has_been_written(&place)?;

@@ -181,6 +181,10 @@ impl Lowering<'_> {
                 _ => MmaOperand::SmemF32(address),
             });
         }
+        if let Some(buffer) = self.stored_operand(value) {
+            let base = self.b.reg(Operand::Smem, RegClass::B32);
+            return Ok(MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset)));
+        }
         let dtype = self.module.dtype(value);
         let layout = self.info.inference.natural_or_default(value);
         let regs = self.get(value, &layout)?;

@@ -46,6 +46,15 @@ impl Lowering<'_> {
         }
     }
 
+    /// Returns the buffer with an operand that an earlier MMA has written, if the schedule has one
+    /// here.
+    pub fn stored_operand(&mut self, value: Value) -> Option<Buffer> {
+        let is_it =
+            |sub_step: &SubStep| matches!(sub_step, SubStep::StoredOperand { value: stored, .. } if *stored == value);
+        let Some(SubStep::StoredOperand { buffer, .. }) = self.smem.next_if(is_it) else { return None };
+        Some(self.group_buffer(buffer))
+    }
+
     /// Returns the next buffer to read.
     pub fn next_read_buffer(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {

@@ -22,6 +22,8 @@ pub enum SubStep {
     SmemWrite(Buffer),
     /// Reads from shared memory what other threads have written.
     SmemRead(Buffer),
+    /// An MMA reads an operand in the buffer that an earlier MMA of the sequence has written.
+    StoredOperand { value: Value, buffer: Buffer },
     /// Begins the global memory access of an op, in a step that does more than this access.
     GlobalAccess(OpId),
     /// The step uses shared memory in `count` parts, `in_flight` of them at a time.
@@ -117,6 +119,7 @@ impl Display for SubStep {
             }
             SubStep::SmemWrite(buffer) => range(f, "smem_write", buffer),
             SubStep::SmemRead(buffer) => range(f, "smem_read", buffer),
+            SubStep::StoredOperand { value, buffer } => range(f, &format!("stored_operand %{}", value.index()), buffer),
             SubStep::GlobalAccess(id) => write!(f, "global_access {}", id.index()),
             SubStep::Split { count, in_flight } => write!(f, "split {count}, {in_flight} in flight"),
             SubStep::SmemOverflow { bytes, of } => write!(f, "smem overflow: {bytes} of {of}"),

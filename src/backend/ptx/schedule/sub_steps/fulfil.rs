@@ -1,8 +1,9 @@
 //! Fulfils the requirements of steps: selects conversions, allocates buffers, inserts barriers.
 
-use super::state::SubStepBuilder;
+use super::state::{StoredOperand, SubStepBuilder};
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::stored;
+use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::analysis::step_uses::AccumulatorSource;
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
@@ -89,7 +90,7 @@ impl SubStepBuilder<'_, '_> {
                 if self.smem.write(buffer) {
                     self.barrier(false);
                 }
-                self.sub_steps.push(SubStep::SmemWrite(buffer));
+                self.record_smem_write(buffer);
                 let barriers = if split.in_flight == 1 { 2 * split.count - 1 } else { split.count };
                 (0..barriers).for_each(|_| self.barrier(true));
                 self.smem.bulk_read(buffer);
@@ -137,13 +138,15 @@ impl SubStepBuilder<'_, '_> {
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| **moves) {
             self.require(acc(id), &plan.acc);
         }
-        let bytes = info.operand_bytes(members, &|value| self.is_fetched(value));
+        let stored = self.stored_buffers(members);
+        let bytes = info.operand_bytes(members, &|value| self.is_fetched(value) || stored.is_some());
         if bytes > 0 && bytes <= self.smem.free() {
             self.smem.begin_run(bytes);
         }
         let mut buffers = Vec::new();
-        for (value, _, plan) in info.smem_operands_of(members) {
-            if self.is_fetched(value) {
+        let mut written = Vec::new();
+        for (value, is_left, plan) in info.smem_operands_of(members) {
+            if self.is_fetched(value) || stored.is_some() {
                 continue;
             }
             let layout = info.inference.natural_or_default(value);
@@ -158,6 +161,11 @@ impl SubStepBuilder<'_, '_> {
             self.smem_write(Some(buffer));
             self.smem.hold(buffer);
             buffers.push(Some(buffer));
+            written.push(StoredOperand { value, is_left, plan, buffer });
+        }
+        for &(value, buffer) in stored.iter().flatten() {
+            self.smem.read(buffer);
+            self.sub_steps.push(SubStep::StoredOperand { value, buffer });
         }
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
             if info.accumulator_source(id, members) == AccumulatorSource::Value {
@@ -173,6 +181,24 @@ impl SubStepBuilder<'_, '_> {
             self.barrier(true);
         }
         self.smem_read(&buffers);
+        self.stored_operands.extend(written);
+    }
+
+    /// Returns the operands of an MMA group without a pipeline, with their buffers, if earlier MMAs
+    /// of the sequence have written all of them. With another operand in registers, whose
+    /// conversion may need shared memory, there are none.
+    fn stored_buffers(&self, members: &[OpId]) -> Option<Vec<(Value, Buffer)>> {
+        if !self.info.is_enabled(Optimization::StoredOperands) || self.stored_operands.is_empty() {
+            return None;
+        }
+        let wanted = self.info.smem_operands_of(members).into_iter().filter(|&(value, ..)| !self.is_fetched(value));
+        let buffers = wanted.map(|(value, is_left, plan)| {
+            let is_it = |other: &&StoredOperand<'_>| {
+                (other.value, other.is_left) == (value, is_left) && other.plan.is_same(plan)
+            };
+            self.stored_operands.iter().find(is_it).map(|operand| (value, operand.buffer))
+        });
+        buffers.collect()
     }
 
     /// Returns true if the tile of this value is loaded into shared memory for MMAs.

@@ -18,6 +18,12 @@ impl SubStepBuilder<'_, '_> {
             self.barrier(false);
             self.smem.write(buffer);
         }
+        self.record_smem_write(buffer);
+    }
+
+    /// Appends a write, which overwrites the stored operands in its buffer.
+    pub fn record_smem_write(&mut self, buffer: Buffer) {
+        self.stored_operands.retain(|operand| !operand.buffer.overlaps(buffer));
         self.sub_steps.push(SubStep::SmemWrite(buffer));
     }
 

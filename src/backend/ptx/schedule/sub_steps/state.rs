@@ -6,11 +6,12 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::global_hazards::GlobalHazards;
+use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::requirements::conversion_cache::ConversionCache;
-use crate::backend::ptx::smem::allocation::SharedMemory;
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
@@ -22,6 +23,14 @@ pub struct MmaWaitUse {
     pub is_needed: bool,
 }
 
+/// An operand of MMAs in shared memory.
+pub struct StoredOperand<'a> {
+    pub value: Value,
+    pub is_left: bool,
+    pub plan: &'a OperandPlan,
+    pub buffer: Buffer,
+}
+
 /// Builder of the sub-steps of one partition.
 pub struct SubStepBuilder<'a, 'm> {
     pub info: &'a KernelInfo<'m>,
@@ -31,6 +40,8 @@ pub struct SubStepBuilder<'a, 'm> {
     /// The own layout of each defined value.
     pub own_layouts: Vec<Option<Layout>>,
     pub available: ConversionCache<()>,
+    /// Operands of MMAs of the current sequence that are still in shared memory.
+    pub stored_operands: Vec<StoredOperand<'a>>,
     /// The TMA stores, each with its array.
     pub tma_stores: FxHashMap<OpId, Value>,
     /// TMA stores of the whole CTA, through shared memory that other steps use, too.
@@ -73,6 +84,7 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
             global_hazards: GlobalHazards::default(),
             own_layouts: vec![None; info.module.num_values()],
             available: ConversionCache::default(),
+            stored_operands: Vec::new(),
             tma_stored_arrays: FxHashSet::default(),
             in_flight: Vec::new(),
             sunk_waits: VecDeque::new(),

@@ -39,6 +39,8 @@ impl SubStepBuilder<'_, '_> {
     fn walk_sequence(&mut self, body: SeqId) {
         let outer = (std::mem::take(&mut self.steps), std::mem::take(&mut self.sub_steps));
         let outer_seq = std::mem::replace(&mut self.seq, body);
+        // Other iterations and arms may write other operands.
+        self.stored_operands.clear();
         for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             match &step {
                 Step::Sub(_) => continue,
@@ -63,6 +65,7 @@ impl SubStepBuilder<'_, '_> {
         self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, outer.0);
         self.sub_steps = outer.1;
         self.seq = outer_seq;
+        self.stored_operands.clear();
     }
 
     /// Inserts the sub-steps of a step before it. They are omitted if all are global accesses.

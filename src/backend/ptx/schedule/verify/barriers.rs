@@ -48,6 +48,8 @@ struct BarrierVerifier<'a, 'm> {
     accessed: Accessed,
     /// The sub-steps of the next step.
     sub_steps: Vec<SubStep>,
+    /// Buffers that MMAs of the sequence have written, with the operands of these MMAs.
+    stored_operands: Vec<(Buffer, Vec<Value>)>,
     /// Stages of multistage copies, by enclosing loop.
     cp_async_buffers: Vec<Option<Buffer>>,
 }
@@ -68,8 +70,14 @@ impl KernelInfo<'_> {
                 }
                 continue;
             }
-            let (accessed, sub_steps, cp_async_buffers) = (Accessed::default(), Vec::new(), Vec::new());
-            let mut verifier = BarrierVerifier { info: self, schedule, accessed, sub_steps, cp_async_buffers };
+            let mut verifier = BarrierVerifier {
+                info: self,
+                schedule,
+                accessed: Accessed::default(),
+                sub_steps: Vec::new(),
+                stored_operands: Vec::new(),
+                cp_async_buffers: Vec::new(),
+            };
             schedule.walk(*body, None, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
         }
         Ok(())
@@ -158,15 +166,33 @@ impl BarrierVerifier<'_, '_> {
                     self.is_allocated(part, &sub_steps[..at])?;
                     self.is_safe(part)?;
                     match part {
-                        SubStep::SmemWrite(buffer) => self.accessed.written.push(*buffer),
-                        SubStep::SmemRead(buffer) => self.accessed.read.push(*buffer),
+                        SubStep::SmemWrite(buffer) => {
+                            self.stored_operands.retain(|(stored, _)| !stored.overlaps(*buffer));
+                            self.accessed.written.push(*buffer);
+                        }
+                        SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } => {
+                            self.accessed.read.push(*buffer);
+                        }
                         &SubStep::GlobalAccess(id) => self.add_effect(id),
                         _ => {}
                     }
                 }
             }
         }
+        self.add_stored_operands(step, sub_steps);
         self.accesses(step, sub_steps)
+    }
+
+    /// Adds the buffers that an MMA step has written.
+    fn add_stored_operands(&mut self, step: &Step, sub_steps: &[SubStep]) {
+        let Step::Mma(group) = step else { return };
+        let operands = group.ops.iter().flat_map(|&id| &self.info.module.op(id).operands[..2]);
+        let operands: Vec<Value> = operands.copied().collect();
+        for one in sub_steps {
+            if let SubStep::SmemRead(buffer) = one {
+                self.stored_operands.push((*buffer, operands.clone()));
+            }
+        }
     }
 
     /// Returns true if the next accesses of a step are safe without a barrier. Consecutive reads
@@ -195,6 +221,11 @@ impl BarrierVerifier<'_, '_> {
             }
             SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
                 Err(format!("nobody has written from {} to {}", buffer.offset, end(*buffer)))
+            }
+            SubStep::StoredOperand { value, buffer }
+                if !self.stored_operands.iter().any(|(stored, of)| stored == buffer && of.contains(value)) =>
+            {
+                Err(format!("no operand %{} is stored from {} to {}", value.index(), buffer.offset, end(*buffer)))
             }
             _ => Ok(()),
         }
@@ -232,7 +263,7 @@ impl BarrierVerifier<'_, '_> {
             SubStep::SmemWrite(buffer) if overlaps_any(written, *buffer) || overlaps_any(read, *buffer) => {
                 fault(buffer, "others may be at work where shared memory is written,")
             }
-            SubStep::SmemRead(buffer) if overlaps_any(written, *buffer) => {
+            SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } if overlaps_any(written, *buffer) => {
                 fault(buffer, "others may still write where shared memory is read,")
             }
             &SubStep::GlobalAccess(id) => match self.info.memory_effect_of(id) {
@@ -303,6 +334,7 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
     }
 
     fn enter(&mut self, parent: &'a Step) -> VerifyResult {
+        self.stored_operands.clear();
         self.assume_all_accessed(parent);
         if matches!(parent, Step::For(plan) if plan.has_barrier_at_head()) {
             self.accessed.after_barrier();
@@ -311,6 +343,7 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
     }
 
     fn leave(&mut self, place: Place<'a>, before: Accessed) -> VerifyResult {
+        self.stored_operands.clear();
         if !self.sub_steps.is_empty() {
             return Err("sub-steps without a step".to_owned());
         }

@@ -62,6 +62,7 @@ impl SubStep {
             self,
             SubStep::SmemWrite(_)
                 | SubStep::SmemRead(_)
+                | SubStep::StoredOperand { .. }
                 | SubStep::Barrier { .. }
                 | SubStep::SmemOverflow { .. }
                 | SubStep::Split { .. }

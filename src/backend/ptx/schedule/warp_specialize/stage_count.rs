@@ -77,7 +77,10 @@ impl KernelInfo<'_> {
             }
             (None, None) => {
                 warp_spec.pipelines.iter_mut().for_each(|pipeline| pipeline.num_stages = 1);
-                capacities[0]
+                let fits =
+                    |capacity: Option<u32>| capacity.is_some_and(|most| used_bytes(&warp_spec.pipelines) <= most);
+                let all = [capacities[0], capacities[1], without_tma_stores];
+                all.into_iter().find(|&capacity| fits(capacity)).unwrap_or(capacities[0])
             }
         };
         let (needed, free) = (used_bytes(&warp_spec.pipelines), capacity.unwrap_or(0));

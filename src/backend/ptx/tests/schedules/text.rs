@@ -305,6 +305,10 @@ fn with_other_part_fields(part: SubStep, other: OpId) -> Vec<SubStep> {
         }
         SubStep::SmemWrite(buffer) => buffers(buffer).into_iter().map(SubStep::SmemWrite).collect(),
         SubStep::SmemRead(buffer) => buffers(buffer).into_iter().map(SubStep::SmemRead).collect(),
+        SubStep::StoredOperand { value, buffer } => {
+            let moved = buffers(buffer).into_iter().map(|buffer| SubStep::StoredOperand { value, buffer });
+            moved.chain([SubStep::StoredOperand { value: Value(value.0 + 1), buffer }]).collect()
+        }
         SubStep::GlobalAccess(id) => vec![SubStep::GlobalAccess(OpId(id.0 + 1)), SubStep::GlobalAccess(other)],
         SubStep::Split { count, in_flight } => {
             vec![SubStep::Split { count: count + 1, in_flight }, SubStep::Split { count, in_flight: in_flight + 1 }]

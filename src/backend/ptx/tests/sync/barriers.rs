@@ -69,6 +69,13 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
         SubStep::SmemRead(place) => {
             vec![("a place is read that nobody has written", SubStep::SmemRead(moved(place, 128)))]
         }
+        SubStep::StoredOperand { value, buffer } => vec![
+            (
+                "an operand is read where none is stored",
+                SubStep::StoredOperand { value, buffer: moved(buffer, buffer.bytes) },
+            ),
+            ("another operand is stored there", SubStep::StoredOperand { value: crate::ir::Value(0), buffer }),
+        ],
         SubStep::ConvertLayout(conversion) => vec![
             (
                 "another value is brought",
