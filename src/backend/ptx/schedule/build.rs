@@ -136,7 +136,7 @@ impl ScheduleBuilder<'_, '_> {
         }
         match op.code {
             _ if info.rematerialized.contains(&id) => Step::Deferred(id),
-            Opcode::FToF if self.is_in_smem(op.results[0]) => Step::Deferred(id),
+            Opcode::FToF | Opcode::Cat if self.is_in_smem(op.results[0]) => Step::Deferred(id),
             Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
             _ if is_computed_at_use(info, id) => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
