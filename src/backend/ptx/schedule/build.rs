@@ -92,7 +92,7 @@ impl ScheduleBuilder<'_, '_> {
     }
 
     fn consumer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
-        let ops = &self.sink_aux_loads(ops)[..];
+        let ops = &self.info.small_tiles_first(&self.sink_aux_loads(ops))[..];
         let mut strip_finder = self.info.strip_finder(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;

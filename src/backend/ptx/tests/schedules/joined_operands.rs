@@ -66,7 +66,7 @@ fn parts_at_other_places_are_rejected() {
             let Some(plan) = schedule.warp_spec.as_ref() else { return };
             for channel in 0..plan.channels.len() {
                 for load in 0..plan.channels[channel].loads.len() {
-                    let mut moved = plan.clone();
+                    let mut moved = WarpSpecialization::clone(plan);
                     moved.channels[channel].loads[load].smem_offset ^= 1024;
                     assert!(info.verify_stage_layout(&moved).is_err(), "{name}: load {load}");
                 }
