@@ -6,7 +6,7 @@ use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::op_table::Effect;
-use crate::ir::{OpId, Opcode, Type};
+use crate::ir::{Elem, OpId, Opcode, Type};
 
 /// A tile is small if a tile beside it has at least this number of times its registers.
 const SMALL_RATIO: u64 = 8;
@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
     /// Returns the registers of the tile that an op computes.
     fn words_of_result(&self, id: OpId) -> Option<u64> {
         let &[result] = &self.module.op(id).results[..] else { return None };
-        let is_computed = matches!(self.module.ty(result), Type::Tile { .. })
+        let is_computed = matches!(self.module.ty(result), Type::Tile { elem: Elem::Num(_), .. })
             && self.inference.source(result) == ValueOrigin::Register
             && self.inference.num_elements(result) > 1;
         is_computed.then(|| u64::from(self.inference.words_of(result)))
