@@ -17,6 +17,7 @@ mod linalg;
 mod numbers;
 mod operand_conversion;
 mod operands;
+mod ported;
 mod product;
 mod ragged;
 mod samples;
@@ -75,6 +76,7 @@ fn main() -> Result<()> {
         linalg::families(size),
         numbers::families(size),
         operand_conversion::families(size),
+        ported::families(size),
     ]
     .into_iter()
     .flatten()

@@ -57,6 +57,7 @@ mod grid;
 mod harness;
 mod inline_ptx;
 mod integer;
+mod joined_operands;
 mod large;
 mod late_constants;
 mod layouts;
@@ -150,6 +151,7 @@ fn main() -> ExitCode {
     narrow_bits::register(&mut suite);
     product::register(&mut suite);
     tma_boxes::register(&mut suite);
+    joined_operands::register(&mut suite);
     operand_forms::register(&mut suite);
     control::register(&mut suite);
     dependent::register(&mut suite);

@@ -92,7 +92,7 @@ impl ScheduleBuilder<'_, '_> {
     }
 
     fn consumer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
-        let ops = &self.sink_aux_loads(ops)[..];
+        let ops = &self.info.small_tiles_first(&self.sink_aux_loads(ops))[..];
         let mut strip_finder = self.info.strip_finder(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
@@ -136,7 +136,7 @@ impl ScheduleBuilder<'_, '_> {
         }
         match op.code {
             _ if info.rematerialized.contains(&id) => Step::Deferred(id),
-            Opcode::FToF if self.is_in_smem(op.results[0]) => Step::Deferred(id),
+            Opcode::FToF | Opcode::Cat if self.is_in_smem(op.results[0]) => Step::Deferred(id),
             Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
             _ if is_computed_at_use(info, id) => Step::Deferred(id),
             Opcode::LoadView => self.load(id),

@@ -1,5 +1,6 @@
 //! Schedules: kernels, and mutations that the verifier rejects.
 
+mod joined_operands;
 mod operand_boxes;
 mod ragged;
 mod text;
@@ -90,6 +91,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         data_partition::kernel(),
         ragged::kernel(),
     ]);
+    kernels.extend(joined_operands::kernels());
     kernels.extend(operand_boxes::kernels());
     kernels.extend(sync::mma_order::kernels().into_iter().chain(aux_loads::kernels()));
     kernels.extend(super::sync::barriers::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));

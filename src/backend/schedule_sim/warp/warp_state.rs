@@ -373,7 +373,7 @@ impl<'a> Partition<'a> {
     /// Returns true if the op is a view of a tile in a stage.
     pub fn names_staged_tile(&self, id: OpId) -> bool {
         let op = self.kernel.module.op(id);
-        let names = op.code == Opcode::LoadView || self.kernel.info.is_operand_view(id);
+        let names = matches!(op.code, Opcode::LoadView | Opcode::Cat) || self.kernel.info.is_operand_view(id);
         names && op.results.first().is_some_and(|&result| self.staged_load(result).is_some())
     }
 

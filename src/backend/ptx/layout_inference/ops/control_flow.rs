@@ -1,12 +1,12 @@
 //! Layouts of carried values and of the results of loops and branches.
 
 use super::super::state::core::Inference;
-use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 impl Inference<'_> {
     /// Sets the layouts of the values that a loop carries: those at the end of its body, else those
-    /// of the initial values.
+    /// of the initial values. Unanchored values at the end follow anchored initial values.
     pub fn join_carried(&mut self, id: OpId, args: &[Value], inits: &[Value]) {
         let mut next: Vec<Option<Layout>> = vec![None; args.len()];
         for operands in self.regions.exits(self.module, id, Opcode::Continue) {
@@ -20,9 +20,20 @@ impl Inference<'_> {
             if !matches!(self.module.ty(arg), Type::Tile { .. }) {
                 continue;
             }
+            let found = found.filter(|_| !self.follows_initial_value(id, arg, init));
             let layout = found.or_else(|| self.natural(init)).unwrap_or_else(|| self.default_layout(arg));
             self.set(arg, layout);
         }
+    }
+
+    /// Returns true if all values that a loop passes to a carried value are unanchored, and the
+    /// initial value has an anchor.
+    fn follows_initial_value(&self, id: OpId, arg: Value, init: Value) -> bool {
+        let Def::Arg(block, position) = self.module.def(arg) else { return false };
+        let first = self.module.block(block).args.len() - self.module.carried_args(id).len();
+        let is_anchored = self.num_elements(init) > 1 && self.natural(init).is_some() && !self.is_unanchored(init);
+        let nexts = self.regions.exits(self.module, id, Opcode::Continue);
+        is_anchored && nexts.map(|all| all[position as usize - first]).all(|next| self.is_unanchored(next))
     }
 
     /// Marks a carried value as unanchored if its initial value and its next value are.

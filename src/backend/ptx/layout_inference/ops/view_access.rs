@@ -14,7 +14,7 @@ use super::super::analysis::view_shape::{RUN_BYTES, VECTOR_BYTES, ViewShape, con
 use super::super::layouts::rows_of_lanes::rows_of_lanes;
 use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::ir::{Module, OpId, Opcode, Value};
+use crate::ir::{Def, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 use crate::util::sort;
 
@@ -129,7 +129,8 @@ impl Inference<'_> {
         let elements = self.num_elements(value);
         let is_enabled = self.optimizations.contains(Optimization::DeferredLoad) && op.is_weak_load();
         let is_small = elements > 1 && elements <= self.num_warps * 32;
-        let is_large = coalesced.num_registers() >= MIN_EPILOGUE_ELEMENTS && self.is_beside_accumulator(id);
+        let least = self.min_elements_beside_accumulator(id);
+        let is_large = least.is_some_and(|least| coalesced.num_registers() >= least);
         if !is_enabled || !is_small && !is_large {
             return coalesced;
         }
@@ -167,15 +168,15 @@ impl Inference<'_> {
         view.map_or(0, |view| self.run_length(&view, layout) * view.elem.storage_bits() as usize / 8)
     }
 
-    /// Returns true if a loaded tile is combined with the result of an MMA, after elementwise ops
-    /// of its own.
-    fn is_beside_accumulator(&self, load: OpId) -> bool {
+    /// Returns the number of elements of a thread from which on a load is deferred, if the tile is
+    /// combined with the result of an MMA after elementwise ops of its own. Without deferred loads,
+    /// a loop that adds tiles to the result would convert it first.
+    fn min_elements_beside_accumulator(&self, load: OpId) -> Option<usize> {
         let module = self.module;
-        let Some(block) = self.regions.block_of(load) else { return false };
-        let ops = &module.block(block).ops;
+        let ops = &module.block(self.regions.block_of(load)?).ops;
         let mut value = module.op(load).results[0];
         if self.mma_plans.is_empty() || ops.iter().any(|&id| module.op(id).code.is_mma()) {
-            return false;
+            return None;
         }
         let after = ops.iter().skip_while(|&&id| id != load).skip(1);
         for &id in after {
@@ -184,14 +185,26 @@ impl Inference<'_> {
                 continue;
             }
             if self.uses.count(value) != 1 || !op.code.is_elementwise() && !op.code.is_bijective_alias() {
-                return false;
+                return None;
             }
-            if op.operands.iter().any(|&other| other != value && self.is_from_accumulator(other, 0)) {
-                return true;
+            let mut others = op.operands.iter().filter(|&&other| other != value);
+            if others.clone().any(|&other| self.is_carried_accumulator(other)) {
+                return Some(1);
+            }
+            if others.any(|&other| self.is_from_accumulator(other, 0)) {
+                return Some(MIN_EPILOGUE_ELEMENTS);
             }
             value = op.results[0];
         }
-        false
+        None
+    }
+
+    /// Returns true if a `for` carries a tile whose initial value is from an accumulator.
+    fn is_carried_accumulator(&self, value: Value) -> bool {
+        let Def::Arg(block, position) = self.module.def(value) else { return false };
+        let Some(owner) = self.regions.parent(block) else { return false };
+        let op = self.module.op(owner);
+        op.code == Opcode::For && position > 0 && self.is_from_accumulator(op.group(3)[position as usize - 1], 0)
     }
 
     /// Returns true if a tile is computed elementwise from the result of an MMA or of a loop with

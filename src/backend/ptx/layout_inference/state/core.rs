@@ -270,12 +270,12 @@ impl<'m> Inference<'m> {
     }
 
     /// Returns the layout of an elementwise op: that of the operand with the most distinct
-    /// elements.
+    /// elements. Of several, anchored ones come first: unanchored ones follow their layout.
     pub fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
-        let mut best: Option<(usize, Layout)> = None;
+        let mut best: Option<((usize, bool), Layout)> = None;
         for &operand in operands {
             let Some(layout) = self.natural(operand) else { continue };
-            let weight = layout.num_elements() / layout.replication();
+            let weight = (layout.num_elements() / layout.replication(), !self.is_unanchored(operand));
             if best.as_ref().is_none_or(|(w, _)| weight > *w) {
                 best = Some((weight, layout));
             }

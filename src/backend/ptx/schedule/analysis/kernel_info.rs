@@ -137,13 +137,33 @@ impl<'m> KernelInfo<'m> {
         Some(index as u32)
     }
 
-    /// Returns the load of which a value is another view, possibly rounded to tf32.
+    /// Returns the load of which a value is another view, possibly rounded to tf32. For tiles that
+    /// `cat` puts together, it is the load of the first part.
     pub fn source_load(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;
-        while self.is_operand_view(id) {
+        while self.is_operand_view(id) || self.module.op(id).code == Opcode::Cat {
             id = self.module.defining_op(self.module.op(id).operands[0])?;
         }
         (self.module.op(id).code == Opcode::LoadView).then_some(id)
+    }
+
+    /// Returns the loads of an operand: one, or the parts that `cat` puts together.
+    pub fn operand_loads(&self, value: Value) -> Vec<OpId> {
+        let Some(id) = self.module.defining_op(value) else { return Vec::new() };
+        let operands = &self.module.op(id).operands;
+        match self.module.op(id).code {
+            Opcode::LoadView => vec![id],
+            Opcode::Cat => operands.iter().flat_map(|&operand| self.operand_loads(operand)).collect(),
+            _ if self.is_operand_view(id) => self.operand_loads(operands[0]),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns true if `cat` puts a value together.
+    pub fn is_joined(&self, value: Value) -> bool {
+        let Some(id) = self.module.defining_op(value) else { return false };
+        let op = self.module.op(id);
+        op.code == Opcode::Cat || self.is_operand_view(id) && self.is_joined(op.operands[0])
     }
 
     /// Returns true if a load can supply the result of the op: it renames its operand or rounds it

@@ -31,7 +31,8 @@ impl KernelInfo<'_> {
         let inference = &self.inference;
         let registers = inference.mma_plans.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
-            let computed = operands.iter().filter(|&&operand| self.source_load(operand).is_none());
+            let computed =
+                operands.iter().filter(|&&operand| self.source_load(operand).is_none() || self.is_joined(operand));
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
             let behind = producer_mmas_of(self.module, operands);
             let all = self.accumulator_registers(id) + words + self.total_accumulator_registers(&behind);

@@ -57,6 +57,8 @@ pub enum Reason {
     NotInSharedMemory,
     /// Several MMAs read the tile in different forms.
     Layouts,
+    /// `cat` puts the operand together, and TMA does not load another part.
+    Joined,
     /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
     /// TMA cannot load boxes of this array or view.
@@ -74,7 +76,7 @@ impl Reason {
     /// Returns true if the reason is the same for all loads of a loop.
     pub fn is_of_loop(self) -> bool {
         let of_load = matches!(self, Reason::LoadHint | Reason::Unused | Reason::ReadBy(_) | Reason::NotInSharedMemory)
-            || matches!(self, Reason::Layouts | Reason::Written | Reason::View | Reason::Index);
+            || matches!(self, Reason::Layouts | Reason::Joined | Reason::Written | Reason::View | Reason::Index);
         !of_load
     }
 }
@@ -100,6 +102,7 @@ impl fmt::Display for Reason {
             Reason::ReadBy(code) => write!(f, "`{}` reads the tile in registers", code.spec().name),
             Reason::NotInSharedMemory => write!(f, "the MMA does not read this operand in shared memory"),
             Reason::Layouts => write!(f, "several MMAs read the tile in different layouts"),
+            Reason::Joined => write!(f, "TMA does not load another part of the operand that `cat` puts together"),
             Reason::Written => write!(f, "the kernel writes to the array, or the load is ordered with other accesses"),
             Reason::View => write!(f, "TMA does not support this array or view"),
             Reason::Index => write!(f, "one thread alone cannot compute the index or the control flow of the load"),

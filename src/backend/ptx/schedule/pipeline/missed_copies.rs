@@ -53,7 +53,7 @@ impl KernelInfo<'_> {
         for &mma in module.block(body).ops.iter().filter(|&&id| module.op(id).code.is_mma()) {
             let Some(Ok(plan)) = self.inference.mma_plans.get(&mma) else { continue };
             for (&operand, plan) in module.op(mma).operands[..2].iter().zip([&plan.a, &plan.b]) {
-                if self.source_load(operand) == Some(load) {
+                if self.source_load(operand) == Some(load) && !self.is_joined(operand) {
                     return self.operand_copy(body, operand, plan).err();
                 }
             }

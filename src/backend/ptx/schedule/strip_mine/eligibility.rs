@@ -59,14 +59,15 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns true if the operands of a reduction would fill the registers, and its combiner is
-    /// commutative.
+    /// Returns true if the operands of a reduction would fill the registers, alone or beside the
+    /// tiles that they are computed from, and its combiner is commutative.
     fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        num_warps::fills_registers(words, self.inference.num_warps as u32)
+        (num_warps::fills_registers(words, self.inference.num_warps as u32)
+            || self.reduction_fills_registers(id, layout))
             && pass::is_commutative(self.module, op.regions[0])
     }
 }

@@ -4,8 +4,10 @@
 //!
 //! * `eligibility` — the role that an op can have in a strip-mined sequence
 //! * `find` — finds sequences of ops to strip-mine
+//! * `order` — ops on small tiles precede those on large tiles beside them
 //! * `pressure` — register pressure of a sequence, whole-tile and strip-mined
 
 pub mod eligibility;
 pub mod find;
+pub mod order;
 pub mod pressure;

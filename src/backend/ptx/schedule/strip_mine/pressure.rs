@@ -11,10 +11,49 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
+/// Registers of a sequence of ops on whole tiles.
+struct Pressure {
+    /// Tiles that the sequence reads.
+    before: u64,
+    /// The maximum.
+    most: u64,
+    /// Tiles that later ops read.
+    after: u64,
+    /// Broadcast tiles, which are complete before the first strip iteration.
+    broadcast: u64,
+}
+
 impl KernelInfo<'_> {
     /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: whole
     /// tiles would leave too few registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
+        let Pressure { before, most, after, broadcast } = self.pressure((block, layout), ops, live_out);
+        most > after.max(before + broadcast) && num_warps::fills_registers(most, self.inference.num_warps as u32)
+    }
+
+    /// Returns true if a tile that is reduced, the tiles that it is computed from, and those of
+    /// them that later ops read, leave too few registers.
+    pub fn reduction_fills_registers(&self, id: OpId, layout: &Layout) -> bool {
+        let Some(block) = self.regions.block_of(id) else { return false };
+        let (mut chain, mut pending) = (vec![id], self.module.op(id).operands.clone());
+        while let Some(name) = pending.pop() {
+            let Some(value) = self.register_tile(name) else { continue };
+            let Some(maker) = self.module.defining_op(value) else { continue };
+            let op = self.module.op(maker);
+            let is_inside = op.code.is_elementwise() && self.regions.block_of(maker) == Some(block);
+            if is_inside && self.uses.count(value) == 1 && !chain.contains(&maker) {
+                chain.push(maker);
+                pending.extend(&op.operands);
+            }
+        }
+        let ops = &self.module.block(block).ops;
+        let chain: Vec<OpId> = ops.iter().copied().filter(|id| chain.contains(id)).collect();
+        let Pressure { most, .. } = self.pressure((block, layout), &chain, &[]);
+        num_warps::fills_registers(most, self.inference.num_warps as u32)
+    }
+
+    /// Returns the registers of these ops, with these live-out tiles.
+    fn pressure(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> Pressure {
         let mut uses: FxHashMap<Value, usize> = FxHashMap::default();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
         let mut names: FxHashMap<Value, Value> = FxHashMap::default();
@@ -53,8 +92,8 @@ impl KernelInfo<'_> {
             most = most.max(live + ended.max(made));
             live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&position)));
         }
-        let broadcast_words = self.broadcast_words(uses.keys().copied(), layout);
-        most > after.max(before + broadcast_words) && num_warps::fills_registers(most, self.inference.num_warps as u32)
+        let broadcast = self.broadcast_words(uses.keys().copied(), layout);
+        Pressure { before, most, after, broadcast }
     }
 
     /// Returns the tile in registers that a value is a view of, or the value itself. `None` for

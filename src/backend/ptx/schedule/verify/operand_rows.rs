@@ -12,6 +12,10 @@ use crate::ir::{OpId, Opcode, Value};
 /// The panels that an MMA reads, and the value that they are.
 pub struct OperandPanels {
     pub panels: Panels,
+    /// The load at the first byte: of the operand, or of its first part.
+    pub first: OpId,
+    /// True if `cat` puts the operand together.
+    pub is_joined: bool,
     value: Value,
     /// Position of the contiguous axis, and of the axis of the rows, from the end.
     axes_from_end: [usize; 2],
@@ -25,10 +29,13 @@ impl KernelInfo<'_> {
             let op = self.module.op(id);
             let Some(Ok(plan)) = self.inference.mma_plans.get(&id).filter(|_| op.code.is_mma()) else { continue };
             for (is_left, (&value, plan)) in [true, false].into_iter().zip(op.operands.iter().zip([&plan.a, &plan.b])) {
-                let Some((load, panels)) = self.source_load(value).zip(plan.panels) else { continue };
+                let Some((first, panels)) = self.source_load(value).zip(plan.panels) else { continue };
                 // k is the last axis of the left operand, and the one before it of the right one.
                 let axes_from_end = if is_left == panels.along_k { [1, 2] } else { [2, 1] };
-                required.insert(load, OperandPanels { panels, value, axes_from_end });
+                let is_joined = self.is_joined(value);
+                for load in self.operand_loads(value) {
+                    required.insert(load, OperandPanels { panels, first, is_joined, value, axes_from_end });
+                }
             }
         }
         required
@@ -38,14 +45,8 @@ impl KernelInfo<'_> {
     /// tile. The ops between the load and the MMA define it.
     pub fn operand_position(&self, load: OpId, operand: &OperandPanels, coord: &[i64]) -> [i64; 2] {
         let module = self.module;
-        let mut ops = Vec::new();
-        let mut value = operand.value;
-        while let Some(id) = module.defining_op(value).filter(|&id| id != load) {
-            ops.push(id);
-            value = module.op(id).operands[0];
-        }
         let mut coord = coord.to_vec();
-        for &id in ops.iter().rev() {
+        for (id, number) in self.ops_behind(load, operand.value).unwrap_or_default() {
             let op = module.op(id);
             let shape = module.shape(op.results[0]);
             match op.code {
@@ -59,10 +60,33 @@ impl KernelInfo<'_> {
                         number /= extent;
                     }
                 }
+                Opcode::Cat if number == 1 => {
+                    let axis = op.dim() as usize;
+                    coord[axis] += module.shape(op.operands[0])[axis];
+                }
                 _ => {}
             }
         }
         operand.axes_from_end.map(|back| coord[coord.len() - back])
+    }
+
+    /// Returns the ops from a load to a value that is made of its tile, each with the number of the
+    /// operand on the way.
+    fn ops_behind(&self, load: OpId, value: Value) -> Option<Vec<(OpId, usize)>> {
+        let id = self.module.defining_op(value)?;
+        if id == load {
+            return Some(Vec::new());
+        }
+        let op = self.module.op(id);
+        let count = match op.code {
+            Opcode::Cat => 2,
+            _ => usize::from(self.is_operand_view(id)),
+        };
+        (0..count).find_map(|number| {
+            let mut ops = self.ops_behind(load, op.operands[number])?;
+            ops.push((id, number));
+            Some(ops)
+        })
     }
 }
 

@@ -338,7 +338,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             code => {
                 let behind = op.results.first().and_then(|&result| self.info.source_load(result));
                 is_computed_at_use(self.info, id)
-                    || code == Opcode::FToF && behind.is_some_and(fetched)
+                    || matches!(code, Opcode::FToF | Opcode::Cat) && behind.is_some_and(fetched)
                     || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
             }
         }

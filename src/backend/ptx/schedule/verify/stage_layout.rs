@@ -50,7 +50,8 @@ impl KernelInfo<'_> {
                 }
                 let Some(operand) = wanted.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
                 let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.is_fused_with(load, other));
-                if !comes || !is_placed_as(load, operand.panels, &filled) {
+                let whole = channel.loads.iter().find(|other| other.load == operand.first);
+                if !comes || !whole.is_some_and(|whole| is_placed_as(whole, operand.panels, &filled)) {
                     return fault(format!("op {id} is not where the MMA reads it"));
                 }
                 if warp_spec.operand_channel(load.load) != Some(index as u32) {
@@ -90,7 +91,11 @@ impl KernelInfo<'_> {
             if bytes * load.boxes.len() as i64 != i64::from(load.bytes) {
                 return Err(format!("op {} announces {} bytes of other boxes", load.load.index(), load.bytes));
             }
-            for at in self.places(load, wanted.get(&load.load))? {
+            let operand = wanted.get(&load.load);
+            let first = operand.and_then(|operand| channel.loads.iter().find(|other| other.load == operand.first));
+            let start = first.filter(|_| operand.is_some_and(|operand| operand.is_joined));
+            let start = start.map_or(load.smem_offset, |first| first.smem_offset);
+            for at in self.places(load, operand, i64::from(load.smem_offset) - i64::from(start))? {
                 filled.push((at, at + bytes));
             }
         }
@@ -111,11 +116,12 @@ impl KernelInfo<'_> {
         !other.boxes.is_empty() && load.panel_rows == other.panel_rows && behind % span == 0 && lies.any(|lies| lies)
     }
 
-    /// Returns the offsets of the boxes of a load in the stage.
+    /// Returns the offsets of the boxes of a load in the stage. `behind`: bytes between the operand
+    /// and its part that the load is.
     ///
     /// # Errors
     /// A box whose offset differs from the place of its part of the tile.
-    fn places(&self, load: &TmaLoad, operand: Option<&OperandPanels>) -> Result<Vec<i64>, String> {
+    fn places(&self, load: &TmaLoad, operand: Option<&OperandPanels>, behind: i64) -> Result<Vec<i64>, String> {
         let view = self.module.op(load.load).group(0)[0];
         let shape = ViewShape::of(self.module, view);
         let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
@@ -145,7 +151,7 @@ impl KernelInfo<'_> {
                     let right = span > 0
                         && (is_inside(&coord) || !is_alone)
                         && along % span == 0
-                        && i64::from(part.smem_offset) + row * span == along * load.panel_rows + across * span;
+                        && behind + i64::from(part.smem_offset) + row * span == along * load.panel_rows + across * span;
                     if !right {
                         let id = load.load.index();
                         return Err(format!("a box of op {id} stands elsewhere than its part of the tile"));
@@ -155,7 +161,8 @@ impl KernelInfo<'_> {
                 let offset = i64::from(load.smem_offset) + i64::from(part.smem_offset);
                 places.push(offset + data_partition * i64::from(load.bytes / load.partitions));
             }
-            if !boxes.is_empty() && last != load.panel_rows {
+            let is_joined = operand.is_some_and(|operand| operand.is_joined);
+            if !boxes.is_empty() && !is_joined && last != load.panel_rows {
                 return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
         }

@@ -52,6 +52,10 @@ impl KernelInfo<'_> {
             let is_tile = |&value: &Value| matches!(module.ty(value), Type::Tile { .. } if self.inference.num_elements(value) > 1);
             match op.code {
                 Opcode::Constant => true,
+                Opcode::Cat => {
+                    let load = self.source_load(op.results[0]);
+                    load.is_some_and(|load| warp_spec.operand_channel(load).is_some())
+                }
                 code if code.is_mma() || code.spec().effect == Effect::Terminator => true,
                 _ => warp_spec.operand_channel(inner).is_some() || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
             }

@@ -13,6 +13,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
+use super::joined_operands::{OperandPart, Position, tile_bytes};
 use super::operand_axes::{AxisPart, OperandAxes, TileBoxes, tile_boxes};
 use super::producer_slice::{ProducerSlice, SliceBuilder};
 use crate::backend::ptx::hardware::{MAX_THREADS_PER_CTA, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS, WARP_SIZE};
@@ -36,12 +37,15 @@ use crate::util::sort;
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
+    /// Place in an operand that `cat` puts together. The panels are those of the part alone.
+    part: Option<OperandPart>,
     /// Tile dimensions of the view along the rows of panels, and across them.
     axes: [Vec<AxisPart>; 2],
     /// The array has f32, and the MMAs read tf32.
     rounds_to_tf32: bool,
     /// True if instructions read the tile in its stage, in panels of any number of rows.
     direct: bool,
+    /// Bytes of the loaded tile.
     bytes: u32,
 }
 
@@ -59,6 +63,7 @@ impl OperandUse {
     fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, &self.axes, self.rounds_to_tf32) == (panels, &other.axes, other.rounds_to_tf32)
+            && self.part == other.part
     }
 
     /// Returns the dimension of the panel rows, if it is a single one.
@@ -186,17 +191,9 @@ impl KernelInfo<'_> {
         let mut warp_spec =
             WarpSpecialization { data_partitions: self.data_partitions, ..WarpSpecialization::default() };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut operand_uses, mut rejected_loads) = (FxHashMap::default(), RejectedLoads::default());
-        for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
-            let Some(block) = self.regions.block_of(load) else { continue };
-            let producer_load = match self.producer_load(load, block, multicast) {
-                Ok(producer_load) => producer_load,
-                Err(reason) => {
-                    rejected_loads.loads.insert(load, reason);
-                    continue;
-                }
-            };
-            let ProducerLoad { operand_use, map, boxes, slice } = producer_load;
+        let mut operand_uses = FxHashMap::default();
+        let (planned, rejected_loads) = self.producer_loads(multicast);
+        for (load, block, ProducerLoad { operand_use, map, boxes, slice }) in planned {
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
             // MMAs of one group release the stages that they read at the same time.
@@ -218,7 +215,8 @@ impl KernelInfo<'_> {
                 });
                 keys.len() - 1
             });
-            let (bytes, rows) = (operand_use.bytes, operand_use.panels.rows);
+            let rows = operand_use.part.map_or(operand_use.panels.rows, |part| part.panel_rows);
+            let bytes = operand_use.bytes;
             let one = TmaLoad { load, smem_offset: 0, map, boxes, bytes, panel_rows: rows, partitions: 1 };
             warp_spec.channels[index].loads.push(self.for_all_partitions(one));
             operand_uses.insert(load, operand_use);
@@ -253,6 +251,24 @@ impl KernelInfo<'_> {
         }
     }
 
+    /// Returns the loads of the producer in program order, each with its block, and the reasons for
+    /// the others.
+    fn producer_loads(
+        &self,
+        multicast: Option<&ClusterMulticast>,
+    ) -> (Vec<(OpId, BlockId, ProducerLoad)>, RejectedLoads) {
+        let (mut planned, mut rejected_loads) = (Vec::new(), RejectedLoads::default());
+        for &load in self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::LoadView) {
+            let Some(block) = self.regions.block_of(load) else { continue };
+            match self.producer_load(load, block, multicast) {
+                Ok(producer_load) => planned.push((load, block, producer_load)),
+                Err(reason) => drop(rejected_loads.loads.insert(load, reason)),
+            }
+        }
+        reject_incomplete(&mut planned, &mut rejected_loads);
+        (planned, rejected_loads)
+    }
+
     /// Returns the parts of a producer load, or the reason why the producer cannot issue it.
     fn producer_load(
         &self,
@@ -265,6 +281,9 @@ impl KernelInfo<'_> {
         }
         self.can_use_producer(self.regions.loop_of_block(block))?;
         let operand_use = self.operand_use(load)?;
+        if operand_use.part.is_some() && self.partitioned_axis(load).is_some() {
+            return Err(Reason::Joined);
+        }
         let groups: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
         if self.has_exit_between(block, load, self.last_use_in_block(block, &groups).0) {
             return Err(Reason::EarlyExit);
@@ -284,22 +303,32 @@ impl KernelInfo<'_> {
         let module = self.module;
         let result = module.op(load).results[0];
         let mut operand_use: Option<OperandUse> = None;
-        let mut pending = vec![(result, OperandAxes::of_tile(module.shape(result)), false)];
-        while let Some((value, axes, rounded)) = pending.pop() {
+        let tile = module.shape(result);
+        let mut pending = vec![(result, OperandAxes::of_tile(tile), Position::whole(tile.len()), false)];
+        while let Some((value, axes, position, rounded)) = pending.pop() {
             if self.uses.count(value) == 0 {
                 return Err(Reason::Unused);
             }
-            for &(user, _) in self.uses.users(value) {
+            for &(user, number) in self.uses.users(value) {
                 let op = module.op(user);
                 match op.code {
-                    Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
-                    Opcode::FToF if rounds_to_tf32(module, user) => pending.push((op.results[0], axes.clone(), true)),
+                    Opcode::Assume => pending.push((op.results[0], axes.clone(), position.clone(), rounded)),
+                    Opcode::FToF if rounds_to_tf32(module, user) => {
+                        pending.push((op.results[0], axes.clone(), position.clone(), true));
+                    }
                     Opcode::Permute => {
-                        pending.push((op.results[0], axes.permuted(&as_axes(op.permutation())), rounded));
+                        let order = as_axes(op.permutation());
+                        pending.push((op.results[0], axes.permuted(&order), position.permuted(&order), rounded));
                     }
                     Opcode::Reshape => {
-                        let axes = axes.reshaped(module.shape(op.results[0])).ok_or(Reason::ReadBy(op.code))?;
-                        pending.push((op.results[0], axes, rounded));
+                        let shape = module.shape(op.results[0]);
+                        let reshaped = axes.reshaped(shape).zip(position.reshaped(shape.len()));
+                        let (axes, position) = reshaped.ok_or(Reason::ReadBy(op.code))?;
+                        pending.push((op.results[0], axes, position, rounded));
+                    }
+                    Opcode::Cat => {
+                        let position = position.joined(module, user, number);
+                        pending.push((op.results[0], axes.clone(), position, rounded));
                     }
                     code if code.is_mma() => {
                         let plan = self.inference.mma_plans.get(&user).and_then(|plan| plan.as_ref().ok());
@@ -313,7 +342,7 @@ impl KernelInfo<'_> {
                             rounds_to_tf32: rounded,
                             direct: !operand.rounds,
                             ..self
-                                .mma_operand_use(user, operand, is_left, &axes, value)
+                                .mma_operand_use(user, operand, is_left, (&axes, &position), value)
                                 .ok_or(Reason::NotInSharedMemory)?
                         };
                         match &mut operand_use {
@@ -339,7 +368,7 @@ impl KernelInfo<'_> {
         mma: OpId,
         plan: &OperandPlan,
         is_left: bool,
-        axes: &OperandAxes,
+        (axes, position): (&OperandAxes, &Position),
         value: Value,
     ) -> Option<OperandUse> {
         let panels = plan.panels?;
@@ -349,9 +378,11 @@ impl KernelInfo<'_> {
         let last = axes.rank() - 1;
         let (k, other) = if is_left { (last, last - 1) } else { (last - 1, last) };
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
-        let bytes = plan.shared.bytes() as u32;
+        let (whole, element_bytes) = (plan.shared.bytes() as u32, i64::from(plan.dtype.storage_bits() / 8));
+        let (panels, part) = position.in_panels(axes, [contiguous, rows], (panels, whole), element_bytes)?;
+        let bytes = if part.is_some() { tile_bytes(axes, element_bytes) } else { whole };
         let axes = [contiguous, rows].map(|axis| axes.parts(axis).to_vec());
-        Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
+        Some(OperandUse { mmas: vec![mma], panels, part, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
     /// Returns the boxes of a load, if TMA can load its tile in the needed form. `halved`: a single
@@ -365,7 +396,7 @@ impl KernelInfo<'_> {
         let panels = operand_use.panels;
         let row = panels.swizzle_bytes / i64::from(shape.elem.storage_bits() / 8);
         let fastest = contiguous_axis(module, &shape)?;
-        let TileBoxes { extents, boxes } =
+        let TileBoxes { extents, mut boxes } =
             tile_boxes([along, across], (shape.tile.len(), fastest), (panels, row), halved)?;
         let swizzle = match panels.swizzle_bytes {
             128 => Swizzle::B128,
@@ -373,6 +404,9 @@ impl KernelInfo<'_> {
             _ => Swizzle::B32,
         };
         let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
+        if let Some(part) = &operand_use.part {
+            part.place(&mut boxes, panels);
+        }
         Some((map, boxes))
     }
 
@@ -389,6 +423,9 @@ impl KernelInfo<'_> {
             let fits = |group: &&mut Vec<usize>| {
                 let first = &channel.loads[group[0]];
                 let (operand_use, next) = (&operand_uses[&first.load], &operand_uses[&load.load]);
+                if operand_use.part.or(next.part).is_some() {
+                    return operand_use.part.map(|part| part.cat) == next.part.map(|part| part.cat);
+                }
                 let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
                 let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
                     && (&operand_use.axes[0], operand_use.row_dim()) == (&next.axes[0], next.row_dim())
@@ -415,12 +452,16 @@ impl KernelInfo<'_> {
             let first = &channel.loads[group[0]];
             let operand_use = &operand_uses[&first.load];
             let swizzle_bytes = operand_use.panels.swizzle_bytes;
+            let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * swizzle_bytes) as u32);
+            if operand_use.part.is_some() {
+                end = place_parts(channel, &group, offset, operand_uses);
+                continue;
+            }
             let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
             let whole = OperandUse { panels: Panels { rows, ..operand_use.panels }, ..operand_use.clone() };
             let halved = multicast.is_some_and(|multicast| multicast.can_multicast(first.load));
             let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
-            let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * swizzle_bytes) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
@@ -459,4 +500,41 @@ impl KernelInfo<'_> {
         let last = self.module.block(block).ops.iter().rfind(|op| users.contains(op));
         (*last.expect("a product in the block"), wait_at_acquire)
     }
+}
+
+/// Rejects the loads of operands that are not loaded entirely, in one block and for the same MMAs.
+fn reject_incomplete(planned: &mut Vec<(OpId, BlockId, ProducerLoad)>, rejected_loads: &mut RejectedLoads) {
+    loop {
+        let mut loaded: FxHashMap<(OpId, BlockId), u32> = FxHashMap::default();
+        for (_, block, load) in &*planned {
+            if let Some(part) = load.operand_use.part {
+                *loaded.entry((part.cat, *block)).or_default() += load.operand_use.bytes;
+            }
+        }
+        let count = planned.len();
+        planned.retain(|(load, block, ProducerLoad { operand_use, .. })| {
+            let is_complete = operand_use.part.is_none_or(|part| loaded[&(part.cat, *block)] == part.bytes);
+            if !is_complete {
+                rejected_loads.loads.insert(*load, Reason::Joined);
+            }
+            is_complete
+        });
+        if planned.len() == count {
+            return;
+        }
+    }
+}
+
+/// Sets the offsets of the parts of an operand, the first byte of which is `start` in the stage.
+/// Returns the end of the operand.
+fn place_parts(channel: &mut Channel, group: &[usize], start: u32, operand_uses: &FxHashMap<OpId, OperandUse>) -> u32 {
+    let mut end = start;
+    for &index in group {
+        let load = &mut channel.loads[index];
+        if let Some(part) = operand_uses[&load.load].part {
+            load.smem_offset = start + part.smem_offset;
+            end = start + part.bytes;
+        }
+    }
+    end
 }
