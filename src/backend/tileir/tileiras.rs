@@ -154,13 +154,35 @@ impl Assembler {
             }
             let elapsed = start.elapsed();
             if elapsed >= self.time_limit {
+                let descendants = descendants(child.id());
                 child.kill()?;
                 child.wait()?;
+                kill(&descendants);
                 return Ok(None);
             }
             // The wait after the end of the child is at most a sixteenth of its time.
             std::thread::sleep((elapsed / 16).clamp(Duration::from_millis(1), Duration::from_millis(50)));
         }
+    }
+}
+
+/// Returns the numbers of the descendants of a process; none where the system has no `/proc`.
+fn descendants(process: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let mut found = Vec::new();
+    for child in lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()) {
+        found.extend(child.parse().map(descendants).unwrap_or_default());
+        found.push(child);
+    }
+    found
+}
+
+/// Ends processes: the assembler runs ptxas, which continues without it.
+fn kill(processes: &[String]) {
+    if !processes.is_empty() {
+        // Without the command the processes end by themselves, later.
+        let _ = Command::new("kill").arg("-KILL").args(processes).stderr(Stdio::null()).status();
     }
 }
 
@@ -259,7 +281,9 @@ mod tests {
     fn an_assembler_that_never_ends_is_stopped() {
         let folder = TemporaryFolder::new().expect("a folder");
         let script = folder.path().join("tileiras");
-        std::fs::write(&script, "#!/bin/sh\nexec sleep 600\n").expect("a script");
+        // As the assembler runs ptxas.
+        let text = format!("#!/bin/sh\n/bin/sleep 600 &\necho $! >{}/child\nwait\n", folder.path().display());
+        std::fs::write(&script, text).expect("a script");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&script, mode).expect("a program");
         let slow = Assembler { time_limit: Duration::from_millis(200), ..Assembler::at(script) };
@@ -267,5 +291,11 @@ mod tests {
         let error = slow.assemble("k", &[], Target::SM_80).expect_err("never done");
         assert!(error.to_string().contains("not done after"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(20));
+        let child = std::fs::read_to_string(folder.path().join("child")).expect("a child");
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", child.trim())).unwrap_or_default();
+        while status().contains("(sleeping)") {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", status());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
