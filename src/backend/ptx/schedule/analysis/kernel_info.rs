@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::memory_effects::{MemoryEffect, WrittenMemory};
+use super::memory_effects::WrittenMemory;
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
@@ -93,16 +93,6 @@ impl<'m> KernelInfo<'m> {
     pub fn is_invariant_load(&self, load: OpId) -> bool {
         let op = self.module.op(load);
         is_weak(op) && self.written_memory.is_read_only(self.module, op.group(0)[0])
-    }
-
-    /// Returns the memory effect of an op, if it has one.
-    pub fn memory_effect_of(&self, id: OpId) -> Option<MemoryEffect> {
-        let layout = |tensor: OpId| {
-            let layout = self.inference.accesses.get(&id)?;
-            // A tensor that a loop defines may have another address in each iteration.
-            (!self.is_in_loop(tensor)).then(|| layout.clone())
-        };
-        MemoryEffect::of(self.module, id, self.is_result_used(id), layout, self.residues(id))
     }
 
     /// Returns true if a tile result of the op is used.

@@ -1,8 +1,9 @@
-//! Tile adjacency: adjacent tiles of one array, found by their start coordinates.
+//! Tile adjacency: adjacent tiles of one array, and accesses to it that lie apart, found by their
+//! start coordinates.
 
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::memory_effects::Residues;
+use crate::backend::ptx::schedule::analysis::memory_effects::{MemoryEffect, Residues};
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -18,6 +19,16 @@ struct Start {
 const FAR: i128 = 2 * MAX_EXTENT as i128;
 
 impl KernelInfo<'_> {
+    /// Returns the memory effect of an op, if it has one.
+    pub fn memory_effect_of(&self, id: OpId) -> Option<MemoryEffect> {
+        let layout = |tensor: OpId| {
+            let layout = self.inference.accesses.get(&id)?;
+            // A tensor that a loop defines may have another address in each iteration.
+            (!self.is_in_loop(tensor)).then(|| layout.clone())
+        };
+        MemoryEffect::of(self.module, id, self.is_result_used(id), layout, self.residues(id))
+    }
+
     /// Returns true if a load begins `distance` elements after another one along an axis, and at
     /// the same start along all other axes. Both tiles belong to one array and have equal extents
     /// along the other axes. The start of a tile outside of every array is irrelevant.
@@ -40,7 +51,7 @@ impl KernelInfo<'_> {
 
     /// Returns the residues of the elements of an access through a view, along the dimensions whose
     /// starts have a constant remainder. The tensor view is defined outside of loops.
-    pub fn residues(&self, id: OpId) -> Vec<Residues> {
+    fn residues(&self, id: OpId) -> Vec<Residues> {
         let op = self.module.op(id);
         if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
             return Vec::new();
