@@ -41,6 +41,7 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::HoistConversions, "sums of columns"),
     (Optimization::MmaGroups, "products that depend, 96"),
     (Optimization::WideMma, "products that depend, 96"),
+    (Optimization::StoredOperands, "two values"),
     (Optimization::MmaCarry, "teams"),
     (Optimization::MmaBesideBranch, "branch beside products"),
     (Optimization::SinkMmaWaits, "beside"),
@@ -204,6 +205,32 @@ fn states() -> Module {
     Module::parse("states", &text).unwrap()
 }
 
+/// Attention whose values are two tiles. Two warp groups have columns of the scores, so that the
+/// weights pass through shared memory.
+pub fn two_values() -> Module {
+    use crate as ct;
+    use crate::prelude::*;
+    type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
+    let kernel = |(q, k, v): Inputs, y: ArrayMut<f32, 2>| {
+        let queries = q.load((ct::bid(0), 0), [64, 64]);
+        let start = (ct::zeros::<f32, 2>([64, 256]), ct::zeros::<f32, 2>([64, 256]));
+        let (first, second) = ct::fold(..k.num_tiles(0, [64, 64]), start, |(first, second), j| {
+            let scores = ct::matmul(queries, k.load((j, 0), [64, 64]).transpose());
+            let weights = scores.exp2().cast::<f16>();
+            // The sum separates the groups of both products.
+            let first = ct::mma(weights, v.load((j, 0), [64, 256]), first * 0.5) + 1.0;
+            let second = ct::mma(weights, v.load((j, 1), [64, 256]), second * 0.5);
+            (first, second)
+        });
+        y.store((ct::bid(0), 0), first);
+        y.store((ct::bid(0), 1), second);
+    };
+    let narrow = ct::ArraySpec::<f16, 2>::new([4096, 64]);
+    let (wide, result) = (ct::ArraySpec::<f16, 2>::new([4096, 512]), ct::ArraySpec::<f32, 2>::new([4096, 512]));
+    let text = ct::inspect(kernel, ((narrow, narrow, wide), result.mutable())).ir().unwrap();
+    Module::parse("values", &text).unwrap()
+}
+
 /// The kernels of the tests of schedules, and further ones.
 pub fn all() -> Vec<(String, Module, CompileOptions)> {
     let mut shifted = Module::parse("shifted", SHIFTED).unwrap_or_else(|error| panic!("{error}"));
@@ -216,6 +243,7 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("plain loop", plain_loop()),
         ("maxima of columns", maxima_of_columns()),
         ("states", states()),
+        ("two values", two_values()),
         ("both halves", both_halves()),
         ("shifted", shifted),
     ];
