@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::CastTo;
+use cutlet::element::{CastTo, MmaInput};
 use cutlet::packed::{Narrow, PackedArray, i3, i4, u2, u4};
 use cutlet::prelude::*;
 
@@ -39,7 +39,7 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// `y = x · ((w - center) * scale)` of packed weights, whose loads precede that of `x`.
-fn codes_kernel<F: Narrow, T: Float>(
+fn codes_kernel<F: Narrow, T: Float + MmaInput<T, f32>>(
     x: Array<T, 2>,
     (w, scales): (PackedArray<F, 2>, Array<T, 2>),
     y: ArrayMut<f32, 2>,
@@ -48,7 +48,7 @@ fn codes_kernel<F: Narrow, T: Float>(
     let (i, j) = (ct::bid(0), ct::bid(1));
     let steps = x.num_tiles(1, [tm, tk]);
     let weight = |k: Scalar<i32>| {
-        let codes = w.load((k, j), [tk, tn]).cast::<T>() - 1.5;
+        let codes = w.load((k, j), [tk, tn]).cast::<T>() - T::from_f64(1.5);
         codes * scales.load((k / (128 / tk) as i32, j), [1, tn])
     };
     let sum = match turned {
@@ -65,7 +65,7 @@ fn codes_kernel<F: Narrow, T: Float>(
 }
 
 /// The sums are exact. The last tiles along all axes are not whole.
-fn codes<F: Narrow, T: Float>(session: Session, tile: [usize; 3], turned: bool) -> Result<()> {
+fn codes<F: Narrow, T: Float + MmaInput<T, f32>>(session: Session, tile: [usize; 3], turned: bool) -> Result<()> {
     for [m, n, k] in [[tile[0], tile[1], 256], [40, 192, 208]] {
         let x = random::<T>(67, m * k, Spread::Whole(1));
         let numbers = random::<i32>(68, k * n, Spread::Whole(7));
