@@ -1,11 +1,12 @@
 //! Missed copies: the loads of loops that are not asynchronous, each with the first reason.
 
+use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
-use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
     /// Returns the loads of loops that the threads execute, each with the first reason why no
@@ -79,7 +80,7 @@ impl KernelInfo<'_> {
         let other =
             loads().filter(|&other| other != load).find_map(|other| Some((other, self.own_rejection(other, loop_op)?)));
         let view = |id: OpId| module.op(id).group(0)[0];
-        let at_any_position = |id: OpId| !matches!(module.ty(view(id)), Type::PartitionView { .. });
+        let at_any_position = |id: OpId| !ViewShape::of(module, view(id)).is_some_and(|shape| shape.is_apart());
         let is_made_here =
             |id: OpId| module.defining_op(view(id)).is_none_or(|view| self.regions.block_of(view) == Some(body));
         if let Some((other, reason)) = other {
