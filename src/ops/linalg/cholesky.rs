@@ -77,7 +77,7 @@ fn of_block<T: MatrixFloat>(a: Tile<T, 3>, form: Form) -> Tile<T, 3> {
             let pivot_row = rows::row(later[0], row);
             let pivot = entry(pivot_row, column);
             let nan = full([batch, 1, 1], T::from_f64(f64::NAN));
-            let reciprocal = pivot.gt(T::from_f64(0.0)).select(pivot, nan).sqrt().recip();
+            let reciprocal = pivot.gt(T::from_f64(0.0)).select(pivot, nan).rsqrt();
             let scaled = pivot_row * reciprocal;
             let factor = -(scaled * reciprocal);
             for panel in &mut later {
