@@ -113,7 +113,7 @@ fn numbered<K: Int, const R: usize>(
         let joint = Tile::<i64, R>::from_raw(tiles[0]);
         let high = joint >> 32;
         let keys = if K::SIGNED { high.cast() } else { (high + (1 << 31)).cast() };
-        return (keys, joint.cast());
+        return (keys, (joint & 0xffff_ffff).cast());
     }
     let mut tiles = [&[keys.raw(), numbers.raw()], &carried[..]].concat();
     record(|t| t.sort_together(&mut tiles, axis, sign::<K>(), true, count));

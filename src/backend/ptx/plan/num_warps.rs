@@ -6,7 +6,7 @@
 //! | loaded addresses, unaligned tiles | 32 | fewer address computations, more bytes in flight per thread |
 //! | reductions, layout conversions | 32 | small CTAs share an SM and hide each other's barriers |
 //! | reductions along a strided axis in a loop | up to 128 | adjacent warps need no exchange |
-//! | scans whose results are reduced | 256 | the scanned axis is in the registers of a thread |
+//! | scans whose results are reduced | 512 | the scanned axis is in the registers of a thread |
 //! | ordered reductions | 128 | each step between lanes is as expensive as one in a thread |
 //!
 //! If a CTA moves its tiles once and has barriers, its bytes are in registers during its
@@ -62,8 +62,11 @@ const BUTTERFLY_STEPS: u64 = 6;
 /// mean fewer steps between threads.
 const BUTTERFLY_BYTES: u64 = 128;
 
-/// Elements of a tile per thread in a butterfly network, if a tile carries others along.
-const BUTTERFLY_CARRYING: u64 = 16;
+/// Elements of a tile per thread in a butterfly network that selects halves.
+const SELECTED_ELEMENTS: u64 = 32;
+
+/// The same if a tile carries others along.
+const CARRYING_ELEMENTS: u64 = 16;
 
 /// Bytes of the tiles with a partial layout per thread. More bytes mean fewer shuffles per element.
 const LINE_BYTES: u64 = 512;
@@ -95,9 +98,9 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     }
     let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
-        match sizes.carries {
-            true => warps_for(sizes.halved_count, BUTTERFLY_CARRYING),
-            false => warps_for(sizes.halved, BUTTERFLY_BYTES),
+        match sizes.selected {
+            Some(_) => warps_for(sizes.halved_count, if sizes.carries { CARRYING_ELEMENTS } else { SELECTED_ELEMENTS }),
+            None => warps_for(sizes.halved, BUTTERFLY_BYTES),
         }
     } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
@@ -206,8 +209,8 @@ struct Sizes {
     rows: u64,
     /// Bytes that all accesses transfer, if none is in a loop.
     moved: Option<u64>,
-    /// Number of halvings of tiles, bytes of the largest such tile, and whether one condition
-    /// selects halves of several tiles.
+    /// Number of halvings of tiles, bytes and elements of the largest such tile, and whether one
+    /// condition selects halves of several tiles.
     halvings: u64,
     halved: u64,
     halved_count: u64,

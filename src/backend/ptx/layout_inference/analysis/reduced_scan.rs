@@ -4,7 +4,7 @@ use crate::ir::{Module, OpId, Opcode, RegionTree, Uses, Value};
 
 /// Bytes of one tile of such a scan in a thread. The scanned elements of a thread are in registers,
 /// and so is a part of the reduced axis.
-pub const SCAN_BYTES: u64 = 256;
+pub const SCAN_BYTES: u64 = 512;
 
 /// Returns the axis along which the results of a scan, or values that are computed from them
 /// elementwise, are reduced in the same block. `None` if there is no such reduction, if there are

@@ -185,8 +185,8 @@ fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
 
 impl MemoryEffect {
     /// Returns the effect of an op itself, if it is an access. `is_read`: a result of it is used.
-    /// `layout`: the layout of the access, if its tensor is defined outside of loops. `residues`: of
-    /// such a tensor, what is known of its coordinates.
+    /// `layout`: the layout of the access, if its tensor is defined outside of loops. `residues`:
+    /// those of the elements of such a tensor.
     pub fn of(
         module: &Module,
         id: OpId,
