@@ -161,8 +161,9 @@ impl KernelInfo<'_> {
                 let offset = i64::from(load.smem_offset) + i64::from(part.smem_offset);
                 places.push(offset + data_partition * i64::from(load.bytes / load.partitions));
             }
-            let is_joined = operand.is_some_and(|operand| operand.is_joined);
-            if !boxes.is_empty() && !is_joined && last != load.panel_rows {
+            // The panels of parts are those of the operand.
+            let rows = operand.filter(|operand| operand.is_joined).map_or(last, |operand| operand.panels.rows);
+            if !boxes.is_empty() && rows != load.panel_rows {
                 return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
         }
