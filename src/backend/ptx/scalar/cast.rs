@@ -178,15 +178,15 @@ pub fn byte_pair(b: &mut Builder, op: &Op, from: DType, to: DType, [low, high]: 
             super::f16x2::narrow(b, to, low, high)
         }
         (Opcode::IToF, DType::I8, DType::F16) => {
-            let pair = b.bytes_below(low, high, 0x64);
-            let (pair, zero) = match op.sign() {
-                Sign::Signed => (b.xor(Ty::B32, pair, 0x0080_0080i64), F16_1152),
-                Sign::Unsigned => (pair, F16_1024),
+            let (flip, zero) = match op.sign() {
+                Sign::Signed => (0x80, F16_1152),
+                Sign::Unsigned => (0, F16_1024),
             };
+            let pair = b.bytes_below(low, high, 0x64, flip);
             Some(b.float(FloatOp::Sub, Ty::F16x2, FloatMods::RN, &[pair, Operand::Imm(zero)]))
         }
         (Opcode::IToF, DType::I8, DType::BF16) if op.sign() == Sign::Signed && b.target.arch >= 90 => {
-            let pair = b.bytes_below(low, high, 0x43);
+            let pair = b.bytes_below(low, high, 0x43, 0);
             let [value, sign] = [0xff7f_ff7fu32, 0xff80_ff80].map(|mask| b.and(Ty::B32, pair, mask));
             Some(b.float(FloatOp::Sub, Ty::BF16x2, FloatMods::RN, &[value, sign]))
         }

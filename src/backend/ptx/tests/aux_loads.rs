@@ -1,5 +1,6 @@
 //! Auxiliary loads: selection, and mutations that the verifier rejects.
 
+use super::cp_async::scaled_product;
 use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;
 use super::sync::mma_waits::turned_products;
@@ -13,8 +14,16 @@ fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
 }
 
 /// Returns kernels with auxiliary loads.
-pub fn kernels() -> [(String, Module, CompileOptions); 2] {
-    [false, true].map(|branch| ("a rider".to_owned(), levels(DType::F32, 64, branch), CompileOptions::default()))
+pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
+    let levels = [false, true].map(|branch| levels(DType::F32, 64, branch));
+    let named = |module| ("a rider".to_owned(), module, CompileOptions::default());
+    levels.into_iter().map(named).chain(scales()).collect()
+}
+
+/// Returns products with a computed operand that is scaled by a row, before and after the load of
+/// the other operand.
+fn scales() -> [(String, Module, CompileOptions); 2] {
+    [false, true].map(|late| ("scaled operand".to_owned(), scaled_product((1, 64), late), CompileOptions::default()))
 }
 
 /// Returns schedules with auxiliary loads in other places, each with a description of the change.
@@ -75,7 +84,8 @@ fn vectors_of_all_rows_are_auxiliary_loads() {
 
 #[test]
 fn auxiliary_loads_are_read_at_their_use() {
-    each_schedule_of(kernels().into(), |name, _, _, schedule| {
+    let riders = kernels().into_iter().filter(|(name, ..)| name == "a rider").collect();
+    each_schedule_of(riders, |name, _, _, schedule| {
         let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
             return;
         };
@@ -90,6 +100,28 @@ fn auxiliary_loads_are_read_at_their_use() {
     // Eight pairs of adjacent elements, and no load from the array.
     assert_eq!(text.matches("ld.volatile.shared.v2").count(), 8, "{text}");
     assert!(!text.contains("ld.global"), "{text}");
+}
+
+#[test]
+fn rows_that_scale_an_operand_are_read_before_its_mma() {
+    let mut found = 0;
+    each_schedule_of(scales().into(), |name, info, body, schedule| {
+        let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
+            return;
+        };
+        info.verify_schedule(body, schedule).unwrap();
+        let inner = *schedule.steps(partition.body).iter().flat_map(Step::sequences).next().expect("a loop");
+        let steps = schedule.steps(inner);
+        let aux = |id| matches!(schedule.load_path(id), LoadPath::TmaAux { .. });
+        let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
+        let advance = place(&|step| matches!(step, Step::Advance(_)));
+        let wait = place(&|step| matches!(step, Step::ConsumerWait(_)));
+        let get = place(&|step| matches!(step, &Step::LocalLoad(id) if aux(id)));
+        let product = place(&|step| matches!(step, Step::Mma(_)));
+        assert!(advance < wait && wait < get && get < product, "{name}");
+        found += 1;
+    });
+    assert_eq!(found, 2);
 }
 
 #[test]

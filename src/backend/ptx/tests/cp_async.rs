@@ -24,6 +24,11 @@ fn copies(module: &Module, target: Target) -> Vec<String> {
 /// Returns a product of `m` rows, whose right operand is scaled by a tile of `rows` rows; one row
 /// is shared by all rows of the operand.
 fn scaled_by(rows: i32, m: i32) -> Module {
+    scaled_product((rows, m), false)
+}
+
+/// Returns the same. `late`: the left operand is loaded after the right one is scaled.
+pub fn scaled_product((rows, m): (i32, i32), late: bool) -> Module {
     let mut k = Kernel::new("scaled");
     let [a, b, c] = [(); 3].map(|()| k.array(DType::F16, 2, true));
     let y = k.array(DType::F32, 2, true);
@@ -36,10 +41,11 @@ fn scaled_by(rows: i32, m: i32) -> Module {
     let (int, state, whole) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &extents), k.tile(DType::F16, &[64, 64]));
     let body = k.b.begin_block(&[int, state]);
     let args = k.b.module.block(body).args.clone();
-    let left = k.load(a, &[ids[0], args[0]]);
+    let early = (!late).then(|| k.load(a, &[ids[0], args[0]]));
     let [right, scale] = [b, c].map(|view| k.load(view, &[args[0], ids[1]]));
     let scale = if rows == 64 { scale } else { k.b.simple(Opcode::Broadcast, &[scale], vec![], whole) };
     let scaled = k.op(Opcode::MulF, &[right, scale]);
+    let left = early.unwrap_or_else(|| k.load(a, &[ids[0], args[0]]));
     let product = k.b.simple(Opcode::MmaF, &[left, scaled, args[1]], vec![], state);
     k.b.op(Opcode::Continue, &[&[product]], vec![], vec![], &[]);
     k.b.end_block();

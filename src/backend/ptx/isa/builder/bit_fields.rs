@@ -42,6 +42,8 @@ pub(super) struct BitFields {
     /// Words that are shifted by less than a byte: by bits to the right, or to the left if
     /// negative.
     shifted: FxHashMap<(Reg, i32), Reg>,
+    /// Words with flipped bits.
+    flipped: FxHashMap<(Reg, u32), Reg>,
     /// Bits and numbers of all registers in the entries.
     registers: FxHashSet<(u32, u32)>,
 }
@@ -182,6 +184,23 @@ impl Builder {
         self.int_to(result, op, Ty::B32, word, i64::from(shift.unsigned_abs()));
         self.bits.watch([word, result]);
         self.bits.shifted.insert((word, shift), result);
+        result
+    }
+
+    /// Returns a word with some bits flipped.
+    pub(super) fn flipped_word(&mut self, word: Reg, flip: u32) -> Reg {
+        if flip == 0 {
+            return word;
+        }
+        if let Some(&known) = self.bits.flipped.get(&(word, flip)) {
+            return known;
+        }
+        let result = self.fresh(RegClass::B32);
+        self.int_to(result, IntOp::Xor, Ty::B32, word, i64::from(flip as i32));
+        if !self.is_guarded() {
+            self.bits.watch([word, result]);
+            self.bits.flipped.insert((word, flip), result);
+        }
         result
     }
 

@@ -45,17 +45,20 @@ impl Builder {
         self.prmt(low, high, 0x5410i64)
     }
 
-    /// Returns a word of two bytes, each below a byte of `above`: its bytes 0 and 2 are the two.
-    /// Bytes of one word need one instruction.
-    pub fn bytes_below(&mut self, low: Operand, high: Operand, above: u8) -> Operand {
+    /// Returns a word of two bytes, each below a byte of `above`: its bytes 0 and 2 are the two with
+    /// the bits of `flip` flipped. Bytes of one word need one instruction, and one more for all
+    /// bytes of the word that are flipped.
+    pub fn bytes_below(&mut self, low: Operand, high: Operand, above: u8, flip: u8) -> Operand {
         let above = i64::from(above) * 0x0101_0101;
         match (self.fields.get(low), self.fields.get(high)) {
             (Some((word, first)), Some((other, second))) if word == other && word.class == RegClass::B32 => {
+                let word = self.flipped_word(word, u32::from(flip) * 0x0101_0101);
                 self.prmt(word, above, i64::from(first | 0x40 | second << 8 | 0x4000))
             }
             _ => {
                 let joined = self.prmt(low, high, 0x0040i64);
-                self.prmt(joined, above, 0x4140i64)
+                let pair = self.prmt(joined, above, 0x4140i64);
+                self.xor(Ty::B32, pair, i64::from(flip) * 0x0001_0001)
             }
         }
     }
