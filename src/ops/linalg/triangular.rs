@@ -180,7 +180,7 @@ where
 fn inverted_diagonal<T: MatrixFloat>(a: Tile<T, 3>, triangle: Triangle) -> Vec<Tile<T, 3>> {
     let [batch, n, _] = a.shape();
     let count = n / BLOCK;
-    let all = inverted(cat((0..count).map(|k| block(a, k, k)), 0), triangle, Form::Loop);
+    let all = inverted(cat((0..count).map(|k| block(a, k, k)), 0), triangle, Form::Unrolled);
     (0..count).map(|k| all.extract([k, 0, 0], [batch, BLOCK, BLOCK])).collect()
 }
 

@@ -11,6 +11,15 @@ use super::mma_sync::{Accumulator, TensorPlan};
 use super::request::OperandSource;
 use super::smem_operand::KLoop;
 
+/// log2 of the minimum number of MMAs of a carried step. Each one has an accumulator of its own.
+///
+/// ptxas (13.5) moves the first MMA of a carried step to the head of the loop, above the barrier. It
+/// then does not wait there for the MMA of the previous iteration with the same accumulator, but
+/// counts cycles: 64 for m16n8k16. Two warps of one scheduler share the tensor core, and the
+/// accumulator is read too early if no other MMA of the warp lies between the two. MMAs of a warp
+/// are executed in order, so that enough of them replace the wait.
+const MIN_CARRIED_MMAS: u32 = 3;
+
 /// Registers of the fragments of the last step along k of one iteration.
 #[derive(Clone, Debug)]
 pub struct CarriedStep {
@@ -192,14 +201,16 @@ impl TensorPlan {
     /// Returns registers for the fragments of a carried step, set to zero: the first iteration adds
     /// zero to the accumulator. `None` if the MMA cannot carry a step.
     pub(super) fn start_carried_step(&self, b: &mut Builder) -> Option<CarriedStep> {
-        if !self.loads_in_order_of_use() || self.tiling.steps() == 0 || self.tiling.repeats()[0] > 0 {
+        let [batches, rows, columns] = self.tiling.repeats();
+        let is_possible = self.loads_in_order_of_use() && self.tiling.steps() > 0 && batches == 0;
+        if !is_possible || rows + columns < MIN_CARRIED_MMAS {
             return None;
         }
         let class = self.types.a.class();
         let mut registers = |count: u32, words: usize| -> Vec<Vec<Reg>> {
             (0..1 << count).map(|_| (0..words).map(|_| b.copy(0i64, class)).collect()).collect()
         };
-        let ([_, rows, columns], instruction) = (self.tiling.repeats(), self.tiling.instruction);
+        let instruction = self.tiling.instruction;
         let left = registers(rows, instruction.left_words());
         Some(CarriedStep { left, right: registers(columns, instruction.right_words()) })
     }

@@ -313,7 +313,7 @@ fn products_of_every_type_and_order() {
 
 #[test]
 fn steps_of_f64_are_carried_without_conflicts() {
-    let shapes = [([1, 128, 128, 16], 8), ([1, 64, 64, 16], 4), ([1, 64, 128, 32], 4), ([1, 32, 64, 8], 4)];
+    let shapes = [([1, 128, 128, 16], 8), ([1, 64, 64, 16], 4), ([1, 64, 128, 32], 4), ([1, 64, 64, 8], 4)];
     for (order, (extents, warps)) in pairs(&ORDERS, &shapes).into_iter().step_by(one_in(2)) {
         let request = request([DType::F64; 3], extents, warps, order);
         let run = EmulatedProduct::emitted(request.clone(), [false, false, false, true]);
@@ -323,6 +323,15 @@ fn steps_of_f64_are_carried_without_conflicts() {
         let run = EmulatedProduct::new(MmaRequest { target: old, ..request }, false);
         assert!(run.plan.describe().contains("m8n8k4"), "{}", run.plan.describe());
         run.check();
+    }
+}
+
+#[test]
+fn steps_of_few_mmas_are_not_carried() {
+    for (extents, warps) in [([1, 64, 8, 64], 8), ([1, 32, 64, 16], 4)] {
+        let plan = MmaPlan::new(&request([DType::F64; 3], extents, warps, ORDERS[0])).expect("a plan");
+        let mut b = Builder::new(Target::SM_90A, "product", 32 * warps as u32);
+        assert!(plan.start_carried_step(&mut b).is_none(), "{}", plan.describe());
     }
 }
 
