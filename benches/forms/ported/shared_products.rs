@@ -20,6 +20,9 @@ enum Share {
     /// Equal parts of the terms of all tiles. The first tile block of a tile adds the sums of the
     /// later ones.
     StreamK,
+    /// Whole tiles as long as each tile block has one, then Stream-K. Tile blocks with whole tiles
+    /// load the same operands at the same time.
+    Hybrid,
 }
 
 /// A form of the kernel.
@@ -72,43 +75,65 @@ fn product(factors: Factors, (parts, flags): Shared, c: ArrayMut<f16, 2>, Form {
                 flags.entry(index).atomic_xchg(0);
             });
         }
-        Share::StreamK => {
-            // Tile blocks wait for tile blocks of lower numbers.
-            let (blocks, share) = (ct::num_blocks(0), ct::num_blocks(0) - 1 - ct::bid(0));
-            let all = rows * columns * steps;
-            let each = all.ceil_div(blocks);
-            let (begin, end) = ((share * each).min(all), (share * each + each).min(all));
-            ct::while_loop(
-                begin,
-                |term| term.lt(end),
-                |term| {
-                    let (index, first) = (term / steps, term % steps);
-                    let last = steps.min(first + end - term);
-                    let at = place(index);
-                    let acc = sums(at, first, last);
-                    ct::if_else(
-                        first.gt(0),
-                        || {
-                            parts.store((share, 0, 0), acc.reshape([1, tm, tn]));
-                            flags.entry(share).atomic_xchg_with(1, AtomicOptions::new().release(Scope::Device));
-                        },
-                        || {
-                            let behind = (index * steps + steps - 1) / each;
-                            let acc = ct::fold(share + 1..behind + 1, acc, |acc, other| {
-                                let flag = flags.entry(other);
-                                let acquire = GatherOptions::new().acquire(Scope::Device);
-                                ct::while_loop((), |()| flag.load_with(acquire).ne(1), |()| ());
-                                flag.atomic_xchg_with(0, AtomicOptions::new().relaxed(Scope::Device));
-                                acc + parts.load((other, 0, 0), [1, tm, tn]).reshape([tm, tn])
-                            });
-                            c.store(at, acc.cast::<f16>());
-                        },
-                    );
-                    term + last - first
-                },
-            );
+        Share::StreamK => stream_k(ct::scalar(0), [rows * columns, steps], (parts, flags), (sums, place), c),
+        Share::Hybrid => {
+            let begin = rows * columns / ct::num_blocks(0) * ct::num_blocks(0);
+            let all = ct::range(ct::bid(0), begin).step(ct::num_blocks(0));
+            ct::fold(all, (), |(), index| whole(index));
+            stream_k(begin, [rows * columns, steps], (parts, flags), (sums, place), c);
         }
     }
+}
+
+/// Shares the terms of the tiles from `begin` on. `sums`: the sums of some steps of a tile;
+/// `place`: the tile of an index.
+fn stream_k(
+    begin: Scalar<i32>,
+    [tiles, steps]: [Scalar<i32>; 2],
+    (parts, flags): Shared,
+    (sums, place): (
+        impl Fn([Scalar<i32>; 2], Scalar<i32>, Scalar<i32>) -> Tile<f32, 2>,
+        impl Fn(Scalar<i32>) -> [Scalar<i32>; 2],
+    ),
+    c: ArrayMut<f16, 2>,
+) {
+    // Tile blocks wait for tile blocks of lower numbers.
+    let (blocks, share) = (ct::num_blocks(0), ct::num_blocks(0) - 1 - ct::bid(0));
+    let before = begin * steps;
+    let all = tiles * steps;
+    let each = (all - before).ceil_div(blocks);
+    let start = |share: Scalar<i32>| (before + share * each).min(all);
+    let end = start(share + 1);
+    ct::while_loop(
+        start(share),
+        |term| term.lt(end),
+        |term| {
+            let (index, first) = (term / steps, term % steps);
+            let last = steps.min(first + end - term);
+            let at = place(index);
+            let acc = sums(at, first, last);
+            let [tm, tn] = acc.shape();
+            ct::if_else(
+                first.gt(0),
+                || {
+                    parts.store((share, 0, 0), acc.reshape([1, tm, tn]));
+                    flags.entry(share).atomic_xchg_with(1, AtomicOptions::new().release(Scope::Device));
+                },
+                || {
+                    let behind = (index * steps + steps - 1 - before) / each;
+                    let acc = ct::fold(share + 1..behind + 1, acc, |acc, other| {
+                        let flag = flags.entry(other);
+                        let acquire = GatherOptions::new().acquire(Scope::Device);
+                        ct::while_loop((), |()| flag.load_with(acquire).ne(1), |()| ());
+                        flag.atomic_xchg_with(0, AtomicOptions::new().relaxed(Scope::Device));
+                        acc + parts.load((other, 0, 0), [1, tm, tn]).reshape([tm, tn])
+                    });
+                    c.store(at, acc.cast::<f16>());
+                },
+            );
+            term + last - first
+        },
+    );
 }
 
 struct Arrays {
@@ -126,18 +151,21 @@ fn family([m, n, k]: [usize; 3], tiles: &[[usize; 3]], split: usize) -> Family<A
         let count = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
         room = room.max(count.max(256).max(count * split) * tile[0] * tile[1]);
         tickets = tickets.max(count);
-        for share in [Share::Tiles, Share::Persistent, Share::Split(split), Share::StreamK] {
+        for share in [Share::Tiles, Share::Persistent, Share::Split(split), Share::StreamK, Share::Hybrid] {
             let name = match share {
                 Share::Tiles => "plain".to_owned(),
                 Share::Persistent => "persistent".to_owned(),
                 Share::Split(parts) => format!("split by {parts}"),
                 Share::StreamK => "stream-k".to_owned(),
+                Share::Hybrid => "whole tiles, then stream-k".to_owned(),
             };
             let name: &'static str = format!("{name}, {}x{}x{}", tile[0], tile[1], tile[2]).leak();
             cases.push(Case::new(name, 0, move |call, Arrays { factors: [a, b], parts, flags, c }: &mut Arrays| {
                 let grid = match share {
                     Share::Tiles => count,
-                    Share::Persistent | Share::StreamK => call.num_multiprocessors().min(count * k.div_ceil(tile[2])),
+                    Share::Persistent | Share::StreamK | Share::Hybrid => {
+                        call.num_multiprocessors().min(count * k.div_ceil(tile[2]))
+                    }
                     Share::Split(parts) => count * parts,
                 };
                 let whole = parts.len() / (tile[0] * tile[1]);

@@ -28,4 +28,18 @@ impl Inference<'_> {
         self.unanchored.insert(value);
         self.requested_layouts.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
     }
+
+    /// Returns the layout of an elementwise op: that of the operand with the most distinct
+    /// elements. Of several, anchored ones come first: unanchored ones follow their layout.
+    pub fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
+        let mut best: Option<((usize, bool), Layout)> = None;
+        for &operand in operands {
+            let Some(layout) = self.natural(operand) else { continue };
+            let weight = (layout.num_elements() / layout.replication(), !self.is_unanchored(operand));
+            if best.as_ref().is_none_or(|(w, _)| weight > *w) {
+                best = Some((weight, layout));
+            }
+        }
+        best.map(|(_, layout)| layout)
+    }
 }

@@ -268,18 +268,4 @@ impl<'m> Inference<'m> {
         let each = (elements / (self.num_warps * 32)).max(1);
         Layout::blocked(shape, order, vector.min(each).max(least), self.num_warps)
     }
-
-    /// Returns the layout of an elementwise op: that of the operand with the most distinct
-    /// elements. Of several, anchored ones come first: unanchored ones follow their layout.
-    pub fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
-        let mut best: Option<((usize, bool), Layout)> = None;
-        for &operand in operands {
-            let Some(layout) = self.natural(operand) else { continue };
-            let weight = (layout.num_elements() / layout.replication(), !self.is_unanchored(operand));
-            if best.as_ref().is_none_or(|(w, _)| weight > *w) {
-                best = Some((weight, layout));
-            }
-        }
-        best.map(|(_, layout)| layout)
-    }
 }
