@@ -350,7 +350,8 @@ mod tests {
         let plan = |each: f64, at_default_occupancy| {
             let (loops, busy, blocks) = (Vec::new(), Vec::new(), 4);
             let cost = Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, launch: None };
-            CandidateCost { cost, at_default_occupancy, warp_shape: (4, 1), model_is_trusted: true }
+            let (warp_shape, model_is_trusted, has_producer) = ((4, 1), true, true);
+            CandidateCost { cost, at_default_occupancy, warp_shape, model_is_trusted, has_producer }
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, CtaCount::Grid), Some(60.0));
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Grid), None);
