@@ -101,8 +101,8 @@ impl Lowering<'_> {
         result
     }
 
-    /// Prefetches the boxes of a channel to the L2 cache, if its pipeline has one stage in a loop. The
-    /// producer then waits for the consumers of the previous tile, and the load begins after that.
+    /// Prefetches the boxes of a channel to the L2 cache, if its pipeline has one stage in a loop.
+    /// The producer then waits for the consumers of the previous tile before it issues the load.
     fn prefetch_boxes(&mut self, channel: usize) -> Lowered {
         let pipelines = self.sync.pipelines.take().expect("pipelines");
         let this = &pipelines.warp_spec.channels[channel];
