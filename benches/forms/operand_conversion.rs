@@ -247,7 +247,6 @@ fn latent_in_blocks(
         [0, 1, 2, 3].map(|block| part(x, i, rows, block * columns, columns))
     };
     let (queries, rotated) = (blocks(q, heads, m), part(q, heads, m, d, r));
-    let rotated = if n > 64 { rotated * ct::full::<f16, 2>([m, r], f16::from_f32(0.999)) } else { rotated };
     let sums: [Tile<f32, 2>; 4] = [(); 4].map(|()| ct::zeros([m, columns]));
     let start = (sums, ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
     ct::with_mode(ct::FloatMode::fast(), || {

@@ -25,11 +25,13 @@ struct Form {
     bounds: Bounds,
     /// Tile blocks behind the end of their group return.
     returns: bool,
+    /// Scores are bounded by a hyperbolic tangent, times this.
+    softcap: Option<u32>,
 }
 
 /// The forms, with their names.
 fn forms(tile: [usize; 3]) -> Vec<(&'static str, Form)> {
-    let b = Form { tile, bounds: Bounds::Slices, returns: true };
+    let b = Form { tile, bounds: Bounds::Slices, returns: true, softcap: None };
     vec![
         ("slices, return", b),
         ("slices", Form { returns: false, ..b }),
@@ -65,6 +67,11 @@ fn sequence((q, k, v, starts): Inputs, out: ArrayMut<bf16, 3>, scale: Scalar<f32
     let step = |masked: bool| {
         move |(acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j: Scalar<i32>| {
             let scores = ct::mma(queries, load(k, j, n).transpose(), ct::zeros::<f32, 2>([m, n]));
+            // The exponentials have the scale, which the bound is divided by.
+            let scores = match form.softcap {
+                Some(cap) => (scores * (scale / (cap as f32))).tanh_approx() * (ct::scalar(cap as f32) / scale),
+                None => scores,
+            };
             let scores = if masked {
                 let (row, key) = (tile * m + ct::arange(0..m), j * n + ct::arange(0..n));
                 ct::select(key.unsqueeze(0).le(row.unsqueeze(1)), scores, f32::NEG_INFINITY)
@@ -126,19 +133,30 @@ fn starts_of(lengths: &[usize]) -> Vec<usize> {
 
 type Packed = ([DeviceArray<bf16, 3>; 4], DeviceArray<i32, 1>);
 
-fn prefill_family(heads: usize, d: usize, lengths: &'static [usize], tile: [usize; 3]) -> Family<Packed> {
+fn prefill_family(
+    heads: usize,
+    d: usize,
+    lengths: &'static [usize],
+    tile: [usize; 3],
+    softcap: Option<u32>,
+) -> Family<Packed> {
     let starts = starts_of(lengths);
     let (rows, longest) = (starts[lengths.len()], lengths.iter().copied().max().unwrap_or(0));
     let scale = LOG2_E / (d as f32).sqrt();
     let case = |(name, form): (&'static str, Form)| {
         Case::new(name, 0, move |call, ([q, k, v, out], starts): &mut Packed| {
             let grid = [longest.div_ceil(form.tile[0]), heads, lengths.len()];
+            let form = Form { softcap, ..form };
             call.run(grid, prefill, ((&*q, &*k, &*v, &*starts), out, scale, Constant(form)))
         })
     };
     let pairs: usize = lengths.iter().map(|length| length * (length + 1) / 2).sum();
     Family {
-        name: format!("packed prefill bf16 {heads} heads of {d}, {rows} rows in {} sequences", lengths.len()),
+        name: format!(
+            "packed prefill bf16 {heads} heads of {d}, {rows} rows in {} sequences{}",
+            lengths.len(),
+            if softcap.is_some() { ", softcap" } else { "" }
+        ),
         flops: (4 * heads * d * pairs) as f64,
         bytes: (8 * rows * heads * d) as f64,
         tolerance: 2e-2,
@@ -190,12 +208,14 @@ const ROWS: [usize; 8] = [1717, 305, 911, 2050, 64, 1403, 0, 1742];
 pub fn families(size: Size) -> Vec<Box<dyn AnyFamily>> {
     match size {
         Size::Full => vec![
-            Box::new(prefill_family(32, 128, &SEQUENCES, [128, 128, 128])),
-            Box::new(prefill_family(32, 128, &LONG_SEQUENCES, [128, 128, 128])),
+            Box::new(prefill_family(32, 128, &SEQUENCES, [128, 128, 128], None)),
+            Box::new(prefill_family(32, 128, &LONG_SEQUENCES, [128, 128, 128], None)),
+            Box::new(prefill_family(32, 128, &LONG_SEQUENCES, [128, 128, 128], Some(30))),
             Box::new(grouped_family([4096, 4096], &ROWS, [128, 256, 64])),
         ],
         Size::Small => vec![
-            Box::new(prefill_family(2, 64, &[70, 3, 130], [64, 64, 64])),
+            Box::new(prefill_family(2, 64, &[70, 3, 130], [64, 64, 64], None)),
+            Box::new(prefill_family(2, 64, &[70, 3, 130], [64, 64, 64], Some(30))),
             Box::new(grouped_family([64, 64], &[50, 0, 17, 69], [32, 32, 32])),
         ],
     }

@@ -18,6 +18,7 @@ pub fn register(suite: &mut Suite) {
         suite.test(format!("mma_loops/{form}"), move |session| operands(session, form));
     }
     suite.test("mma_loops/triangle", triangle);
+    suite.test("mma_loops/several_values", several_values);
 }
 
 /// Condition on the positions of a row and a key.
@@ -191,6 +192,49 @@ fn triangle(session: Session) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Weights that two products with values of 256 columns each read, and their sums. With 64 rows, two
+/// warp groups have columns of the weights.
+fn several_values(session: Session) -> Result<()> {
+    const TILE: usize = 64;
+    const WIDTH: usize = 256;
+    fn kernel(
+        [q, k, v]: [Array<f16, 2>; 3],
+        (first, second, total): (ArrayMut<f32, 2>, ArrayMut<f32, 2>, ArrayMut<f32, 2>),
+    ) {
+        let queries = q.load((ct::bid(0), 0), [TILE, TILE]);
+        let zeros = ct::zeros::<f32, 2>([TILE, WIDTH]);
+        let start = ([zeros, zeros], ct::zeros([TILE, 1]));
+        let ([left, right], sum) = ct::fold(..k.num_tiles(0, [TILE, TILE]), start, |([left, right], sum), j| {
+            let scores = ct::matmul(queries, k.load((j, 0), [TILE, TILE]).transpose());
+            let weights = scores.max(0.0).min(3.0);
+            let factors = weights.cast::<f16>();
+            let left = ct::mma(factors, v.load((j, 0), [TILE, WIDTH]), left * 0.5);
+            let right = ct::mma(factors, v.load((j, 1), [TILE, WIDTH]), right * 0.5);
+            ([left, right], sum * 0.5 + weights.sum(1))
+        });
+        first.store((ct::bid(0), 0), left);
+        second.store((ct::bid(0), 0), right);
+        total.store((ct::bid(0), 0), sum);
+    }
+    let [q, k] = [(1, TILE), (2, 3 * TILE)].map(|(seed, rows)| random::<f16>(seed, rows * TILE, Spread::Whole(1)));
+    let v = random::<f16>(3, 3 * TILE * 2 * WIDTH, Spread::Whole(1));
+    let (q_array, k_array) = (session.array(&q, [TILE, TILE])?, session.array(&k, [3 * TILE, TILE])?);
+    let v_array = session.array(&v, [3 * TILE, 2 * WIDTH])?;
+    let mut first = session.unwritten::<f32, 2>([TILE, WIDTH])?;
+    let mut second = session.unwritten::<f32, 2>([TILE, WIDTH])?;
+    let mut total = session.unwritten::<f32, 2>([TILE, 1])?;
+    session.launch(kernel, [1], ([&q_array, &k_array, &v_array], (&mut first, &mut second, &mut total)))?;
+    // Each earlier tile of keys counts half.
+    let weight =
+        |row: usize, key: usize| dot(&q, &k, [row, key], TILE).clamp(0.0, 3.0) * 0.5_f64.powi(2 - (key / TILE) as i32);
+    let sum = |row: usize, column: usize| -> f64 {
+        (0..3 * TILE).map(|key| weight(row, key) * v[key * 2 * WIDTH + column].to_f64()).sum()
+    };
+    session.check("first", &first, &|[i, j]| Want::SumOf(sum(i, j)))?;
+    session.check("second", &second, &|[i, j]| Want::SumOf(sum(i, WIDTH + j)))?;
+    session.check("total", &total, &|[i, _]| Want::SumOf((0..3 * TILE).map(|key| weight(i, key)).sum()))
 }
 
 fn data(d: usize) -> [Vec<f16>; 3] {

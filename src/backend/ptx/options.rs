@@ -31,6 +31,9 @@ pub struct CompileOptions {
     pub has_many_blocks: bool,
     /// Ping-pong schedules are allowed.
     pub pingpong: bool,
+    /// Left operands that a loop does not change are in registers, also loaded ones, so that stages
+    /// have their shared memory.
+    pub loaded_operands_in_registers: bool,
     /// Enabled optimizations.
     pub optimizations: OptimizationSet,
 }
@@ -62,6 +65,7 @@ impl Default for CompileOptions {
             plan_search: PlanSearch::Calibrated,
             has_many_blocks: false,
             pingpong: true,
+            loaded_operands_in_registers: false,
             optimizations: OptimizationSet::ALL,
         }
     }

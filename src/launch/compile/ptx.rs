@@ -223,6 +223,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         plan_search,
         has_many_blocks: false,
         pingpong: !plan.disable_pingpong,
+        loaded_operands_in_registers: false,
         optimizations,
     })
 }

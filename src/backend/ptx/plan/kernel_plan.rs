@@ -35,7 +35,7 @@ impl<'a> Plan<'a> {
             return inferred(repeated);
         }
         let inference = Inference::run(&module, entry, target, warps, enabled);
-        match overlap_mmas(&module, entry, &inference) {
+        match overlap_mmas(&module, entry, &inference, options.loaded_operands_in_registers) {
             Some(overlapped) => inferred(overlapped),
             None => {
                 let layouts = inference.into_layouts();

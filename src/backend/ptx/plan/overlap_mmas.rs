@@ -18,8 +18,9 @@ use super::register_operands::place_operands_in_registers;
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
 
-/// Returns the module with other loop-carried values, or `None` if no loop changes.
-pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -> Option<Module> {
+/// Returns the module with other loop-carried values, or `None` if no loop changes. `loaded`: left
+/// operands in registers may be loaded ones.
+pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, loaded: bool) -> Option<Module> {
     let alone = |id: OpId| inference.runs_alone(id);
     let count = inference.mma_plans.keys().filter(|&&id| alone(id)).count();
     if count == 0 {
@@ -29,7 +30,7 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -
     let mut module = module.clone();
     let enabled = inference.optimizations;
     let mut any =
-        enabled.contains(Optimization::RegisterOperands) && place_operands_in_registers(&mut module, inference);
+        enabled.contains(Optimization::RegisterOperands) && place_operands_in_registers(&mut module, inference, loaded);
     any |= enabled.contains(Optimization::ThreadLocalReduction)
         && pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
     any |= count > 1

@@ -1,7 +1,8 @@
 //! Plan search: compares the default plan of a kernel with alternatives by the cost model.
 //!
 //! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
-//! The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
+//! If the default plan has no producer, a further candidate has loaded left operands of loops in
+//! registers, which leaves more shared memory for stages. The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
 //! with an asynchronous MMA in a loop. With `CUTLET_REMARKS` more plans are costed and reported:
 //! numbers of stages, two CTAs per SM, no ping-pong.
 //!
@@ -70,6 +71,8 @@ struct CandidateCost {
     model_is_trusted: bool,
     /// Some MMAs are synchronous.
     has_sync_mmas: bool,
+    /// A producer issues loads.
+    has_producer: bool,
 }
 
 impl CandidateCost {
@@ -126,11 +129,17 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
         return chosen;
     }
     let warps = num_warps::num_warps(module, entry.body, options);
-    let candidates = candidates(&usual, warps, (is_calibrated, verbose), has_load_hints(module, entry));
+    let mut candidates = candidates(&usual, warps, (is_calibrated, verbose), has_load_hints(module, entry));
     if candidates.is_empty() {
         return chosen;
     }
     let CandidateResult::Costed(first) = evaluate(module, (target, &usual), None) else { return chosen };
+    if usual.tma && !first.has_producer {
+        // The memory of loaded left operands may be that of the stages.
+        let options = CompileOptions { loaded_operands_in_registers: true, ..usual };
+        let what = "loaded left operands in registers".to_owned();
+        candidates.push(Candidate { what, options, selectable: is_calibrated });
+    }
     // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing
     // is to be gained.
     let min_speedup = first.min_speedup();
@@ -326,7 +335,10 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let costs = cost_of(blocks).and_then(|cost| {
         let at_default_occupancy =
             fewer.map_or(Some(cost.cycles_per_block()), |fewer| Some(cost_of(fewer)?.cycles_per_block()))?;
-        Some(Box::new(CandidateCost { cost, at_default_occupancy, warp_shape, model_is_trusted, has_sync_mmas }))
+        let has_producer = schedule.warp_spec.is_some();
+        let properties =
+            CandidateCost { cost, at_default_occupancy, warp_shape, model_is_trusted, has_sync_mmas, has_producer };
+        Some(Box::new(properties))
     });
     costs.map_or_else(
         || CandidateResult::Rejected("deadlock: the partitions wait for each other".to_owned()),
@@ -363,6 +375,7 @@ mod tests {
                 warp_shape: (4, 1),
                 model_is_trusted: true,
                 has_sync_mmas: false,
+                has_producer: true,
             }
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, CtaCount::Grid), Some(60.0));

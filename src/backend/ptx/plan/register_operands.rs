@@ -15,6 +15,7 @@ use super::super::hardware::{REGISTERS_PER_SM, WARP_SIZE};
 use super::super::layout_inference::{Inference, thread_bases};
 use crate::ir::{Attr, Distribution, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
+use crate::util::sort;
 
 /// Maximum number of registers of a thread for accumulators and operands, in a kernel with a
 /// producer.
@@ -22,9 +23,10 @@ const MAX_REGISTERS: u32 = 208;
 /// Registers of a thread for addresses, counters and small tiles.
 const SPARE_REGISTERS: u32 = 40;
 
-/// Converts left operands before loops. Returns true if there are any.
-pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_>) -> bool {
-    let wanted = wanted_operands(inference);
+/// Converts left operands before loops. Returns true if there are any. `loaded`: also loaded ones,
+/// which otherwise remain in their stage.
+pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_>, loaded: bool) -> bool {
+    let wanted = wanted_operands(inference, loaded);
     let mut converted: FxHashMap<Value, Value> = FxHashMap::default();
     for (mma, layout) in &wanted {
         let value = module.op(*mma).operands[0];
@@ -35,19 +37,30 @@ pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_
 }
 
 /// Returns the MMAs whose left operands are to be in registers, with their layouts.
-fn wanted_operands(inference: &Inference<'_>) -> Vec<(OpId, Layout)> {
+fn wanted_operands(inference: &Inference<'_>, loaded: bool) -> Vec<(OpId, Layout)> {
     let module = inference.module();
     let regions = &inference.regions;
     let threads = WARP_SIZE * inference.num_warps as u32;
     let most = (REGISTERS_PER_SM / threads).saturating_sub(SPARE_REGISTERS).min(MAX_REGISTERS);
     let mut wanted: Vec<(OpId, Layout)> = Vec::new();
-    for &id in regions.ops().iter().filter(|&&id| inference.runs_alone(id)) {
+    let mut mmas: Vec<OpId> = regions.ops().iter().copied().filter(|&id| inference.runs_alone(id)).collect();
+    if loaded {
+        // The smallest operands first, after the computed ones.
+        let size = |id: &OpId| {
+            let left = module.op(*id).operands[0];
+            (is_loaded(module, left), inference.num_elements(left))
+        };
+        sort::by_key(&mut mmas, size);
+    }
+    for id in mmas {
         let Some(Ok(plan)) = inference.mma_plans.get(&id) else { continue };
         let (Some(layout), Some(parent)) = (&plan.a.registers, regions.enclosing_loop(id)) else { continue };
         let value = module.op(id).operands[0];
         let is_same_type = module.dtype(value) == plan.a.dtype && plan.a.dtype.storage_bits() == 16;
         let is_there = inference.natural(value).is_some_and(|natural| natural.is_same(layout));
-        if is_there || !is_same_type || !is_computed_before(inference, value, parent) {
+        let is_before = is_computed_before(inference, value, parent)
+            || loaded && is_loaded(module, value) && is_defined_before(inference, value, parent);
+        if is_there || !is_same_type || !is_before {
             continue;
         }
         let loads_another = regions.nested(parent).iter().any(|other| {
@@ -57,7 +70,7 @@ fn wanted_operands(inference: &Inference<'_>) -> Vec<(OpId, Layout)> {
         if loads_another {
             continue;
         }
-        if registers_in_loop(inference, parent, id) <= most
+        if registers_in_loop(inference, parent, (id, &wanted)) <= most
             && wanted.iter().all(|(_, known)| known.shape() != layout.shape() || known.is_same(layout))
         {
             wanted.push((id, layout.clone()));
@@ -67,9 +80,9 @@ fn wanted_operands(inference: &Inference<'_>) -> Vec<(OpId, Layout)> {
 }
 
 /// Returns the registers of a thread for the accumulators of all MMAs of a loop, and for their left
-/// operands in registers; with that of `id`. MMAs that add to one accumulator share its registers,
-/// and a left operand of several MMAs counts once.
-fn registers_in_loop(inference: &Inference<'_>, parent: OpId, id: OpId) -> u32 {
+/// operands in registers; with those of `id` and of the `wanted` MMAs. MMAs that add to one
+/// accumulator share its registers, and a left operand of several MMAs counts once.
+fn registers_in_loop(inference: &Inference<'_>, parent: OpId, (id, wanted): (OpId, &[(OpId, Layout)])) -> u32 {
     let module = inference.module();
     let nested = inference.regions.nested(parent).iter();
     let planned = nested.filter_map(|other| Some((*other, inference.mma_plans.get(other)?.as_ref().ok()?)));
@@ -80,8 +93,12 @@ fn registers_in_loop(inference: &Inference<'_>, parent: OpId, id: OpId) -> u32 {
         if !adds_to_another {
             registers += plan.acc.num_registers() as u32;
         }
-        if (other == id || !is_loaded(module, left)) && left_operands.insert(left) {
-            registers += inference.words_of(left);
+        let is_wanted = other == id || wanted.iter().any(|(mma, _)| *mma == other);
+        if (is_wanted || !is_loaded(module, left)) && left_operands.insert(left) {
+            // Warp groups that share rows have copies of a converted operand.
+            let converted = plan.a.registers.as_ref().filter(|_| is_wanted && is_loaded(module, left));
+            let words = converted.map(|layout| layout.num_registers() as u32 / 2);
+            registers += words.unwrap_or_else(|| inference.words_of(left));
         }
     }
     registers
@@ -92,6 +109,11 @@ fn is_computed_before(inference: &Inference<'_>, value: Value, loop_op: OpId) ->
     let module = inference.module();
     let Some(id) = module.defining_op(value) else { return false };
     !is_loaded(module, value) && module.op(id).code.is_elementwise() && !inference.regions.contains(loop_op, id)
+}
+
+/// Returns true if the op that defines a tile is before a loop.
+fn is_defined_before(inference: &Inference<'_>, value: Value, loop_op: OpId) -> bool {
+    inference.module().defining_op(value).is_some_and(|id| !inference.regions.contains(loop_op, id))
 }
 
 /// Returns true if a tile is a loaded one, or a view of it.

@@ -50,7 +50,8 @@ pub use ir::load_path::LoadPath;
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{
-    ClusterMulticast, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad, WarpSpecialization,
+    ClusterMulticast, LoopNesting, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad,
+    WarpSpecialization,
 };
 pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
 pub use ir::program::{

@@ -15,6 +15,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
     schedule: false,
     plan_search: PlanSearch::Off,
     pingpong: true,
+    loaded_operands_in_registers: false,
     optimizations: OptimizationSet::ALL,
 };
 

@@ -51,6 +51,7 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::ExpOrder, "beside"),
     (Optimization::HoistInvariants, "teams"),
     (Optimization::PrefetchMaps, "added"),
+    (Optimization::PrefetchBoxes, "two values"),
     (Optimization::UnalignedLoad, "shifted"),
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies beside operands"),
@@ -206,7 +207,7 @@ fn states() -> Module {
 }
 
 /// Attention whose values are two tiles. Two warp groups have columns of the scores, so that the
-/// weights pass through shared memory.
+/// weights pass through shared memory. The memory for values is that of one stage.
 pub fn two_values() -> Module {
     use crate as ct;
     use crate::prelude::*;
@@ -214,12 +215,12 @@ pub fn two_values() -> Module {
     let kernel = |(q, k, v): Inputs, y: ArrayMut<f32, 2>| {
         let queries = q.load((ct::bid(0), 0), [64, 64]);
         let start = (ct::zeros::<f32, 2>([64, 256]), ct::zeros::<f32, 2>([64, 256]));
-        let (first, second) = ct::fold(..k.num_tiles(0, [64, 64]), start, |(first, second), j| {
-            let scores = ct::matmul(queries, k.load((j, 0), [64, 64]).transpose());
+        let (first, second) = ct::fold(..k.num_tiles(0, [128, 64]), start, |(first, second), j| {
+            let scores = ct::matmul(queries, k.load((j, 0), [128, 64]).transpose());
             let weights = scores.exp2().cast::<f16>();
             // The sum separates the groups of both products.
-            let first = ct::mma(weights, v.load((j, 0), [64, 256]), first * 0.5) + 1.0;
-            let second = ct::mma(weights, v.load((j, 1), [64, 256]), second * 0.5);
+            let first = ct::mma(weights, v.load((j, 0), [128, 256]), first * 0.5) + 1.0;
+            let second = ct::mma(weights, v.load((j, 1), [128, 256]), second * 0.5);
             (first, second)
         });
         y.store((ct::bid(0), 0), first);

@@ -91,6 +91,12 @@ impl Builder {
         self.push_load(&mut srcs, route, op);
     }
 
+    /// Prefetches a box of a tensor map to the L2 cache; coordinates innermost first.
+    pub fn tma_prefetch(&mut self, map: Reg, coords: &[Operand]) {
+        let source = self.tensor_place(map, coords);
+        self.push(Opcode::BulkPrefetchTensor { rank: coords.len() as u32 }, vec![], vec![source]);
+    }
+
     fn push_load(&mut self, srcs: &mut Vec<Arg>, route: LoadRoute, op: impl Fn(BulkCopy) -> Opcode) {
         let LoadRoute { cluster, multicast, policy } = route;
         srcs.extend(multicast.map(Arg::from));

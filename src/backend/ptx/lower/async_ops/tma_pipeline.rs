@@ -8,7 +8,8 @@ use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::lower::state::sync_state::{
     BARRIER_BYTES, EMPTY, ORDER_BARRIER_BYTES, ORDER_BARRIERS, PipelineState, StageBuffers,
 };
-use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
+use crate::backend::ptx::optimizations::Optimization;
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
     /// Allocates stages and mbarriers of all pipelines, and the mbarriers of order points.
@@ -82,6 +83,7 @@ impl Lowering<'_> {
     /// Acquires an empty stage, and issues the loads of a channel.
     pub fn produce(&mut self, channel: usize) -> Lowered {
         self.remark_channel(channel);
+        self.prefetch_boxes(channel)?;
         let (barrier, stage) = self.producer_acquire(channel);
         let pipelines = self.sync.pipelines.take().expect("pipelines");
         let this = &pipelines.warp_spec.channels[channel];
@@ -97,6 +99,33 @@ impl Lowering<'_> {
         }
         self.sync.pipelines = Some(pipelines);
         result
+    }
+
+    /// Prefetches the boxes of a channel to the L2 cache, if its pipeline has one stage in a loop.
+    /// The producer then waits for the consumers of the previous tile before it issues the load.
+    fn prefetch_boxes(&mut self, channel: usize) -> Lowered {
+        let pipelines = self.sync.pipelines.take().expect("pipelines");
+        let this = &pipelines.warp_spec.channels[channel];
+        let pipeline = &pipelines.warp_spec.pipelines[this.pipeline];
+        let waits = pipeline.num_stages == 1 && pipeline.nesting == LoopNesting::Innermost;
+        let mut result = Ok(());
+        if waits && pipelines.warp_spec.multicast.is_none() && self.info.is_enabled(Optimization::PrefetchBoxes) {
+            for load in &this.loads {
+                result = result.and(self.for_op(load.load, |lowering| lowering.prefetch_loads(load)));
+            }
+        }
+        self.sync.pipelines = Some(pipelines);
+        result
+    }
+
+    fn prefetch_loads(&mut self, load: &TmaLoad) -> Lowered {
+        let op = self.module.op(load.load);
+        let map = self.tensor_map_address(&load.map);
+        for part in &load.boxes {
+            let coords = self.tma_coords(op.group(0)[0], op.group(1), &part.coord)?;
+            self.b.tma_prefetch(map, &coords);
+        }
+        Ok(())
     }
 
     /// Waits until the consumers of both CTAs have released all stages, before the producer of a
