@@ -2,7 +2,9 @@
 //!
 //! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
 //! If the default plan has no producer, a further candidate has loaded left operands of loops in
-//! registers, which leaves more shared memory for stages. The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
+//! registers, which leaves more shared memory for stages.
+//!
+//! The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
 //! with an asynchronous MMA in a loop. With `CUTLET_REMARKS` more plans are costed and reported:
 //! numbers of stages, two CTAs per SM, no ping-pong.
 //!

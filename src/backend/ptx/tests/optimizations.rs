@@ -218,9 +218,9 @@ pub fn two_values() -> Module {
         let (first, second) = ct::fold(..k.num_tiles(0, [128, 64]), start, |(first, second), j| {
             let scores = ct::matmul(queries, k.load((j, 0), [128, 64]).transpose());
             let weights = scores.exp2().cast::<f16>();
-            // The sum separates the groups of both products.
+            // The sums separate the groups of both products, and keep both in their iteration.
             let first = ct::mma(weights, v.load((j, 0), [128, 256]), first * 0.5) + 1.0;
-            let second = ct::mma(weights, v.load((j, 1), [128, 256]), second * 0.5);
+            let second = ct::mma(weights, v.load((j, 1), [128, 256]), second * 0.5) + 1.0;
             (first, second)
         });
         y.store((ct::bid(0), 0), first);
