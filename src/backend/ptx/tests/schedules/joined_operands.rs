@@ -51,8 +51,7 @@ fn the_producer_loads_the_parts_of_an_operand() {
         .map(|(_, module, options)| {
             let compiled = check_with(module, options).pop().unwrap();
             let mut accesses = compiled.remarks.accesses();
-            let is_ahead = accesses.next().is_some_and(|access| matches!(access.path, DataPath::TmaPipelined { .. }));
-            is_ahead
+            accesses.next().is_some_and(|access| matches!(access.path, DataPath::TmaPipelined { .. }))
         })
         .collect();
     // Halves of 32 elements along the rows of panels of 64 have no panels of their own.
