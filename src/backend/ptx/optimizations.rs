@@ -86,7 +86,6 @@ registry! {
     HoistConversions, "hoist_conversions", "schedule/pipeline/hoist_conversions", "Layout conversions of loop invariants before the loop.";
     MmaGroups, "mma_groups", "schedule/analysis/kernel_info", "Several MMAs under one commit.";
     WideMma, "wide_mma", "schedule/pipeline/mma_groups", "One MMA instruction for adjacent right operands.";
-    StoredOperands, "stored_operands", "schedule/sub_steps/fulfil", "One copy of an operand that several MMA groups read.";
     MmaCarry, "mma_carry", "schedule/pipeline/mma_carry", "MMAs in flight across a back edge.";
     MmaBesideBranch, "mma_beside_branch", "schedule/pipeline/mma_carry", "MMAs in flight beside a branch without side effects.";
     SinkMmaWaits, "sink_mma_waits", "schedule/pipeline/mma_waits", "MMA waits inside the step with the first use.";

@@ -41,7 +41,6 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::HoistConversions, "sums of columns"),
     (Optimization::MmaGroups, "products that depend, 96"),
     (Optimization::WideMma, "products that depend, 96"),
-    (Optimization::StoredOperands, "two values"),
     (Optimization::MmaCarry, "teams"),
     (Optimization::MmaBesideBranch, "branch beside products"),
     (Optimization::SinkMmaWaits, "beside"),

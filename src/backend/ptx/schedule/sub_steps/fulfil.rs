@@ -3,7 +3,6 @@
 use super::state::{StoredOperand, SubStepBuilder};
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::stored;
-use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::analysis::step_uses::AccumulatorSource;
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
@@ -188,7 +187,7 @@ impl SubStepBuilder<'_, '_> {
     /// of the sequence have written all of them. With another operand in registers, whose
     /// conversion may need shared memory, there are none.
     fn stored_buffers(&self, members: &[OpId]) -> Option<Vec<(Value, Buffer)>> {
-        if !self.info.is_enabled(Optimization::StoredOperands) || self.stored_operands.is_empty() {
+        if self.stored_operands.is_empty() {
             return None;
         }
         let wanted = self.info.smem_operands_of(members).into_iter().filter(|&(value, ..)| !self.is_fetched(value));
