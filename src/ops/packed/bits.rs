@@ -115,8 +115,8 @@ impl Trace {
     /// of each code of a group. The shape is that of the tile, or has one more axis of the elements
     /// of a group. The other bits are unspecified.
     ///
-    /// Shifts by whole bytes are preferred: a permutation of bytes has the codes of two halves. With
-    /// `uniform`, all offsets are equal, if that needs one other shift of each word.
+    /// Shifts by whole bytes are preferred: a permutation of bytes has the codes of two halves.
+    /// With `uniform`, all offsets are equal, if that needs one other shift of each word.
     pub(super) fn loose_bits(
         &mut self,
         place: Place,

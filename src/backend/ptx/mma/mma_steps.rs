@@ -13,8 +13,8 @@ use super::smem_operand::KLoop;
 
 /// log2 of the minimum number of MMAs of a carried step. Each one has an accumulator of its own.
 ///
-/// ptxas (13.5) moves the first MMA of a carried step to the head of the loop, above the barrier. It
-/// then does not wait there for the MMA of the previous iteration with the same accumulator, but
+/// ptxas (13.5) moves the first MMA of a carried step to the head of the loop, above the barrier.
+/// It then does not wait there for the MMA of the previous iteration with the same accumulator, but
 /// counts cycles: 64 for m16n8k16. Two warps of one scheduler share the tensor core, and the
 /// accumulator is read too early if no other MMA of the warp lies between the two. MMAs of a warp
 /// are executed in order, so that enough of them replace the wait.

@@ -30,8 +30,8 @@ use crate::target::Target;
 /// up to 10 % where nothing is gained (MMAs of tf32).
 const MIN_SPEEDUP: f64 = 0.15;
 /// Minimum gain of a selected candidate whose MMAs are all asynchronous, if the default plan has
-/// synchronous ones. The model errs by more there: for half of the values of a gated delta rule on an
-/// H100 it predicts 51 %, and 40 % are measured.
+/// synchronous ones. The model errs by more there: for half of the values of a gated delta rule
+/// on an H100 it predicts 51 %, and 40 % are measured.
 const MIN_SPEEDUP_OF_ASYNC_MMAS: f64 = 0.3;
 /// Registers per thread of separate partial sums.
 const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;

@@ -45,9 +45,9 @@ impl Builder {
         self.prmt(low, high, 0x5410i64)
     }
 
-    /// Returns a word of two bytes, each below a byte of `above`: its bytes 0 and 2 are the two with
-    /// the bits of `flip` flipped. Bytes of one word need one instruction, and one more for all
-    /// bytes of the word that are flipped.
+    /// Returns a word of two bytes, each below a byte of `above`: its bytes 0 and 2 are the two
+    /// with the bits of `flip` flipped. Bytes of one word need one instruction, and one more for
+    /// all bytes of the word that are flipped.
     pub fn bytes_below(&mut self, low: Operand, high: Operand, above: u8, flip: u8) -> Operand {
         let above = i64::from(above) * 0x0101_0101;
         match (self.fields.get(low), self.fields.get(high)) {

@@ -59,7 +59,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns true if the operands of a reduction would fill the registers, alone or beside the
+    /// Returns true if the operands of a reduction would fill the registers, alone or with the
     /// tiles that they are computed from, and its combiner is commutative.
     fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);

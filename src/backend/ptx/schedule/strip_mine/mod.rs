@@ -4,7 +4,7 @@
 //!
 //! * `eligibility` — the role that an op can have in a strip-mined sequence
 //! * `find` — finds sequences of ops to strip-mine
-//! * `order` — ops on small tiles precede those on large tiles beside them
+//! * `order` — ops on small tiles precede adjacent ops on large tiles
 //! * `pressure` — register pressure of a sequence, whole-tile and strip-mined
 
 pub mod eligibility;

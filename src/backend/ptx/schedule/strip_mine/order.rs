@@ -1,4 +1,4 @@
-//! Order of small tiles: ops on small tiles precede the ops on large tiles beside them.
+//! Order of small tiles: ops on small tiles precede adjacent ops on large tiles.
 //!
 //! A scaled row maximum between ops on a whole tile, for example, would end a strip-mined sequence.
 
@@ -8,7 +8,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::op_table::Effect;
 use crate::ir::{Elem, OpId, Opcode, Type};
 
-/// A tile is small if a tile beside it has at least this number of times its registers.
+/// A tile is small if an adjacent tile has at least this number of times its registers.
 const SMALL_RATIO: u64 = 8;
 
 impl KernelInfo<'_> {
