@@ -92,7 +92,7 @@ impl Builder {
         {
             let result = self.lop3(word, mask, b, table);
             if let Operand::Reg(result) = result {
-                self.note_bits(result, op, ty, a, b);
+                self.record_bits(result, op, ty, a, b);
             }
             return result;
         }
@@ -102,8 +102,15 @@ impl Builder {
         if let (IntOp::And, RegClass::B32, Some(mask), false) = (op, class, b.as_imm(), self.is_guarded()) {
             self.masked.note(dst, a, mask);
         }
-        self.note_bits(dst, op, ty, a, b);
+        self.record_bits(dst, op, ty, a, b);
         dst.into()
+    }
+
+    /// Records the bits of a result for [`Builder::pack`], unless a predicate guards it.
+    fn record_bits(&mut self, result: Reg, op: IntOp, ty: Ty, a: Operand, b: Operand) {
+        if !self.is_guarded() {
+            self.bits.record(result, op, ty, a, b);
+        }
     }
 
     /// Emits multiplications and unsigned divisions by powers of two as shifts and masks.

@@ -16,6 +16,7 @@ mod hoist_invariant;
 mod hopper;
 mod known_bits;
 mod memory;
+mod pack;
 mod vprintf;
 mod warp;
 
@@ -270,43 +271,6 @@ impl Builder {
         self.copy(Operand::Table(table), RegClass::B64)
     }
 
-    /// Packs `{lo, hi}` of narrower registers into one of twice the width: 16 + 16 → B32, 32 + 32 →
-    /// B64.
-    pub fn pack(&mut self, lo: impl Into<Operand>, hi: impl Into<Operand>) -> Operand {
-        let (lo, hi) = (lo.into(), hi.into());
-        let half = class_of_either(lo, hi).unwrap_or(RegClass::B32);
-        let (ty, class) = match half {
-            RegClass::B16 => (Ty::B32, RegClass::B32),
-            _ => (Ty::B64, RegClass::B64),
-        };
-        if half == RegClass::B16
-            && let Some(word) = self.pack_fields(lo, hi)
-        {
-            return word;
-        }
-        let parts = [self.reg(lo, half).into(), self.reg(hi, half).into()];
-        let dst = self.fresh(class);
-        self.push(Opcode::Mov(ty), vec![dst.into()], vec![Arg::Vector(parts.to_vec())]);
-        dst.into()
-    }
-
-    /// Returns the low and high half of a B32 (as B16) or B64/F64 (as B32).
-    pub fn unpack(&mut self, whole: impl Into<Operand>) -> (Operand, Operand) {
-        let whole = whole.into();
-        let (ty, half, reg) = match whole {
-            Operand::Reg(reg) if reg.class.bits() == 32 => (Ty::B32, RegClass::B16, reg),
-            Operand::Reg(reg) => (Ty::B64, RegClass::B32, reg),
-            Operand::F64(value) => return split64(value.to_bits()),
-            Operand::Imm(bits) => return split64(bits as u64),
-            other => panic!("halves of {other:?}"),
-        };
-        let (lo, hi) = (self.fresh(half), self.fresh(half));
-        let halves = Arg::Vector(vec![lo.into(), hi.into()]);
-        self.push(Opcode::Mov(ty), vec![halves], vec![reg.into()]);
-        self.note_halves([lo, hi], reg);
-        (lo.into(), hi.into())
-    }
-
     // Control flow.
 
     /// Returns a label to be placed later.
@@ -343,17 +307,6 @@ impl Builder {
     /// Emits `ret`.
     pub fn ret(&mut self) {
         self.push(Opcode::Ret, vec![], vec![]);
-    }
-}
-
-fn split64(bits: u64) -> (Operand, Operand) {
-    ((bits as u32).into(), ((bits >> 32) as u32).into())
-}
-
-fn class_of_either(lo: Operand, hi: Operand) -> Option<RegClass> {
-    match (lo, hi) {
-        (Operand::Reg(reg), _) | (_, Operand::Reg(reg)) => Some(reg.class),
-        _ => None,
     }
 }
 
