@@ -6,9 +6,6 @@
 //! combination of row and vector columns that is not a combination of vector columns alone. The
 //! rows are therefore a common complement of the lane spaces of both sides. Each pair of subspaces
 //! of equal dimension has such a complement over any field, so neither side has bank conflicts.
-//!
-//! If one side has longer vectors than both have in common, the columns begin with these, and the
-//! other side accesses parts of them. This plan is chosen if it has no bank conflicts, too.
 
 use super::Layout;
 use crate::layout::f2_matrix::{self, Span};
@@ -35,7 +32,7 @@ pub struct SharedPlan {
     pub rounds: usize,
     /// Bytes of one element.
     pub element_bytes: usize,
-    /// Elements of the longest access.
+    /// Elements of each access.
     pub vector: usize,
     /// Byte offset of each bit of the flat element index. Offsets of several bits are combined by
     /// exclusive or.
@@ -62,32 +59,7 @@ impl SharedPlan {
     /// ```
     pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> SharedPlan {
         let element_bytes = element_bits.div_ceil(8) as usize;
-        let common = common_vector(source, destination, element_bytes);
-        let with =
-            |vectors: [&[u32]; 2]| SharedPlan::with_vectors([source, destination], vectors, element_bytes, budget);
-        let plan = with([&common, &common]);
-        if plan.rounds > 1 {
-            return plan;
-        }
-        let accesses = |plan: &SharedPlan| plan.store.accesses.len() + plan.load.accesses.len();
-        let [store, load] = [source, destination].map(|layout| longer_vector(layout, &common, element_bytes));
-        let longer = [[&store[..], &common], [&common, &load]];
-        let better = longer.into_iter().filter(|vectors| vectors.iter().any(|vector| vector.len() > common.len()));
-        let better = better.map(with).filter(|other| {
-            other.is_aligned() && accesses(other) < accesses(&plan) && other.bank_conflicts() == (0, 0)
-        });
-        better.min_by_key(accesses).unwrap_or(plan)
-    }
-
-    /// Plans the conversion with a vector for the stores and one for the loads. One of them is a
-    /// prefix of the other one.
-    fn with_vectors(
-        [source, destination]: [&Layout; 2],
-        [store, load]: [&[u32]; 2],
-        element_bytes: usize,
-        budget: usize,
-    ) -> SharedPlan {
-        let columns = Columns::new([source, destination], [store, load], element_bytes, budget);
+        let columns = Columns::new(source, destination, element_bytes, budget);
         let bits = source.num_elements().ilog2();
         let offset_count = columns.offset.len();
         let all = [&columns.offset[..], &columns.round].concat();
@@ -97,27 +69,18 @@ impl SharedPlan {
         let offset_bases: Vec<u32> =
             (0..bits).map(|bit| (row(bit) & offset_mask) as u32 * element_bytes as u32).collect();
         let round_bases: Vec<u32> = (0..bits).map(|bit| (row(bit) >> offset_count) as u32).collect();
-        let side =
-            |layout: &Layout, vector: &[u32]| Side::new(layout, vector, element_bytes, &offset_bases, &round_bases);
+        let vector = &columns.offset[..columns.vector];
+        let side = |layout: &Layout| Side::new(layout, vector, element_bytes, &offset_bases, &round_bases);
         SharedPlan {
             bytes: element_bytes << offset_count,
             rounds: 1 << columns.round.len(),
             element_bytes,
-            vector: 1 << store.len().max(load.len()),
-            store: side(source, store),
-            load: side(destination, load),
+            vector: 1 << columns.vector,
+            store: side(source),
+            load: side(destination),
             offset_bases,
             round_bases,
         }
-    }
-
-    /// Returns true if no thread changes the position inside of a vector of its side.
-    fn is_aligned(&self) -> bool {
-        [&self.store, &self.load].into_iter().all(|side| {
-            let bytes = side.accesses.first().map_or(1, |access| access.registers.len() * self.element_bytes) as u32;
-            let places = side.accesses.iter().flat_map(|access| [access.xor, access.offset]);
-            side.thread.iter().copied().chain(places).all(|place| place & (bytes - 1) == 0)
-        })
     }
 
     /// Returns the wavefronts of all stores and of all loads of the tile block in excess of the
@@ -138,28 +101,25 @@ impl SharedPlan {
 /// one round.
 struct Columns {
     offset: Vec<u32>,
+    /// Number of offset columns that form one vector.
+    vector: usize,
     round: Vec<u32>,
 }
 
 impl Columns {
-    fn new(
-        [source, destination]: [&Layout; 2],
-        [store, load]: [&[u32]; 2],
-        element_bytes: usize,
-        budget: usize,
-    ) -> Columns {
+    fn new(source: &Layout, destination: &Layout, element_bytes: usize, budget: usize) -> Columns {
         let units: Vec<u32> = (0..source.num_elements().ilog2()).map(|bit| 1 << bit).collect();
         let lanes = [source.lane_bases(), destination.lane_bases()].concat();
         let warps = [source.warp_bases(), destination.warp_bases()].concat();
-        let vector = if store.len() > load.len() { store } else { load };
+        let vector = common_vector(source, destination, &[&lanes[..], &warps].concat(), element_bytes);
         let vector_bytes = element_bytes << vector.len();
 
         // Elements that differ in lanes are in one round. Rounds differ in registers, or otherwise
         // in warps.
         let tile_bytes = source.num_elements() * element_bytes;
         let wanted_rounds = tile_bytes.div_ceil(budget.max(1)).next_power_of_two().ilog2() as usize;
-        let fixed = linearly_independent(vector, &lanes);
-        let extension = linearly_independent(&[vector, &fixed].concat(), &[&warps[..], &units].concat());
+        let fixed = linearly_independent(&vector, &lanes);
+        let extension = linearly_independent(&[&vector[..], &fixed].concat(), &[&warps[..], &units].concat());
         let kept = extension.len().saturating_sub(wanted_rounds);
         let round = extension[kept..].to_vec();
         // A complement of the vector that contains the thread bases, so that addresses of vectors
@@ -172,11 +132,10 @@ impl Columns {
         // Vectors narrower than a bank are combined to words, which lanes may share.
         let word_bits = (4 / vector_bytes).max(1).ilog2() as usize;
         let word: Vec<u32> = basis.iter().copied().take(word_bits).collect();
-        let over_word = |vectors: &[u32]| linearly_independent(&[vector, &word].concat(), vectors);
+        let over_word = |vectors: &[u32]| linearly_independent(&word, vectors);
         // Lanes of one wavefront.
-        let active = |own: &[u32]| LANE_BITS - ((element_bytes << own.len()) / 4).max(1).ilog2() as usize;
-        let from = over_word(&source.lane_bases()[..active(store)]);
-        let to = over_word(&destination.lane_bases()[..active(load)]);
+        let active = LANE_BITS - (vector_bytes / 4).max(1).ilog2() as usize;
+        let (from, to) = (over_word(&source.lane_bases()[..active]), over_word(&destination.lane_bases()[..active]));
         let both = [&word[..], &from, &to].concat();
         let mut rows = linearly_independent(&both, &generators);
         // Modulo the common part of both lane spaces, the sum of one vector of each is in neither
@@ -187,32 +146,21 @@ impl Columns {
         let bank_bits = (BANK_ROW_BYTES / vector_bytes.max(4)).ilog2() as usize;
         rows.truncate(basis.len().saturating_sub(word.len() + bank_bits));
         let banks = linearly_independent(&[&word[..], &rows].concat(), &generators);
-        Columns { offset: [vector, &word, &banks, &rows].concat(), round }
+        Columns { vector: vector.len(), offset: [vector, word, banks, rows].concat(), round }
     }
 }
 
 /// Returns a basis of the elements that both layouts have in registers, in register order of the
 /// source, up to the widest access.
-fn common_vector(source: &Layout, destination: &Layout, element_bytes: usize) -> Vec<u32> {
-    let threads =
-        [source.lane_bases(), destination.lane_bases(), source.warp_bases(), destination.warp_bases()].concat();
+fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
     let max_vector_bits = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
     let other = Span::new(destination.register_bases());
     let mut candidates: Vec<u32> = source.register_bases().iter().copied().filter(|&own| other.contains(own)).collect();
     candidates.extend(f2_matrix::intersection(source.register_bases(), destination.register_bases()));
     // No combination of threads may change the position inside of a vector.
-    let mut vector = linearly_independent(&threads, &candidates);
+    let mut vector = linearly_independent(threads, &candidates);
     vector.truncate(max_vector_bits);
     vector
-}
-
-/// Returns a vector extended by elements that one layout has in registers, up to the widest access.
-fn longer_vector(layout: &Layout, vector: &[u32], element_bytes: usize) -> Vec<u32> {
-    let max_vector_bits = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
-    let base = [vector, layout.lane_bases(), layout.warp_bases()].concat();
-    let mut longer = [vector, &linearly_independent(&base, layout.register_bases())].concat();
-    longer.truncate(max_vector_bits.max(vector.len()));
-    longer
 }
 
 /// Returns the vectors that are linearly independent of `base` and of the vectors before them.
