@@ -37,7 +37,11 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
             // The order of an MMA wait and a TMA store wait is irrelevant.
             let waits = within == SubStep::MmaWaitAll && matches!(next, Step::Sub(SubStep::TmaStoreWait { .. }));
-            if matches!(within, SubStep::Barrier { .. } | SubStep::MmaWaitAll) && next != &Step::Sub(within) && !waits {
+            // An earlier barrier has published the data of this read.
+            let steps = &schedule.sequences[body];
+            let published = matches!(next, Step::Sub(SubStep::SmemRead(read)) if is_published(&steps[..at], *read));
+            let moves = matches!(within, SubStep::Barrier { .. } | SubStep::MmaWaitAll) && !waits && !published;
+            if moves && next != &Step::Sub(within) {
                 change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
             }
             if let SubStep::Barrier { .. } = within
@@ -55,6 +59,14 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         }
     }
     mutants
+}
+
+/// Returns true if a barrier follows the last of these steps that writes to a buffer.
+fn is_published(steps: &[Step], read: Buffer) -> bool {
+    let overlaps = |write: &Buffer| write.offset < read.offset + read.bytes && read.offset < write.offset + write.bytes;
+    let writes = |step: &Step| matches!(step, Step::Sub(SubStep::SmemWrite(write)) if overlaps(write));
+    let last = steps.iter().rposition(writes);
+    last.is_some_and(|last| steps[last..].iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. }))))
 }
 
 /// Returns wrong sub-steps in place of this one.
