@@ -165,8 +165,8 @@ fn split_product(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>, size: usize) {
         let cluster = ct::cluster(size);
         let steps = ct::range(cluster.rank(), a.num_tiles(1, [64, 64])).step(size as i32);
-        let part = ct::fold(steps, ct::zeros::<f32, 2>([64, 64]), |sum, k| {
-            ct::mma(a.load((cluster.id(), k), [64, 64]), b.load((k, 0), [64, 64]), sum)
+        let part = ct::fold(steps, ct::zeros::<f32, 2>([64, 32]), |sum, k| {
+            ct::mma(a.load((cluster.id(), k), [64, 64]), b.load((k, 0), [64, 32]), sum)
         });
         y.store((ct::bid(0), 0), cluster.sum(part));
     }
@@ -174,14 +174,14 @@ fn split_product(session: Session) -> Result<()> {
         return Ok(());
     }
     let [m, k] = [2 * 64, 320];
-    let data = [random::<f16>(1, m * k, Spread::Whole(4)), random::<f16>(2, k * 64, Spread::Whole(4))];
-    let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [k, 64])?);
+    let data = [random::<f16>(1, m * k, Spread::Whole(4)), random::<f16>(2, k * 32, Spread::Whole(4))];
+    let (a, b) = (session.array(&data[0], [m, k])?, session.array(&data[1], [k, 32])?);
     for size in SIZES {
-        let mut y = session.unwritten::<f32, 2>([2 * size * 64, 64])?;
+        let mut y = session.unwritten::<f32, 2>([2 * size * 64, 32])?;
         session.launch(kernel, [2 * size], (&a, &b, &mut y, Constant(size)))?;
         session.check("sums", &y, &|[i, j]| {
             let row = i / (size * 64) * 64 + i % 64;
-            let terms = (0..k).map(|p| data[0][row * k + p].to_f64() * data[1][p * 64 + j].to_f64());
+            let terms = (0..k).map(|p| data[0][row * k + p].to_f64() * data[1][p * 32 + j].to_f64());
             Want::exactly(terms.sum::<f64>() as f32)
         })?;
         if let Session::Run(device) = session
