@@ -94,24 +94,25 @@ fn long<T: ct::ops::Sorted>(session: Session) -> Result<()> {
 
 /// Stable in both directions, of a line that many warps share.
 fn positions<T: ct::ops::Sorted>(session: Session) -> Result<()> {
-    fn kernel<T: ct::ops::Sorted>(x: Array<T, 1>, up: ArrayMut<i32, 1>, down: ArrayMut<i32, 1>) {
+    fn kernel<T: ct::ops::Sorted>(x: Array<T, 1>, up: ArrayMut<i32, 1>, down: ArrayMut<i32, 1>, n: usize) {
         let i = ct::bid(0);
-        let x = x.load(i, [256]);
+        let x = x.load(i, [n]);
         up.store(i, x.argsort(0));
         down.store(i, x.argsort_descending(0));
     }
-    let data = data::<T>(3, 512);
-    let x = session.array(&data, [512])?;
-    let (mut up, mut down) = (session.unwritten::<i32, 1>([512])?, session.unwritten::<i32, 1>([512])?);
-    session.launch(kernel::<T>, [2], (&x, &mut up, &mut down))?;
+    let n = if session.through_tile_ir() && session.only_compiles() { 64 } else { 256 };
+    let data = data::<T>(3, 2 * n);
+    let x = session.array(&data, [2 * n])?;
+    let (mut up, mut down) = (session.unwritten::<i32, 1>([2 * n])?, session.unwritten::<i32, 1>([2 * n])?);
+    session.launch(kernel::<T>, [2], (&x, &mut up, &mut down, Constant(n)))?;
     let sorted = |at: usize, descending: bool| {
-        let part = &data[at / 256 * 256..][..256];
-        let mut all: Vec<i32> = (0..256).collect();
+        let part = &data[at / n * n..][..n];
+        let mut all: Vec<i32> = (0..n as i32).collect();
         all.sort_by(|&a, &b| {
             let order = order(part[a as usize], part[b as usize]);
             if descending { order.reverse() } else { order }
         });
-        all[at % 256]
+        all[at % n]
     };
     session.check("up", &up, &|[at]| Want::exactly(sorted(at, false)))?;
     session.check("down", &down, &|[at]| Want::exactly(sorted(at, true)))
