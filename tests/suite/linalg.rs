@@ -118,7 +118,7 @@ fn near<T: Element>(value: f64) -> Want {
 const SMALL: [[usize; 2]; 5] = [[1, 1], [3, 4], [2, 16], [1, 32], [4, 32]];
 const LARGE: [[usize; 2]; 2] = [[2, 64], [1, 128]];
 
-/// Whether the kernels are only assembled, by the assembler of Tile IR. It takes long for large tiles.
+/// Returns true if kernels are only assembled for Tile IR. The assembler takes long for large tiles.
 fn is_assembled_slowly(session: Session) -> bool {
     session.through_tile_ir() && session.only_compiles()
 }
