@@ -1,7 +1,7 @@
 //! Exchange of tiles among the tile blocks of a cluster.
 //!
-//! Each tile block of a cluster runs on a separate thread. A tile block that executes
-//! `cluster_all_gather` deposits its tile, and waits for the tiles of the other ranks.
+//! Each tile block of a cluster has its own thread. The op `cluster_all_gather` stores the tile of
+//! its block, and waits for the tiles of the other ranks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

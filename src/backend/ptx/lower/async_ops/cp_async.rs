@@ -38,7 +38,7 @@ impl CpAsyncState {
 /// H100. Its PTX is right: each stage is waited for and published by the barrier before it is read,
 /// and written after the barrier behind its last read. In the SASS of ptxas 13.5 an MMA reads its
 /// accumulator without a wait for the MMA before it. Steps of so few MMAs are not carried any more.
-/// The switch stays off until runs on a GPU confirm this.
+/// The switch is off, because no run on a GPU has confirmed the cause.
 const CARRIES_STEPS: bool = false;
 
 impl Lowering<'_> {
