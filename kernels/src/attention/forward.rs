@@ -6,6 +6,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
 
 use crate::Number;
+use crate::launch::{Run, target};
 
 /// softmax(scale · Q Kᵀ) V.
 ///
@@ -119,9 +120,9 @@ impl Attention {
         if q.is_empty() {
             return Ok(());
         }
-        let form = self.form::<T>([queries, keys, dim], heads / key_heads, stream.device().target());
+        let form = self.form::<T>([queries, keys, dim], heads / key_heads, target(stream));
         let (grid, scale) = ([queries.div_ceil(form.tile[0]), heads, batch], self.scale * std::f32::consts::LOG2_E);
-        ct::Launch::new(grid).stream(stream).launch(kernel::<T>, (q, k, v, out, scale, ct::Constant(form)))
+        ct::Launch::new(grid).stream(stream).run(kernel::<T>, (q, k, v, out, scale, ct::Constant(form)))
     }
 }
 

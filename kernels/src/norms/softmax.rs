@@ -4,8 +4,9 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
+use super::rows::{TILE, grid, whole};
 use crate::Number;
-use crate::rows::{TILE, grid, whole};
+use crate::launch::Run;
 
 /// A row a block, in one tile.
 fn rows<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, tile: usize) {
@@ -51,15 +52,15 @@ pub fn softmax<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut
     }
     let launch = ct::Launch::new(grid(x.shape())).stream(stream);
     match whole(x.shape()) {
-        Some(tile) => launch.launch(rows::<T>, (x, y, ct::Constant(tile))),
-        None => launch.launch(long_rows::<T>, (x, y, ct::Constant(TILE))),
+        Some(tile) => launch.run(rows::<T>, (x, y, ct::Constant(tile))),
+        None => launch.run(long_rows::<T>, (x, y, ct::Constant(TILE))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::LONGEST_TILE;
+    use crate::norms::rows::LONGEST_TILE;
     use cutlet::element::{bf16, f16};
 
     fn generates<T: Number>() -> ct::Result<()> {

@@ -4,8 +4,9 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
+use super::rows::{TILE, grid, whole};
 use crate::Number;
-use crate::rows::{TILE, grid, whole};
+use crate::launch::Run;
 
 /// The elements of a row that a tile has, as 1 or 0.
 fn inside(j: Scalar<i32>, columns: Scalar<i32>, tile: usize) -> Tile<f32, 4> {
@@ -84,8 +85,8 @@ pub fn layer_norm<T: Number>(
     }
     let launch = ct::Launch::new(grid(x.shape())).stream(stream);
     match whole(x.shape()) {
-        Some(tile) => launch.launch(rows::<T>, (x, weight, bias, y, epsilon, ct::Constant(tile))),
-        None => launch.launch(long_rows::<T>, (x, weight, bias, y, epsilon, ct::Constant(TILE))),
+        Some(tile) => launch.run(rows::<T>, (x, weight, bias, y, epsilon, ct::Constant(tile))),
+        None => launch.run(long_rows::<T>, (x, weight, bias, y, epsilon, ct::Constant(TILE))),
     }
 }
 

@@ -13,19 +13,22 @@
 
 #![deny(unsafe_code)]
 
-mod attention;
-pub mod gguf;
-mod layer_norm;
+pub mod attention;
+mod check;
+pub mod images;
+pub mod inspect;
+mod launch;
+pub mod linalg;
+pub mod losses;
+pub mod moe;
+pub mod norms;
 mod number;
-pub mod quantized;
-mod rms_norm;
-mod rotary;
-mod rows;
-mod softmax;
+pub mod numbers;
+pub mod order;
+pub mod products;
+pub mod recurrent;
 
 pub use attention::Attention;
-pub use layer_norm::layer_norm;
+pub use norms::{Pairs, layer_norm, rms_norm, rotary, softmax};
 pub use number::Number;
-pub use rms_norm::rms_norm;
-pub use rotary::{Pairs, rotary};
-pub use softmax::softmax;
+pub use products::{gguf, quantized};

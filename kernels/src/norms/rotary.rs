@@ -5,6 +5,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use crate::Number;
+use crate::launch::Run;
 
 /// The numbers that are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,11 +83,11 @@ pub fn rotary<T: Number>(
     match pairs {
         Pairs::Halves => {
             let ((low, high), (first, second)) = (x.split_at(3, dim / 2)?, y.split_at_mut(3, dim / 2)?);
-            launch.launch(halves::<T>, ([low, high], [cos, sin], [first, second], ct::Constant(tile)))
+            launch.run(halves::<T>, ([low, high], [cos, sin], [first, second], ct::Constant(tile)))
         }
         Pairs::Adjacent => {
             let x = [x.step(3, 2)?, x.slice(3, 1..)?.step(3, 2)?];
-            launch.launch(adjacent::<T>, (x, [cos, sin], y, ct::Constant(tile)))
+            launch.run(adjacent::<T>, (x, [cos, sin], y, ct::Constant(tile)))
         }
     }
 }

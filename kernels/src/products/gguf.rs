@@ -14,6 +14,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use crate::Number;
+use crate::launch::Run;
 
 /// A form of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,7 +136,7 @@ pub fn product_with<T: Number>(
     let tile = rows.next_power_of_two().clamp(16, 64);
     ct::Launch::new([rows.div_ceil(tile), outputs.div_ceil(OUTPUTS)])
         .stream(stream)
-        .launch(product::<T>, (x, weights, y, ct::Constant((blocks, tile))))
+        .run(product::<T>, (x, weights, y, ct::Constant((blocks, tile))))
 }
 
 #[cfg(test)]

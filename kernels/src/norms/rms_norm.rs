@@ -4,8 +4,9 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
+use super::rows::{TILE, grid, whole};
 use crate::Number;
-use crate::rows::{TILE, grid, whole};
+use crate::launch::Run;
 
 /// Returns the factor of a row: one over the root of the mean of its squares.
 fn scale(squares: Tile<f32, 4>, columns: Scalar<i32>, epsilon: Scalar<f32>) -> Tile<f32, 4> {
@@ -60,8 +61,8 @@ pub fn rms_norm<T: Number>(
     }
     let launch = ct::Launch::new(grid(x.shape())).stream(stream);
     match whole(x.shape()) {
-        Some(tile) => launch.launch(rows::<T>, (x, weight, y, epsilon, ct::Constant(tile))),
-        None => launch.launch(long_rows::<T>, (x, weight, y, epsilon, ct::Constant(TILE))),
+        Some(tile) => launch.run(rows::<T>, (x, weight, y, epsilon, ct::Constant(tile))),
+        None => launch.run(long_rows::<T>, (x, weight, y, epsilon, ct::Constant(TILE))),
     }
 }
 

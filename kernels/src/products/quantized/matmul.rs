@@ -7,6 +7,7 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use super::bits::Bits;
 use super::kernels::{Extents, part, sum_of_parts, whole};
 use crate::Number;
+use crate::launch::Run;
 
 /// Maximum number of parts of a sum.
 const MAX_PARTS: usize = 16;
@@ -42,12 +43,12 @@ fn run<T: Number, F: Narrow>(
     let grid = [rows.div_ceil(tm), outputs.div_ceil(tn), count];
     let launch = ct::Launch::new(grid).stream(stream);
     if count == 1 {
-        return launch.launch(whole::<T, F>, (x, weights, scales, y, ct::Constant(extents)));
+        return launch.run(whole::<T, F>, (x, weights, scales, y, ct::Constant(extents)));
     }
-    launch.launch(part::<T, F>, (x, weights, scales, &mut parts, ct::Constant(extents)))?;
+    launch.run(part::<T, F>, (x, weights, scales, &mut parts, ct::Constant(extents)))?;
     let tile = [count.next_power_of_two(), rows.next_power_of_two().min(16), 64];
     let grid = [rows.div_ceil(tile[1]), outputs.div_ceil(tile[2])];
-    ct::Launch::new(grid).stream(stream).launch(sum_of_parts::<T>, (parts.as_view(), y, ct::Constant(tile)))
+    ct::Launch::new(grid).stream(stream).run(sum_of_parts::<T>, (parts.as_view(), y, ct::Constant(tile)))
 }
 
 /// A product of activations of shape (rows, inputs) with packed weights.

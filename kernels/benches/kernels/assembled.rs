@@ -1,0 +1,41 @@
+//! Notes of ptxas on the PTX of a kernel.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use cutlet::Target;
+
+/// Returns the ptxas of `CUTLET_PTXAS`, of `scripts/tools`, or of the search path.
+fn ptxas() -> PathBuf {
+    let of_tools =
+        || Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/bin/ptxas")).filter(|path| path.exists());
+    std::env::var_os("CUTLET_PTXAS").map(PathBuf::from).or_else(of_tools).unwrap_or_else(|| "ptxas".into())
+}
+
+/// Assembles PTX, and returns the registers of a thread, the spilled bytes and each loss of
+/// performance that ptxas names. The cost model knows neither of the last two.
+pub fn notes(ptx: &[u8], target: Target) -> Result<String> {
+    let file = std::env::temp_dir().join(format!("kernels-{}.ptx", std::process::id()));
+    std::fs::write(&file, ptx)?;
+    let mut command = Command::new(ptxas());
+    command.arg(format!("-arch={target}")).args(["-v", "-o", "/dev/null"]).arg(&file);
+    let done = command.output().with_context(|| format!("{command:?}"));
+    std::fs::remove_file(&file)?;
+    let done = done?;
+    let log = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{log}");
+    let number_before = |words: &str| {
+        let before = log.split_once(words)?.0.trim_end();
+        before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+    };
+    let mut notes = format!("{} registers", number_before(" registers").unwrap_or(0));
+    let spilled = number_before(" bytes spill stores").unwrap_or(0);
+    if spilled > 0 {
+        notes += &format!(", {spilled} bytes spilled");
+    }
+    for (_, loss) in log.lines().filter_map(|line| line.split_once("Potential Performance Loss: ")) {
+        notes += &format!(", {loss}");
+    }
+    Ok(notes)
+}

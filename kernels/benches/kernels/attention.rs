@@ -1,0 +1,8 @@
+//! Rows of `cutlet_kernels::attention`.
+
+use crate::row::Row;
+
+/// Returns the rows.
+pub fn rows() -> Vec<Row> {
+    Vec::new()
+}

@@ -1,0 +1,5 @@
+//! Attention.
+
+mod forward;
+
+pub use forward::Attention;

@@ -1,0 +1,1 @@
+//! Fourier transforms, random numbers and quantisation.

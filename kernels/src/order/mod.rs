@@ -1,0 +1,1 @@
+//! Sorts, scans, selection and sampling.

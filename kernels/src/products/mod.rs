@@ -1,0 +1,4 @@
+//! Matrix products.
+
+pub mod gguf;
+pub mod quantized;

@@ -1,0 +1,1 @@
+//! Recurrent layers: selective scan, Mamba-2, gated delta rule.

@@ -1,0 +1,15 @@
+//! Each kernel, compared with an evaluation in f64 on the host: `cargo test -p cutlet-kernels`.
+//!
+//! The kernels run on the first device, as `CUTLET_BACKEND` selects it.
+
+mod attention;
+mod images;
+mod linalg;
+mod losses;
+mod moe;
+mod norms;
+mod numbers;
+mod order;
+mod products;
+mod recurrent;
+mod support;
