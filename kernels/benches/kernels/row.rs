@@ -105,7 +105,7 @@ impl Row {
     /// Prints the time of the cost model, and the schedules on request.
     pub fn plan(&self, target: Target, schedules: bool) -> Result<()> {
         let mut call = (self.open)(Device::cpu())?;
-        let kernels = inspect(target, Subject::Plan, || call())?;
+        let kernels = inspect(target, Subject::Plan, &mut call)?;
         let time: f64 = kernels.iter().map(|kernel| kernel.model).sum();
         println!("{}\t{time:.1} us by the model\t{} kernels", self.name, kernels.len());
         for kernel in kernels.iter().filter(|_| schedules) {
@@ -117,7 +117,7 @@ impl Row {
     /// Prints the notes of ptxas on each kernel.
     pub fn assemble(&self, target: Target) -> Result<()> {
         let mut call = (self.open)(Device::cpu())?;
-        for kernel in inspect(target, Subject::Code, || call())? {
+        for kernel in inspect(target, Subject::Code, &mut call)? {
             println!("{}\t{}\t{}", self.name, kernel.name, assembled::notes(&kernel.ptx, target)?);
         }
         Ok(())
