@@ -15,6 +15,7 @@
 
 pub mod attention;
 mod check;
+pub mod choice;
 pub mod images;
 pub mod inspect;
 mod launch;
