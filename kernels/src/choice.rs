@@ -5,7 +5,7 @@
 //! 1. the explicit configuration of the caller;
 //! 2. a record of an earlier search in `kernels/records`, of this device or of another one of its target;
 //! 3. the user's cache of searches;
-//! 4. on GPUs the least time of the cost model;
+//! 4. on GPUs the least time of the cost model, for kernels that multiprocessors bound;
 //! 5. the first configuration of the space, which is always the one of the cpu device.
 //!
 //! Later launches of the process look the problem up in a table. [`searched`] measures all configurations instead:
@@ -20,8 +20,6 @@
 //! searched(&Search::new().runs(1), || cutlet_kernels::softmax(&stream, x.view(), y.view_mut()))?;
 //! # Ok::<(), ct::Error>(())
 //! ```
-
-#![allow(dead_code, reason = "kernels are added one by one")]
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -46,6 +44,9 @@ pub(crate) struct Problem<'a> {
     pub kernel: &'static str,
     pub types: &'a [&'static str],
     pub extents: &'a [usize],
+    /// The cost model ranks the configurations. It knows the multiprocessors alone: for a kernel that memory bounds, the first
+    /// configuration is better.
+    pub is_estimated: bool,
 }
 
 impl Problem<'_> {
@@ -148,13 +149,13 @@ fn remember<C: Send + 'static>(device: &str, problem: Problem<'_>, configuration
     });
 }
 
-fn hash(device: &str, Problem { kernel, types, extents }: Problem<'_>) -> u64 {
+fn hash(device: &str, Problem { kernel, types, extents, .. }: Problem<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (device, kernel, types, extents).hash(&mut hasher);
     hasher.finish()
 }
 
-fn same(known: &Known, device: &str, Problem { kernel, types, extents }: Problem<'_>) -> bool {
+fn same(known: &Known, device: &str, Problem { kernel, types, extents, .. }: Problem<'_>) -> bool {
     (&*known.device, known.kernel, &*known.types, &*known.extents) == (device, kernel, types, extents)
 }
 
@@ -230,7 +231,7 @@ pub(crate) fn choose<C: Clone + Debug + Send + 'static>(
             let name = problem.name();
             recorded(records(), key, target, &name, &space)
                 .or_else(|| if is_inspected() { None } else { cached(stream, &name, &space) })
-                .or_else(|| estimated(target, &space, &mut launch))
+                .or_else(|| problem.is_estimated.then(|| estimated(target, &space, &mut launch)).flatten())
                 .unwrap_or(0)
         }
     };
@@ -284,7 +285,7 @@ fn measured<C: Clone + Debug>(
 mod tests {
     use super::*;
 
-    const PROBLEM: Problem<'static> = Problem { kernel: "test", types: &["f16"], extents: &[64, 128] };
+    const PROBLEM: Problem<'static> = Problem { kernel: "test", types: &["f16"], extents: &[64, 128], is_estimated: true };
 
     fn stream() -> Stream {
         ct::Device::cpu().default_stream()

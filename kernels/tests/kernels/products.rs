@@ -1,5 +1,6 @@
 //! Tests of `cutlet_kernels::products`.
 
+mod batches;
 mod matmul;
 mod stages;
 

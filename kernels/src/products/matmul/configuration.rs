@@ -87,10 +87,20 @@ pub(crate) struct Shape {
     pub size: usize,
     /// Tensor cores multiply.
     pub on_tensor_cores: bool,
-    /// The left operand is one of tensor cores in shared memory.
-    pub is_direct: bool,
+    /// The left and the right operand are those of tensor cores, without a conversion in registers.
+    pub is_direct: [bool; 2],
+    /// Groups of rows: `batches` of them, and rows of a group on average.
+    pub is_grouped: bool,
     /// Columns of which a tile has a multiple.
     pub width: usize,
+}
+
+impl Shape {
+    /// Returns true if the copy of the operands takes longer than the multiplication, which the cost model does not know.
+    pub(crate) fn is_bound_by_memory(&self) -> bool {
+        let [m, n, _] = self.extents;
+        m.min(n) <= 64
+    }
 }
 
 /// Returns the type of operands in tensor cores: its bytes, and false if none multiplies it.
@@ -102,7 +112,8 @@ pub(crate) fn in_tensor_cores(name: &str, size: usize, precision: Precision) -> 
 pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize) -> Vec<Configuration> {
     let Some(target) = target else {
         // The interpreter: small tiles for small arrays.
-        return vec![Configuration::new([32, 32usize.max(shape.width), 32])];
+        let share = if shape.is_grouped { Share::Persistent } else { Share::Tiles };
+        return vec![Configuration::new([32, 32usize.max(shape.width), 32]).share(share)];
     };
     let mut all = match (shape.on_tensor_cores, shape.size) {
         (false, _) => of_threads(shape),
@@ -113,10 +124,16 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
     if all.is_empty() {
         all.push(Configuration::new([64, shape.width.max(128), 128 / shape.size]));
     }
+    if shape.is_grouped {
+        let all = all.into_iter().filter(|one| one.cluster <= 1).map(|one| one.share(Share::Persistent));
+        return all.take(4).collect();
+    }
     let shared: Vec<Configuration> = all.iter().flat_map(|&one| shared(one, shape, multiprocessors)).collect();
     // Few tiles leave most multiprocessors without work: parts are the default then.
     match shared.first() {
-        Some(split) if matches!(split.share, Share::Split(4..)) => shared.into_iter().chain(all).take(6).collect(),
+        Some(split) if matches!(split.share, Share::Split(_)) && (shape.is_bound_by_memory() || shared.len() > 1) => {
+            shared.into_iter().chain(all).take(6).collect()
+        }
         _ => all.into_iter().chain(shared).take(6).collect(),
     }
 }
@@ -155,21 +172,26 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
     }
     match m {
         // The columns of the result are the 64 rows of an instruction.
-        0..=64 if shape.is_direct && shape.size == 2 => {
+        0..=64 if shape.size <= 2 => {
             let rows = m.next_power_of_two().max(16);
             let deep = Configuration::new([rows, 64, 2 * depth]);
             vec![deep.turned(), tile(rows, 128).turned(), tile(64, 128)]
         }
         0..=64 => vec![tile(64, 128), tile(64, 64), tile(64, 256)],
+        _ if !shape.is_direct[1] && m <= 128 => vec![tile(128, 128).turned(), tile(128, 64).turned()],
         65..=128 => vec![tile(128, 128), tile(128, 64), tile(64, 128)],
         _ if n <= 64 => vec![tile(128, 64), tile(256, 64)],
         _ if n <= 128 => vec![persistent(128, 128), persistent(256, 128)],
         _ => {
+            // A converted operand is the left one of tensor cores, and each weight is converted once for so many rows.
+            if !shape.is_direct[1] {
+                return vec![tile(256, 128).turned(), tile(128, 128).turned()];
+            }
             let mut all = vec![persistent(128, 256)];
-            if shape.is_direct {
+            if shape.is_direct == [true, true] {
                 all.push(persistent(256, 128).cluster(2));
             }
-            if shape.extents.iter().all(|&extent| extent >= 2048) {
+            if shape.is_direct == [true, true] && shape.extents.iter().all(|&extent| extent >= 2048) {
                 all.push(persistent(128, 192).warps(4));
             }
             all.extend([persistent(128, 128), persistent(128, 192)]);
@@ -199,16 +221,21 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
     all
 }
 
-/// Returns the grid of a configuration for a result of some rows and columns.
-pub(crate) fn blocks(one: Configuration, result: [usize; 2], terms: usize, multiprocessors: usize) -> usize {
-    let tiles = one.tiles(result);
+/// Returns the grid of a configuration. `rows`: those of a matrix, or of all groups.
+pub(crate) fn blocks(one: Configuration, shape: Shape, rows: usize, multiprocessors: usize) -> usize {
+    let [_, n, k] = shape.extents;
+    let tiles = match shape.is_grouped {
+        // Each group may have a tile that is not full.
+        true => (rows.div_ceil(one.tile[0]) + shape.batches) * n.div_ceil(one.tile[1]),
+        false => one.tiles([rows, n]) * shape.batches,
+    };
     match one.share {
         Share::Tiles => tiles,
         // Pairs of tile blocks need an even grid.
         Share::Persistent if one.cluster > 1 => tiles.next_multiple_of(2).min(multiprocessors / 2 * 2),
         Share::Persistent => tiles.min(multiprocessors),
         Share::Split(parts) => tiles * parts,
-        Share::Terms => multiprocessors.min(tiles * terms.div_ceil(one.tile[2]).max(1)),
+        Share::Terms => multiprocessors.min(tiles * k.div_ceil(one.tile[2]).max(1)),
     }
 }
 

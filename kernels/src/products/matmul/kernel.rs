@@ -8,14 +8,19 @@ use cutlet::{AtomicOptions, GatherOptions, Scope};
 
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
+use super::groups::Groups;
+use super::operands::{Left, Right, Target};
 use crate::products::epilogue::{Place, Stage};
-use crate::products::prologue::LeftStage;
 
 /// The constants of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     pub configuration: Configuration,
     pub precision: Precision,
+    /// The left operand is a batch of matrices.
+    pub is_batched: bool,
+    /// The number of groups.
+    pub groups: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -38,7 +43,7 @@ pub fn sums<T: Factor>(
     [begin, end]: [Scalar<i32>; 2],
     left: impl Fn(Scalar<i32>) -> Tile<T, 2>,
     right: impl Fn(Scalar<i32>) -> Tile<T, 2>,
-    Form { configuration: Configuration { tile: [tm, tn, _], turned, .. }, precision }: Form,
+    Form { configuration: Configuration { tile: [tm, tn, _], turned, .. }, precision, .. }: Form,
 ) -> Tile<T::Sum, 2> {
     match turned {
         false => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tm, tn]), |sums, k| {
@@ -63,39 +68,46 @@ pub fn finished<T: Factor, O: Element>(
     }
 }
 
-/// The product of two matrices.
-pub fn product<U, T, O, P, E>(
-    a: Array<U, 2>,
-    b: Array<T, 2>,
-    c: ArrayMut<O, 2>,
-    (prologue, epilogue): (P, E),
-    shared: Shared<T::Sum>,
+/// The product of matrices: of one, of a batch, or of groups of rows with a right operand for each group. `offsets` has the
+/// first row of each group, and the number of all rows.
+pub fn product<T, O, L, R, C, E>(
+    left: L,
+    right: R,
+    result: C,
+    epilogue: E,
+    (offsets, shared): (Option<Array<i32, 1>>, Shared<T::Sum>),
     form: Form,
 ) where
-    U: Element,
     T: Factor,
     O: Element,
-    P: LeftStage<U, T>,
+    L: Left<T>,
+    R: Right<T>,
+    C: Target<O>,
     E: Stage<T::Value>,
 {
     let [tm, tn, tk] = form.configuration.tile;
-    let tiles = [a.num_tiles(0, [tm, tk]), b.num_tiles(1, [tk, tn])];
-    let steps = b.num_tiles(0, [tk, tn]);
-    let extents = [a.extent(0), b.extent(1)];
-    let place = |index| {
-        let [row, column] = order(index, tiles, form.configuration.tile);
-        Place { row, column, batch: ct::scalar(0), group: None, extents }
+    let (rows, [terms, columns]) = (left.rows(), right.extents());
+    let tiles = [rows.ceil_div(tm as i32), columns.ceil_div(tn as i32)];
+    let steps = terms.ceil_div(tk as i32);
+    let each = tiles[0] * tiles[1];
+    let groups = offsets.map(|offsets| Groups::new(offsets, form.groups, tm));
+    let count = groups.as_ref().map_or(each * left.batches(), |groups| groups.tiles() * tiles[1]);
+    let place = |index: Scalar<i32>| match &groups {
+        Some(groups) => groups.place(index, [tiles[1], columns]),
+        None => {
+            let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
+            let [row, column] = order(index, tiles, form.configuration.tile);
+            Place { row, column, batch, group: None, extents: [rows, columns] }
+        }
     };
     let add = |at: Place, begin, end| {
-        let left = |k: Scalar<i32>| prologue.apply(a.load((at.row, k), [tm, tk]), at, k);
-        sums::<T>([begin, end], left, |k| b.load((k, at.column), [tk, tn]), form)
+        sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
-    let store = |at: Place, sums| c.store((at.row, at.column), finished::<T, O>(sums, &epilogue, at));
+    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, &epilogue, at));
     let whole = |index| {
         let at = place(index);
         store(at, add(at, ct::scalar(0), steps));
     };
-    let count = tiles[0] * tiles[1];
     match (form.configuration.share, shared) {
         (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
         (Share::Terms, Some(shared)) => {
@@ -107,7 +119,13 @@ pub fn product<U, T, O, P, E>(
         (Share::Persistent, _) => {
             ct::fold(ct::range(ct::bid(0), count).step(ct::num_blocks(0)), (), |(), index| whole(index));
         }
-        (Share::Tiles | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
+        (Share::Tiles | Share::Split(_) | Share::Terms, _) => {
+            if groups.is_some() {
+                // The host knows a bound of the number of tiles only.
+                ct::return_if(ct::bid(0).ge(count));
+            }
+            whole(ct::bid(0));
+        }
     }
 }
 

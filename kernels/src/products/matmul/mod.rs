@@ -6,13 +6,16 @@
 
 mod configuration;
 mod factor;
+mod groups;
 mod kernel;
 mod launch;
+mod operands;
+mod workspace;
 
 pub use configuration::{Configuration, Share};
-pub(crate) use configuration::{Shape, blocks, launch as launch_of, space};
 pub use factor::{Factor, Precision};
-pub(crate) use kernel::{Form, finished, order, sums};
+pub(crate) use launch::Work;
+pub use operands::{Left, Right, Target};
 
 use cutlet::element::Element;
 
