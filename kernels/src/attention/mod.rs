@@ -1,5 +1,9 @@
 //! Attention.
 
-mod forward;
+mod online;
+mod prefill;
+mod scores;
+mod tiles;
 
-pub use forward::Attention;
+pub use prefill::{Attention, Prefill};
+pub use scores::{Function, Mask, Place, Scores, Unchanged};
