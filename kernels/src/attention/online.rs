@@ -33,7 +33,8 @@ impl Online {
         let weights = scores.fma(factor, -max * factor).exp2();
         let decay = ((self.max - max) * factor).exp2();
         let narrow = weights.cast::<T>();
-        let sums = self.sums.into_iter().zip(values).map(|(sum, &values)| ct::mma(narrow, values, sum * decay)).collect();
+        let sums =
+            self.sums.into_iter().zip(values).map(|(sum, &values)| ct::mma(narrow, values, sum * decay)).collect();
         Online { sums, max, total: self.total * decay + weights.sum(1) }
     }
 

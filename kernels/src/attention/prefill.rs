@@ -185,8 +185,7 @@ fn packed<T: Number, P: Copy, F: Scores<P>>(
     let load = |x: Array<T, 3>, j, d| x.load((j, head / group, 0), [n, 1, d]).reshape([n, d]);
     let queries = part(q, rows).load((tile, head, 0), [m, 1, d]).reshape([m, d]);
     let load = |j| [load(part(k, keys), j, d), load(part(v, keys), j, e)];
-    let (result, log) =
-        attend(queries, load, Queries { batch, head, tile, extents }, parameters, function, form);
+    let (result, log) = attend(queries, load, Queries { batch, head, tile, extents }, parameters, function, form);
     logs.iter().for_each(|logs| logs.slice(1, rows.0..rows.1).store((head, tile), log.reshape([1, m])));
     out.slice(0, rows.0..rows.1).store((tile, head, 0), result.cast::<T>().reshape([m, 1, e]));
 }
@@ -194,15 +193,7 @@ fn packed<T: Number, P: Copy, F: Scores<P>>(
 impl Prefill<'_> {
     /// Attention with a factor of the scores, above 0; 1 / √dim as a rule.
     pub fn new(scale: f32) -> Self {
-        Prefill {
-            scale,
-            causal: false,
-            window: None,
-            softcap: None,
-            sinks: None,
-            arguments: (),
-            function: Unchanged,
-        }
+        Prefill { scale, causal: false, window: None, softcap: None, sinks: None, arguments: (), function: Unchanged }
     }
 }
 
@@ -261,7 +252,9 @@ impl<'a, A, F> Prefill<'a, A, F> {
 
     #[track_caller]
     fn check(&self, [heads, key_heads]: [usize; 2], [dim, key_dim]: [usize; 2]) -> ct::Result<()> {
-        require(self.scale > 0.0 && self.scale.is_finite(), || format!("scores times {}: a number above 0", self.scale))?;
+        require(self.scale > 0.0 && self.scale.is_finite(), || {
+            format!("scores times {}: a number above 0", self.scale)
+        })?;
         require(self.window != Some(0), || "a window of 0 keys: at least 1".into())?;
         require(self.softcap.is_none_or(|cap| cap > 0.0 && cap.is_finite()), || {
             format!("a softcap of {:?}: a number above 0", self.softcap)
@@ -398,7 +391,12 @@ impl<'a, A, F> Prefill<'a, A, F> {
     fn form<T>(&self, extents: [usize; 2], dims: [usize; 2], group: usize, stream: &Stream) -> Form {
         let columns = dims.map(tiles::columns);
         let widest = columns[0].max(columns[1]);
-        Form { tile: tiles::prefill(size_of::<T>(), widest, extents, target(stream)), columns, group, causal: self.causal }
+        Form {
+            tile: tiles::prefill(size_of::<T>(), widest, extents, target(stream)),
+            columns,
+            group,
+            causal: self.causal,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of `cutlet_kernels::attention`.
 
+mod decode;
+mod latent;
 mod prefill;
 
 /// Row-major rows of `dim` numbers.

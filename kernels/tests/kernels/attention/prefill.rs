@@ -1,8 +1,8 @@
 use cutlet as ct;
 use cutlet::element::{bf16, f16};
 use cutlet::prelude::*;
-use cutlet_kernels::attention::{Attention, Place, Prefill};
 use cutlet_kernels::Number;
+use cutlet_kernels::attention::{Attention, Place, Prefill};
 
 use super::{Rows, attended, close_logs, dot};
 use crate::support::{close, device, random};
@@ -54,7 +54,8 @@ fn contiguous<T: Number>(case: Case, tolerance: f64) -> ct::Result<()> {
     let (k, k_of) = random::<T, 4>(2, [batch, key_heads, keys, dim], 2.0)?;
     let (v, v_of) = random::<T, 4>(3, [batch, key_heads, keys, values], 2.0)?;
     let (sinks, sinks_of) = random::<f32, 1>(4, [heads], 2.0)?;
-    let (mut out, mut logs) = (device().full([batch, heads, queries, values], T::from_f64(7.0))?, device().zeros([batch, heads, queries])?);
+    let (mut out, mut logs) =
+        (device().full([batch, heads, queries, values], T::from_f64(7.0))?, device().zeros([batch, heads, queries])?);
     let mut prefill = Prefill::new(scale as f32).causal(case.causal);
     prefill = case.window.map_or(prefill, |window| prefill.window(window));
     prefill = case.softcap.map_or(prefill, |cap| prefill.softcap(cap as f32));
