@@ -1,9 +1,8 @@
 //! Rows of `cutlet_kernels::order`.
 
 use cutlet as ct;
-use cutlet::element::{Element, Number};
 use cutlet::{Device, DeviceArray};
-use cutlet_kernels::order::{Direction, sort_keys, sort_pairs};
+use cutlet_kernels::order::{Direction, SortPlan, sort_keys, sort_keys_by, sort_pairs};
 
 use crate::row::{Row, Work};
 
@@ -43,10 +42,27 @@ fn pairs(log: u32) -> Row {
     )
 }
 
+/// Plans for a comparison.
+fn planned([warps, elements, blocks]: [usize; 3]) -> Row {
+    let n = 1usize << 26;
+    Row::new(
+        format!("sort plan u32 2^26 {warps} {elements} {blocks}"),
+        Work::bytes(4.0 * n as f64 * 9.0),
+        move |device| {
+            let plan = SortPlan { warps, elements, blocks: blocks as u32 };
+            Ok((words(device, n)?, device.zeros([n])?, plan))
+        },
+        |(x, y, plan)| {
+            sort_keys_by(&x.device().default_stream(), x.view(), y.view_mut(), (Direction::Ascending, *plan))
+        },
+    )
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend([24, 26, 28].map(sort));
     rows.extend([24, 26, 28].map(pairs));
+    rows.extend([[8, 16, 3], [16, 8, 2], [16, 16, 1], [8, 8, 4], [8, 8, 6], [4, 16, 6]].map(planned));
     rows
 }

@@ -29,24 +29,46 @@ const ALL: u32 = 2 << 30;
 const WINDOW: usize = 4;
 
 /// Tiles of a sort.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SortPlan {
+    pub warps: usize,
+    /// Elements of a thread.
+    pub elements: usize,
+    /// Tile blocks of a multiprocessor.
+    pub blocks: u32,
+}
+
+impl SortPlan {
+    /// Sixteen keys of 4 bytes, or eight of 8 bytes or with values, are in the registers of a thread.
+    fn new(key: usize, has_values: bool) -> SortPlan {
+        match (key, has_values) {
+            (..=4, false) => SortPlan { warps: 8, elements: 16, blocks: 3 },
+            (..=4, true) => SortPlan { warps: 16, elements: 8, blocks: 2 },
+            (_, false) => SortPlan { warps: 8, elements: 8, blocks: 3 },
+            (_, true) => SortPlan { warps: 8, elements: 8, blocks: 2 },
+        }
+    }
+}
+
+/// A plan with the direction and the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Plan {
     tile: usize,
     warps: usize,
+    blocks: u32,
     /// Layouts are chosen for the code of this device.
     layouts: bool,
     direction: Direction,
 }
 
 impl Plan {
-    /// Sixteen keys of 4 bytes, or eight of 8 bytes, are in the registers of a thread.
-    fn new(key: usize, stream: &Stream, direction: Direction) -> Plan {
-        let warps = 16;
-        Plan { tile: 32 * warps * if key > 4 { 8 } else { 16 }, warps, layouts: target(stream).is_some(), direction }
+    fn new(SortPlan { warps, elements, blocks }: SortPlan, stream: &Stream, direction: Direction) -> Plan {
+        Plan { tile: 32 * warps * elements, warps, blocks, layouts: target(stream).is_some(), direction }
     }
 
     fn hints(self) -> Hints {
-        Hints::new().num_warps(self.warps as u32)
+        Hints::new().num_warps(self.warps as u32).occupancy(self.blocks)
     }
 
     /// A warp has adjacent elements, 32 of them in a register: the layout of ranks.
@@ -176,13 +198,13 @@ fn sort<K: Key, V: Number>(
     stream: &Stream,
     (keys, mut sorted): Pair<K>,
     (values, mut sorted_values): Values<V>,
-    direction: Direction,
+    (direction, plan): (Direction, SortPlan),
 ) -> ct::Result<()> {
     let n = keys.len();
     if n == 0 {
         return Ok(());
     }
-    let (plan, device, passes) = (Plan::new(size_of::<K>(), stream, direction), stream.device(), size_of::<K>());
+    let (plan, device, passes) = (Plan::new(plan, stream, direction), stream.device(), size_of::<K>());
     let count_of_tiles = n.div_ceil(plan.tile);
     let (mut counts, mut tickets) = (device.zeros([passes, BINS])?, device.zeros([passes])?);
     let mut tiles = [device.zeros([count_of_tiles, BINS])?, device.zeros([count_of_tiles, BINS])?];
@@ -243,8 +265,20 @@ pub fn sort_keys<K: Key>(
     sorted: DeviceViewMut<K, 1>,
     direction: Direction,
 ) -> ct::Result<()> {
+    sort_keys_by(stream, keys, sorted, (direction, SortPlan::new(size_of::<K>(), false)))
+}
+
+/// [`sort_keys`] by a plan.
+#[doc(hidden)]
+#[track_caller]
+pub fn sort_keys_by<K: Key>(
+    stream: &Stream,
+    keys: DeviceView<K, 1>,
+    sorted: DeviceViewMut<K, 1>,
+    order: (Direction, SortPlan),
+) -> ct::Result<()> {
     check(keys.len(), &[("the result", sorted.len())])?;
-    sort::<K, u32>(stream, (keys, sorted), (None, None), direction)
+    sort::<K, u32>(stream, (keys, sorted), (None, None), order)
 }
 
 /// Queues the sort of keys and their values, each of shape (n). Values of equal keys remain in their order.
@@ -272,7 +306,7 @@ pub fn sort_pairs<K: Key, V: Number>(
 ) -> ct::Result<()> {
     let lens = [("values", values.len()), ("sorted keys", sorted.len()), ("sorted values", sorted_values.len())];
     check(keys.len(), &lens)?;
-    sort(stream, (keys, sorted), (Some(values), Some(sorted_values)), direction)
+    sort(stream, (keys, sorted), (Some(values), Some(sorted_values)), (direction, SortPlan::new(size_of::<K>(), true)))
 }
 
 /// Queues the sort of keys of shape (n), and the positions of the sorted keys. Equal keys remain in their order.
@@ -298,5 +332,5 @@ pub fn argsort<K: Key>(
     direction: Direction,
 ) -> ct::Result<()> {
     check(keys.len(), &[("sorted keys", sorted.len()), ("positions", positions.len())])?;
-    sort(stream, (keys, sorted), (None, Some(positions)), direction)
+    sort(stream, (keys, sorted), (None, Some(positions)), (direction, SortPlan::new(size_of::<K>(), true)))
 }

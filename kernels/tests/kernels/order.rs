@@ -1,3 +1,4 @@
 //! Tests of `cutlet_kernels::order`.
 
+mod prefix;
 mod radix_sort;
