@@ -2,3 +2,4 @@
 
 mod prefix;
 mod radix_sort;
+mod selection;
