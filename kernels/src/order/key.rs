@@ -18,7 +18,7 @@ mod sealed {
 }
 
 /// Key types: u32, i32, f32, u64, i64, f64.
-pub trait Key: Number + sealed::Sealed {
+pub trait Key: Number + ct::ops::Sorted + sealed::Sealed {
     /// The first key of the ascending order.
     const FIRST: Self;
     /// The last key of the ascending order: a NaN of floats.

@@ -7,6 +7,7 @@ mod look_back;
 mod prefix;
 mod radix_sort;
 mod sample;
+mod segmented_sort;
 mod select;
 mod top_k;
 
@@ -19,4 +20,5 @@ pub use radix_sort::{argsort, sort_keys, sort_pairs};
 #[doc(hidden)]
 pub use radix_sort::{SortPlan, sort_keys_by};
 pub use sample::{Draws, Sampling, greedy};
+pub use segmented_sort::{segmented_sort_keys, segmented_sort_pairs};
 pub use top_k::{Selected, top_k};

@@ -46,7 +46,7 @@ fn scan<T: Scanned>(x: Array<T, 1>, y: ArrayMut<T, 1>, words: ArrayMut<u64, 2>, 
 
 /// Elements of a tile: fewer where the tiles would not occupy all multiprocessors.
 pub fn tile(n: usize, element: usize, stream: &Stream) -> usize {
-    let most = 65536 / element;
+    let most = if element > 4 { 4096 } else { 16384 };
     (n / (2 * num_multiprocessors(stream)).max(1)).next_power_of_two().clamp(1024, most)
 }
 

@@ -2,4 +2,5 @@
 
 mod prefix;
 mod radix_sort;
+mod segmented_sort;
 mod selection;
