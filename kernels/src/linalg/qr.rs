@@ -7,7 +7,7 @@
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
+use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, TriangularOptions};
 
 use super::tiles::{LARGEST, require_same, require_small};
 use crate::check::require;
@@ -22,14 +22,20 @@ struct Form {
 }
 
 impl Form {
-    /// Bytes of the matrices of a warp.
-    const BYTES: usize = 16 << 10;
+    /// Bytes of the matrices of a warp: registers also have the vectors of the reflections.
+    const BYTES: usize = 8 << 10;
 
     fn new<T>(count: usize, m: usize, n: usize) -> Form {
         let n = n.next_power_of_two();
         let m = m.next_power_of_two().max(n);
         let room = Self::BYTES / (m * n * size_of::<T>());
         Form { batch: 1 << room.max(1).min(count.next_power_of_two()).ilog2(), m, n }
+    }
+
+    /// Returns hints with a warp for 8 KiB of matrices: reductions of a column cross few warps.
+    fn hints<T>(self) -> Hints {
+        let bytes = self.batch * self.m * self.n * size_of::<T>();
+        Hints::new().num_warps((bytes / Self::BYTES).clamp(1, 8) as u32)
     }
 }
 
@@ -98,7 +104,7 @@ pub fn qr<T: MatrixFloat>(
         return Ok(());
     }
     let form = Form::new::<T>(count, m, n);
-    ct::Launch::new(count.div_ceil(form.batch)).stream(stream).run(factor::<T>, (a, q, r, ct::Constant(form)))
+    ct::Launch::new(count.div_ceil(form.batch)).hints(form.hints::<T>()).stream(stream).run(factor::<T>, (a, q, r, ct::Constant(form)))
 }
 
 /// Queues the least squares solutions: X with the least norm of A X - B in each column.
@@ -142,5 +148,5 @@ pub fn least_squares<T: MatrixFloat>(
     let is_tall = m > LARGEST;
     let form = Form::new::<T>(count, if is_tall { 2 * width.next_power_of_two() } else { m }, width);
     let arguments = (a, b, x, ct::Constant(form), ct::Constant(is_tall));
-    ct::Launch::new(count.div_ceil(form.batch)).stream(stream).run(fit::<T>, arguments)
+    ct::Launch::new(count.div_ceil(form.batch)).hints(form.hints::<T>()).stream(stream).run(fit::<T>, arguments)
 }

@@ -1,6 +1,7 @@
 //! Tiles of whole matrices.
 
 use cutlet as ct;
+use cutlet::Hints;
 use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 
@@ -37,6 +38,12 @@ impl Form {
     /// The number of tiles of a batch of `count` matrices.
     pub fn blocks(self, count: usize) -> usize {
         count.div_ceil(self.batch)
+    }
+
+    /// Returns hints with a warp for 16 KiB of matrices: reductions of a column cross few warps.
+    pub fn hints<T>(self) -> Hints {
+        let bytes = self.batch * self.n * self.n * size_of::<T>();
+        Hints::new().num_warps((bytes / BYTES_OF_WARP).clamp(1, 8) as u32)
     }
 
     /// Loads the matrices of a tile block. Rows and columns outside are those of the identity.

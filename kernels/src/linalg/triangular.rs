@@ -80,7 +80,7 @@ pub fn solve_triangular<T: MatrixFloat>(
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];
     let arguments = (a, b, x, ct::Constant(form), ct::Constant(triangle));
-    ct::Launch::new(grid).stream(stream).run(solves::<T>, arguments)
+    ct::Launch::new(grid).hints(form.hints::<T>()).stream(stream).run(solves::<T>, arguments)
 }
 
 /// Queues the inverses of lower triangular matrices with a diagonal of ones.
@@ -113,5 +113,5 @@ pub fn inverse_unit_lower<T: MatrixFloat>(
         return Ok(());
     }
     let form = Form::new::<T>(count, n, 1);
-    ct::Launch::new(form.blocks(count)).stream(stream).run(inverses::<T>, (a, y, ct::Constant(form)))
+    ct::Launch::new(form.blocks(count)).hints(form.hints::<T>()).stream(stream).run(inverses::<T>, (a, y, ct::Constant(form)))
 }
