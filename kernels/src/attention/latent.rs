@@ -60,9 +60,11 @@ fn decode<T: Number>(
     let width = latent / BLOCKS;
     let queries =
         |column: usize, width: usize| q.load((batch, block, 0, column / width), [1, 1, m, width]).reshape([m, width]);
-    let rotated_queries = queries(latent, rotated);
     let queries: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| queries(i * width, width)).collect();
     let length = lengths.load_scalar(batch);
+    // A computed operand stays in registers: its shared memory is that of a stage.
+    let narrow: Tile<T, 2> = q.load((batch, block, 0, latent / rotated), [1, 1, m, rotated]).reshape([m, rotated]);
+    let rotated_queries: Tile<T, 2> = ct::select(length.gt(0), narrow, ct::zeros::<T, 2>([m, rotated]));
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
@@ -92,9 +94,20 @@ fn decode<T: Number>(
         let narrow = load(j, latent, rotated);
         let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let scores = queries.iter().zip(&wide).fold(scores, |sum, (q, k)| ct::mma(*q, k.transpose(), sum));
+        // One call for each block: products of one call would keep the stages of all blocks until the last product.
+        let scores = ct::mma(queries[0], wide[0].transpose(), scores);
+        let scores = ct::mma(queries[1], wide[1].transpose(), scores);
+        let scores = ct::mma(queries[2], wide[2].transpose(), scores);
+        let scores = ct::mma(queries[3], wide[3].transpose(), scores);
         let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
-        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, &wide)
+        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, |weights: Tile<T, 2>, sum| {
+            vec![
+                ct::mma(weights, wide[0], sum(0)),
+                ct::mma(weights, wide[1], sum(1)),
+                ct::mma(weights, wide[2], sum(2)),
+                ct::mma(weights, wide[3], sum(3)),
+            ]
+        })
     };
     let state = ct::fold(part * each..end, Online::new(m, width, BLOCKS), step);
     let (results, logs) = state.finish(factor, None);

@@ -27,14 +27,18 @@ impl Online {
         }
     }
 
-    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score.
-    pub fn add<T: Number>(self, scores: Tile<f32, 2>, factor: Scalar<f32>, values: &[Tile<T, 2>]) -> Online {
+    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score. `products` returns the new sums from the
+    /// weights and a function of the old sum of a block of columns, in program order.
+    pub fn add<T: Number>(
+        self,
+        scores: Tile<f32, 2>,
+        factor: Scalar<f32>,
+        products: impl FnOnce(Tile<T, 2>, &dyn Fn(usize) -> Tile<f32, 2>) -> Vec<Tile<f32, 2>>,
+    ) -> Online {
         let max = self.max.max(scores.reduce_max(1));
         let weights = scores.fma(factor, -max * factor).exp2();
         let decay = ((self.max - max) * factor).exp2();
-        let narrow = weights.cast::<T>();
-        let sums =
-            self.sums.into_iter().zip(values).map(|(sum, &values)| ct::mma(narrow, values, sum * decay)).collect();
+        let sums = products(weights.cast::<T>(), &|block| self.sums[block] * decay);
         Online { sums, max, total: self.total * decay + weights.sum(1) }
     }
 
