@@ -5,7 +5,7 @@ use cutlet::Device;
 use cutlet::DeviceArray;
 use cutlet::element::bf16;
 use cutlet_kernels::Number;
-use cutlet_kernels::attention::{Combine, Decode, Latent, Latents, Pages, Prefill, Scratch};
+use cutlet_kernels::attention::{Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, Scratch};
 
 use crate::row::{Peak, Row, Work};
 
@@ -134,6 +134,29 @@ fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>) -> Row {
     })
 }
 
+/// Batch, heads, key heads, tokens, dim.
+fn backward([batch, heads, key_heads, tokens, dim]: [usize; 5], causal: bool, deterministic: bool) -> Row {
+    let grouped = if heads == key_heads { String::new() } else { format!("/{key_heads}") };
+    let order = if deterministic { " deterministic" } else { "" };
+    let kind = if causal { "causal" } else { "full" };
+    let name = format!("backward bf16 {batch}x{heads}{grouped}x{tokens}x{dim} {kind}{order}");
+    let open = move |device: Device| {
+        let of = |heads| device.zeros::<bf16, 4>([batch, heads, tokens, dim]);
+        let inputs = [of(heads)?, of(key_heads)?, of(key_heads)?, of(heads)?, of(heads)?];
+        let gradients = [of(heads)?, of(key_heads)?, of(key_heads)?];
+        Ok((inputs, device.zeros::<f32, 3>([batch, heads, tokens])?, gradients, device))
+    };
+    let pairs = tokens * tokens / if causal { 2 } else { 1 };
+    let bytes = 2 * batch * tokens * dim * (4 * heads + 4 * key_heads);
+    let work = work(bytes, batch * heads * pairs, 5 * dim);
+    Row::new(name, work, open, move |(inputs, logs, [dq, dk, dv], device)| {
+        let inputs = inputs.each_ref().map(|x| x.view());
+        let gradients = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+        let backward = Gradients::new(1.0 / (dim as f32).sqrt()).causal(causal).deterministic(deterministic);
+        backward.launch(&device.default_stream(), inputs, logs.view(), gradients)
+    })
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     vec![
@@ -158,6 +181,12 @@ pub fn rows() -> Vec<Row> {
         decode([64, 64, 8, 8192, 128], 16, Combine::LastBlock),
         decode([64, 64, 8, 8192, 128], 64, Combine::LastBlock),
         decode([1, 64, 8, 131072, 128], 64, Combine::LastBlock),
+        backward([4, 32, 32, 4096, 128], true, false),
+        backward([4, 32, 32, 4096, 128], false, false),
+        backward([4, 32, 32, 4096, 128], true, true),
+        backward([4, 32, 32, 4096, 128], false, true),
+        backward([4, 32, 8, 4096, 128], true, false),
+        backward([4, 32, 32, 4096, 64], true, false),
         latent([64, 128, 8192], Some(64)),
         latent([64, 128, 8192], None),
         latent([16, 16, 8192], Some(64)),

@@ -1,5 +1,6 @@
 //! Attention.
 
+mod backward;
 mod decode;
 mod latent;
 mod online;
@@ -7,6 +8,7 @@ mod prefill;
 mod scores;
 mod tiles;
 
+pub use backward::Gradients;
 pub use decode::{Combine, Decode, Pages, Scratch};
 pub use latent::{Latent, Latents};
 pub use prefill::{Attention, Prefill};

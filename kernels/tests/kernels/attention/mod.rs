@@ -1,5 +1,6 @@
 //! Tests of `cutlet_kernels::attention`.
 
+mod backward;
 mod decode;
 mod latent;
 mod prefill;
