@@ -13,7 +13,7 @@ use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream, Target};
+use cutlet::{DeviceView, DeviceViewMut, FloatMode, Hints, Stream, Target};
 
 use super::tiles;
 use crate::Number;
@@ -347,7 +347,11 @@ impl Gradients {
             };
             let results = ([dk.reborrow(), dv.reborrow()], wide.as_mut().map(|wide| wide.view_mut()));
             let arguments = (inputs, [logs, sums.view()], results, parameters, form(of_key));
-            launch(grid(keys, key_heads, of_key[1])).run(kernel, arguments)?;
+            let launch = launch(grid(keys, key_heads, of_key[1]));
+            // Four warps, which the cost model selects for 64 columns, spill registers.
+            let few = columns[0].max(columns[1]) <= 64 && of_key == [64, 128];
+            let launch = if few { launch.hints(Hints::new().num_warps(8)) } else { launch };
+            launch.run(kernel, arguments)?;
         }
         if queries == 0 {
             return Ok(());
