@@ -135,7 +135,7 @@ fn decode<T: Number>(
         let seen = key.lt(length);
         let seen = if window.is_some() { seen & key.ge(first) } else { seen };
         let scores = ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY);
-        state.add(scores, factor, |weights: Tile<T, 2>, sum| vec![ct::mma(weights, values, sum(0))])
+        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
     let (results, logs) = state.finish(factor, None);

@@ -106,7 +106,8 @@ fn decode<T: Number>(
         let scores = ct::mma(queries[2], wide[2].transpose(), scores);
         let scores = ct::mma(queries[3], wide[3].transpose(), scores);
         let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
-        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, |weights: Tile<T, 2>, sum| {
+        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, |weights, sum| {
+            let weights = weights.cast::<T>();
             vec![
                 ct::mma(weights, wide[0], sum(0)),
                 ct::mma(weights, wide[1], sum(1)),

@@ -2,6 +2,7 @@
 
 mod backward;
 mod decode;
+mod f8;
 mod latent;
 mod online;
 mod prefill;
@@ -10,6 +11,7 @@ mod tiles;
 
 pub use backward::Gradients;
 pub use decode::{Combine, Decode, Pages, Scratch};
+pub use f8::PrefillF8;
 pub use latent::{Latent, Latents};
 pub use prefill::{Attention, Prefill};
 pub use scores::{Function, Mask, Place, Scores, Unchanged};

@@ -2,6 +2,7 @@
 
 mod backward;
 mod decode;
+mod f8;
 mod latent;
 mod prefill;
 
