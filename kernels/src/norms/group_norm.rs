@@ -8,7 +8,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::Form;
+use super::rows::{Form, is_hopper};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
@@ -191,10 +191,7 @@ fn form<T, const R: usize>(
     })?;
     let shape = [images, groups, channels / groups, shape[2..].iter().product()];
     let (rows, columns) = (shape[2].next_power_of_two(), shape[3].next_power_of_two());
-    let largest_cluster = match target(stream) {
-        Some(target) if target.arch / 10 != 9 => 1,
-        _ => 16,
-    };
+    let largest_cluster = if is_hopper(target(stream)) { 16 } else { 1 };
     let parts = (rows * columns).div_ceil(LARGEST_TILE);
     let form = match parts <= largest_cluster && columns / parts >= 8 {
         true => Form { rows, tile: columns / parts, parts, by_chunks: false, padded: true },

@@ -38,6 +38,11 @@ pub fn mode<T, X>(part: impl FnOnce() -> X) -> X {
     if size_of::<T>() == 2 { ct::with_mode(ct::FloatMode::fast(), part) } else { part() }
 }
 
+/// Returns true if clusters of up to 16 tile blocks exist: on Hopper, and in the interpreter.
+pub fn is_hopper(target: Option<Target>) -> bool {
+    target.is_none_or(|target| target.arch / 10 == 9)
+}
+
 /// Part of the rows that a tile block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
@@ -61,11 +66,10 @@ impl Form {
 
     /// As [`Form::new`], with tiles of at most `longest` columns.
     pub fn with_longest(shape: [usize; 4], elements: usize, longest: usize, target: Option<Target>) -> Form {
+        let of = |name: &str, value| std::env::var(name).ok().and_then(|x| x.parse().ok()).unwrap_or(value);
+        let (longest, elements) = (of("CUTLET_ROWS_LONGEST", longest), of("CUTLET_ROWS_ELEMENTS", elements));
         let columns = shape[3].next_power_of_two();
-        let largest_cluster = match target {
-            Some(target) if target.arch / 10 != 9 => 1,
-            _ => LARGEST_CLUSTER,
-        };
+        let largest_cluster = if is_hopper(target) { LARGEST_CLUSTER } else { 1 };
         let parts = columns.div_ceil(longest);
         if parts > largest_cluster {
             return Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) };
