@@ -158,7 +158,7 @@ impl CrossEntropy {
         };
         let numbers = (self.label_smoothing, self.z_loss, self.ignored.unwrap_or(-1), factor);
         let arguments = ((logits.reshape(shape)?, labels), loss, gradient, numbers, ct::Constant(constants));
-        ct::Launch::new(form.grid(shape)).stream(stream).run(kernel::<T>, arguments)
+        form.launch(shape, stream).run(kernel::<T>, arguments)
     }
 
     /// Queues the losses of the rows of logits of shape (rows, columns), with a label for each row. Rows have any length.

@@ -124,5 +124,5 @@ pub fn launch<T: Number, const R: usize>(
     let sum = sum.map(|s| s.reshape(shape)).transpose()?;
     let inputs = (x.reshape(shape)?, residual, weight, bias);
     let arguments = (inputs, (sum, y.reshape(shape)?), epsilon, ct::Constant(constants));
-    ct::Launch::new(form.grid(shape)).stream(stream).run(kernel::<T>, arguments)
+    form.launch(shape, stream).run(kernel::<T>, arguments)
 }
