@@ -199,7 +199,13 @@ fn form<T, const R: usize>(
         true => Form { rows, tile: columns / parts, parts, by_chunks: false, padded: true },
         false => {
             let tile = columns.min(4096);
-            Form { rows: (8192 / tile).clamp(1, rows.next_power_of_two()), tile, parts: 1, by_chunks: true, padded: true }
+            Form {
+                rows: (8192 / tile).clamp(1, rows.next_power_of_two()),
+                tile,
+                parts: 1,
+                by_chunks: true,
+                padded: true,
+            }
         }
     };
     let padded = !(shape[2].is_multiple_of(form.rows) && shape[3].is_multiple_of(form.tile * form.parts));
