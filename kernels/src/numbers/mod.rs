@@ -1,1 +1,5 @@
 //! Fourier transforms, random numbers and quantisation.
+
+mod fft;
+
+pub use fft::{Fft, Transform};

@@ -1,1 +1,3 @@
 //! Tests of `cutlet_kernels::numbers`.
+
+mod fft;
