@@ -49,13 +49,32 @@ fn rows(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>, (tile, transform): 
 /// Numbers of rows and columns of a long row, and its transform.
 type Long = ([usize; 2], usize, Transform);
 
+/// exp(-πi x).
+fn root(x: Tile<f32, 3>) -> Complex<Tile<f32, 3>> {
+    Complex { re: x.cospi(), im: -x.sinpi() }
+}
+
+/// Numbers of rows that are powers of one twiddle factor: a thread has them after a transform.
+const POWERS: usize = 8;
+
 fn columns(x: ComplexArray<f32, 3>, y: ComplexArrayMut<f32, 3>, ([n1, n2], count, transform): Long) {
     let at = (ct::bid(1), 0, ct::bid(0));
     let z = fft(turned(x.load(at, [1, n1, count]), transform), 1);
-    let row = ct::indices([1, n1, 1], 1);
-    let column = ct::indices([1, 1, count], 2) + ct::bid(0) * count;
-    let angle = (row * column).cast::<f32>() * (2.0 / (n1 * n2) as f32);
-    y.store(at, z * Complex { re: angle.cospi(), im: -angle.sinpi() });
+    // Row r + h n1/8 has the factor w^(r column) (w^(n1/8 column))^h.
+    let part = n1 / POWERS;
+    let column = (ct::indices([1, 1, count], 2) + ct::bid(0) * count).cast::<f32>();
+    let first = root(ct::indices([1, part, 1], 1).cast::<f32>() * column * (2.0 / (n1 * n2) as f32));
+    let step = root(column * (2.0 * part as f32 / (n1 * n2) as f32));
+    let mut powers = vec![step];
+    (2..POWERS).for_each(|h| powers.push(powers[h / 2 - 1] * powers[h - h / 2 - 1]));
+    let rows: Vec<Complex<Tile<f32, 3>>> = (0..POWERS)
+        .map(|h| {
+            let rows = z.map(|all| all.extract((0, h, 0), [1, part, count])) * first;
+            if h == 0 { rows } else { rows * powers[h - 1].map(|power| power.broadcast_to([1, part, count])) }
+        })
+        .collect();
+    let joined = |of: fn(&Complex<Tile<f32, 3>>) -> Tile<f32, 3>| ct::cat(rows.iter().map(of), 1);
+    y.store(at, Complex { re: joined(|rows| rows.re), im: joined(|rows| rows.im) });
 }
 
 fn rows_to_columns(x: ComplexArray<f32, 3>, y: ComplexArrayMut<f32, 3>, ([n1, n2], count, transform): Long) {
@@ -125,12 +144,12 @@ impl Fft {
         let bits = n.ilog2();
         let [n1, n2] = [1usize << bits.div_ceil(2), 1 << (bits / 2)];
         let shape = [m, n1, 2 * n2];
-        let count = (2 * TILE / n1).min(n2);
+        let count = (TILE / n1).min(n2);
         let form = ct::Constant(([n1, n2], count, transform));
         let to = Interleaved(between.view_mut().reshape(shape)?);
         let launch = ct::Launch::new([n2 / count, m]).stream(stream);
         launch.run(columns, (Interleaved(x.reshape(shape)?), to, form))?;
-        let count = (2 * TILE / n2).min(n1);
+        let count = (TILE / n2).min(n1);
         let form = ct::Constant(([n1, n2], count, transform));
         let (from, to) = (Interleaved(between.view().reshape(shape)?), Interleaved(y.reshape([m, n2, 2 * n1])?));
         ct::Launch::new([n1 / count, m]).stream(stream).run(rows_to_columns, (from, to, form))
