@@ -1,3 +1,5 @@
 //! Tests of `cutlet_kernels::numbers`.
 
 mod fft;
+mod quantize;
+mod random;
