@@ -64,7 +64,7 @@ fn quantize<T: Number, F: Float8, S: BlockScale>(
     let x = x.load(at, tile).cast::<f32>().reshape(blocks);
     let (stored, scale) = S::rounded(scale_of(x.abs().reduce_max([1, 3]), F::LARGEST));
     scales.store(at, stored.reshape([blocks[0], blocks[2]]));
-    let x = (x / scale).reshape(tile);
+    let x = (x * (1.0 / scale)).reshape(tile);
     let rounded = if stochastic { x.cast_stochastic::<F>(bits(seed, at, tile)) } else { x.cast::<F>() };
     codes.store(at, rounded);
 }
@@ -82,8 +82,9 @@ fn quantize_long_rows<T: Number, F: Float8>(
     let largest = ct::fold(..tiles, ct::zeros::<f32, 2>(tile), |largest, j| largest.max(load(j).abs()));
     let scale = scale_of(largest.reduce_max(1).reshape([1; 4]), F::LARGEST).reshape([1, 1]);
     scales.store((row, 0), scale);
+    let factor = 1.0 / scale;
     ct::fold(..tiles, (), |(), j| {
-        let x = load(j) / scale;
+        let x = load(j) * factor;
         let rounded = if stochastic { x.cast_stochastic::<F>(bits(seed, [row, j], tile)) } else { x.cast::<F>() };
         codes.store([row, j], rounded);
     });

@@ -9,7 +9,7 @@
 use cutlet as ct;
 use cutlet::packed::{IntN, Narrow, NarrowFormat, PackedArray, PackedArrayMut, PackedDeviceArray, UIntN, f4e2m1fn};
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::{Rounded, apart, bits, scale_of};
 use crate::Number;
@@ -18,6 +18,11 @@ use crate::launch::Run;
 
 /// Rows and columns of a tile.
 const TILE: [usize; 2] = [8, 512];
+
+/// Returns the tile for groups of so many columns. Random bits need registers.
+fn tile(group: usize, stochastic: bool) -> [usize; 2] {
+    [if stochastic { TILE[0] / 2 } else { TILE[0] }, TILE[1].max(group)]
+}
 
 /// Codes: integers `IntN` and `UIntN` of 1 to 7 bits, i8, u8, and f4e2m1fn. An `IntN` of one bit has no positive code and is
 /// none of them: 0 and -1 times a negative scale would be another format.
@@ -52,7 +57,7 @@ fn quantize<T: Number, F: Code>(
     (group, stochastic): Form,
 ) {
     let at = [ct::bid(1), ct::bid(0)];
-    let tile = [TILE[0], TILE[1].max(group)];
+    let tile = tile(group, stochastic);
     let groups = apart(tile, [1, group]);
     let of_groups = [groups[0], groups[2]];
     let x = x.load(at, tile).cast::<f32>().reshape(groups);
@@ -61,11 +66,11 @@ fn quantize<T: Number, F: Code>(
             let least = x.reduce_min(3);
             let scale = scale_of(x.reduce_max(3) - least, largest::<F>());
             zeros.store(at, least.reshape(of_groups));
-            ((x - least) / scale, scale)
+            ((x - least) * (1.0 / scale), scale)
         }
         None => {
             let scale = scale_of(x.abs().reduce_max(3), largest::<F>());
-            (x / scale, scale)
+            (x * (1.0 / scale), scale)
         }
     };
     scales.store(at, scale.reshape(of_groups));
@@ -85,7 +90,7 @@ fn dequantize<T: Number, F: Code>(
     group: usize,
 ) {
     let at = [ct::bid(1), ct::bid(0)];
-    let tile = [TILE[0], TILE[1].max(group)];
+    let tile = tile(group, false);
     let groups = apart(tile, [1, group]);
     let load = |of: Array<f32, 2>| of.load(at, [groups[0], groups[2]]).reshape([groups[0], 1, groups[2], 1]);
     let x = codes.load(at, tile).cast::<f32>().reshape(groups) * load(scales);
@@ -108,8 +113,8 @@ fn check<F: Code>(x: [usize; 2], codes: [usize; 2], scales: [usize; 2], zeros: O
     Ok(group)
 }
 
-fn grid([rows, columns]: [usize; 2], group: usize) -> [usize; 2] {
-    [columns.div_ceil(TILE[1].max(group)), rows.div_ceil(TILE[0])]
+fn grid([rows, columns]: [usize; 2], tile: [usize; 2]) -> [usize; 2] {
+    [columns.div_ceil(tile[1]), rows.div_ceil(tile[0])]
 }
 
 /// Queues the quantisation of numbers of shape (rows, columns) to packed codes, with a scale for each group of columns: scales
@@ -143,7 +148,8 @@ pub fn quantize_groups<T: Number, F: Code>(
         return Ok(());
     }
     let (stochastic, seed) = rounded.args();
-    let launch = ct::Launch::new(grid(x.shape(), group)).stream(stream);
+    let hints = if stochastic { Hints::new().num_warps(8) } else { Hints::new() };
+    let launch = ct::Launch::new(grid(x.shape(), tile(group, stochastic))).stream(stream).hints(hints);
     launch.run(quantize::<T, F>, (x, (codes, scales, zeros), seed, ct::Constant((group, stochastic))))
 }
 
@@ -176,6 +182,6 @@ pub fn dequantize_groups<T: Number, F: Code>(
     if y.is_empty() {
         return Ok(());
     }
-    let launch = ct::Launch::new(grid(y.shape(), group)).stream(stream);
+    let launch = ct::Launch::new(grid(y.shape(), tile(group, false))).stream(stream);
     launch.run(dequantize::<T, F>, ((codes, scales, zeros), y, ct::Constant(group)))
 }

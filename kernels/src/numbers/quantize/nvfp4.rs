@@ -48,7 +48,7 @@ fn quantize<T: Number>(
     let scale = (x.abs().reduce_max(3) / LARGEST[0]).cast::<f8e4m3fn>();
     scales.store(at, scale.reshape([blocks[0], blocks[2]]));
     let scale = scale.cast::<f32>();
-    let x = scale.gt(0.0).broadcast_to(blocks).select(x / scale, ct::zeros(blocks)).reshape(TILE);
+    let x = scale.gt(0.0).broadcast_to(blocks).select(x * (1.0 / scale), ct::zeros(blocks)).reshape(TILE);
     codes.store(at, match stochastic {
         true => x.cast_narrow_stochastic(bits(seed, at, TILE)),
         false => x.cast_narrow(),

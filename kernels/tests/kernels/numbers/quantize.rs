@@ -44,7 +44,7 @@ fn check_groups<F: Code>(shape @ [rows, columns]: [usize; 2], group: usize) -> c
         };
         assert_eq!((scales[g], zeros[g]), (scale, zero), "{} group {g}", F::NAME);
         for (i, &x) in of_group.iter().enumerate() {
-            let (at, code) = (g * group + i, f64::from((x - zero) / scale));
+            let (at, code) = (g * group + i, f64::from((x - zero) * (1.0 / scale)));
             let code = if F::FORMAT == <f4e2m1fn as Narrow>::FORMAT { code } else { code.round_ties_even() };
             assert_eq!(codes[at].code(), F::from_value(code).code(), "{} number {at}: {x}", F::NAME);
             let value = codes[at].to_value() as f32 * scale;
@@ -92,7 +92,7 @@ fn check_blocks<F: Float8>(shape @ [rows, columns]: [usize; 2], blocks: Scales) 
             let at_scale = row / r * columns.div_ceil(c) + column / c;
             let (at, scale) = (row * columns + column, scale_of(largest, F::LARGEST));
             assert_eq!(scales[at_scale], scale);
-            let want = F::from_f64(f64::from(host[at] / scale));
+            let want = F::from_f64(f64::from(host[at] * (1.0 / scale)));
             assert_eq!(codes[at].to_bits(), want.to_bits(), "number {at}: {} over {scale}", host[at]);
             assert_eq!(y[at], want.to_f64() as f32 * scale);
             let power = f64::from(scale).log2().ceil().exp2();
@@ -125,7 +125,7 @@ fn rows_of_e4m3() -> ct::Result<()> {
             let scale = scale_of(of_row.iter().fold(0f32, |a, b| a.max(b.abs())), 448.0);
             assert_eq!(scales[row], scale);
             for (column, x) in of_row.iter().enumerate() {
-                assert_eq!(codes[row * columns + column].to_bits(), f8e4m3fn::from_f32(x / scale).to_bits());
+                assert_eq!(codes[row * columns + column].to_bits(), f8e4m3fn::from_f32(x * (1.0 / scale)).to_bits());
             }
         }
     }
