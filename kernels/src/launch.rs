@@ -28,6 +28,11 @@ pub fn target(stream: &Stream) -> Option<Target> {
     INSPECTION.with_borrow(|inspection| inspection.as_ref().map(|one| one.target)).or_else(|| stream.device().target())
 }
 
+/// Returns true while calls of this thread are inspected.
+pub fn is_inspected() -> bool {
+    INSPECTION.with_borrow(Option::is_some)
+}
+
 /// Returns the number of multiprocessors of the device of a stream.
 #[allow(dead_code, reason = "kernels are added one by one")]
 pub fn num_multiprocessors(stream: &Stream) -> usize {

@@ -15,6 +15,7 @@
 
 pub mod attention;
 mod check;
+pub mod choice;
 pub mod images;
 pub mod inspect;
 mod launch;
@@ -31,4 +32,4 @@ pub mod recurrent;
 pub use attention::Attention;
 pub use norms::{Pairs, layer_norm, rms_norm, rotary, softmax};
 pub use number::Number;
-pub use products::{gguf, quantized};
+pub use products::{gguf, matmul, quantized};

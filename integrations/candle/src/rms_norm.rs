@@ -42,7 +42,7 @@ impl CustomOp2 for RmsNorm {
         let (place, of_weight) = places(self.name(), lx, lw)?;
         let y = by_dtype!(self.name(), same_dtype(self.name(), x.dtype(), weight.dtype())?, T => {
             let (x, weight) = (cpu::read::<T, 4>(x, &place)?, cpu::read::<T, 1>(weight, &of_weight)?);
-            cpu::run(place.shape, |stream, y| cutlet_kernels::rms_norm::<T>(stream, x.view(), weight.view(), y, self.epsilon))
+            cpu::run(place.shape, |stream, y| cutlet_kernels::rms_norm(stream, x.view(), weight.view(), y, self.epsilon))
         })?;
         Ok((y, lx.shape().clone()))
     }
@@ -67,7 +67,7 @@ impl CustomOp2 for RmsNorm {
             let x = cuda::read::<T, 4>(self.name(), x, &place)?;
             let weight = cuda::read::<T, 1>(self.name(), weight, &of_weight)?;
             let operands = (x, weight, write(&mut y, place.shape).map_err(Error::wrap)?);
-            with(&stream, operands, |stream, (x, weight, y)| cutlet_kernels::rms_norm::<T>(stream, x, weight, y, self.epsilon)).map_err(Error::wrap)?;
+            with(&stream, operands, |stream, (x, weight, y)| cutlet_kernels::rms_norm(stream, x, weight, y, self.epsilon)).map_err(Error::wrap)?;
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         })?;
         Ok((y, lx.shape().clone()))

@@ -29,7 +29,7 @@ impl CustomOp1 for Softmax {
         let place = Place::rows(self.name(), layout)?;
         let y = by_dtype!(self.name(), x.dtype(), T => {
             let x = cpu::read::<T, 4>(x, &place)?;
-            cpu::run(place.shape, |stream, y| cutlet_kernels::softmax::<T>(stream, x.view(), y))
+            cpu::run(place.shape, |stream, y| cutlet_kernels::softmax(stream, x.view(), y))
         })?;
         Ok((y, layout.shape().clone()))
     }
@@ -45,7 +45,7 @@ impl CustomOp1 for Softmax {
         let y = by_dtype!(self.name(), x.dtype(), T => {
             let mut y = cuda::result::<T>(device, layout.shape().elem_count())?;
             let operands = (cuda::read::<T, 4>(self.name(), x, &place)?, write(&mut y, place.shape).map_err(Error::wrap)?);
-            with(&stream, operands, |stream, (x, y)| cutlet_kernels::softmax::<T>(stream, x, y)).map_err(Error::wrap)?;
+            with(&stream, operands, |stream, (x, y)| cutlet_kernels::softmax(stream, x, y)).map_err(Error::wrap)?;
             Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
         })?;
         Ok((y, layout.shape().clone()))

@@ -23,6 +23,7 @@ const HELP: &str = "
 Words are parts of names of rows; none: all of them.
 
   --runs N         timed launches of each row (default 12)
+  --tune FILE      measure all configurations of the kernels, and write the records to a file
   --model          times of the cost model, although there is a GPU
   --schedules      print the schedules (implies --model)
   --assemble       registers, spills and losses that ptxas names
@@ -30,7 +31,7 @@ Words are parts of names of rows; none: all of them.
   --list           names of the rows";
 
 fn main() -> Result<()> {
-    let (mut runs, mut target, mut patterns) = (12, Target::SM_90A, Vec::new());
+    let (mut runs, mut target, mut patterns, mut tune) = (12, Target::SM_90A, Vec::new(), None);
     let [mut model, mut schedules, mut assemble, mut list] = [false; 4];
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
@@ -38,6 +39,7 @@ fn main() -> Result<()> {
         match &*word {
             "--runs" => runs = value()?.parse()?,
             "--target" => target = value()?.parse().map_err(anyhow::Error::msg)?,
+            "--tune" => tune = Some(value()?),
             "--model" => model = true,
             "--schedules" => schedules = true,
             "--assemble" => assemble = true,
@@ -69,6 +71,7 @@ fn main() -> Result<()> {
                 println!("{}", row.name);
                 Ok(())
             }
+            Some(device) if tune.is_some() => row.tune(device, tune.as_deref().unwrap_or_default()),
             _ if assemble => row.assemble(target),
             Some(device) if !model && !schedules => row.measure(device, runs),
             _ => row.plan(target, schedules),

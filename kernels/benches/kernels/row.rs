@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use cutlet as ct;
 use cutlet::{Bench, Device, Target};
+use cutlet_kernels::choice::{Search, searched};
 use cutlet_kernels::inspect::{Subject, inspect};
 
 use crate::assembled;
@@ -93,6 +94,14 @@ impl Row {
         let times = Bench::new().runs(runs).run_sets(&device.default_stream(), &mut sets, |call| call())?;
         let time = times.median();
         println!("{}\t{}\t{}", self.name, micros(time), self.rates(time, device.name()));
+        Ok(())
+    }
+
+    /// Measures all configurations of the kernels, and adds the records to a file.
+    pub fn tune(&self, device: Device, file: &str) -> Result<()> {
+        let mut call = (self.open)(device)?;
+        searched(&Search::new().record(file).limit(Duration::from_secs(1)), &mut call)?;
+        println!("{}\ttuned", self.name);
         Ok(())
     }
 

@@ -1,12 +1,19 @@
 //! Norms, activations, softmax and rotary embedding: kernels over rows.
 
+mod gated;
+mod group_norm;
 mod layer_norm;
+mod norm;
+mod norm_backward;
 mod rms_norm;
 mod rotary;
-mod rows;
+pub(crate) mod rows;
 mod softmax;
+pub(crate) mod sums;
 
-pub use layer_norm::layer_norm;
-pub use rms_norm::rms_norm;
-pub use rotary::{Pairs, rotary};
-pub use softmax::softmax;
+pub use gated::{Gate, gated, gated_backward};
+pub use group_norm::{group_norm, group_norm_backward};
+pub use layer_norm::{add_layer_norm, layer_norm, layer_norm_backward};
+pub use rms_norm::{add_rms_norm, rms_norm, rms_norm_backward};
+pub use rotary::{Pairs, rotary, rotary_backward, rotary_pair};
+pub use softmax::{log_softmax, log_softmax_backward, softmax, softmax_backward};

@@ -1,16 +1,146 @@
-//! Common parts of kernels over rows: a tile block for each row of an array of four axes.
+//! Rows of arrays: views with four axes, and the part of a row that a tile block holds.
+//!
+//! A row that fits in registers is one tile, and short rows share a tile. On Hopper the blocks of a cluster hold parts of
+//! a longer row, whose sums they exchange through distributed shared memory. Rows without such a form are read by chunks.
 
-/// The most elements of a row in registers at a time.
-pub const LONGEST_TILE: usize = 16384;
-/// The tile of longer rows.
-pub const TILE: usize = 8192;
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, Target};
 
-/// Returns the grid with a block for each row: the innermost axis comes first.
-pub fn grid(shape: [usize; 4]) -> [usize; 3] {
-    [shape[2], shape[1], shape[0]]
+/// Largest extent of a tile along a row: 32 numbers of f32 in each of 512 threads.
+const LONGEST_TILE: usize = 16384;
+/// Largest cluster of an H100.
+const LARGEST_CLUSTER: usize = 16;
+/// Extent of a chunk of a row.
+const CHUNK: usize = 8192;
+
+/// Shape with four axes, whose last axis is the row: one axis of rows, if all arrays permit it.
+pub fn four<const R: usize>(shape: [usize; R], collapses: bool) -> [usize; 4] {
+    const { assert!(R > 0, "arrays without axes have no rows") };
+    let columns = shape[R - 1];
+    let rows: usize = shape[..R - 1].iter().product();
+    if collapses {
+        return [1, 1, rows, columns];
+    }
+    let axis = |from_last: usize| if R > from_last { shape[R - 1 - from_last] } else { 1 };
+    let inner = axis(1) * axis(2);
+    [rows / inner.max(1), axis(2), axis(1), columns]
 }
 
-/// Returns the tile of a whole row, if registers have room for it.
-pub fn whole(shape: [usize; 4]) -> Option<usize> {
-    Some(shape[3].next_power_of_two()).filter(|&tile| tile <= LONGEST_TILE)
+/// Returns true if the rows of an array have one stride.
+pub fn collapses<T: Element, const R: usize>(x: DeviceView<T, R>) -> bool {
+    let columns = x.shape()[R - 1];
+    x.reshape([1, 1, x.len() / columns.max(1), columns]).is_ok()
+}
+
+/// Runs a part of a kernel whose results have 16 bits with the fast functions of the hardware.
+pub fn mode<T, X>(part: impl FnOnce() -> X) -> X {
+    if size_of::<T>() == 2 { ct::with_mode(ct::FloatMode::fast(), part) } else { part() }
+}
+
+/// Part of the rows that a tile block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Rows of a tile.
+    pub rows: usize,
+    /// Columns of a tile.
+    pub tile: usize,
+    /// Tile blocks of a cluster that share a row.
+    pub parts: usize,
+    /// Rows are longer than all tiles of a cluster.
+    pub by_chunks: bool,
+    /// Rows end before the end of their last tile.
+    pub padded: bool,
+}
+
+impl Form {
+    /// Form for rows of an array of this shape. `elements` is the least number of elements of a tile of short rows.
+    pub fn new(shape: [usize; 4], elements: usize, target: Option<Target>) -> Form {
+        Form::with_longest(shape, elements, LONGEST_TILE, target)
+    }
+
+    /// As [`Form::new`], with tiles of at most `longest` columns.
+    pub fn with_longest(shape: [usize; 4], elements: usize, longest: usize, target: Option<Target>) -> Form {
+        let columns = shape[3].next_power_of_two();
+        let largest_cluster = match target {
+            Some(target) if target.arch / 10 != 9 => 1,
+            _ => LARGEST_CLUSTER,
+        };
+        let parts = columns.div_ceil(longest);
+        if parts > largest_cluster {
+            return Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) };
+        }
+        let tile = columns / parts;
+        let rows = (elements / tile).max(1).min(shape[2].next_power_of_two());
+        Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3] }
+    }
+
+    /// Grid with a cluster for each tile of rows; rows of the innermost axis are first.
+    pub fn grid(self, shape: [usize; 4]) -> [usize; 3] {
+        [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]]
+    }
+
+    /// Shape of a tile.
+    pub fn shape(self) -> [usize; 4] {
+        [1, 1, self.rows, self.tile]
+    }
+
+    /// In a kernel: the rows of this tile block.
+    pub fn here(self) -> Rows {
+        match self.parts {
+            1 => Rows { form: self, cluster: None, row: ct::bid(0) },
+            parts => {
+                let cluster = ct::cluster(parts);
+                Rows { form: self, cluster: Some(cluster), row: cluster.id() }
+            }
+        }
+    }
+}
+
+/// The rows of a tile block, in a kernel.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    form: Form,
+    cluster: Option<ct::Cluster>,
+    /// Index of the tile along the axis of rows.
+    pub row: Scalar<i32>,
+}
+
+impl Rows {
+    /// Index of the part of the block, with the grid of [`Form::grid`].
+    pub fn at(self) -> [Scalar<i32>; 4] {
+        [ct::bid(2), ct::bid(1), self.row, self.part()]
+    }
+
+    /// Index of chunk `j` of the row.
+    pub fn chunk(self, j: Scalar<i32>) -> [Scalar<i32>; 4] {
+        [ct::bid(2), ct::bid(1), self.row, j]
+    }
+
+    /// Index of the part of a row that this block holds.
+    pub fn part(self) -> Scalar<i32> {
+        self.cluster.map_or(ct::scalar(0), ct::Cluster::rank)
+    }
+
+    /// Sums along the rows, over all parts.
+    pub fn sum(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
+        let sum = x.sum(3);
+        self.cluster.map_or(sum, |cluster| cluster.sum(sum))
+    }
+
+    /// Largest elements of the rows, over all parts.
+    pub fn max(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
+        let max = x.reduce_max(3);
+        self.cluster.map_or(max, |cluster| cluster.reduce_max(max))
+    }
+
+    /// Tile `j` along the row with zeros behind the end of the row.
+    pub fn inside(self, x: Tile<f32, 4>, j: Scalar<i32>, columns: Scalar<i32>) -> Tile<f32, 4> {
+        if !self.form.padded {
+            return x;
+        }
+        let tile = self.form.tile;
+        let inside = (j * tile + ct::arange(0..tile)).lt(columns).reshape([1, 1, 1, tile]);
+        ct::select(inside, x, 0.0)
+    }
 }

@@ -1,82 +1,207 @@
-//! Softmax over the last axis.
+//! Softmax and its logarithm over the last axis, with gradients.
+//!
+//! A row is in registers from its load to its store: in one tile, or in the tile blocks of a cluster, up to 2^18 columns on
+//! Hopper. Longer rows are read twice: for maximum and sum (online softmax; Milakov and Gimelshein, 2018), and for the result.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
-use super::rows::{TILE, grid, whole};
+use super::rows::{Form, Rows, collapses, four};
 use crate::Number;
-use crate::launch::Run;
+use crate::check::require;
+use crate::launch::{Run, target};
 
-/// A row a block, in one tile.
-fn rows<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, tile: usize) {
-    let row = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
-    let x = x.load_with(row, [1, 1, 1, tile], LoadOptions::new().padding(Padding::NegInf)).cast::<f32>();
-    let e = (x - x.reduce_max(3)).exp();
-    y.store(row, (e / e.sum(3)).cast::<T>());
+/// Loads a tile whose elements behind the end of the row are -inf.
+fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form) -> Tile<f32, 4> {
+    x.load_with(at, form.shape(), LoadOptions::new().padding(Padding::NegInf)).cast::<f32>()
 }
 
-/// A row a block, in many tiles: once for maximum and sum, and once for the results.
-fn long_rows<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, tile: usize) {
-    let shape = [1, 1, 1, tile];
-    let place = |j: Scalar<i32>| (ct::bid(2), ct::bid(1), ct::bid(0), j);
-    let load = |j| x.load_with(place(j), shape, LoadOptions::new().padding(Padding::NegInf)).cast::<f32>();
-    let tiles = x.num_tiles(3, shape);
-    // Not from -inf on: a tile of nothing but -inf adds nothing.
+/// Maximum of a row, and the sum of its exponentials, by chunks.
+fn online<T: Number>(x: Array<T, 4>, rows: Rows, form: Form) -> (Tile<f32, 4>, Tile<f32, 4>) {
+    // Not from -inf on: a chunk of nothing but -inf adds nothing.
     let start = (ct::full([1, 1, 1, 1], f32::MIN), ct::zeros([1, 1, 1, 1]));
-    let (max, sum) = ct::fold(..tiles, start, |(max, sum): (Tile<f32, 4>, Tile<f32, 4>), j| {
-        let x = load(j);
+    ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sum): (Tile<f32, 4>, Tile<f32, 4>), j| {
+        let x = load(x, rows.chunk(j), form);
         let above = max.max(x.reduce_max(3));
         (above, sum * (max - above).exp() + (x - above).exp().sum(3))
-    });
-    ct::fold(..tiles, (), |(), j| y.store(place(j), ((load(j) - max).exp() / sum).cast::<T>()));
+    })
 }
 
-/// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have any length.
+/// `log`: the logarithm of the softmax.
+fn forward<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, form: Form, log: bool) {
+    let rows = form.here();
+    if form.by_chunks {
+        let (max, sum) = online(x, rows, form);
+        let (factor, offset) = (1.0 / sum, max + sum.log());
+        ct::for_each(..x.num_tiles(3, form.shape()), |j| {
+            let x = load(x, rows.chunk(j), form);
+            let result = if log { x - offset } else { (x - max).exp() * factor };
+            y.store(rows.chunk(j), result.cast::<T>());
+        });
+        return;
+    }
+    let x = load(x, rows.at(), form);
+    let below = x - rows.max(x);
+    let powers = below.exp();
+    let sum = rows.sum(powers);
+    let result = if log { below - sum.log() } else { powers * (1.0 / sum) };
+    y.store(rows.at(), result.cast::<T>());
+}
+
+/// Term of the sum along a row.
+fn term([y, dy]: [Tile<f32, 4>; 2], log: bool) -> Tile<f32, 4> {
+    if log { dy } else { y * dy }
+}
+
+/// Gradient of the logits, from the result, its gradient, and the sum of the row.
+fn gradient([y, dy]: [Tile<f32, 4>; 2], sum: Tile<f32, 4>, log: bool) -> Tile<f32, 4> {
+    if log { dy - y.exp() * sum } else { y * (dy - sum) }
+}
+
+fn backward<T: Number>(y: Array<T, 4>, dy: Array<T, 4>, dx: ArrayMut<T, 4>, form: Form, log: bool) {
+    let rows = form.here();
+    let load = |at: [Scalar<i32>; 4]| [y, dy].map(|array| array.load(at, form.shape()).cast::<f32>());
+    if form.by_chunks {
+        let chunks = || ..y.num_tiles(3, form.shape());
+        let sums =
+            ct::fold(chunks(), ct::zeros(form.shape()), |sum: Tile<f32, 4>, j| sum + term(load(rows.chunk(j)), log));
+        let sum = sums.sum(3);
+        ct::for_each(chunks(), |j| dx.store(rows.chunk(j), gradient(load(rows.chunk(j)), sum, log).cast::<T>()));
+        return;
+    }
+    let tiles = load(rows.at());
+    dx.store(rows.at(), gradient(tiles, rows.sum(term(tiles, log)), log).cast::<T>());
+}
+
+/// Least elements of a tile of short rows.
+fn elements<T>() -> usize {
+    if size_of::<T>() == 2 { 4096 } else { 8192 }
+}
+
+#[track_caller]
+fn launch_forward<T: Number, const R: usize>(
+    stream: &Stream,
+    x: DeviceView<T, R>,
+    y: DeviceViewMut<T, R>,
+    log: bool,
+) -> ct::Result<()> {
+    require(x.shape() == y.shape(), || format!("softmax of an array of {:?} into one of {:?}", x.shape(), y.shape()))?;
+    if x.is_empty() {
+        return Ok(());
+    }
+    let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
+    let form = Form::new(shape, elements::<T>(), target(stream));
+    let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
+    ct::Launch::new(form.grid(shape)).stream(stream).run(forward::<T>, arguments)
+}
+
+#[track_caller]
+fn launch_backward<T: Number, const R: usize>(
+    stream: &Stream,
+    [y, dy]: [DeviceView<T, R>; 2],
+    dx: DeviceViewMut<T, R>,
+    log: bool,
+) -> ct::Result<()> {
+    require(y.shape() == dy.shape() && y.shape() == dx.shape(), || {
+        format!("gradient of softmax of arrays of {:?}, {:?} and {:?}", y.shape(), dy.shape(), dx.shape())
+    })?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
+    let form = Form::new(shape, elements::<T>(), target(stream));
+    let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
+    ct::Launch::new(form.grid(shape)).stream(stream).run(backward::<T>, arguments)
+}
+
+/// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have any length, and arrays
+/// up to four axes, or more if their strides are those of fewer axes.
 ///
 /// ```
 /// # use cutlet as ct;
 /// let device = ct::Device::cpu();
-/// let (x, mut y) = (device.full([1, 1, 2, 4], 3.0f32)?, device.zeros([1, 1, 2, 4])?);
+/// let (x, mut y) = (device.full([2, 4], 3.0f32)?, device.zeros([2, 4])?);
 /// cutlet_kernels::softmax(&device.default_stream(), x.view(), y.view_mut())?;
 /// assert_eq!(y.to_vec()?, [0.25; 8]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
 /// # Errors
-/// Those of the launch.
+/// [`ct::Error::Argument`] if the shapes differ; those of the launch.
 #[track_caller]
-pub fn softmax<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut<T, 4>) -> ct::Result<()> {
-    if x.is_empty() {
-        return Ok(());
-    }
-    let launch = ct::Launch::new(grid(x.shape())).stream(stream);
-    match whole(x.shape()) {
-        Some(tile) => launch.run(rows::<T>, (x, y, ct::Constant(tile))),
-        None => launch.run(long_rows::<T>, (x, y, ct::Constant(TILE))),
-    }
+pub fn softmax<T: Number, const R: usize>(
+    stream: &Stream,
+    x: DeviceView<T, R>,
+    y: DeviceViewMut<T, R>,
+) -> ct::Result<()> {
+    launch_forward(stream, x, y, false)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::norms::rows::LONGEST_TILE;
-    use cutlet::element::{bf16, f16};
+/// Queues the logarithm of the softmax of the rows along the last axis. Shapes are those of [`softmax`].
+///
+/// ```
+/// # use cutlet as ct;
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.array(&[0.0f32, 0.0], [1, 2])?, device.zeros([1, 2])?);
+/// cutlet_kernels::norms::log_softmax(&device.default_stream(), x.view(), y.view_mut())?;
+/// assert!(y.to_vec()?.iter().all(|y| (y + std::f32::consts::LN_2).abs() < 1e-6));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`softmax`].
+#[track_caller]
+pub fn log_softmax<T: Number, const R: usize>(
+    stream: &Stream,
+    x: DeviceView<T, R>,
+    y: DeviceViewMut<T, R>,
+) -> ct::Result<()> {
+    launch_forward(stream, x, y, true)
+}
 
-    fn generates<T: Number>() -> ct::Result<()> {
-        let x = ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]);
-        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-            ct::inspect(rows::<T>, (x, x.mutable(), ct::Constant(1024))).target(target).ptx()?;
-            ct::inspect(rows::<T>, (x, x.mutable(), ct::Constant(LONGEST_TILE))).target(target).ptx()?;
-            ct::inspect(long_rows::<T>, (x, x.mutable(), ct::Constant(TILE))).target(target).ptx()?;
-        }
-        Ok(())
-    }
+/// Queues the gradient of [`softmax`]: y · (dy - Σ y · dy), from the result `y` and its gradient `dy`.
+///
+/// ```
+/// # use cutlet as ct;
+/// let device = ct::Device::cpu();
+/// let (y, dy) = (device.array(&[0.5f32, 0.5], [1, 2])?, device.array(&[1.0f32, 0.0], [1, 2])?);
+/// let mut dx = device.zeros([1, 2])?;
+/// cutlet_kernels::norms::softmax_backward(&device.default_stream(), [y.view(), dy.view()], dx.view_mut())?;
+/// assert_eq!(dx.to_vec()?, [0.25, -0.25]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`softmax`].
+#[track_caller]
+pub fn softmax_backward<T: Number, const R: usize>(
+    stream: &Stream,
+    [y, dy]: [DeviceView<T, R>; 2],
+    dx: DeviceViewMut<T, R>,
+) -> ct::Result<()> {
+    launch_backward(stream, [y, dy], dx, false)
+}
 
-    #[test]
-    fn there_is_code_for_gpus() -> ct::Result<()> {
-        generates::<f32>()?;
-        generates::<f16>()?;
-        generates::<bf16>()
-    }
+/// Queues the gradient of [`log_softmax`]: dy - exp(y) · Σ dy, from the result `y` and its gradient `dy`.
+///
+/// ```
+/// # use cutlet as ct;
+/// let device = ct::Device::cpu();
+/// let (y, dy) = (device.full([1, 2], 0.5f32.ln())?, device.array(&[1.0f32, 0.0], [1, 2])?);
+/// let mut dx = device.zeros([1, 2])?;
+/// cutlet_kernels::norms::log_softmax_backward(&device.default_stream(), [y.view(), dy.view()], dx.view_mut())?;
+/// assert_eq!(dx.to_vec()?, [0.5, -0.5]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`softmax`].
+#[track_caller]
+pub fn log_softmax_backward<T: Number, const R: usize>(
+    stream: &Stream,
+    [y, dy]: [DeviceView<T, R>; 2],
+    dx: DeviceViewMut<T, R>,
+) -> ct::Result<()> {
+    launch_backward(stream, [y, dy], dx, true)
 }

@@ -1,4 +1,9 @@
 //! Matrix products.
 
+pub mod epilogue;
 pub mod gguf;
+mod matmul;
+pub mod prologue;
 pub mod quantized;
+
+pub use matmul::{Configuration, Factor, Matmul, Precision, Share, matmul};

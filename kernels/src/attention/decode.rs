@@ -1,0 +1,334 @@
+//! Attention of one query of each sequence with the keys of a paged cache: split keys (Flash-Decoding, Dao et al., 2023) and
+//! block tables (PagedAttention, Kwon et al., 2023).
+//!
+//! A block takes the queries that share a head of keys as rows of one tile, past a part of the keys:
+//! 1. the rows of a block of keys are listed by the table, with no row behind the end of the sequence;
+//! 2. the online softmax of `online.rs`;
+//! 3. with more than one part, the block stores its result and log₂ of its sum of exponentials;
+//! 4. the last block of a head adds the parts, or a second kernel does.
+
+use std::f32::consts::LOG2_E;
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, Stream};
+
+use super::online::{LEAST, Online};
+use super::tiles;
+use crate::Number;
+use crate::check::require;
+use crate::launch::{Run, num_multiprocessors};
+
+/// Keys and values in pages, and the pages of each sequence.
+///
+/// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries behind the end of a sequence have
+/// no meaning, as have the rows of a page behind the end.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'a, T: Element> {
+    /// Keys, of shape (pages, tokens of a page, key heads, dim). A page has 2ⁿ tokens. Pages follow one another without gaps.
+    pub keys: DeviceView<'a, T, 4>,
+    /// Values, of the same shape, or of another dim.
+    pub values: DeviceView<'a, T, 4>,
+    /// Numbers of pages, of shape (sequences, pages of the longest one).
+    pub table: DeviceView<'a, i32, 2>,
+    /// Tokens of each sequence.
+    pub lengths: DeviceView<'a, i32, 1>,
+}
+
+/// Kernel that adds the parts of the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Combine {
+    /// The last block of a head, by an atomic counter.
+    #[default]
+    LastBlock,
+    /// A second kernel.
+    SecondKernel,
+}
+
+/// Partial results of a decode step, which a program keeps for the next steps.
+#[derive(Debug)]
+pub struct Scratch {
+    /// Parts of the keys.
+    pub(super) parts: usize,
+    /// Of shape (sequences, heads of keys, parts, rows, dim).
+    pub(super) results: DeviceArray<f32, 5>,
+    /// log₂ of sums of exponentials, of shape (sequences, heads of keys, parts, rows).
+    pub(super) logs: DeviceArray<f32, 4>,
+    /// Finished parts of each head. They are zero between two launches.
+    pub(super) tickets: DeviceArray<i32, 2>,
+}
+
+impl Scratch {
+    pub(super) fn new(device: Device, [batch, blocks, parts, rows, dim]: [usize; 5]) -> ct::Result<Scratch> {
+        let stored = if parts == 1 { 0 } else { parts };
+        Ok(Scratch {
+            parts,
+            results: device.zeros([batch, blocks, stored, rows, dim])?,
+            logs: device.zeros([batch, blocks, stored, rows])?,
+            tickets: device.zeros([batch, blocks])?,
+        })
+    }
+}
+
+/// Returns the number of parts of `keys` keys: the least one whose blocks leave at most 5 % of the multiprocessors idle, if `of_each`
+/// blocks run on each of them. A part has at least 256 keys.
+pub(super) fn parts(keys: usize, blocks: usize, of_each: usize, multiprocessors: usize) -> usize {
+    let slots = (of_each * multiprocessors).max(1);
+    let most = keys.div_ceil(256).clamp(1, 128);
+    let used = |parts: usize| {
+        let blocks = blocks.max(1) * parts;
+        blocks as f64 / blocks.next_multiple_of(slots) as f64
+    };
+    let best = (1..=most).map(used).fold(0.0, f64::max);
+    (1..=most).find(|&parts| used(parts) >= 0.95 || used(parts) >= best).unwrap_or(1)
+}
+
+/// Constants of the kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Form {
+    /// Rows, keys, columns of keys and of values of a tile.
+    tile: [usize; 4],
+    /// Tokens of a page.
+    page: usize,
+    parts: usize,
+    combine: Combine,
+}
+
+/// Results, logarithms and tickets of the parts.
+type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
+/// Scale, softcap and window.
+type Parameters = (Scalar<f32>, Option<Scalar<f32>>, Option<Scalar<i32>>);
+
+fn decode<T: Number>(
+    q: Array<T, 4>,
+    cache: [Array<T, 3>; 2],
+    (table, lengths): (Array<i32, 2>, Array<i32, 1>),
+    (out, partial): (ArrayMut<T, 4>, Option<Partial>),
+    (scale, softcap, window): Parameters,
+    Form { tile: [m, n, d, e], page, parts, combine }: Form,
+) {
+    let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let queries = q.load((batch, head, 0, 0), [1, 1, m, d]).reshape([m, d]);
+    let length = lengths.load_scalar(batch);
+    let first = window.map_or(ct::scalar(0), |window| (length - window).max(0));
+    let begin = first / n;
+    let each = (length.ceil_div(n) - begin).ceil_div(parts);
+    let begin_part = begin + part * each;
+    let end_part = (begin_part + each).min(length.ceil_div(n));
+
+    let factor = if softcap.is_some() { ct::scalar(LOG2_E) } else { scale * LOG2_E };
+    let step = |state: Online, j: Scalar<i32>| {
+        let key = j * n + ct::arange(0..n);
+        let pages = match n > page {
+            true => {
+                let pages = table.load((batch, j), [1, n / page]).reshape([n / page, 1]);
+                (pages * page + ct::arange(0..page).unsqueeze(0)).reshape([n])
+            }
+            false => table.load_scalar((batch, j / (page / n))) * page + (j % (page / n)) * n + ct::arange(0..n),
+        };
+        // No row: it is read as zeros.
+        let rows = ct::select(key.lt(length), pages, -1);
+        let [keys, values] = [(cache[0], d), (cache[1], e)]
+            .map(|(x, columns)| x.load((ct::at(rows), head, 0), [n, 1, columns]).reshape([n, columns]));
+        let scores = ct::mma(queries, keys.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let scores = softcap.map_or(scores, |cap| (scores * (scale / cap)).tanh_approx() * cap);
+        let seen = key.lt(length);
+        let seen = if window.is_some() { seen & key.ge(first) } else { seen };
+        state.add(ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY), factor, &[values])
+    };
+    let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
+    let (results, logs) = state.finish(factor, None);
+    let result = results[0];
+    let store = |x: Tile<f32, 2>| out.store((batch, head, 0, 0), x.cast::<T>().reshape([1, 1, m, e]));
+    let Some((of_parts, of_logs, tickets)) = partial else { return store(result) };
+    of_parts.store((batch, head, part, 0, 0), result.reshape([1, 1, 1, m, e]));
+    of_logs.store((batch, head, part, 0), logs.reshape([1, 1, 1, m]));
+    if combine == Combine::LastBlock {
+        let ticket = tickets.entry((batch, head)).atomic_add(1);
+        ct::if_then(ticket.eq(parts - 1), || {
+            store(sum_of_parts((of_parts.as_array(), of_logs.as_array()), [batch, head, ct::scalar(0)], [m, e], parts));
+            tickets.entry((batch, head)).atomic_xchg(0);
+        });
+    }
+}
+
+/// Returns the result of the rows and columns of a tile from its parts. `place`: sequence, block of rows, block of columns.
+pub(super) fn sum_of_parts(
+    (results, logs): (Array<f32, 5>, Array<f32, 4>),
+    [batch, block, column]: [Scalar<i32>; 3],
+    [m, e]: [usize; 2],
+    parts: usize,
+) -> Tile<f32, 2> {
+    let start = (ct::zeros::<f32, 2>([m, e]), ct::full([m, 1], LEAST), ct::zeros([m, 1]));
+    let (sum, _, total) = ct::fold(..parts, start, |(sum, max, total), part| {
+        let result = results.load((batch, block, part, 0, column), [1, 1, 1, m, e]).reshape([m, e]);
+        let log: Tile<f32, 2> = logs.load((batch, block, part, 0), [1, 1, 1, m]).reshape([m, 1]);
+        let above: Tile<f32, 2> = max.max(log);
+        let [decay, weight] = [max, log].map(|x| (x - above).exp2());
+        (sum * decay + result * weight, above, total * decay + weight)
+    });
+    sum / total.max(f32::MIN_POSITIVE)
+}
+
+/// Adds the parts: a block for a head of keys and a block of columns.
+pub(super) fn add_parts<T: Number>(
+    results: Array<f32, 5>,
+    logs: Array<f32, 4>,
+    out: ArrayMut<T, 4>,
+    [m, e, parts]: [usize; 3],
+) {
+    let place = [ct::bid(2), ct::bid(1), ct::bid(0)];
+    let sum = sum_of_parts((results, logs), place, [m, e], parts);
+    out.store((place[0], place[1], 0, place[2]), sum.cast::<T>().reshape([1, 1, m, e]));
+}
+
+/// softmax(scale · q Kᵀ) V for one query of each sequence and a paged cache.
+///
+/// ```
+/// # use cutlet as ct;
+/// use cutlet_kernels::attention::{Decode, Pages};
+///
+/// let device = ct::Device::cpu();
+/// let decode = Decode::new(0.25);
+/// // Two sequences of 20 and 3 tokens in pages of 16, two heads of queries for a head of keys.
+/// let q = device.full([2, 2, 8], 1.0f32)?;
+/// let keys = device.full([4, 16, 1, 8], 1.0f32)?;
+/// let values = device.from_fn([4, 16, 1, 8], |[page, i, _, _]| (16 * page + i) as f32)?;
+/// let (table, lengths) = (device.array(&[3, 1, 0, 0], [2, 2])?, device.array(&[20, 3], [2])?);
+/// let pages = Pages { keys: keys.view(), values: values.view(), table: table.view(), lengths: lengths.view() };
+/// let (mut y, mut scratch) = (device.zeros([2, 2, 8])?, decode.scratch(device, q.shape(), &pages)?);
+/// decode.launch(&device.default_stream(), q.view(), pages, y.view_mut(), &mut scratch)?;
+/// let first = ((48..64).sum::<i32>() + (16..20).sum::<i32>()) as f32 / 20.0;
+/// assert!((y.to_vec()?[0] - first).abs() < 1e-4 && (y.to_vec()?[16] - 1.0).abs() < 1e-5);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Decode {
+    scale: f32,
+    softcap: Option<f32>,
+    window: Option<usize>,
+    combine: Combine,
+    parts: Option<usize>,
+}
+
+impl Decode {
+    /// Attention with a factor of the scores, above 0; 1 / √dim as a rule.
+    pub fn new(scale: f32) -> Decode {
+        Decode { scale, softcap: None, window: None, combine: Combine::LastBlock, parts: None }
+    }
+
+    /// Bounds scores by `cap · tanh(score / cap)`, with an approximate tangent.
+    pub fn softcap(self, cap: f32) -> Decode {
+        Decode { softcap: Some(cap), ..self }
+    }
+
+    /// Shows a query the last `window` keys, which are at least 1.
+    pub fn window(self, window: usize) -> Decode {
+        Decode { window: Some(window), ..self }
+    }
+
+    /// Selects the kernel that adds the parts of the keys.
+    pub fn combine(self, combine: Combine) -> Decode {
+        Decode { combine, ..self }
+    }
+
+    /// Sets the number of parts of the keys, which otherwise follows from the shapes.
+    pub fn parts(self, parts: usize) -> Decode {
+        Decode { parts: Some(parts.max(1)), ..self }
+    }
+
+    /// Allocates the scratch of a step with queries of this shape.
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the allocations.
+    #[track_caller]
+    pub fn scratch<T: Number>(&self, device: Device, q: [usize; 3], pages: &Pages<T>) -> ct::Result<Scratch> {
+        let [batch, heads, _] = q;
+        let [_, page, key_heads, _] = pages.keys.shape();
+        require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
+            format!("{heads} heads of queries, {key_heads} of keys")
+        })?;
+        let longest = pages.table.shape()[1] * page;
+        let longest = self.window.map_or(longest, |window| longest.min(window.saturating_add(64)));
+        let of_shape = || parts(longest, batch * key_heads, 2, num_multiprocessors(&device.default_stream()));
+        let parts = self.parts.unwrap_or_else(of_shape);
+        Scratch::new(device, [batch, key_heads, parts, heads / key_heads, pages.values.shape()[3]])
+    }
+
+    /// Queues the kernels. `q` and the result are of shape (sequences, heads, dim), where key heads divide heads.
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A page of the table that does not exist reads as
+    /// zeros.
+    #[track_caller]
+    pub fn launch<T: Number>(
+        &self,
+        stream: &Stream,
+        q: DeviceView<T, 3>,
+        Pages { keys, values, table, lengths }: Pages<T>,
+        out: DeviceViewMut<T, 3>,
+        scratch: &mut Scratch,
+    ) -> ct::Result<()> {
+        let ([batch, heads, dim], [pages, page, key_heads, key_dim]) = (q.shape(), keys.shape());
+        let of_values = values.shape()[3];
+        require(self.scale > 0.0 && self.scale.is_finite(), || {
+            format!("scores times {}: a number above 0", self.scale)
+        })?;
+        require(self.window != Some(0), || "a window of 0 keys: at least 1".into())?;
+        require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
+            format!("{heads} heads of queries, {key_heads} of keys")
+        })?;
+        require(values.shape() == [pages, page, key_heads, of_values] && dim == key_dim, || {
+            format!("queries of shape {:?}, keys of {:?}, values of {:?}", q.shape(), keys.shape(), values.shape())
+        })?;
+        require(page.is_power_of_two(), || format!("pages of {page} tokens: a power of two"))?;
+        require(dim.max(of_values) <= 512, || format!("queries of {dim} numbers, values of {of_values}: at most 512"))?;
+        require(table.shape()[0] == batch && lengths.shape() == [batch], || {
+            format!("a table of shape {:?}, {} lengths for {batch} sequences", table.shape(), lengths.shape()[0])
+        })?;
+        require(out.shape() == [batch, heads, of_values], || format!("a result of shape {:?}", out.shape()))?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let (group, parts) = (heads / key_heads, scratch.parts);
+        let stored = if parts == 1 { 0 } else { parts };
+        require(scratch.results.shape() == [batch, key_heads, stored, group, of_values], || {
+            format!("the scratch is one for other shapes: {:?}", scratch.results.shape())
+        })?;
+        let [m, d, e] = [group.next_power_of_two().max(16), tiles::columns(dim), tiles::columns(of_values)];
+        require(m <= 128, || format!("{group} heads of queries for a head of keys: at most 128"))?;
+        let keys_of_tile = if d.max(e) > 128 || size_of::<T>() == 4 { 32 } else { 64 };
+        let form = Form { tile: [m, keys_of_tile, d, e], page, parts, combine: self.combine };
+        let q = q.reshape([batch, key_heads, group, dim])?;
+        let mut out = out.reshape([batch, key_heads, group, of_values])?;
+        let keys = keys.reshape([pages * page, key_heads, dim])?;
+        let values = values.reshape([pages * page, key_heads, of_values])?;
+        let Scratch { results, logs, tickets, .. } = scratch;
+        let partial = (parts > 1).then_some((results.view_mut(), logs.view_mut(), tickets.view_mut()));
+        let window = self.window.map(|window| i32::try_from(window).unwrap_or(i32::MAX));
+        let kernel = |q: Array<T, 4>,
+                      cache: [Array<T, 3>; 2],
+                      tables: (Array<i32, 2>, Array<i32, 1>),
+                      out: (ArrayMut<T, 4>, Option<Partial>),
+                      parameters: Parameters,
+                      form: Form| {
+            ct::with_mode(FloatMode::fast(), || decode(q, cache, tables, out, parameters, form));
+        };
+        let arguments = (
+            q,
+            [keys, values],
+            (table, lengths),
+            (out.reborrow(), partial),
+            (self.scale, self.softcap, window),
+            ct::Constant(form),
+        );
+        ct::Launch::new([parts, key_heads, batch]).stream(stream).run(kernel, arguments)?;
+        if parts == 1 || self.combine == Combine::LastBlock {
+            return Ok(());
+        }
+        let tile = ct::Constant([m, e, parts]);
+        let arguments = (results.view(), logs.view(), out, tile);
+        ct::Launch::new([1, key_heads, batch]).stream(stream).run(add_parts::<T>, arguments)
+    }
+}

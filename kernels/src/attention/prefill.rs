@@ -1,0 +1,438 @@
+//! Attention of many queries, forward: FlashAttention (Dao et al., 2022; Shah et al., 2024).
+//!
+//! A block takes a tile of queries past the blocks of keys that any of them sees:
+//! 1. scores: a product with the keys;
+//! 2. softcap, score function and mask, the last one where the block has a key that some query does not see;
+//! 3. weights by an online softmax;
+//! 4. a product with the values.
+//!
+//! The compiler rotates the loop: the second product of a block runs during the softmax of the next one.
+
+use std::f32::consts::{LN_2, LOG2_E};
+
+use cutlet as ct;
+use cutlet::kernel::IntoKernelArg;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
+
+use super::online::Online;
+use super::scores::{Function, Mask, Place, Scores, Unchanged};
+use super::tiles;
+use crate::Number;
+use crate::check::require;
+use crate::launch::{Run, target};
+
+/// softmax(scale · Q Kᵀ) V, with an optional window, softcap, sinks and functions of scores.
+///
+/// The last query has the position of the last key, the one before it that of the key before, and so on. A query that sees no
+/// key has a result of zeros.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// use cutlet_kernels::attention::{Place, Prefill};
+///
+/// let device = ct::Device::cpu();
+/// let q = device.full([1, 2, 3, 8], 1.0f32)?;
+/// let k = device.full([1, 1, 3, 8], 1.0f32)?;
+/// let v = device.from_fn([1, 1, 3, 8], |[_, _, i, _]| i as f32)?;
+/// let (mut y, mut logs) = (device.zeros([1, 2, 3, 8])?, device.zeros([1, 2, 3])?);
+/// // A bias for each head and a mask of every second key.
+/// let slopes = device.array(&[0.5f32, 0.25], [2])?;
+/// Prefill::new(0.5)
+///     .scores(&slopes, |scores: Tile<f32, 2>, at: Place, slopes: Array<f32, 1>| {
+///         scores + (at.key - at.query).cast::<f32>() * slopes.load_scalar(at.head)
+///     })
+///     .mask((), |at: Place, ()| (at.key % 2).eq(0) | (at.key).lt(at.query - 8))
+///     .launch(&device.default_stream(), [q.view(), k.view(), v.view()], y.view_mut(), Some(logs.view_mut()))?;
+/// let late = 1.0f32.exp() / (1.0 + 1.0f32.exp()); // the weight of key 2 after key 0
+/// assert!((y.to_vec()?[0] - 2.0 * late).abs() < 1e-5);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Prefill<'a, A = (), F = Unchanged> {
+    scale: f32,
+    causal: bool,
+    window: Option<usize>,
+    softcap: Option<f32>,
+    sinks: Option<DeviceView<'a, f32, 1>>,
+    arguments: A,
+    function: F,
+}
+
+/// Constants of the kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Form {
+    /// Queries and keys of a tile.
+    tile: [usize; 2],
+    /// Columns of a tile of keys and of values.
+    columns: [usize; 2],
+    /// Heads of queries that share a head of keys and values.
+    group: usize,
+    causal: bool,
+}
+
+/// Parameters of the kernels.
+type Parameters = (Factors, Option<Scalar<i32>>, Option<Array<f32, 1>>);
+/// Factor of the scores; that of their exponents to base 2; the one of the bound of scores before the tangent.
+type Factors = (Scalar<f32>, Option<(Scalar<f32>, Scalar<f32>)>);
+
+/// A tile of queries, with the numbers of queries and keys of its sequence.
+struct Queries {
+    batch: Scalar<i32>,
+    head: Scalar<i32>,
+    tile: Scalar<i32>,
+    extents: [Scalar<i32>; 2],
+}
+
+/// Returns the results of a tile of queries, and the natural logarithms of their sums of exponentials. `load` returns a block of
+/// keys and values.
+fn attend<T: Number, P: Copy, F: Scores<P>>(
+    queries: Tile<T, 2>,
+    load: impl Fn(Scalar<i32>) -> [Tile<T, 2>; 2],
+    Queries { batch, head, tile, extents: [rows, keys] }: Queries,
+    ((scale, cap), window, sinks): Parameters,
+    (function, parameters): (F, P),
+    Form { tile: [m, n], columns, causal, .. }: Form,
+) -> (Tile<f32, 2>, Tile<f32, 2>) {
+    // Position of the first query; blocks that some query sees a key of; blocks that all queries see all of.
+    let first = tile * m + (keys - rows);
+    let end = if causal { (first + m).min(keys) } else { keys };
+    let whole_end = if causal { first + 1 } else { keys };
+    let (begin, whole_begin, end, whole_end) = match window {
+        None => (ct::scalar(0), ct::scalar(0), end, whole_end),
+        Some(window) => {
+            let begin = (first - window + 1).max(0);
+            let whole_begin = first + m - window;
+            let [end, whole_end] = [(end, first + m - 1 + window), (whole_end, first + window)].map(|(a, b)| a.min(b));
+            (begin, whole_begin, end, whole_end)
+        }
+    };
+    let (begin, end) = (begin / n, end.max(0).ceil_div(n));
+
+    // The exponents take the factor: in their fused multiply-add it costs nothing.
+    let factor = match (F::SCALED, cap) {
+        (true, _) => ct::scalar(LOG2_E),
+        (false, Some((_, cap))) => cap * LOG2_E,
+        (false, None) => scale * LOG2_E,
+    };
+    let step = |state: Online, j: Scalar<i32>| {
+        let [keys_of, values] = load(j);
+        let scores = ct::mma(queries, keys_of.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let scores = match (F::SCALED, cap) {
+            (true, Some((inner, cap))) => (scores * inner).tanh_approx() * cap,
+            (false, Some((inner, _))) => (scores * inner).tanh_approx(),
+            (true, None) => scores * scale,
+            (false, None) => scores,
+        };
+        let key = (j * n + ct::arange(0..n)).unsqueeze(0);
+        let query = (first + ct::arange_from(m, 0, 1)).unsqueeze(1);
+        let scores = function.apply(scores, Place { batch, head, query, key }, parameters);
+        let masked = || {
+            let seen = if causal { key.le(query) } else { key.lt(keys).broadcast_to([m, n]) };
+            let seen = match window {
+                None => seen,
+                Some(window) if causal => seen & key.gt(query - window),
+                Some(window) => seen & key.gt(query - window) & key.lt(query + window),
+            };
+            ct::select(seen, scores, f32::NEG_INFINITY)
+        };
+        let whole = ((j + 1) * n).le(whole_end);
+        let whole = if window.is_some() { whole & (j * n).ge(whole_begin) } else { whole };
+        state.add(ct::if_else(whole, || scores, masked), factor, &[values])
+    };
+    let state = ct::fold(begin..end, Online::new(m, columns[1], 1), step);
+    let sink = sinks.map(|sinks| sinks.load_scalar(head) * LOG2_E);
+    let (results, logs) = state.finish(factor, sink);
+    (results[0], logs * LN_2)
+}
+
+/// A block takes a tile of queries of a head of a sequence.
+fn contiguous<T: Number, P: Copy, F: Scores<P>>(
+    [q, k, v]: [Array<T, 4>; 3],
+    (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
+    parameters: Parameters,
+    function: (F, P),
+    form: Form,
+) {
+    let Form { tile: [m, n], columns: [d, e], group, .. } = form;
+    let (tile, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let load = |x: Array<T, 4>, j, d| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]);
+    let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
+    let place = Queries { batch, head, tile, extents: [q.extent(2), k.extent(2)] };
+    let (result, log) = attend(queries, |j| [load(k, j, d), load(v, j, e)], place, parameters, function, form);
+    logs.iter().for_each(|logs| logs.store((batch, head, tile), log.reshape([1, 1, m])));
+    out.store((batch, head, tile, 0), result.cast::<T>().reshape([1, 1, m, e]));
+}
+
+/// A block takes a tile of queries of a head of a sequence, whose rows begin and end where `starts` says.
+fn packed<T: Number, P: Copy, F: Scores<P>>(
+    [q, k, v]: [Array<T, 3>; 3],
+    starts: [Array<i32, 1>; 2],
+    (out, logs): (ArrayMut<T, 3>, Option<ArrayMut<f32, 2>>),
+    parameters: Parameters,
+    function: (F, P),
+    form: Form,
+) {
+    let Form { tile: [m, n], columns: [d, e], group, .. } = form;
+    // The last rows have the most keys.
+    let (tile, head, batch) = (ct::num_blocks(0) - 1 - ct::bid(0), ct::bid(1), ct::bid(2));
+    let [rows, keys] = starts.map(|starts| (starts.load_scalar(batch), starts.load_scalar(batch + 1)));
+    let extents = [rows, keys].map(|(begin, end)| end - begin);
+    ct::return_if((tile * m).ge(extents[0]));
+    let part = |x: Array<T, 3>, (begin, end): (Scalar<i32>, Scalar<i32>)| x.slice(0, begin..end);
+    let load = |x: Array<T, 3>, j, d| x.load((j, head / group, 0), [n, 1, d]).reshape([n, d]);
+    let queries = part(q, rows).load((tile, head, 0), [m, 1, d]).reshape([m, d]);
+    let load = |j| [load(part(k, keys), j, d), load(part(v, keys), j, e)];
+    let (result, log) = attend(queries, load, Queries { batch, head, tile, extents }, parameters, function, form);
+    logs.iter().for_each(|logs| logs.slice(1, rows.0..rows.1).store((head, tile), log.reshape([1, m])));
+    out.slice(0, rows.0..rows.1).store((tile, head, 0), result.cast::<T>().reshape([m, 1, e]));
+}
+
+impl Prefill<'_> {
+    /// Attention with a factor of the scores, above 0; 1 / √dim as a rule.
+    pub fn new(scale: f32) -> Self {
+        Prefill { scale, causal: false, window: None, softcap: None, sinks: None, arguments: (), function: Unchanged }
+    }
+}
+
+impl<'a, A, F> Prefill<'a, A, F> {
+    /// Hides the keys behind the position of a query, or shows them again.
+    pub fn causal(self, causal: bool) -> Self {
+        Prefill { causal, ..self }
+    }
+
+    /// Shows a query the keys whose position differs from its own by less than `window`, which is at least 1.
+    pub fn window(self, window: usize) -> Self {
+        Prefill { window: Some(window), ..self }
+    }
+
+    /// Bounds scores by `cap · tanh(score / cap)`, with an approximate tangent.
+    pub fn softcap(self, cap: f32) -> Self {
+        Prefill { softcap: Some(cap), ..self }
+    }
+
+    /// Adds a key to each head, with a score of this array and without a value.
+    pub fn sinks<'b>(self, sinks: DeviceView<'b, f32, 1>) -> Prefill<'b, A, F> {
+        let Prefill { scale, causal, window, softcap, arguments, function, .. } = self;
+        Prefill { scale, causal, window, softcap, sinks: Some(sinks), arguments, function }
+    }
+
+    /// Maps scores after factor and softcap by a function, which becomes part of the kernel. `arguments` are launch arguments,
+    /// the last parameter of the function in the kernel. A function without captures is compiled once.
+    pub fn scores<B, P, G>(self, arguments: B, function: G) -> Prefill<'a, (A, B), (F, Function<G>)>
+    where
+        B: IntoKernelArg<P>,
+        G: Fn(Tile<f32, 2>, Place, P) -> Tile<f32, 2> + Copy,
+    {
+        self.and(arguments, Function(function))
+    }
+
+    /// Hides the keys for which a function returns false. The kernel visits all keys that causality and window show.
+    pub fn mask<B, P, G>(self, arguments: B, function: G) -> Prefill<'a, (A, B), (F, Mask<G>)>
+    where
+        B: IntoKernelArg<P>,
+        G: Fn(Place, P) -> Tile<bool, 2> + Copy,
+    {
+        self.and(arguments, Mask(function))
+    }
+
+    fn and<B, G>(self, more: B, then: G) -> Prefill<'a, (A, B), (F, G)> {
+        let Prefill { scale, causal, window, softcap, sinks, arguments, function } = self;
+        Prefill { scale, causal, window, softcap, sinks, arguments: (arguments, more), function: (function, then) }
+    }
+
+    /// Returns the launch arguments for [`Parameters`].
+    #[allow(clippy::type_complexity, reason = "the arguments of a kernel")]
+    fn parameters(&self) -> ((f32, Option<(f32, f32)>), Option<i32>, Option<DeviceView<'a, f32, 1>>) {
+        let window = self.window.map(|window| i32::try_from(window).unwrap_or(i32::MAX / 2).min(i32::MAX / 2));
+        ((self.scale, self.softcap.map(|cap| (self.scale / cap, cap))), window, self.sinks)
+    }
+
+    #[track_caller]
+    fn check(&self, [heads, key_heads]: [usize; 2], [dim, key_dim]: [usize; 2]) -> ct::Result<()> {
+        require(self.scale > 0.0 && self.scale.is_finite(), || {
+            format!("scores times {}: a number above 0", self.scale)
+        })?;
+        require(self.window != Some(0), || "a window of 0 keys: at least 1".into())?;
+        require(self.softcap.is_none_or(|cap| cap > 0.0 && cap.is_finite()), || {
+            format!("a softcap of {:?}: a number above 0", self.softcap)
+        })?;
+        require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
+            format!("{heads} heads of queries, {key_heads} of keys: the one is a multiple of the other")
+        })?;
+        require(dim == key_dim, || format!("queries of {dim} numbers, keys of {key_dim}: both are equal"))?;
+        let sinks = self.sinks.map(|sinks| sinks.shape()[0]);
+        require(sinks.is_none_or(|sinks| sinks == heads), || format!("{sinks:?} sinks for {heads} heads: one for each"))
+    }
+
+    /// Queues the kernel. Q and the result are of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim),
+    /// where key heads divide heads. V and the result may have another dim; both are at most 512. `logs`, of shape (batch, heads,
+    /// queries), gets the natural logarithms of the sums of exponentials.
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch.
+    #[track_caller]
+    pub fn launch<T: Number, P: Copy>(
+        self,
+        stream: &Stream,
+        [q, k, v]: [DeviceView<T, 4>; 3],
+        out: DeviceViewMut<T, 4>,
+        logs: Option<DeviceViewMut<f32, 3>>,
+    ) -> ct::Result<()>
+    where
+        A: IntoKernelArg<P>,
+        F: Scores<P>,
+    {
+        let ([batch, heads, queries, dim], [of, key_heads, keys, key_dim]) = (q.shape(), k.shape());
+        let values = v.shape()[3];
+        self.check([heads, key_heads], [dim, key_dim])?;
+        require(batch == of && v.shape() == [of, key_heads, keys, values], || {
+            format!("Q of shape {:?}, K of {:?}, V of {:?}", q.shape(), k.shape(), v.shape())
+        })?;
+        require(out.shape() == [batch, heads, queries, values], || {
+            format!("a result of shape {:?} for Q of {:?}, V of {:?}", out.shape(), q.shape(), v.shape())
+        })?;
+        let logs_shape = logs.as_ref().map(DeviceViewMut::shape);
+        require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
+            format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
+        })?;
+        require(dim.max(values) <= 512, || format!("queries of {dim} numbers, values of {values}: at most 512"))?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let form = self.form::<T>([queries, keys], [dim, values], heads / key_heads, stream);
+        let (parameters, function) = (self.parameters(), self.function);
+        let kernel = move |qkv: [Array<T, 4>; 3],
+                           out: (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
+                           parameters: Parameters,
+                           arguments: P,
+                           form: Form| {
+            ct::with_mode(FloatMode::fast(), || contiguous(qkv, out, parameters, (function, arguments), form));
+        };
+        let grid = [queries.div_ceil(form.tile[0]), heads, batch];
+        let arguments = ([q, k, v], (out, logs), parameters, self.arguments, ct::Constant(form));
+        ct::Launch::new(grid).stream(stream).run(kernel, arguments)
+    }
+
+    /// Queues the kernel for sequences whose rows follow one another. Q and the result are of shape (tokens, heads, dim), K and V
+    /// of (key tokens, key heads, dim). `starts` has the first token of each sequence and the end of the last one, of queries and
+    /// of keys; no sequence has more than `longest` queries. `logs` is of shape (heads, tokens).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let device = ct::Device::cpu();
+    /// let x = device.full([5, 2, 8], 1.0f32)?;
+    /// let v = device.from_fn([5, 2, 8], |[i, _, _]| i as f32)?;
+    /// let (starts, mut y) = (device.array(&[0, 2, 5], [3])?, device.zeros([5, 2, 8])?);
+    /// cutlet_kernels::attention::Prefill::new(0.5).causal(true).launch_packed(
+    ///     &device.default_stream(),
+    ///     [x.view(), x.view(), v.view()],
+    ///     [starts.view(), starts.view()],
+    ///     3,
+    ///     y.view_mut(),
+    ///     None,
+    /// )?;
+    /// let of_token: Vec<f32> = y.to_vec()?.into_iter().step_by(16).collect();
+    /// assert_eq!(of_token, [0.0, 0.5, 2.0, 2.5, 3.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. The kernel reads `starts`: queries past
+    /// `longest` have no result.
+    #[track_caller]
+    pub fn launch_packed<T: Number, P: Copy>(
+        self,
+        stream: &Stream,
+        [q, k, v]: [DeviceView<T, 3>; 3],
+        starts: [DeviceView<i32, 1>; 2],
+        longest: usize,
+        out: DeviceViewMut<T, 3>,
+        logs: Option<DeviceViewMut<f32, 2>>,
+    ) -> ct::Result<()>
+    where
+        A: IntoKernelArg<P>,
+        F: Scores<P>,
+    {
+        let ([tokens, heads, dim], [keys, key_heads, key_dim]) = (q.shape(), k.shape());
+        let values = v.shape()[2];
+        self.check([heads, key_heads], [dim, key_dim])?;
+        require(v.shape() == [keys, key_heads, values], || format!("K of {:?}, V of {:?}", k.shape(), v.shape()))?;
+        require(out.shape() == [tokens, heads, values], || {
+            format!("a result of shape {:?} for Q of {:?}, V of {:?}", out.shape(), q.shape(), v.shape())
+        })?;
+        let logs_shape = logs.as_ref().map(DeviceViewMut::shape);
+        require(logs_shape.is_none_or(|shape| shape == [heads, tokens]), || {
+            format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
+        })?;
+        require(dim.max(values) <= 512, || format!("queries of {dim} numbers, values of {values}: at most 512"))?;
+        let [[count], [of_keys]] = starts.map(|starts| starts.shape());
+        require(count > 0 && count == of_keys, || format!("{count} and {of_keys} starts: equal, and at least 1"))?;
+        if out.is_empty() || longest == 0 || count == 1 {
+            return Ok(());
+        }
+        let form = self.form::<T>([longest, keys], [dim, values], heads / key_heads, stream);
+        let (parameters, function) = (self.parameters(), self.function);
+        let kernel = move |qkv: [Array<T, 3>; 3],
+                           starts: [Array<i32, 1>; 2],
+                           out: (ArrayMut<T, 3>, Option<ArrayMut<f32, 2>>),
+                           parameters: Parameters,
+                           arguments: P,
+                           form: Form| {
+            ct::with_mode(FloatMode::fast(), || packed(qkv, starts, out, parameters, (function, arguments), form));
+        };
+        let grid = [longest.div_ceil(form.tile[0]), heads, count - 1];
+        let arguments = ([q, k, v], starts, (out, logs), parameters, self.arguments, ct::Constant(form));
+        ct::Launch::new(grid).stream(stream).run(kernel, arguments)
+    }
+
+    fn form<T>(&self, extents: [usize; 2], dims: [usize; 2], group: usize, stream: &Stream) -> Form {
+        let columns = dims.map(tiles::columns);
+        let widest = columns[0].max(columns[1]);
+        Form {
+            tile: tiles::prefill(size_of::<T>(), widest, extents, target(stream)),
+            columns,
+            group,
+            causal: self.causal,
+        }
+    }
+}
+
+/// softmax(scale · Q Kᵀ) V: [`Prefill`] without options.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention {
+    /// Factor of the scores, above 0; 1 / √dim as a rule.
+    pub scale: f32,
+    /// The last query sees all keys, the one before it all but the last one, and so on.
+    pub causal: bool,
+}
+
+impl Attention {
+    /// Queues the kernel: [`Prefill::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let device = ct::Device::cpu();
+    /// let q = device.full([1, 2, 3, 8], 1.0f32)?; // all keys are equal: the mean of the values
+    /// let v = device.from_fn([1, 1, 4, 8], |[_, _, i, _]| i as f32)?;
+    /// let (k, mut y) = (device.full([1, 1, 4, 8], 1.0)?, device.zeros([1, 2, 3, 8])?);
+    /// let attention = cutlet_kernels::Attention { scale: 0.5, causal: false };
+    /// attention.launch(&device.default_stream(), [q.view(), k.view(), v.view()], y.view_mut())?;
+    /// assert_eq!(y.to_vec()?, [1.5; 48]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Prefill::launch`].
+    #[track_caller]
+    pub fn launch<T: Number>(
+        &self,
+        stream: &Stream,
+        qkv: [DeviceView<T, 4>; 3],
+        out: DeviceViewMut<T, 4>,
+    ) -> ct::Result<()> {
+        Prefill::new(self.scale).causal(self.causal).launch(stream, qkv, out, None)
+    }
+}

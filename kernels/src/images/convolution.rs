@@ -1,0 +1,271 @@
+//! Convolution in two dimensions, as a product of matrices without a copy of the windows (implicit GEMM).
+//!
+//! A tile of the result has a box of images, rows and columns, and some output channels. Each tap of the window and each part
+//! of the input channels is a product of a box of the image, which begins at any row and column, and of a tile of weights.
+//! Boxes outside of the image have zeros: the padding. TMA loads both ahead of the products. Strides are those of views
+//! ([`super::taps`]). Grouped channels are an axis of their own.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
+
+use super::depthwise;
+use super::taps::{Geometry, Taps, fitting_box};
+use crate::Number;
+use crate::check::require;
+use crate::launch::{Run, num_multiprocessors, target};
+
+/// A convolution in two dimensions. Pairs are of rows and columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Convolution {
+    /// Rows and columns from a window to the next one.
+    pub stride: [usize; 2],
+    /// Zeros before the first and after the last row and column.
+    pub padding: [usize; 2],
+    /// Rows and columns from a tap to the next one.
+    pub dilation: [usize; 2],
+    /// Groups of channels. Each group of results has the channels of one group of the image.
+    pub groups: usize,
+}
+
+impl Default for Convolution {
+    fn default() -> Self {
+        Convolution { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }
+    }
+}
+
+/// Constants of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Images, rows and columns of a box.
+    pub boxed: [usize; 3],
+    /// Output channels of a tile.
+    pub outputs: usize,
+    /// Input channels of a product.
+    pub channels: usize,
+    pub taps: Vec<Taps>,
+    /// Columns of the window.
+    pub width: usize,
+    /// The weights are (taps, outputs, group, inputs) instead of (taps, inputs, group, outputs).
+    pub is_transposed: bool,
+}
+
+impl Form {
+    /// Returns the tiles for results of this shape: batch, rows, columns, groups, channels.
+    pub fn new<T>(
+        [images, rows, columns, groups, outputs]: [usize; 5],
+        channels: usize,
+        stream: &Stream,
+        taps: Vec<Taps>,
+        width: usize,
+    ) -> Form {
+        let places = [images, rows, columns];
+        let power = |extent: usize| extent.next_power_of_two().max(16);
+        let (mut m, mut n, k) = match (target(stream), size_of::<T>()) {
+            (None, _) => (32, 32, 16),
+            (Some(Target::SM_90A), 2) => (128, 256, 64),
+            (Some(_), 2) => (128, 128, 32),
+            (Some(_), _) => (64, 64, 32),
+        };
+        n = n.min(power(outputs));
+        let blocks = |m: usize, n: usize| {
+            let [i, r, c] = fitting_box(m, places);
+            images.div_ceil(i) * rows.div_ceil(r) * columns.div_ceil(c) * outputs.div_ceil(n) * groups
+        };
+        // Enough tile blocks for all multiprocessors, down to tiles of 64 by 64.
+        let wanted = num_multiprocessors(stream);
+        while n > 64 && blocks(m, n) < wanted {
+            n /= 2;
+        }
+        if m > 64 && blocks(m, n) < wanted {
+            m = 64;
+        }
+        let boxed = fitting_box(m, places);
+        Form { boxed, outputs: n, channels: k.min(power(channels)), taps, width, is_transposed: false }
+    }
+
+    /// The grid for results of this shape.
+    pub fn grid(&self, [images, rows, columns, groups, outputs]: [usize; 5]) -> [usize; 3] {
+        let [i, r, c] = self.boxed;
+        [outputs.div_ceil(self.outputs) * groups, rows.div_ceil(r) * columns.div_ceil(c), images.div_ceil(i)]
+    }
+}
+
+/// What is added to the sums: a bias (group, channel), and a residual of the shape of the result.
+type Added<T> = (Option<Array<T, 2>>, Option<Array<T, 5>>);
+
+/// Images and results are (batch, rows, columns, group, channel).
+pub fn convolve<T: Number>(
+    images: Vec<Array<T, 5>>,
+    w: Array<T, 4>,
+    (bias, residual): Added<T>,
+    y: ArrayMut<T, 5>,
+    form: Form,
+    activation: impl Fn(Tile<f32, 2>) -> Tile<f32, 2>,
+) {
+    let ([i, high, wide], outputs, channels) = (form.boxed, form.outputs, form.channels);
+    let (m, tile) = (i * high * wide, [i, high, wide, 1, outputs]);
+    let (columns, tiles) = (y.num_tiles(2, tile), y.num_tiles(4, tile));
+    let (place, n) = (ct::bid(1), ct::bid(2));
+    let (r, c) = (place / columns, place % columns);
+    let (group, j) = (ct::bid(0) / tiles, ct::bid(0) % tiles);
+
+    let sum = form.taps.iter().fold(ct::zeros::<f32, 2>([m, outputs]), |sum, taps| {
+        let image = images[taps.phase];
+        let shape = [i, high, wide, 1, channels];
+        let parts = image.num_tiles(4, shape);
+        let products = parts * taps.count() as i32;
+        ct::fold(..products, sum, |sum: Tile<f32, 2>, at| {
+            let (tap, part) = (at / parts, at % parts);
+            let (row, above) = taps.rows.tap(tap / taps.columns.count as i32);
+            let (column, before) = taps.columns.tap(tap % taps.columns.count as i32);
+            let at = (n, ct::at(r * high + above), ct::at(c * wide + before), group, part);
+            let left = image.load(at, shape).reshape([m, channels]);
+            let number = row * form.width as i32 + column;
+            let right = if form.is_transposed {
+                w.load((number, j, group, part), [1, outputs, 1, channels]).reshape([outputs, channels]).transpose()
+            } else {
+                w.load((number, part, group, j), [1, channels, 1, outputs]).reshape([channels, outputs])
+            };
+            ct::mma(left, right, sum)
+        })
+    });
+    let at = (n, r, c, group, j);
+    let mut result = sum;
+    if let Some(bias) = bias {
+        result += bias.load((group, j), [1, outputs]).cast::<f32>();
+    }
+    if let Some(residual) = residual {
+        result += residual.load(at, tile).cast::<f32>().reshape([m, outputs]);
+    }
+    y.store(at, activation(result).cast::<T>().reshape(tile));
+}
+
+impl Convolution {
+    /// The window of weights (rows, columns, inputs of a group, outputs).
+    pub(super) fn geometry(&self, w: [usize; 4]) -> Geometry {
+        Geometry { taps: [w[0], w[1]], stride: self.stride, padding: self.padding, dilation: self.dilation }
+    }
+
+    /// Returns the shape of the result for images and weights of these shapes.
+    pub fn output_shape(&self, x: [usize; 4], w: [usize; 4]) -> [usize; 4] {
+        let [rows, columns] = self.geometry(w).results([x[1], x[2]]);
+        [x[0], rows, columns, w[3]]
+    }
+
+    /// Checks the shapes of images, weights and results.
+    #[track_caller]
+    pub(super) fn check(&self, x: [usize; 4], w: [usize; 4], y: [usize; 4]) -> ct::Result<()> {
+        let Convolution { stride, dilation, groups, .. } = *self;
+        require(stride[0] > 0 && stride[1] > 0 && dilation[0] > 0 && dilation[1] > 0 && groups > 0, || {
+            format!("convolution: stride {stride:?}, dilation {dilation:?} and groups {groups} are not positive")
+        })?;
+        require(w[2] * groups == x[3] && w[3].is_multiple_of(groups), || {
+            format!("convolution: {groups} groups of images {x:?} and of weights {w:?} do not fit")
+        })?;
+        let wanted = self.output_shape(x, w);
+        require(y == wanted, || format!("convolution: the result is of shape {y:?}, not {wanted:?}"))
+    }
+
+    /// Queues the convolution of images (batch, rows, columns, inputs) by weights (rows, columns, inputs of a group, outputs):
+    ///
+    /// y\[b, p, q, k\] = Σ x\[b, p · stride + r · dilation - padding, …, c\] · w\[r, s, c, k\]
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::images::Convolution;
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, w) = (device.full([1, 3, 3, 2], 1.0f32)?, device.full([3, 3, 2, 4], 0.5f32)?);
+    /// let mut y = device.zeros([1, 3, 3, 4])?;
+    /// let convolution = Convolution { padding: [1, 1], ..Convolution::default() };
+    /// convolution.forward(&device.default_stream(), x.view(), w.view(), y.view_mut())?;
+    /// assert_eq!((y.to_vec()?[0], y.to_vec()?[4 * 4]), (4.0, 9.0)); // a corner has 4 taps, the center 9
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] if the shapes do not fit, and those of the launch.
+    #[track_caller]
+    pub fn forward<T: Number>(
+        &self,
+        stream: &Stream,
+        x: DeviceView<T, 4>,
+        w: DeviceView<T, 4>,
+        y: DeviceViewMut<T, 4>,
+    ) -> ct::Result<()> {
+        self.forward_with(stream, x, w, (None, None), |sum| sum, y)
+    }
+
+    /// Queues [`Self::forward`] with a bias for each output channel and a residual of the shape of the result, which are
+    /// added to the sums. `activation` is a function of the results. Without captures it is compiled once.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::images::Convolution;
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, w) = (device.full([1, 2, 2, 1], 1.0f32)?, device.full([1, 1, 1, 2], 2.0f32)?);
+    /// let (bias, mut y) = (device.array(&[0.5, -3.0], [2])?, device.zeros([1, 2, 2, 2])?);
+    /// let added = (Some(bias.view()), None);
+    /// let stream = device.default_stream();
+    /// Convolution::default().forward_with(&stream, x.view(), w.view(), added, |sum| sum.relu(), y.view_mut())?;
+    /// assert_eq!(y.to_vec()?[..2], [2.5, 0.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] if the shapes do not fit, and those of the launch.
+    #[track_caller]
+    pub fn forward_with<T: Number>(
+        &self,
+        stream: &Stream,
+        x: DeviceView<T, 4>,
+        w: DeviceView<T, 4>,
+        (bias, residual): (Option<DeviceView<T, 1>>, Option<DeviceView<T, 4>>),
+        activation: impl Fn(Tile<f32, 2>) -> Tile<f32, 2> + Copy,
+        y: DeviceViewMut<T, 4>,
+    ) -> ct::Result<()> {
+        self.check(x.shape(), w.shape(), y.shape())?;
+        let [_, _, inputs, outputs] = w.shape();
+        if let Some(bias) = &bias {
+            require(bias.shape() == [outputs], || {
+                format!("convolution: the bias is of shape {:?}, not {:?}", bias.shape(), [outputs])
+            })?;
+        }
+        if let Some(residual) = &residual {
+            require(residual.shape() == y.shape(), || {
+                format!("convolution: the residual is of shape {:?}, not {:?}", residual.shape(), y.shape())
+            })?;
+        }
+        if y.is_empty() {
+            return Ok(());
+        }
+        let geometry = self.geometry(w.shape());
+        if inputs == 1 && self.groups > 1 {
+            return depthwise::forward(stream, geometry, x, w, (bias, residual), activation, y);
+        }
+        let groups = self.groups;
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
+        // A window of one tap has neither rows nor columns: its places are a row.
+        let is_product = geometry.taps == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0];
+        let row = |[a, b, c, d]: [usize; 4]| [1, 1, a * b * c, groups, d / groups];
+        let (x_row, y_row) = (row(x.shape()), row(y.shape()));
+        let is_row = is_product
+            && x.reshape(x_row).is_ok()
+            && y.as_view().reshape(y_row).is_ok()
+            && residual.as_ref().is_none_or(|residual| residual.reshape(y_row).is_ok());
+        let (x_shape, y_shape) = if is_row { (x_row, y_row) } else { (split(x.shape()), split(y.shape())) };
+
+        let images = geometry.views(x.reshape(x_shape)?)?;
+        let bias = bias.map(|bias| bias.reshape([groups, outputs / groups])).transpose()?;
+        let residual = residual.map(|residual| residual.reshape(y_shape)).transpose()?;
+        let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
+        let form = Form::new::<T>(y_shape, inputs, stream, geometry.of_results(), geometry.taps[1]);
+        let kernel = move |images: Vec<Array<T, 5>>, w: Array<T, 4>, added: Added<T>, y: ArrayMut<T, 5>, form: Form| {
+            convolve(images, w, added, y, form, activation);
+        };
+        let launch = ct::Launch::new(form.grid(y_shape)).stream(stream);
+        launch.run(kernel, (images, w, (bias, residual), y.reshape(y_shape)?, ct::Constant(form)))
+    }
+}

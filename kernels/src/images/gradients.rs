@@ -1,0 +1,191 @@
+//! Gradients of convolutions.
+//!
+//! * Of the image: element h is in the window of result p at tap r where p · stride = h + padding - r · dilation. For each
+//!   remainder of h by the stride this is a convolution of the gradient of the results, with some of the taps.
+//! * Of the weights: for each tap a product of the image, transposed, and of the gradient of the results, over all places.
+//!   The places are split among tile blocks, whose sums another kernel adds in order.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
+
+use super::convolution::{Convolution, Form, convolve};
+use super::taps::{Taps, fitting_box};
+use crate::Number;
+use crate::launch::{Run, num_multiprocessors, target};
+
+/// Constants of the kernel of the gradient of the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Sum {
+    /// Images, rows and columns of a box.
+    boxed: [usize; 3],
+    /// Input and output channels of a tile.
+    tile: [usize; 2],
+    taps: Taps,
+    width: usize,
+    /// Tile blocks that share the places.
+    splits: usize,
+}
+
+/// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group, output).
+fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, form: Sum) {
+    let ([i, high, wide], [inputs, outputs]) = (form.boxed, form.tile);
+    let places = i * high * wide;
+    let shape = [1, 1, inputs, 1, outputs];
+    let (rows, columns) = (sums.num_tiles(2, shape), sums.num_tiles(4, shape));
+    let (tile, split) = (ct::bid(0), ct::bid(2));
+    let (j, tile) = (tile % columns, tile / columns);
+    let (k, group) = (tile % rows, tile / rows);
+    let tap = ct::bid(1);
+    let (row, above) = form.taps.rows.tap(tap / form.taps.columns.count as i32);
+    let (column, before) = form.taps.columns.tap(tap % form.taps.columns.count as i32);
+
+    let boxes = [i, high, wide, 1, outputs];
+    let [images, highs, wides] = [0, 1, 2].map(|axis| dy.num_tiles(axis, boxes));
+    let all = ct::range(split, images * highs * wides).step(form.splits as i32);
+    let sum = ct::fold(all, ct::zeros::<f32, 2>([inputs, outputs]), |sum, at| {
+        let (c, place) = (at % wides, at / wides);
+        let (r, n) = (place % highs, place / highs);
+        let from = (n, ct::at(r * high + above), ct::at(c * wide + before), group, k);
+        let x = x.load(from, [i, high, wide, 1, inputs]).reshape([places, inputs]);
+        let dy = dy.load((n, r, c, group, j), boxes).reshape([places, outputs]);
+        ct::mma(x.transpose(), dy, sum)
+    });
+    sums.store((split, row * form.width as i32 + column, k, group, j), sum.reshape(shape));
+}
+
+/// Adds the sums of all splits in order.
+fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, tile: usize) {
+    let sum = ct::fold(..sums.extent(0), ct::zeros::<f32, 2>([1, tile]), |sum, split| {
+        sum + sums.load((split, ct::bid(0)), [1, tile])
+    });
+    dw.store(ct::bid(0), sum.cast::<T>().reshape([tile]));
+}
+
+/// Writes zeros.
+fn clear<T: Number>(dx: ArrayMut<T, 5>, tile: [usize; 5]) {
+    let columns = dx.num_tiles(2, tile);
+    let tiles = dx.num_tiles(4, tile);
+    let (group, j) = (ct::bid(0) / tiles, ct::bid(0) % tiles);
+    dx.store((ct::bid(2), ct::bid(1) / columns, ct::bid(1) % columns, group, j), ct::zeros::<T, 5>(tile));
+}
+
+impl Convolution {
+    /// Queues the gradient of the images: `dx` of the shape of the images, from `dy` of the shape of the results.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::images::Convolution;
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (dy, w) = (device.full([1, 2, 2, 1], 1.0f32)?, device.full([2, 2, 1, 1], 0.5f32)?);
+    /// let mut dx = device.zeros([1, 3, 3, 1])?;
+    /// Convolution::default().input_gradient(&device.default_stream(), dy.view(), w.view(), dx.view_mut())?;
+    /// assert_eq!(dx.to_vec()?, [0.5, 1.0, 0.5, 1.0, 2.0, 1.0, 0.5, 1.0, 0.5]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] if the shapes do not fit, and those of the launch.
+    #[track_caller]
+    pub fn input_gradient<T: Number>(
+        &self,
+        stream: &Stream,
+        dy: DeviceView<T, 4>,
+        w: DeviceView<T, 4>,
+        dx: DeviceViewMut<T, 4>,
+    ) -> ct::Result<()> {
+        self.check(dx.shape(), w.shape(), dy.shape())?;
+        if dx.is_empty() {
+            return Ok(());
+        }
+        let (geometry, groups) = (self.geometry(w.shape()), self.groups);
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
+        let [_, _, inputs, outputs] = w.shape();
+        let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
+        let dy = dy.reshape(split(dy.shape()))?;
+        let shape = split(dx.shape());
+        let mut dx = dx.reshape(shape)?;
+        for (phase, taps) in geometry.of_image().into_iter().enumerate() {
+            let part = geometry.view_mut(dx.reborrow(), phase)?;
+            let shape = part.shape();
+            if part.is_empty() {
+                continue;
+            }
+            let form = Form::new::<T>(shape, outputs / groups, stream, vec![taps], geometry.taps[1]);
+            let launch = ct::Launch::new(form.grid(shape)).stream(stream);
+            if taps.count() == 0 || dy.is_empty() {
+                let [i, high, wide] = form.boxed;
+                launch.run(clear::<T>, (part, ct::Constant([i, high, wide, 1, form.outputs])))?;
+                continue;
+            }
+            let form = Form { is_transposed: true, ..form };
+            let kernel = |images: Vec<Array<T, 5>>, w: Array<T, 4>, dx: ArrayMut<T, 5>, form: Form| {
+                convolve(images, w, (None, None), dx, form, |sum| sum);
+            };
+            launch.run(kernel, (vec![dy], w, part, ct::Constant(form)))?;
+        }
+        Ok(())
+    }
+
+    /// Queues the gradient of the weights: `dw` of the shape of the weights, from images and `dy` of the shape of the results.
+    /// `dw` is contiguous.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::images::Convolution;
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, dy) = (device.full([1, 3, 3, 1], 2.0f32)?, device.full([1, 2, 2, 1], 1.0f32)?);
+    /// let mut dw = device.zeros([2, 2, 1, 1])?;
+    /// Convolution::default().weight_gradient(&device.default_stream(), x.view(), dy.view(), dw.view_mut())?;
+    /// assert_eq!(dw.to_vec()?, [8.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] if the shapes do not fit, and those of the launches.
+    #[track_caller]
+    pub fn weight_gradient<T: Number>(
+        &self,
+        stream: &Stream,
+        x: DeviceView<T, 4>,
+        dy: DeviceView<T, 4>,
+        dw: DeviceViewMut<T, 4>,
+    ) -> ct::Result<()> {
+        self.check(x.shape(), dw.shape(), dy.shape())?;
+        if dw.is_empty() {
+            return Ok(());
+        }
+        let (geometry, groups) = (self.geometry(dw.shape()), self.groups);
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
+        let [_, _, inputs, outputs] = dw.shape();
+        let (taps, outputs) = (geometry.taps[0] * geometry.taps[1], outputs / groups);
+        let elements = taps * inputs * groups * outputs;
+        let phases = geometry.views(x.reshape(split(x.shape()))?)?;
+        let dy = dy.reshape(split(dy.shape()))?;
+        let [images, rows, columns, ..] = dy.shape();
+
+        let (places, most) = match (target(stream), size_of::<T>()) {
+            (None, _) => (16, [32, 32]),
+            (Some(Target::SM_90A), 2) => (64, [128, 256]),
+            (Some(_), 2) => (32, [128, 128]),
+            (Some(_), _) => (32, [64, 64]),
+        };
+        let power = |extent: usize| extent.next_power_of_two().max(16);
+        let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
+        let boxed = fitting_box(places, [images, rows, columns]);
+        let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
+        let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
+        let splits = num_multiprocessors(stream).div_ceil(tiles * taps).min(boxes).max(1);
+        let mut sums = stream.device().zeros::<f32, 5>([splits, taps, inputs, groups, outputs])?;
+        for taps in geometry.of_results() {
+            let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
+            let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
+            launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
+        }
+        let sums = sums.view().reshape([splits, elements])?;
+        let launch = ct::Launch::new(elements.div_ceil(1024)).stream(stream);
+        launch.run(add::<T>, (sums, dw.reshape([elements])?, ct::Constant(1024)))
+    }
+}

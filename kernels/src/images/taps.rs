@@ -1,0 +1,177 @@
+//! Taps of strided windows.
+//!
+//! Tap r of a window is element `p · stride + r · dilation - padding` at result p. With a stride above 1, each remainder of
+//! this position by the stride has an array of its own: a view of every `stride`-th element (a *phase*). In it tap r of
+//! result p is element p + offset(r). So each tap is a box of a dense array, which TMA can load.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut};
+
+/// Taps along an axis with one phase: numbers `first + i · step` at the offsets `offset + i · offset_step`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    pub count: usize,
+    pub first: usize,
+    pub step: usize,
+    pub offset: i32,
+    pub offset_step: i32,
+}
+
+impl Line {
+    /// Returns the taps r of `0..taps` for which `start + r · slope` has the remainder `phase` by `stride`, at the offsets
+    /// that are the quotients.
+    fn new(taps: usize, start: i64, slope: i64, stride: usize, phase: usize) -> Line {
+        let stride = stride as i64;
+        let position = |r: usize| start + r as i64 * slope;
+        let mut own = (0..taps).filter(|&r| position(r).rem_euclid(stride) == phase as i64);
+        let offset = |r: usize| position(r).div_euclid(stride) as i32;
+        let Some(first) = own.next() else {
+            return Line { count: 0, first: 0, step: 1, offset: 0, offset_step: 0 };
+        };
+        let second = own.next();
+        let (step, offset_step) = second.map_or((1, 0), |second| (second - first, offset(second) - offset(first)));
+        let count = 1 + usize::from(second.is_some()) + own.count();
+        Line { count, first, step, offset: offset(first), offset_step }
+    }
+
+    /// Number and offset of a tap of this line.
+    pub fn tap(self, i: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
+        (i * self.step as i32 + self.first as i32, i * self.offset_step + self.offset)
+    }
+
+    /// The numbers and offsets of the taps of this line.
+    pub fn taps(self) -> impl Iterator<Item = (usize, i32)> {
+        (0..self.count).map(move |i| (self.first + i * self.step, self.offset + i as i32 * self.offset_step))
+    }
+}
+
+/// The taps of a window in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Taps {
+    /// Number of the phase: of rows, then of columns.
+    pub phase: usize,
+    pub rows: Line,
+    pub columns: Line,
+}
+
+impl Taps {
+    pub fn count(self) -> usize {
+        self.rows.count * self.columns.count
+    }
+}
+
+/// Stride, padding and dilation of a window of some rows and columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    pub taps: [usize; 2],
+    pub stride: [usize; 2],
+    pub padding: [usize; 2],
+    pub dilation: [usize; 2],
+}
+
+impl Geometry {
+    /// The numbers of results along the axes of images of this size.
+    pub fn results(self, size: [usize; 2]) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let window = self.dilation[axis] * (self.taps[axis].max(1) - 1) + 1;
+            let room = (size[axis] + 2 * self.padding[axis]).checked_sub(window);
+            room.map_or(0, |room| room / self.stride[axis].max(1) + 1)
+        })
+    }
+
+    /// The phases of an image: all pairs of remainders.
+    fn phases(self) -> impl Iterator<Item = [usize; 2]> {
+        let [rows, columns] = self.stride;
+        (0..rows * columns).map(move |at| [at / columns, at % columns])
+    }
+
+    fn lines(self, line: impl Fn(usize) -> Line, phase: usize) -> Taps {
+        Taps { phase, rows: line(0), columns: line(1) }
+    }
+
+    /// The taps of results in the phases of the image. Phases without taps are left out.
+    pub fn of_results(self) -> Vec<Taps> {
+        let all = self.phases().enumerate().map(|(at, phase)| {
+            let line = |axis: usize| {
+                let (start, slope) = (-(self.padding[axis] as i64), self.dilation[axis] as i64);
+                Line::new(self.taps[axis], start, slope, self.stride[axis], phase[axis])
+            };
+            self.lines(line, at)
+        });
+        all.filter(|taps| taps.count() > 0).collect()
+    }
+
+    /// For each phase of the image, the taps whose results have its elements in their windows. Result and image change
+    /// places, so the phase of these taps is 0.
+    pub fn of_image(self) -> Vec<Taps> {
+        let taps = self.phases().map(|phase| {
+            let line = |axis: usize| {
+                let (start, slope) = ((phase[axis] + self.padding[axis]) as i64, -(self.dilation[axis] as i64));
+                Line::new(self.taps[axis], start, slope, self.stride[axis], 0)
+            };
+            self.lines(line, 0)
+        });
+        taps.collect()
+    }
+
+    /// The views of the phases of images.
+    #[track_caller]
+    pub fn views<'a, T: Element, const R: usize>(
+        self,
+        image: DeviceView<'a, T, R>,
+    ) -> ct::Result<Vec<DeviceView<'a, T, R>>> {
+        let phase = |[row, column]: [usize; 2]| {
+            let [rows, columns] = [image.shape()[1], image.shape()[2]];
+            let part = image.slice(1, row.min(rows)..)?.slice(2, column.min(columns)..)?;
+            part.step(1, self.stride[0])?.step(2, self.stride[1])
+        };
+        self.phases().map(phase).collect()
+    }
+
+    /// The view of one phase of images.
+    #[track_caller]
+    pub fn view_mut<'a, T: Element, const R: usize>(
+        self,
+        image: DeviceViewMut<'a, T, R>,
+        phase: usize,
+    ) -> ct::Result<DeviceViewMut<'a, T, R>> {
+        let [row, column] = [phase / self.stride[1], phase % self.stride[1]];
+        let [rows, columns] = [image.shape()[1], image.shape()[2]];
+        let part = image.slice(1, row.min(rows)..)?.slice(2, column.min(columns)..)?;
+        part.step(1, self.stride[0])?.step(2, self.stride[1])
+    }
+}
+
+/// Returns the images, rows and columns of a box of `places` places that covers arrays with the fewest places outside. Boxes
+/// of as few have as many columns, and then rows, as possible.
+pub fn fitting_box(places: usize, [images, rows, columns]: [usize; 3]) -> [usize; 3] {
+    let powers = |most: usize| (0..=most.ilog2()).map(|power| 1usize << power);
+    let boxes = powers(places).flat_map(|wide| powers(places / wide).map(move |high| [places / wide / high, high, wide]));
+    let covered = |[i, r, c]: [usize; 3]| {
+        images.div_ceil(i) * i * rows.div_ceil(r) * r * columns.div_ceil(c) * c
+    };
+    boxes.min_by_key(|&one| (covered(one), std::cmp::Reverse(one[2].min(one[1])))).unwrap_or([places, 1, 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taps_of_a_strided_window() {
+        let geometry = Geometry { taps: [3, 3], stride: [2, 2], padding: [1, 1], dilation: [1, 1] };
+        assert_eq!(geometry.results([7, 8]), [4, 4]);
+        let taps = geometry.of_results();
+        assert_eq!(taps.iter().map(|taps| taps.count()).collect::<Vec<_>>(), [1, 2, 2, 4]);
+        assert_eq!(taps[3].rows.taps().collect::<Vec<_>>(), [(0, -1), (2, 0)]);
+        assert_eq!(geometry.of_image()[1].columns.taps().collect::<Vec<_>>(), [(0, 1), (2, 0)]);
+    }
+
+    #[test]
+    fn boxes_cover_images() {
+        assert_eq!(fitting_box(128, [32, 56, 56]), [2, 8, 8]);
+        assert_eq!(fitting_box(128, [1, 1, 1000]), [1, 1, 128]);
+        assert_eq!(fitting_box(128, [32, 7, 7]), [16, 1, 8]);
+    }
+}

@@ -1,0 +1,89 @@
+//! Tiles of whole matrices.
+
+use cutlet as ct;
+use cutlet::Hints;
+use cutlet::ops::MatrixFloat;
+use cutlet::prelude::*;
+
+use crate::check::require;
+
+/// The most rows of a matrix in a tile.
+pub const LARGEST: usize = 128;
+/// Bytes of the matrices of a warp: the fastest batches in the registers of a warp.
+const BYTES_OF_WARP: usize = 16 << 10;
+
+/// Tiles of square matrices, and of right-hand sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Matrices of a tile.
+    pub batch: usize,
+    /// Rows of a matrix of the tile: a power of two.
+    pub n: usize,
+    /// Columns of the right-hand sides of the tile.
+    pub k: usize,
+    /// The matrices have fewer rows than the tile.
+    pub is_padded: bool,
+}
+
+impl Form {
+    /// Returns the tiles of `count` matrices of `n` rows, with `k` columns of right-hand sides.
+    pub fn new<T>(count: usize, n: usize, k: usize) -> Form {
+        let rows = n.next_power_of_two();
+        let k = k.next_power_of_two().min(rows.max(8));
+        let room = BYTES_OF_WARP / (rows * rows.max(k) * size_of::<T>());
+        let batch = 1 << room.max(1).min(count.next_power_of_two()).ilog2();
+        Form { batch, n: rows, k, is_padded: rows != n }
+    }
+
+    /// The number of tiles of a batch of `count` matrices.
+    pub fn blocks(self, count: usize) -> usize {
+        count.div_ceil(self.batch)
+    }
+
+    /// Returns hints with a warp for 16 KiB of matrices: reductions of a column cross few warps.
+    pub fn hints<T>(self) -> Hints {
+        let bytes = self.batch * self.n * self.n * size_of::<T>();
+        Hints::new().num_warps((bytes / BYTES_OF_WARP).clamp(1, 8) as u32)
+    }
+
+    /// Loads the matrices of a tile block. Rows and columns outside are those of the identity.
+    pub fn load<T: MatrixFloat>(self, a: Array<T, 3>) -> Tile<T, 3> {
+        let shape = [self.batch, self.n, self.n];
+        let tile = a.load((ct::bid(0), 0, 0), shape);
+        if !self.is_padded {
+            return tile;
+        }
+        let [rows, columns] = [1, 2].map(|axis| ct::indices(shape, axis));
+        let is_one = rows.ge(a.extent(1)) & rows.eq(columns);
+        is_one.select(T::from_f64(1.0), tile)
+    }
+
+    /// Loads the right-hand sides of a tile block, with zeros outside.
+    pub fn load_sides<T: MatrixFloat>(self, b: Array<T, 3>) -> Tile<T, 3> {
+        b.load((ct::bid(0), 0, ct::bid(1)), [self.batch, self.n, self.k])
+    }
+
+    /// Stores solutions at the place of their right-hand sides.
+    pub fn store_sides<T: MatrixFloat>(self, x: ArrayMut<T, 3>, tile: Tile<T, 3>) {
+        x.store((ct::bid(0), 0, ct::bid(1)), tile);
+    }
+}
+
+/// Checks that arrays hold square matrices of at most 128 rows.
+#[track_caller]
+pub fn require_square(name: &str, [_, rows, columns]: [usize; 3]) -> ct::Result<()> {
+    require(rows == columns, || format!("{name}: matrices of {rows} rows and {columns} columns are not square"))?;
+    require_small(name, rows)
+}
+
+/// Checks that a matrix fits a tile.
+#[track_caller]
+pub fn require_small(name: &str, rows: usize) -> ct::Result<()> {
+    require(rows <= LARGEST, || format!("{name}: matrices of {rows} rows, and {LARGEST} is the largest number"))
+}
+
+/// Checks that two arrays have one shape.
+#[track_caller]
+pub fn require_same<const R: usize>(name: &str, what: &str, shape: [usize; R], wanted: [usize; R]) -> ct::Result<()> {
+    require(shape == wanted, || format!("{name}: {what} is of shape {shape:?}, not {wanted:?}"))
+}

@@ -1,0 +1,51 @@
+//! Element types of operands, and their products.
+
+use cutlet as ct;
+use cutlet::element::{Element, Float, Number, bf16, f8e4m3fn, f8e5m2, f16, tf32};
+use cutlet::prelude::*;
+
+/// Accuracy of products and sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// f32 operands are multiplied as they are. Sums of 8-bit floats have the bits of f32.
+    #[default]
+    Full,
+    /// f32 operands are rounded to tf32 for tensor cores. Sums of 8-bit floats keep some 14 bits.
+    Fast,
+}
+
+/// Element types of the operands of products: f16, bf16, f32, f64, e4m3, e5m2, i8.
+pub trait Factor: Element {
+    /// The type of the accumulators: f32, f64, or i32 for i8.
+    type Sum: Number;
+    /// The type that epilogues compute with: f32, or f64 for f64.
+    type Value: Float;
+
+    /// Adds the product of two tiles to the sums.
+    fn multiply(a: Tile<Self, 2>, b: Tile<Self, 2>, sums: Tile<Self::Sum, 2>, how: Precision) -> Tile<Self::Sum, 2>;
+}
+
+macro_rules! factors {
+    ($($name:ident $sum:ident $value:ident |$a:ident, $b:ident, $sums:ident| $full:expr, $fast:expr;)+) => {$(
+        impl Factor for $name {
+            type Sum = $sum;
+            type Value = $value;
+
+            fn multiply($a: Tile<$name, 2>, $b: Tile<$name, 2>, $sums: Tile<$sum, 2>, how: Precision) -> Tile<$sum, 2> {
+                match how {
+                    Precision::Full => $full,
+                    Precision::Fast => $fast,
+                }
+            }
+        }
+    )+};
+}
+factors! {
+    f16 f32 f32 |a, b, sums| ct::mma(a, b, sums), ct::mma(a, b, sums);
+    bf16 f32 f32 |a, b, sums| ct::mma(a, b, sums), ct::mma(a, b, sums);
+    f32 f32 f32 |a, b, sums| ct::mma(a, b, sums), ct::mma(a.cast::<tf32>(), b.cast::<tf32>(), sums);
+    f64 f64 f64 |a, b, sums| ct::mma(a, b, sums), ct::mma(a, b, sums);
+    f8e4m3fn f32 f32 |a, b, sums| ct::mma(a, b, sums), ct::mma_fast_acc(a, b, sums);
+    f8e5m2 f32 f32 |a, b, sums| ct::mma(a, b, sums), ct::mma_fast_acc(a, b, sums);
+    i8 i32 f32 |a, b, sums| ct::mma(a, b, sums), ct::mma(a, b, sums);
+}

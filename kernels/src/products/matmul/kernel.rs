@@ -1,0 +1,208 @@
+//! The kernels of matrix products: one tile of the result after another, parts of sums that tile blocks share (split-K), and
+//! equal shares of all terms (Stream-K; Osama et al., 2023).
+
+use cutlet as ct;
+use cutlet::element::Element;
+use cutlet::prelude::*;
+use cutlet::{AtomicOptions, GatherOptions, Scope};
+
+use super::configuration::{Configuration, Share};
+use super::factor::{Factor, Precision};
+use super::groups::Groups;
+use super::operands::{Left, Right, Target};
+use crate::products::epilogue::{Place, Stage};
+
+/// The constants of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    pub configuration: Configuration,
+    pub precision: Precision,
+    /// The left operand is a batch of matrices.
+    pub is_batched: bool,
+    /// The number of groups.
+    pub groups: usize,
+}
+
+/// Sums of parts, and flags or tickets, which are zero between two launches.
+pub type Shared<S> = Option<(ArrayMut<S, 3>, ArrayMut<i32, 1>)>;
+
+/// Returns row and column of the tile with an index. A group of rows (or columns) of tiles is traversed column by column, so
+/// that tiles of concurrent blocks share their operands. Adjacent tiles share the longer side, which clusters load once.
+pub fn order(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [usize; 3]) -> [Scalar<i32>; 2] {
+    let (along, across) = if tm > tn { (columns, rows) } else { (rows, columns) };
+    let group = if tm > tn || tn >= 2 * tm { 16 } else { 8 };
+    let in_group = across * group;
+    let first = index / in_group * group;
+    let height = (along - first).min(group);
+    let (near, far) = (first + index % in_group % height, index % in_group / height);
+    if tm > tn { [far, near] } else { [near, far] }
+}
+
+/// Returns the sums of a range of tiles along the terms. `left` and `right` load the operands of [m, k] and [k, n].
+pub fn sums<T: Factor>(
+    [begin, end]: [Scalar<i32>; 2],
+    left: impl Fn(Scalar<i32>) -> Tile<T, 2>,
+    right: impl Fn(Scalar<i32>) -> Tile<T, 2>,
+    Form { configuration: Configuration { tile: [tm, tn, _], turned, .. }, precision, .. }: Form,
+) -> Tile<T::Sum, 2> {
+    match turned {
+        false => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tm, tn]), |sums, k| {
+            T::multiply(left(k), right(k), sums, precision)
+        }),
+        true => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tn, tm]), |sums, k| {
+            T::multiply(right(k).transpose(), left(k).transpose(), sums, precision)
+        })
+        .transpose(),
+    }
+}
+
+/// Returns the values of an epilogue in the type of the result.
+pub fn finished<T: Factor, O: Element>(
+    sums: Tile<T::Sum, 2>,
+    epilogue: &impl Stage<T::Value>,
+    place: Place,
+) -> Tile<O, 2> {
+    match epilogue.is_plain() {
+        true => sums.cast::<O>(),
+        false => epilogue.apply(sums.cast::<T::Value>(), place).cast::<O>(),
+    }
+}
+
+/// The product of matrices: of one, of a batch, or of groups of rows with a right operand for each group. `offsets` has the
+/// first row of each group, and the number of all rows.
+pub fn product<T, O, L, R, C, E>(
+    left: L,
+    right: R,
+    result: C,
+    epilogue: E,
+    (offsets, shared): (Option<Array<i32, 1>>, Shared<T::Sum>),
+    form: Form,
+) where
+    T: Factor,
+    O: Element,
+    L: Left<T>,
+    R: Right<T>,
+    C: Target<O>,
+    E: Stage<T::Value>,
+{
+    let [tm, tn, tk] = form.configuration.tile;
+    let (rows, [terms, columns]) = (left.rows(), right.extents());
+    let tiles = [rows.ceil_div(tm as i32), columns.ceil_div(tn as i32)];
+    let steps = terms.ceil_div(tk as i32);
+    let each = tiles[0] * tiles[1];
+    let groups = offsets.map(|offsets| Groups::new(offsets, form.groups, tm));
+    let count = groups.as_ref().map_or(each * left.batches(), |groups| groups.tiles() * tiles[1]);
+    let place = |index: Scalar<i32>| match &groups {
+        Some(groups) => groups.place(index, [tiles[1], columns]),
+        None => {
+            let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
+            let [row, column] = order(index, tiles, form.configuration.tile);
+            Place { row, column, batch, group: None, extents: [rows, columns] }
+        }
+    };
+    let add = |at: Place, begin, end| {
+        sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
+    };
+    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, &epilogue, at));
+    let whole = |index| {
+        let at = place(index);
+        store(at, add(at, ct::scalar(0), steps));
+    };
+    match (form.configuration.share, shared) {
+        (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
+        (Share::Terms, Some(shared)) => {
+            // Whole tiles as long as each tile block has one: such blocks load the same operands at the same time.
+            let begin = count / ct::num_blocks(0) * ct::num_blocks(0);
+            ct::fold(ct::range(ct::bid(0), begin).step(ct::num_blocks(0)), (), |(), index| whole(index));
+            stream_k(begin, [count, steps], shared, (place, add, store));
+        }
+        (Share::Persistent, _) => {
+            ct::fold(ct::range(ct::bid(0), count).step(ct::num_blocks(0)), (), |(), index| whole(index));
+        }
+        (Share::Tiles | Share::Split(_) | Share::Terms, _) => {
+            if groups.is_some() {
+                // The host knows a bound of the number of tiles only.
+                ct::return_if(ct::bid(0).ge(count));
+            }
+            whole(ct::bid(0));
+        }
+    }
+}
+
+/// Equal parts of the terms of each tile. The last tile block of a tile adds the parts in their order.
+fn split<S: cutlet::element::Number>(
+    parts: usize,
+    steps: Scalar<i32>,
+    (sums, tickets): (ArrayMut<S, 3>, ArrayMut<i32, 1>),
+    (place, add, store): (
+        impl Fn(Scalar<i32>) -> Place,
+        impl Fn(Place, Scalar<i32>, Scalar<i32>) -> Tile<S, 2>,
+        impl Fn(Place, Tile<S, 2>),
+    ),
+) {
+    let parts = parts as i32;
+    let (index, part) = (ct::bid(0) / parts, ct::bid(0) % parts);
+    let at = place(index);
+    let each = steps.ceil_div(parts);
+    let mine = add(at, part * each, ((part + 1) * each).min(steps));
+    let [tm, tn] = mine.shape();
+    sums.store((ct::bid(0), 0, 0), mine.reshape([1, tm, tn]));
+    let ticket = tickets.entry(index).atomic_add(1);
+    ct::if_then(ticket.eq(parts - 1), || {
+        let all = ct::fold(index * parts..(index + 1) * parts, ct::zeros::<S, 2>([tm, tn]), |all, part| {
+            all + sums.load((part, 0, 0), [1, tm, tn]).reshape([tm, tn])
+        });
+        store(at, all);
+        tickets.entry(index).atomic_xchg(0);
+    });
+}
+
+/// Equal shares of the terms of the tiles from `begin` on. The first tile block of a tile adds the sums of the later ones in
+/// their order.
+fn stream_k<S: cutlet::element::Number>(
+    begin: Scalar<i32>,
+    [tiles, steps]: [Scalar<i32>; 2],
+    (parts, flags): (ArrayMut<S, 3>, ArrayMut<i32, 1>),
+    (place, add, store): (
+        impl Fn(Scalar<i32>) -> Place,
+        impl Fn(Place, Scalar<i32>, Scalar<i32>) -> Tile<S, 2>,
+        impl Fn(Place, Tile<S, 2>),
+    ),
+) {
+    // Tile blocks wait for tile blocks of lower numbers.
+    let (blocks, share) = (ct::num_blocks(0), ct::num_blocks(0) - 1 - ct::bid(0));
+    let (before, all) = (begin * steps, tiles * steps);
+    let each = (all - before).ceil_div(blocks);
+    let start = |share: Scalar<i32>| (before + share * each).min(all);
+    let end = start(share + 1);
+    ct::while_loop(
+        start(share),
+        |term| term.lt(end),
+        |term| {
+            let (index, first) = (term / steps, term % steps);
+            let last = steps.min(first + end - term);
+            let at = place(index);
+            let sums = add(at, first, last);
+            let [tm, tn] = sums.shape();
+            ct::if_else(
+                first.gt(0),
+                || {
+                    parts.store((share, 0, 0), sums.reshape([1, tm, tn]));
+                    flags.entry(share).atomic_xchg_with(1, AtomicOptions::new().release(Scope::Device));
+                },
+                || {
+                    let behind = (index * steps + steps - 1 - before) / each;
+                    let sums = ct::fold(share + 1..behind + 1, sums, |sums, other| {
+                        let flag = flags.entry(other);
+                        let acquire = GatherOptions::new().acquire(Scope::Device);
+                        ct::while_loop((), |()| flag.load_with(acquire).ne(1), |()| ());
+                        flag.atomic_xchg_with(0, AtomicOptions::new().relaxed(Scope::Device));
+                        sums + parts.load((other, 0, 0), [1, tm, tn]).reshape([tm, tn])
+                    });
+                    store(at, sums);
+                },
+            );
+            term + last - first
+        },
+    );
+}

@@ -1,0 +1,217 @@
+//! Matrix products with a prologue and an epilogue: c = epilogue(prologue(a) · b), in one kernel.
+//!
+//! On Hopper, a producer warp copies tiles of the operands by TMA, several steps ahead, and warp groups multiply them by
+//! `wgmma`. A tile block computes one tile after another. Few tiles are divided along the terms (split-K, Stream-K). The
+//! results are the same in each launch of a configuration.
+
+mod configuration;
+mod factor;
+mod groups;
+mod kernel;
+mod launch;
+mod operands;
+mod workspace;
+
+pub use configuration::{Configuration, Share};
+pub use factor::{Factor, Precision};
+pub(crate) use launch::Work;
+pub use operands::{Left, Right, Target};
+
+use cutlet::element::Element;
+
+use super::epilogue::{
+    Activate, Activation, Apply, Bias, ColumnSums, Function, Gate, GatePairs, Heads, Plain, QuantizeBlocks, Residual, Rotate,
+    Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
+};
+use super::prologue::{Cast, Normalize, Same};
+use crate::Pairs;
+
+/// A matrix product: its prologue, its epilogue and its options. Stages of the epilogue run in the order of their methods.
+#[derive(Clone, Copy, Debug)]
+pub struct Matmul<P = Same, E = Plain> {
+    pub(crate) prologue: P,
+    pub(crate) epilogue: E,
+    pub(crate) precision: Precision,
+    pub(crate) configuration: Option<Configuration>,
+}
+
+/// Returns a matrix product without prologue and epilogue.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet_kernels::matmul;
+///
+/// let device = ct::Device::cpu();
+/// let a = device.from_fn([2, 3], |[i, k]| (i + k) as f32)?;
+/// let b = device.from_fn([3, 4], |[k, j]| (k * j) as f32)?;
+/// let bias = device.full([4], -6.0f32)?;
+/// let mut c = device.zeros::<f32, 2>([2, 4])?;
+/// matmul().bias(bias.view()).relu().launch(&device.default_stream(), a.view(), b.view(), c.view_mut())?;
+/// assert_eq!(c.to_vec()?, [0.0, 0.0, 4.0, 9.0, 0.0, 2.0, 10.0, 18.0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[must_use]
+pub fn matmul() -> Matmul {
+    Matmul { prologue: Same, epilogue: Plain, precision: Precision::Full, configuration: None }
+}
+
+impl<P, E> Matmul<P, E> {
+    /// Selects the accuracy of f32 operands and of sums of 8-bit floats.
+    #[must_use]
+    pub fn precision(self, precision: Precision) -> Self {
+        Matmul { precision, ..self }
+    }
+
+    /// Selects a configuration in place of the choice by shape.
+    #[must_use]
+    pub fn configuration(self, configuration: Configuration) -> Self {
+        Matmul { configuration: Some(configuration), ..self }
+    }
+
+    /// Adds a stage to the epilogue.
+    #[must_use]
+    pub fn then<N>(self, stage: N) -> Matmul<P, Then<E, N>> {
+        let Matmul { prologue, epilogue, precision, configuration } = self;
+        Matmul { prologue, epilogue: Then { first: epilogue, second: stage }, precision, configuration }
+    }
+
+    fn after<N>(self, prologue: N) -> Matmul<N, E> {
+        let Matmul { epilogue, precision, configuration, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration }
+    }
+
+    /// Converts the elements of the left operand to the type of the right one, before the multiplication.
+    #[must_use]
+    pub fn cast_left(self) -> Matmul<Cast, E> {
+        self.after(Cast)
+    }
+
+    /// Multiplies the left operand with a factor for each row and a weight for each column, before the multiplication.
+    #[must_use]
+    pub fn normalize_left<R, W>(self, rows: R, weight: W) -> Matmul<Normalize<R, W>, E> {
+        self.after(Normalize { rows, weight })
+    }
+
+    /// Adds a number for each column: a view of (columns) or of (batches or groups, columns).
+    #[must_use]
+    pub fn bias<A>(self, bias: A) -> Matmul<P, Then<E, Bias<A>>> {
+        self.then(Bias { array: bias })
+    }
+
+    /// Adds a matrix.
+    #[must_use]
+    pub fn residual<A>(self, residual: A) -> Matmul<P, Then<E, Residual<A>>> {
+        self.then(Residual { array: residual })
+    }
+
+    /// Multiplies with a matrix.
+    #[must_use]
+    pub fn gate<A>(self, gate: A) -> Matmul<P, Then<E, Gate<A>>> {
+        self.then(Gate { array: gate })
+    }
+
+    /// Multiplies with a number.
+    #[must_use]
+    pub fn scale(self, factor: f32) -> Matmul<P, Then<E, Scale<f32>>> {
+        self.then(Scale { factor })
+    }
+
+    /// Multiplies with a number for each row: a view of (rows) or of (batches, rows).
+    #[must_use]
+    pub fn scale_rows<A>(self, scales: A) -> Matmul<P, Then<E, ScaleRows<A>>> {
+        self.then(ScaleRows { array: scales })
+    }
+
+    /// Multiplies with a number for each column: a view of (columns) or of (batches or groups, columns).
+    #[must_use]
+    pub fn scale_columns<A>(self, scales: A) -> Matmul<P, Then<E, ScaleColumns<A>>> {
+        self.then(ScaleColumns { array: scales })
+    }
+
+    /// Applies an activation.
+    #[must_use]
+    pub fn activate(self, activation: Activation) -> Matmul<P, Then<E, Activate>> {
+        self.then(Activate(activation))
+    }
+
+    /// Applies [`Activation::Relu`].
+    #[must_use]
+    pub fn relu(self) -> Matmul<P, Then<E, Activate>> {
+        self.activate(Activation::Relu)
+    }
+
+    /// Applies [`Activation::Gelu`].
+    #[must_use]
+    pub fn gelu(self) -> Matmul<P, Then<E, Activate>> {
+        self.activate(Activation::Gelu)
+    }
+
+    /// Applies [`Activation::Silu`].
+    #[must_use]
+    pub fn silu(self) -> Matmul<P, Then<E, Activate>> {
+        self.activate(Activation::Silu)
+    }
+
+    /// Applies [`Activation::Tanh`].
+    #[must_use]
+    pub fn tanh(self) -> Matmul<P, Then<E, Activate>> {
+        self.activate(Activation::Tanh)
+    }
+
+    /// Multiplies the activation of each even column with the odd column on its right: half as many columns.
+    #[must_use]
+    pub fn gate_pairs(self, activation: Activation) -> Matmul<P, Then<E, GatePairs>> {
+        self.then(GatePairs(activation))
+    }
+
+    /// Rotates heads of `dim` columns, up to column `end`, by angles of shape (rows, dim / 2).
+    #[must_use]
+    pub fn rotate<A>(self, cos: A, sin: A, [dim, end]: [usize; 2], pairs: Pairs) -> Matmul<P, Then<E, Rotate<(A, A), Heads>>> {
+        self.then(Rotate { angles: (cos, sin), heads: Heads { dim, end, pairs } })
+    }
+
+    /// Rounds the values to an element type, as a separate kernel would.
+    #[must_use]
+    pub fn round<T: Element>(self) -> Matmul<P, Then<E, Round<T>>> {
+        self.then(Round::new())
+    }
+
+    /// Adds the sums of the rows to a mutable view of f32, of shape (rows).
+    #[must_use]
+    pub fn row_sums<A>(self, sums: A) -> Matmul<P, Then<E, RowSums<A>>> {
+        self.then(RowSums { array: sums })
+    }
+
+    /// Adds the sums of the columns to a mutable view of f32, of shape (columns).
+    #[must_use]
+    pub fn column_sums<A>(self, sums: A) -> Matmul<P, Then<E, ColumnSums<A>>> {
+        self.then(ColumnSums { array: sums })
+    }
+
+    /// Divides 128 columns of a row by a scale, so that their largest magnitude is `largest` (448 for e4m3, 127 for i8).
+    /// Stores the scales in a mutable view of f32, of shape (blocks of columns, rows).
+    #[must_use]
+    pub fn quantize_blocks<A>(self, scales: A, largest: f32) -> Matmul<P, Then<E, QuantizeBlocks<(A, f32)>>> {
+        self.then(QuantizeBlocks { arguments: (scales, largest) })
+    }
+
+    /// Applies a function of a tile, of further arguments and of the position. The function captures nothing.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    /// use cutlet_kernels::matmul;
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (a, b) = (device.full([2, 3], 1.0f32)?, device.full([3, 2], 2.0f32)?);
+    /// let mut c = device.zeros::<f32, 2>([2, 2])?;
+    /// let clipped = matmul().apply((4.0f32,), |x: Tile<f32, 2>, (limit,): (Scalar<f32>,), _| x.min(limit));
+    /// clipped.launch(&device.default_stream(), a.view(), b.view(), c.view_mut())?;
+    /// assert_eq!(c.to_vec()?, [4.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn apply<A, F>(self, arguments: A, function: F) -> Matmul<P, Then<E, Apply<Function<F>, A>>> {
+        self.then(Apply { function: Function::new(function), arguments })
+    }
+}
