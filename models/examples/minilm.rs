@@ -58,10 +58,9 @@ fn run<T: Number>(folder: &Path, check: Option<String>, time: bool, sentences: &
         measure(&model, device)?;
     }
     let ids: Vec<_> = sentences.iter().map(|sentence| tokenizer.encode(sentence, LONGEST)).collect();
-    let embeddings = model.embed(&ids)?.to_vec()?;
-    let rows: Vec<&[f32]> = embeddings.chunks_exact(model.width()).collect();
+    let rows = model.embed(&ids)?;
     for (row, sentence) in rows.iter().zip(sentences) {
-        let similarity: f32 = row.iter().zip(rows[0]).map(|(a, b)| a * b).sum();
+        let similarity: f32 = row.iter().zip(&rows[0]).map(|(a, b)| a * b).sum();
         println!("{similarity:.4}\t{sentence}");
     }
     Ok(())
@@ -84,7 +83,7 @@ fn compare<T: Number>(
         tokens.push(ids);
     }
     let expected: Vec<f32> = expected.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-    let result = model.embed(&tokens)?.to_vec()?;
+    let result = model.embed(&tokens)?.concat();
     ensure!(result.len() == expected.len(), "{} elements, the reference has {}", result.len(), expected.len());
     let error = result.iter().zip(&expected).map(|(a, b)| if a.is_nan() { f32::MAX } else { (a - b).abs() });
     let error = error.max_by(f32::total_cmp).unwrap_or(0.0);

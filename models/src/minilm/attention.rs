@@ -53,3 +53,27 @@ pub fn attention<T: Number>(
     let args = (qkv, lengths, y, scale, ct::Constant(tile));
     ct::Launch::new([tokens.div_ceil(rows), heads, sentences]).stream(stream).launch(kernel::<T>, args)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutlet::element::f16;
+
+    fn generates<T: Number>() -> ct::Result<()> {
+        let (qkv, y) = (ct::ArraySpec::<T, 5>::new([8, 100, 3, 12, 32]), ct::ArraySpec::<T, 4>::new([8, 100, 12, 32]));
+        let lengths = ct::ArraySpec::<i32, 1>::new([8]);
+        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+            for rows in [16, 64] {
+                let args = (qkv, lengths, y.mutable(), 0.25f32, ct::Constant([rows, rows, 32]));
+                ct::inspect(kernel::<T>, args).target(target).ptx()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f32>()?;
+        generates::<f16>()
+    }
+}

@@ -49,6 +49,8 @@ fn kernel<T: Number>(
 fn tile<T>(stream: &Stream, [rows, columns]: [usize; 2]) -> [usize; 3] {
     let blocks = |m: usize, n: usize| rows.div_ceil(m) * columns.div_ceil(n);
     match size_of::<T>() {
+        // The interpreter has no limit of registers, and large tiles load the operands fewer times.
+        _ if stream.device().target().is_none() => [64, 128, 128],
         4 => [64, 64, 32],
         _ if blocks(128, 128) >= stream.device().num_multiprocessors() => [128, 128, 64],
         _ => [64, 64, 64],
@@ -80,4 +82,29 @@ pub fn linear<T: Number>(
     let grid = [shape[1].div_ceil(form.tile[1]), shape[0].div_ceil(form.tile[0])];
     let args = (x, weight, bias, residual, y, ct::Constant(form));
     ct::Launch::new(grid).stream(stream).launch(kernel::<T>, args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutlet::element::f16;
+
+    fn generates<T: Number>(tile: [usize; 3]) -> ct::Result<()> {
+        let [x, weight, y] = [[1024, 384], [1536, 384], [1024, 1536]].map(ct::ArraySpec::<T, 2>::new);
+        let bias = ct::ArraySpec::<T, 1>::new([1536]);
+        for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+            for (gelu, residual) in [(true, None), (false, Some(y))] {
+                let args = (x, weight, bias, residual, y.mutable(), ct::Constant(Form { tile, gelu }));
+                ct::inspect(kernel::<T>, args).target(target).ptx()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_code_for_gpus() -> ct::Result<()> {
+        generates::<f32>([64, 64, 32])?;
+        generates::<f16>([64, 64, 64])?;
+        generates::<f16>([128, 128, 64])
+    }
 }

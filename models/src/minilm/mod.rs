@@ -224,13 +224,30 @@ impl<T: Number> MiniLm<T> {
 
     /// Returns the embeddings of sentences, one row of length 1 each.
     ///
+    /// Sentences of similar lengths are a batch, so that few tokens are padding.
+    ///
     /// # Errors
     /// Those of the copies and launches.
-    pub fn embed(&self, sentences: &[Vec<u32>]) -> ct::Result<DeviceArray<f32, 2>> {
-        let batch = Batch::new(self.device, sentences)?;
-        let mut out = self.device.zeros([sentences.len(), self.width()])?;
-        let mut space = self.activations(batch.shape())?;
-        self.forward(&self.device.default_stream(), &batch, &mut space, out.view_mut())?;
-        Ok(out)
+    pub fn embed(&self, sentences: &[Vec<u32>]) -> ct::Result<Vec<Vec<f32>>> {
+        let mut order: Vec<usize> = (0..sentences.len()).collect();
+        order.sort_by_key(|&i| sentences[i].len());
+        let mut embeddings = vec![Vec::new(); sentences.len()];
+        // At most half of the tokens of a batch are padding.
+        for part in order.chunk_by(|&a, &b| padded(sentences[a].len()) == padded(sentences[b].len())) {
+            let tokens: Vec<Vec<u32>> = part.iter().map(|&i| sentences[i].clone()).collect();
+            let batch = Batch::new(self.device, &tokens)?;
+            let mut out = self.device.zeros([part.len(), self.width()])?;
+            let mut space = self.activations(batch.shape())?;
+            self.forward(&self.device.default_stream(), &batch, &mut space, out.view_mut())?;
+            for (&i, row) in part.iter().zip(out.to_vec()?.chunks_exact(self.width())) {
+                embeddings[i] = row.to_vec();
+            }
+        }
+        Ok(embeddings)
     }
+}
+
+/// Returns the class of a length: sentences of one class are a batch.
+fn padded(length: usize) -> usize {
+    length.next_power_of_two().max(16)
 }

@@ -100,11 +100,28 @@ fn to_f32(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
 /// Arithmetic of one step of a dot product.
 trait MulAdd: Copy + Default {
     fn mul_add(self, rhs: Self, acc: Self) -> Self;
+
+    /// Computes `ROWS` rows of the columns from `j` on.
+    #[inline(always)]
+    fn multiply_block(n: usize, k: usize, j: usize, lhs: &[Self], rhs: &[Self], acc: &mut [Self]) {
+        multiply_block(n, k, j, lhs, rhs, acc);
+    }
 }
 impl MulAdd for f32 {
     #[inline(always)]
     fn mul_add(self, rhs: f32, acc: f32) -> f32 {
         f32::mul_add(self, rhs, acc)
+    }
+
+    #[inline(always)]
+    fn multiply_block(n: usize, k: usize, j: usize, lhs: &[f32], rhs: &[f32], acc: &mut [f32]) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the CPU has the features that the function is compiled for.
+            unsafe { multiply_block_avx2(n, k, j, lhs, rhs, acc) };
+            return;
+        }
+        multiply_block(n, k, j, lhs, rhs, acc);
     }
 }
 impl MulAdd for f64 {
@@ -148,7 +165,7 @@ fn multiply_one<T: MulAdd>(Extents { m, n, k, .. }: Extents, lhs: &[T], rhs: &[T
     if m % ROWS == 0 && n % COLUMNS == 0 {
         for j in (0..n).step_by(COLUMNS) {
             for (lhs, acc) in lhs.chunks_exact(ROWS * k).zip(acc.chunks_exact_mut(ROWS * n)) {
-                multiply_block(n, k, j, lhs, rhs, acc);
+                T::multiply_block(n, k, j, lhs, rhs, acc);
             }
         }
         return;
@@ -180,5 +197,41 @@ fn multiply_block<T: MulAdd>(n: usize, k: usize, j: usize, lhs: &[T], rhs: &[T],
     }
     for (i, row) in sums.iter().enumerate() {
         acc[i * n + j..][..COLUMNS].copy_from_slice(row);
+    }
+}
+
+/// `multiply_block` of f32 by intrinsics. Builds without optimization do not vectorize loops: a product takes 20 times as long
+/// there without this function.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn multiply_block_avx2(n: usize, k: usize, j: usize, lhs: &[f32], rhs: &[f32], acc: &mut [f32]) {
+    use std::arch::x86_64::{_mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps};
+    const LANES: usize = 8;
+    assert!(j + COLUMNS <= n && k * n <= rhs.len() && ROWS * k <= lhs.len() && ROWS * n <= acc.len(), "a block of the result");
+    // SAFETY: rows and columns of the block are inside of the slices by the assertion.
+    unsafe {
+        let sum = |i: usize, half: usize| _mm256_loadu_ps(acc.as_ptr().add(i * n + j + half * LANES));
+        let [mut s00, mut s10, mut s20, mut s30] = [sum(0, 0), sum(1, 0), sum(2, 0), sum(3, 0)];
+        let [mut s01, mut s11, mut s21, mut s31] = [sum(0, 1), sum(1, 1), sum(2, 1), sum(3, 1)];
+        let (mut left, mut right) = (lhs.as_ptr(), rhs.as_ptr().add(j));
+        let end = left.add(k);
+        while left != end {
+            let (b0, b1) = (_mm256_loadu_ps(right), _mm256_loadu_ps(right.add(LANES)));
+            let a = _mm256_broadcast_ss(&*left);
+            (s00, s01) = (_mm256_fmadd_ps(a, b0, s00), _mm256_fmadd_ps(a, b1, s01));
+            let a = _mm256_broadcast_ss(&*left.add(k));
+            (s10, s11) = (_mm256_fmadd_ps(a, b0, s10), _mm256_fmadd_ps(a, b1, s11));
+            let a = _mm256_broadcast_ss(&*left.add(2 * k));
+            (s20, s21) = (_mm256_fmadd_ps(a, b0, s20), _mm256_fmadd_ps(a, b1, s21));
+            let a = _mm256_broadcast_ss(&*left.add(3 * k));
+            (s30, s31) = (_mm256_fmadd_ps(a, b0, s30), _mm256_fmadd_ps(a, b1, s31));
+            // Past the last row, the address is not that of an element.
+            (left, right) = (left.add(1), right.wrapping_add(n));
+        }
+        for (i, [low, high]) in [[s00, s01], [s10, s11], [s20, s21], [s30, s31]].into_iter().enumerate() {
+            let to = acc.as_mut_ptr().add(i * n + j);
+            _mm256_storeu_ps(to, low);
+            _mm256_storeu_ps(to.add(LANES), high);
+        }
     }
 }
