@@ -91,6 +91,8 @@ pub(crate) struct Shape {
     pub is_direct: [bool; 2],
     /// Groups of rows: `batches` of them, and rows of a group on average.
     pub is_grouped: bool,
+    /// There is no epilogue.
+    pub is_plain: bool,
     /// Columns of which a tile has a multiple.
     pub width: usize,
 }
@@ -142,7 +144,9 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
 fn of_threads(shape: Shape) -> Vec<Configuration> {
     match shape.extents[0] {
         0..=32 => vec![Configuration::new([32, 64, 32]), Configuration::new([32, 128, 32])],
-        _ => vec![Configuration::new([64, 64, 32]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])],
+        _ => {
+            vec![Configuration::new([64, 64, 32]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])]
+        }
     }
 }
 
@@ -150,7 +154,9 @@ fn of_threads(shape: Shape) -> Vec<Configuration> {
 fn of_doubles(shape: Shape) -> Vec<Configuration> {
     match shape.extents[0] {
         0..=32 => vec![Configuration::new([32, 64, 16])],
-        _ => vec![Configuration::new([64, 64, 16]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])],
+        _ => {
+            vec![Configuration::new([64, 64, 16]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])]
+        }
     }
 }
 
@@ -191,6 +197,11 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
             if shape.is_direct == [true, true] {
                 all.push(persistent(256, 128).cluster(2));
             }
+            // Tiles of 192 columns spill registers in epilogues.
+            if !shape.is_plain {
+                all.push(persistent(128, 128));
+                return all;
+            }
             if shape.is_direct == [true, true] && shape.extents.iter().all(|&extent| extent >= 2048) {
                 all.push(persistent(128, 192).warps(4));
             }
@@ -220,7 +231,12 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
         all.push(one.share(Share::Split(parts)));
     }
     let rest = tiles % multiprocessors;
-    if tiles > multiprocessors && tiles < 4 * multiprocessors && rest > 0 && rest < multiprocessors * 3 / 4 && steps >= 16 {
+    if tiles > multiprocessors
+        && tiles < 4 * multiprocessors
+        && rest > 0
+        && rest < multiprocessors * 3 / 4
+        && steps >= 16
+    {
         all.push(one.share(Share::Terms));
     }
     all

@@ -21,6 +21,8 @@ pub struct Form {
     pub is_batched: bool,
     /// The number of groups.
     pub groups: usize,
+    /// Columns of sums that an epilogue receives at a time.
+    pub strip: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -56,15 +58,25 @@ pub fn sums<T: Factor>(
     }
 }
 
-/// Returns the values of an epilogue in the type of the result.
-pub fn finished<T: Factor, O: Element>(
+/// Returns the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
+/// one strip, the sums of the later ones and the results of the earlier ones are live.
+fn finished<T: Factor, O: Element>(
     sums: Tile<T::Sum, 2>,
-    epilogue: &impl Stage<T::Value>,
-    place: Place,
+    (epilogue, strip): (&impl Stage<T::Value>, usize),
+    at: Place,
 ) -> Tile<O, 2> {
-    match epilogue.is_plain() {
-        true => sums.cast::<O>(),
-        false => epilogue.apply(sums.cast::<T::Value>(), place).cast::<O>(),
+    let [m, n] = sums.shape();
+    let values = |sums: Tile<T::Sum, 2>, at| epilogue.apply(sums.cast::<T::Value>(), at).cast::<O>();
+    match n / strip {
+        _ if epilogue.is_plain() => sums.cast::<O>(),
+        parts if parts > 1 && n.is_multiple_of(strip) => {
+            let strips = (0..parts).map(|part| {
+                let at = Place { column: at.column * parts as i32 + part as i32, ..at };
+                values(sums.extract((0, part), [m, strip]), at)
+            });
+            ct::cat(strips.collect::<Vec<_>>(), 1)
+        }
+        _ => values(sums, at),
     }
 }
 
@@ -103,7 +115,7 @@ pub fn product<T, O, L, R, C, E>(
     let add = |at: Place, begin, end| {
         sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
-    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, &epilogue, at));
+    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, (&epilogue, form.strip), at));
     let whole = |index| {
         let at = place(index);
         store(at, add(at, ct::scalar(0), steps));

@@ -16,6 +16,10 @@ use crate::launch::{Run, num_multiprocessors, target};
 use crate::products::epilogue::{Argument, Epilogue, Extents};
 use crate::products::prologue::Prologue;
 
+/// Columns of a strip of an epilogue. With 128 and more, `ptxas` spills registers in tiles of 128 x 256 with GELU and a
+/// residual (row `matmul_bias_gelu_residual` of the benchmark).
+const STRIP: usize = 64;
+
 impl<P, E> Matmul<P, E> {
     /// Queues the product: c of shape (m, n) from a of (m, k) and b of (k, n). Views have any strides. Operands of 8 bits are
     /// fastest if both are contiguous along the terms: b is then the transpose of an array of (n, k).
@@ -118,7 +122,8 @@ impl<P, E> Matmul<P, E> {
     {
         let ([m, k], [groups, terms, n]) = (a.shape(), b.shape());
         let fits = k == terms && offsets.shape() == [groups + 1];
-        let shapes = || format!("operands of shapes {:?} and {:?}, {} offsets", a.shape(), b.shape(), offsets.shape()[0]);
+        let shapes =
+            || format!("operands of shapes {:?} and {:?}, {} offsets", a.shape(), b.shape(), offsets.shape()[0]);
         require(fits, shapes)?;
         if groups == 0 {
             return Ok(());
@@ -170,22 +175,24 @@ impl<P, E> Matmul<P, E> {
             on_tensor_cores,
             is_direct,
             is_grouped,
+            is_plain: self.epilogue.is_plain(),
             width: self.epilogue.width(),
         };
         let candidates = || space(shape, target(stream), multiprocessors);
-        let how = ["converted", "direct"][usize::from(is_direct[0])];
+        let how = [["converted", "direct"][usize::from(is_direct[0])], ["fused", "plain"][usize::from(shape.is_plain)]];
         let problem = Problem {
             kernel,
-            types: &[U::NAME, right, T::NAME, O::NAME, how],
+            types: &[U::NAME, right, T::NAME, O::NAME, how[0], how[1]],
             extents: &[batches, bucket(m), n, k, self.precision as usize, shape.width],
             is_estimated: !shape.is_bound_by_memory(),
         };
         let given = self.configuration;
+        let strip = STRIP.max(shape.width);
         let mut run = |one: &Configuration| {
             let mut shared = shared::<T::Sum>(stream, *one, [m, n], multiprocessors)?;
             let shared = shared.as_mut().map(|(sums, flags)| (sums.view_mut(), flags.view_mut()));
             let groups = if is_grouped { batches } else { 0 };
-            let form = Form { configuration: *one, precision: self.precision, is_batched, groups };
+            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip };
             let left = (self.prologue.arg(), a.arg());
             let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)
