@@ -247,7 +247,7 @@ pub(crate) fn blocks(one: Configuration, shape: Shape, rows: usize, multiprocess
     let [_, n, k] = shape.extents;
     let tiles = match shape.is_grouped {
         // Each group may have a tile that is not full.
-        true => (rows.div_ceil(one.tile[0]) + shape.batches) * n.div_ceil(one.tile[1]),
+        true => (rows / one.tile[0] + shape.batches) * n.div_ceil(one.tile[1]),
         false => one.tiles([rows, n]) * shape.batches,
     };
     match one.share {

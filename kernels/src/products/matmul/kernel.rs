@@ -8,7 +8,7 @@ use cutlet::{AtomicOptions, GatherOptions, Scope};
 
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
-use super::groups::Groups;
+use super::groups;
 use super::operands::{Left, Right, Target};
 use crate::products::epilogue::{Place, Stage};
 
@@ -99,26 +99,33 @@ pub fn product<T, O, L, R, C, E>(
 {
     let [tm, tn, tk] = form.configuration.tile;
     let (rows, [terms, columns]) = (left.rows(), right.extents());
-    let tiles = [rows.ceil_div(tm as i32), columns.ceil_div(tn as i32)];
+    let row_tiles = match offsets {
+        Some(_) => groups::num_row_tiles(rows, form.groups, tm),
+        None => rows.ceil_div(tm as i32),
+    };
+    let tiles = [row_tiles, columns.ceil_div(tn as i32)];
     let steps = terms.ceil_div(tk as i32);
     let each = tiles[0] * tiles[1];
-    let groups = offsets.map(|offsets| Groups::new(offsets, form.groups, tm));
-    let count = groups.as_ref().map_or(each * left.batches(), |groups| groups.tiles() * tiles[1]);
-    let place = |index: Scalar<i32>| match &groups {
-        Some(groups) => groups.place(index, [tiles[1], columns]),
-        None => {
-            let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
-            let [row, column] = order(index, tiles, form.configuration.tile);
-            Place { row, column, batch, group: None, extents: [rows, columns] }
-        }
+    let count = if form.is_batched { each * left.batches() } else { each };
+    let place = |index: Scalar<i32>| {
+        let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
+        let [row, column] = order(index, tiles, form.configuration.tile);
+        Place { row, column, batch, group: None, extents: [rows, columns] }
     };
     let add = |at: Place, begin, end| {
         sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
     let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, (&epilogue, form.strip), at));
-    let whole = |index| {
-        let at = place(index);
-        store(at, add(at, ct::scalar(0), steps));
+    let whole = |index| match offsets {
+        Some(offsets) => {
+            let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);
+            let (at, has_rows) = found;
+            store(at, add(at, ct::scalar(0), ct::select(has_rows, steps, 0)));
+        }
+        None => {
+            let at = place(index);
+            store(at, add(at, ct::scalar(0), steps));
+        }
     };
     match (form.configuration.share, shared) {
         (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
@@ -131,13 +138,7 @@ pub fn product<T, O, L, R, C, E>(
         (Share::Persistent, _) => {
             ct::fold(ct::range(ct::bid(0), count).step(ct::num_blocks(0)), (), |(), index| whole(index));
         }
-        (Share::Tiles | Share::Split(_) | Share::Terms, _) => {
-            if groups.is_some() {
-                // The host knows a bound of the number of tiles only.
-                ct::return_if(ct::bid(0).ge(count));
-            }
-            whole(ct::bid(0));
-        }
+        (Share::Tiles | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
     }
 }
 
