@@ -153,7 +153,7 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
     }
 }
 
-impl<P, E> Matmul<P, E> {
+impl<P, E> Matmul<'_, P, E> {
     /// Queues the product with packed weights: y of shape (rows, outputs) from x of (rows, inputs). Codes, scales and zeros
     /// are converted to the element type `T` of activations, in which weights are rounded once.
     ///

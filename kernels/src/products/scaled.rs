@@ -86,7 +86,7 @@ pub trait Float8: Element + MmaInput<Self, f32> {}
 impl Float8 for f8e4m3fn {}
 impl Float8 for f8e5m2 {}
 
-impl<E: Epilogue<f32>> Matmul<Same, E> {
+impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
     /// Queues the product of operands with scales: c of shape (m, n) from a of (m, k) and b of (k, n). `rows` has the scales of
     /// 128 elements of a row of a, in the shape (k / 128, m). `columns` has the scales of blocks of 128 x 128 of b, in the shape
     /// (k / 128, n / 128), or those of 128 elements of a column, in the shape (k / 128, n). Quotients are rounded up.

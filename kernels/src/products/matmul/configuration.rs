@@ -180,6 +180,10 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
         // The columns of the result are the 64 rows of an instruction.
         0..=64 if shape.size <= 2 => {
             let rows = m.next_power_of_two().max(16);
+            if !shape.is_direct[1] {
+                let tiles = [[rows, 128, 128], [rows, 64, 128], [rows, 128, 64], [rows, 64, 256]];
+                return tiles.map(|tile| Configuration::new(tile).turned()).into();
+            }
             let deep = Configuration::new([rows, 64, 2 * depth]);
             vec![deep.turned(), tile(rows, 128).turned(), tile(64, 128)]
         }
@@ -222,7 +226,7 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
     let wanted = match (one.tile[0], shape.is_direct[1]) {
         (0..=64, true) => 2 * multiprocessors,
         // A step of packed weights has few bytes.
-        (0..=64, false) => 8 * multiprocessors,
+        (0..=64, false) => 4 * multiprocessors,
         _ => multiprocessors,
     };
     let parts = (wanted / tiles).min(steps / 4).min(16);
