@@ -1,8 +1,8 @@
 //! Rows of `cutlet_kernels::products`.
 
 use cutlet::element::{Element, bf16, f8e4m3fn, f16};
-use cutlet::{Device, DeviceArray};
 use cutlet::packed::{Narrow, PackedView, i4, u4};
+use cutlet::{Device, DeviceArray};
 use cutlet_kernels::matmul;
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::{Factor, Precision};
@@ -111,6 +111,25 @@ fn grouped([groups, m, n, k]: [usize; 4]) -> Row {
     )
 }
 
+/// A product of e4m3 with scales of 1 x 128 and of 128 x 128 elements.
+fn scaled([m, n, k]: [usize; 3]) -> Row {
+    let mut work = work([m, n, k], [1, 2], Peak::F8);
+    work.bytes += (k / 128 * (m + n / 128) * 4) as f64;
+    Row::new(
+        format!("scaled_matmul e4m3 {m} {n} {k}"),
+        work,
+        move |device| {
+            let operands = (numbers::<f8e4m3fn, 2>(device, [m, k])?, numbers::<f8e4m3fn, 2>(device, [n, k])?);
+            let scales = (device.full([k / 128, m], 0.5f32)?, device.full([k / 128, n / 128], 0.25f32)?);
+            Ok((operands, scales, device.zeros::<bf16, 2>([m, n])?))
+        },
+        |((a, b), (rows, columns), c)| {
+            let (left, right) = ((a.view(), rows.view()), (b.view().transpose()?, columns.view()));
+            matmul().launch_scaled(&a.device().default_stream(), left, right, c.view_mut())
+        },
+    )
+}
+
 /// A product with packed weights, of which 128 share a scale.
 fn packed<F: Narrow>(m: usize, order: Order) -> Row {
     let (n, k, group) = (8192, 8192, 128);
@@ -158,6 +177,8 @@ pub fn rows() -> Vec<Row> {
         batched([32, 2048, 2048, 128]),
         grouped([8, 8192, 4096, 4096]),
         grouped([64, 16384, 2048, 4096]),
+        scaled([8192; 3]),
+        scaled([64, 8192, 8192]),
         packed::<i4>(1, Order::InputsOutputs),
         packed::<i4>(16, Order::InputsOutputs),
         packed::<i4>(64, Order::InputsOutputs),

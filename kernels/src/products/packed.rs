@@ -115,7 +115,9 @@ impl<F: Narrow, S: Element> Argument for PackedWeights<'_, F, S> {
     }
 }
 
-impl<T: Factor + Float, F: Narrow, S: Element> Right<T> for Packed<PackedArray<F, 2>, Array<S, 2>, Option<Array<S, 2>>, Form> {
+impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
+    for Packed<PackedArray<F, 2>, Array<S, 2>, Option<Array<S, 2>>, Form>
+{
     fn load(&self, at: Place, k: Scalar<i32>, [tk, tn]: [usize; 2]) -> Tile<T, 2> {
         let Form { group, order, center } = self.form;
         let groups = (tk / group).max(1);
@@ -151,7 +153,7 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T> for Packed<PackedArray<F
     }
 }
 
-impl<P, E> Matmul<P, E> {
+impl<P, E> Matmul<'_, P, E> {
     /// Queues the product with packed weights: y of shape (rows, outputs) from x of (rows, inputs). Codes, scales and zeros
     /// are converted to the element type `T` of activations, in which weights are rounded once.
     ///

@@ -91,6 +91,8 @@ pub(crate) struct Shape {
     pub is_direct: [bool; 2],
     /// Groups of rows: `batches` of them, and rows of a group on average.
     pub is_grouped: bool,
+    /// There is no epilogue.
+    pub is_plain: bool,
     /// Columns of which a tile has a multiple.
     pub width: usize,
 }
@@ -178,6 +180,10 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
         // The columns of the result are the 64 rows of an instruction.
         0..=64 if shape.size <= 2 => {
             let rows = m.next_power_of_two().max(16);
+            if !shape.is_direct[1] {
+                let tiles = [[rows, 128, 128], [rows, 64, 128], [rows, 128, 64], [rows, 64, 256]];
+                return tiles.map(|tile| Configuration::new(tile).turned()).into();
+            }
             let deep = Configuration::new([rows, 64, 2 * depth]);
             vec![deep.turned(), tile(rows, 128).turned(), tile(64, 128)]
         }
@@ -194,6 +200,11 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
             let mut all = vec![persistent(128, 256)];
             if shape.is_direct == [true, true] {
                 all.push(persistent(256, 128).cluster(2));
+            }
+            // Tiles of 192 columns spill registers in epilogues.
+            if !shape.is_plain {
+                all.push(persistent(128, 128));
+                return all;
             }
             if shape.is_direct == [true, true] && shape.extents.iter().all(|&extent| extent >= 2048) {
                 all.push(persistent(128, 192).warps(4));
@@ -215,7 +226,7 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
     let wanted = match (one.tile[0], shape.is_direct[1]) {
         (0..=64, true) => 2 * multiprocessors,
         // A step of packed weights has few bytes.
-        (0..=64, false) => 8 * multiprocessors,
+        (0..=64, false) => 4 * multiprocessors,
         _ => multiprocessors,
     };
     let parts = (wanted / tiles).min(steps / 4).min(16);
@@ -240,7 +251,7 @@ pub(crate) fn blocks(one: Configuration, shape: Shape, rows: usize, multiprocess
     let [_, n, k] = shape.extents;
     let tiles = match shape.is_grouped {
         // Each group may have a tile that is not full.
-        true => (rows.div_ceil(one.tile[0]) + shape.batches) * n.div_ceil(one.tile[1]),
+        true => (rows / one.tile[0] + shape.batches) * n.div_ceil(one.tile[1]),
         false => one.tiles([rows, n]) * shape.batches,
     };
     match one.share {

@@ -430,12 +430,13 @@ impl KernelInfo<'_> {
                 let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
                     && (&operand_use.axes[0], operand_use.row_dim()) == (&next.axes[0], next.row_dim())
                     && operand_use.rounds_to_tf32 == next.rounds_to_tf32;
-                // The axes of both loads are those of views of equal rank.
-                let Some(axis) = next.row_dim().filter(|_| alike) else { return false };
+                let Some(axis) = next.row_dim() else { return false };
                 // The combined tile does not overlap with the one at the next index.
-                let step =
-                    ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
-                self.is_enabled(Optimization::FusedBoxes)
+                // Operands of different arrays may have different ranks.
+                let step = ViewShape::of(self.module, self.module.op(first.load).group(0)[0])
+                    .and_then(|shape| shape.steps.get(axis).copied());
+                alike
+                    && self.is_enabled(Optimization::FusedBoxes)
                     && first.partitions.max(load.partitions) == 1
                     && operand_use.direct
                     && next.direct
