@@ -15,14 +15,14 @@ mod workspace;
 pub use configuration::{Configuration, Share};
 pub use factor::{Factor, Precision};
 pub(crate) use launch::Work;
-pub use operands::{Left, Right, Target};
-pub use workspace::{Sums, Workspace};
+pub(crate) use operands::Right;
+pub use workspace::Workspace;
 
 use cutlet::element::Element;
 
 use super::epilogue::{
     Activate, Activation, Apply, Bias, ColumnSums, Function, Gate, GatePairs, Heads, Plain, QuantizeBlocks, Residual,
-    Rotate, Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
+    Rotate, Rotation, Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
 };
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
@@ -182,11 +182,7 @@ impl<'w, P, E> Matmul<'w, P, E> {
         sin: A,
         [dim, end]: [usize; 2],
         pairs: Pairs,
-<<<<<<< HEAD
-    ) -> Matmul<P, Then<E, Rotate<(A, A), Heads>>> {
-=======
-    ) -> Matmul<'w, P, Then<E, Rotate<(A, A), Heads>>> {
->>>>>>> wt-products
+    ) -> Matmul<'w, P, Then<E, Rotation<A>>> {
         self.then(Rotate { angles: (cos, sin), heads: Heads { dim, end, pairs } })
     }
 
