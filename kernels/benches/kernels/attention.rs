@@ -5,7 +5,9 @@ use cutlet::Device;
 use cutlet::DeviceArray;
 use cutlet::element::{bf16, f8e4m3fn};
 use cutlet_kernels::Number;
-use cutlet_kernels::attention::{Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, PrefillF8, Scratch};
+use cutlet_kernels::attention::{
+    Chosen, Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, PrefillF8, Scratch, Sparse,
+};
 
 use crate::row::{Peak, Row, Work};
 
@@ -175,6 +177,29 @@ fn e4m3([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Row {
     })
 }
 
+/// Batch, heads, key heads, tokens, dim; queries and keys of a block, and blocks of a tile of queries.
+fn sparse([batch, heads, key_heads, tokens, dim]: [usize; 5], block: [usize; 2], count: usize) -> Row {
+    let [m, n] = block;
+    let name = format!("sparse bf16 {batch}x{heads}/{key_heads}x{tokens}x{dim} {count} blocks {m}x{n}");
+    let open = move |device: Device| {
+        let of = |heads| device.zeros::<bf16, 4>([batch, heads, tokens, dim]);
+        let (tiles, blocks) = (tokens / m, tokens / n);
+        let list = [batch, key_heads, tiles, count];
+        // Blocks spread over all keys, different ones for each tile.
+        let list = device.from_fn(list, |[_, _, tile, i]| ((tile * 3 + i * (blocks / count)) % blocks) as i32)?;
+        let counts = device.full([batch, key_heads, tiles], count as i32)?;
+        Ok(([of(heads)?, of(key_heads)?, of(key_heads)?, of(heads)?], list, counts, device))
+    };
+    let bytes = 4 * batch * (heads + key_heads) * tokens * dim;
+    let work = work(bytes, batch * heads * tokens * count * n, 2 * dim);
+    Row::new(name, work, open, move |([q, k, v, out], list, counts, device)| {
+        let chosen = Chosen { block, list: list.view(), counts: counts.view() };
+        let qkv = [q.view(), k.view(), v.view()];
+        let sparse = Sparse { scale: 1.0 / (dim as f32).sqrt(), causal: false };
+        sparse.launch(&device.default_stream(), qkv, chosen, out.view_mut(), None)
+    })
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     vec![
@@ -195,6 +220,8 @@ pub fn rows() -> Vec<Row> {
         packed(32, 8, 128, true),
         e4m3([4, 32, 4096, 128], true),
         e4m3([4, 32, 4096, 128], false),
+        sparse([1, 32, 8, 16384, 128], [128, 128], 16),
+        sparse([1, 32, 8, 16384, 128], [64, 64], 32),
         decode([16, 64, 8, 8192, 128], 16, Combine::LastBlock, 2),
         decode([16, 64, 8, 8192, 128], 64, Combine::LastBlock, 2),
         decode([16, 64, 8, 8192, 128], 64, Combine::SecondKernel, 2),

@@ -7,6 +7,7 @@ mod latent;
 mod online;
 mod prefill;
 mod scores;
+mod sparse;
 mod tiles;
 
 pub use backward::Gradients;
@@ -15,3 +16,4 @@ pub use f8::PrefillF8;
 pub use latent::{Latent, Latents};
 pub use prefill::{Attention, Prefill};
 pub use scores::{Function, Mask, Place, Scores, Unchanged};
+pub use sparse::{Chosen, Sparse};

@@ -5,6 +5,7 @@ mod decode;
 mod f8;
 mod latent;
 mod prefill;
+mod sparse;
 
 /// Row-major rows of `dim` numbers.
 pub struct Rows<'a> {
