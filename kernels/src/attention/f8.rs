@@ -7,12 +7,12 @@ use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
+use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream, Target};
 
 use super::online::Online;
 use super::tiles;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, target};
 
 /// Keys whose order changes.
 const GROUP: usize = 16;
@@ -155,7 +155,8 @@ impl PrefillF8 {
             let tile = ct::Constant([TRANSPOSED, columns[1]]);
             launch([keys.div_ceil(TRANSPOSED), key_heads, batch]).run(transposed, (v, along.view_mut(), tile))?;
         }
-        let most = if columns[0].max(columns[1]) > 128 { [64, 64] } else { [128, 128] };
+        let hopper = target(stream) == Some(Target::SM_90A);
+        let most = if columns[0].max(columns[1]) > 128 || !hopper { [64, 64] } else { [128, 128] };
         let tile = [(most[0], queries), (most[1], keys)].map(|(most, x)| most.min(x.next_power_of_two().max(32)));
         let form = Form { tile, columns, group: heads / key_heads, causal: self.causal };
         let kernel = |qkv: [Array<f8e4m3fn, 4>; 3],

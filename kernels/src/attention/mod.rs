@@ -1,4 +1,15 @@
 //! Attention.
+//!
+//! | type | computes | from |
+//! |---|---|---|
+//! | [`Prefill`], [`Attention`] | results and logarithms of sums | contiguous or packed sequences |
+//! | [`PrefillF8`] | the same | e4m3 with a factor for each head |
+//! | [`Gradients`] | gradients of queries, keys and values | results and logarithms of a [`Prefill`] |
+//! | [`Decode`] | results of one query of each sequence | a paged cache |
+//! | [`Latent`] | results of one query of each sequence | latent vectors, paged or contiguous |
+//! | [`Sparse`] | results over chosen blocks of keys | contiguous sequences and lists of blocks |
+//!
+//! Products are computed by tensor cores with sums in f32; exponentials are powers of two by the approximate instruction.
 
 mod backward;
 mod decode;

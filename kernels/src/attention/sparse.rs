@@ -7,13 +7,13 @@ use std::f32::consts::{LN_2, LOG2_E};
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
+use cutlet::{DeviceView, DeviceViewMut, FloatMode, Hints, Stream, Target};
 
 use super::online::Online;
 use super::tiles;
 use crate::Number;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, target};
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -164,6 +164,11 @@ impl Sparse {
             ct::with_mode(FloatMode::fast(), || attend(qkv, chosen, out, scale, form));
         };
         let arguments = ([q, k, v], (list, counts), (out, logs), self.scale, ct::Constant(form));
-        ct::Launch::new([tiles, heads, batch]).stream(stream).run(kernel, arguments)
+        let launch = ct::Launch::new([tiles, heads, batch]).stream(stream);
+        // Half of the work by the cost model: one warp group alone does not fill a multiprocessor of Hopper.
+        let narrow = block[0] == 64 && form.keys <= 64 && columns[0].max(columns[1]) <= 128 && size_of::<T>() == 2;
+        let two = narrow && target(stream) == Some(Target::SM_90A);
+        let launch = if two { launch.hints(Hints::new().occupancy(2)) } else { launch };
+        launch.run(kernel, arguments)
     }
 }
