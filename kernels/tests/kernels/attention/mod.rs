@@ -3,6 +3,7 @@
 mod backward;
 mod decode;
 mod f8;
+mod gpus;
 mod latent;
 mod prefill;
 mod sparse;
