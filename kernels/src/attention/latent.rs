@@ -8,7 +8,7 @@ use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, LoadOptions, Stream, Target};
+use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, Hints, LoadOptions, Stream, Target};
 
 use super::decode::{Scratch, add_parts, parts};
 use super::online::Online;
@@ -74,39 +74,48 @@ fn decode<T: Number>(
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
-    // A tile of keys is one box of a page, or the boxes of several pages.
-    let load = |j: Scalar<i32>, column: usize, width: usize| {
-        let column = (column / width) as i32;
-        match (table, page) {
-            (Some(table), Some(page)) if page < n => {
-                let boxes = (0..n / page).map(|i| {
-                    let at = j * (n / page) + i;
-                    let number = table.load_scalar((batch, at.min(table.extent(1) - 1)));
-                    let number: Scalar<i32> = ct::select((at * page).lt(length), number, -1);
-                    let options = LoadOptions::new().clipped();
-                    vectors.load_with((number, 0, column), [1, page, width], options).reshape([page, width])
-                });
-                ct::cat(boxes, 0)
-            }
-            (Some(table), Some(page)) => {
-                let number = table.load_scalar((batch, j / (page / n)));
-                vectors.load((number, j % (page / n), column), [1, n, width]).reshape([n, width])
-            }
-            _ => vectors.load((batch, j, column), [1, n, width]).reshape([n, width]),
-        }
+    // A tile of keys is one box of a page, or the boxes of several pages. The numbers of the pages are read an iteration ahead.
+    let boxes = page.map_or(1, |page| n.div_ceil(page));
+    let numbers = |j: Scalar<i32>| -> Vec<Scalar<i32>> {
+        let (Some(table), Some(page)) = (table, page) else { return vec![batch] };
+        let number = |i: usize| {
+            let at = if page < n { j * boxes + i } else { j / (page / n) };
+            let number = table.load_scalar((batch, at.min(table.extent(1) - 1)));
+            // No page: it is read as zeros.
+            ct::select::<Scalar<i32>>((at * page).lt(length), number, -1)
+        };
+        (0..boxes).map(number).collect()
+    };
+    let load = |numbers: &[Scalar<i32>], j: Scalar<i32>, column: usize, width: usize| {
+        let rows = n / boxes;
+        let at = match page {
+            Some(page) if page < n => ct::scalar(0),
+            Some(page) => j % (page / n),
+            None => j,
+        };
+        let options = || LoadOptions::new().clipped();
+        let part = |number: &Scalar<i32>| {
+            vectors.load_with((*number, at, column / width), [1, rows, width], options()).reshape([rows, width])
+        };
+        if boxes == 1 { part(&numbers[0]) } else { ct::cat(numbers.iter().map(part), 0) }
     };
     let factor = scale * LOG2_E;
-    let step = |state: Online, j: Scalar<i32>| {
-        let narrow = load(j, latent, rotated);
-        let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(j, i * width, width)).collect();
+    let step = |(state, pages): (Online, Vec<Scalar<i32>>), j: Scalar<i32>| {
+        let next = if table.is_some() { numbers(j + 1) } else { pages.clone() };
+        let narrow = load(&pages, j, latent, rotated);
+        let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(&pages, j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
         // One call for each block: products of one call would keep the stages of all blocks until the last product.
         let scores = ct::mma(queries[0], wide[0].transpose(), scores);
         let scores = ct::mma(queries[1], wide[1].transpose(), scores);
         let scores = ct::mma(queries[2], wide[2].transpose(), scores);
         let scores = ct::mma(queries[3], wide[3].transpose(), scores);
-        let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
-        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, |weights, sum| {
+        let masked = || {
+            let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
+            ct::select(seen, scores, f32::NEG_INFINITY)
+        };
+        let scores = ct::if_else(((j + 1) * n).le(length), || scores, masked);
+        let state = state.add(scores, factor, |weights, sum| {
             let weights = weights.cast::<T>();
             vec![
                 ct::mma(weights, wide[0], sum(0)),
@@ -114,9 +123,11 @@ fn decode<T: Number>(
                 ct::mma(weights, wide[2], sum(2)),
                 ct::mma(weights, wide[3], sum(3)),
             ]
-        })
+        });
+        (state, next)
     };
-    let state = ct::fold(part * each..end, Online::new(m, width, BLOCKS), step);
+    let start = (Online::new(m, width, BLOCKS), numbers(part * each));
+    let (state, _) = ct::fold(part * each..end, start, step);
     let (results, logs) = state.finish(factor, None);
     for (i, result) in results.into_iter().enumerate() {
         match partial {
@@ -250,7 +261,10 @@ impl Latent {
             ct::with_mode(FloatMode::fast(), || decode(q, vectors, tables, out, scale, form));
         };
         let arguments = (q, vectors, (table, lengths), (out.reborrow(), partial), self.scale, ct::Constant(form));
-        ct::Launch::new([blocks * rows.div_ceil(tile[0]), parts, batch]).stream(stream).run(kernel, arguments)?;
+        let launch = ct::Launch::new([blocks * rows.div_ceil(tile[0]), parts, batch]).stream(stream);
+        // Four warps spill registers.
+        let launch = if hopper { launch.hints(Hints::new().num_warps(8)) } else { launch };
+        launch.run(kernel, arguments)?;
         if parts == 1 {
             return Ok(());
         }
