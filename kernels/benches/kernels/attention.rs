@@ -6,7 +6,7 @@ use cutlet::DeviceArray;
 use cutlet::element::{bf16, f8e4m3fn};
 use cutlet_kernels::Number;
 use cutlet_kernels::attention::{
-    Chosen, Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, PrefillF8, Scratch, Sparse,
+    Chosen, Combine, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Scratch, Sparse,
 };
 
 use crate::row::{Peak, Row, Work};
@@ -113,17 +113,45 @@ fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine
     })
 }
 
-/// Batch, heads, keys; tokens of a page.
-fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>, parts: usize) -> Row {
-    let of_page = page.unwrap_or(keys);
-    let paged = page.map_or("contiguous".to_owned(), |page| format!("page {page}"));
-    let name = format!("latent decode bf16 {batch}x{heads}x{keys}x512+64 {paged}");
+/// Source of latent vectors.
+#[derive(Clone, Copy)]
+enum Source {
+    Contiguous,
+    Pages(usize),
+    /// Vectors among so many.
+    Chosen(usize),
+}
+
+impl Source {
+    fn order<'a>(self, table: &'a DeviceArray<i32, 2>) -> Order<'a> {
+        match self {
+            Source::Contiguous => Order::Contiguous,
+            Source::Pages(_) => Order::Pages(table.view()),
+            Source::Chosen(_) => Order::Chosen(table.view()),
+        }
+    }
+}
+
+/// Batch, heads, keys. `parts`: those for the multiprocessors of an H100.
+fn latent([batch, heads, keys]: [usize; 3], source: Source, parts: usize) -> Row {
+    let (pages, page, text) = match source {
+        Source::Contiguous => (batch, keys, "contiguous".to_owned()),
+        Source::Pages(page) => (batch * keys / page, page, format!("page {page}")),
+        Source::Chosen(all) => (batch * all / 64, 64, format!("chosen of {all}")),
+    };
+    let name = format!("latent decode bf16 {batch}x{heads}x{keys}x512+64 {text}");
     let latent = Latent::new(1.0 / 24.0, 512).parts(parts);
     let open = move |device: Device| {
-        let vectors = device.zeros::<bf16, 3>([batch * keys / of_page, of_page, 576])?;
-        let table = page.map(|page| table(device, batch, keys / page)).transpose()?;
+        let vectors = device.zeros::<bf16, 3>([pages, page, 576])?;
+        let table = match source {
+            Source::Chosen(all) => {
+                let of = move |[sequence, i]: [usize; 2]| (sequence * all + i * 2039 % all) as i32;
+                device.from_fn([batch, keys], of)?
+            }
+            _ => table(device, batch, pages / batch)?,
+        };
         let lengths = device.full([batch], keys as i32)?;
-        let of = Latents { vectors: vectors.view(), table: table.as_ref().map(|x| x.view()), lengths: lengths.view() };
+        let of = Latents { vectors: vectors.view(), order: source.order(&table), lengths: lengths.view() };
         let scratch = latent.scratch(device, [batch, heads, 576], &of)?;
         let (q, out) = (device.zeros([batch, heads, 576])?, device.zeros([batch, heads, 512])?);
         Ok((q, vectors, table, lengths, out, scratch, device))
@@ -131,7 +159,7 @@ fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>, parts: usize) -
     let bytes = 2 * batch * (keys * 576 + heads * (576 + 512));
     let work = work(bytes, batch * heads * keys, 576 + 512);
     Row::new(name, work, open, move |(q, vectors, table, lengths, out, scratch, device)| {
-        let of = Latents { vectors: vectors.view(), table: table.as_ref().map(|x| x.view()), lengths: lengths.view() };
+        let of = Latents { vectors: vectors.view(), order: source.order(table), lengths: lengths.view() };
         latent.launch(&device.default_stream(), q.view(), of, out.view_mut(), scratch)
     })
 }
@@ -234,8 +262,9 @@ pub fn rows() -> Vec<Row> {
         backward([4, 32, 32, 4096, 128], false, true),
         backward([4, 32, 8, 4096, 128], true, false),
         backward([4, 32, 32, 4096, 64], true, false),
-        latent([64, 128, 8192], Some(64), 1),
-        latent([64, 128, 8192], None, 1),
-        latent([16, 16, 8192], Some(64), 8),
+        latent([64, 128, 8192], Source::Pages(64), 1),
+        latent([64, 128, 8192], Source::Contiguous, 1),
+        latent([64, 128, 2048], Source::Chosen(8192), 1),
+        latent([16, 16, 8192], Source::Pages(64), 8),
     ]
 }

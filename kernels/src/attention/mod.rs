@@ -6,7 +6,7 @@
 //! | [`PrefillF8`] | the same | e4m3 with a factor for each head |
 //! | [`Gradients`] | gradients of queries, keys and values | results and logarithms of a [`Prefill`] |
 //! | [`Decode`] | results of one query of each sequence | a paged cache |
-//! | [`Latent`] | results of one query of each sequence | latent vectors, paged or contiguous |
+//! | [`Latent`] | results of one query of each sequence | latent vectors: contiguous, paged, or chosen ones |
 //! | [`Sparse`] | results over chosen blocks of keys | contiguous sequences and lists of blocks |
 //!
 //! Products are computed by tensor cores with sums in f32; exponentials are powers of two by the approximate instruction.
@@ -24,7 +24,7 @@ mod tiles;
 pub use backward::Gradients;
 pub use decode::{Combine, Decode, Pages, Scratch};
 pub use f8::PrefillF8;
-pub use latent::{Latent, Latents};
+pub use latent::{Latent, Latents, Order};
 pub use prefill::{Attention, Prefill};
 pub use scores::{Function, Mask, Place, Scores, Unchanged};
 pub use sparse::{Chosen, Sparse};

@@ -5,7 +5,7 @@ use cutlet::Target;
 use cutlet::element::{bf16, f8e4m3fn, f16};
 use cutlet_kernels::Number;
 use cutlet_kernels::attention::{
-    Chosen, Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, PrefillF8, Sparse,
+    Chosen, Combine, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Sparse,
 };
 use cutlet_kernels::inspect::{Subject, inspect};
 
@@ -79,12 +79,19 @@ fn decoding() -> ct::Result<()> {
             });
         }
     }
-    for (page, heads, latent, rotated) in [(Some(16), 16, 512, 64), (Some(64), 72, 128, 32), (None, 6, 64, 16)] {
+    for (page, heads, latent, rotated) in
+        [(Some(16), 16, 512, 64), (Some(64), 72, 128, 32), (Some(1), 128, 512, 64), (None, 6, 64, 16)]
+    {
         let dim = latent + rotated;
         let (q, mut y) = (device.zeros::<f16, 3>([2, heads, dim])?, device.zeros([2, heads, latent])?);
         let vectors = device.zeros([2, page.unwrap_or(300), dim])?;
         let (table, lengths) = (device.zeros([2, 10])?, device.zeros([2])?);
-        let latents = Latents { vectors: vectors.view(), table: page.map(|_| table.view()), lengths: lengths.view() };
+        let order = match page {
+            None => Order::Contiguous,
+            Some(1) => Order::Chosen(table.view()),
+            Some(_) => Order::Pages(table.view()),
+        };
+        let latents = Latents { vectors: vectors.view(), order, lengths: lengths.view() };
         let decode = Latent::new(1.0, latent).parts(2);
         let mut scratch = decode.scratch(device, q.shape(), &latents)?;
         compiles(&format!("latent {heads}x{latent}"), || {
