@@ -73,7 +73,8 @@ fn packed(heads: usize, key_heads: usize, dim: usize, softcap: bool) -> Row {
     })
 }
 
-/// The pages of sequences in an order that is no run: 7 and the number of pages have no common divisor but 1.
+/// The pages of sequences in an order that is no run: 7 and the number of pages have no common
+/// divisor but 1.
 fn table(device: Device, batch: usize, pages: usize) -> ct::Result<DeviceArray<i32, 2>> {
     device.from_fn([batch, pages], |[sequence, page]| ((sequence * pages + page) * 7 % (batch * pages)) as i32)
 }
@@ -88,7 +89,8 @@ struct Step {
     scratch: Scratch,
 }
 
-/// Batch, heads, key heads, keys, dim. `parts`: those for the multiprocessors of an H100, which an inspection does not ask for.
+/// Batch, heads, key heads, keys, dim. `parts`: those for the multiprocessors of an H100, which an
+/// inspection does not ask for.
 fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine: Combine, parts: usize) -> Row {
     let two = if combine == Combine::SecondKernel { " two launches" } else { "" };
     let name = format!("decode bf16 {batch}x{heads}/{key_heads}x{keys}x{dim} page {page}{two}");
@@ -205,7 +207,8 @@ fn e4m3([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Row {
     })
 }
 
-/// Batch, heads, key heads, tokens, dim; queries and keys of a block, and blocks of a tile of queries.
+/// Batch, heads, key heads, tokens, dim; queries and keys of a block, and blocks of a tile of
+/// queries.
 fn sparse([batch, heads, key_heads, tokens, dim]: [usize; 5], block: [usize; 2], count: usize) -> Row {
     let [m, n] = block;
     let name = format!("sparse bf16 {batch}x{heads}/{key_heads}x{tokens}x{dim} {count} blocks {m}x{n}");

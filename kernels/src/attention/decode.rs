@@ -1,8 +1,10 @@
-//! Attention of one query of each sequence with the keys of a paged cache: split keys (Flash-Decoding, Dao et al., 2023) and
-//! block tables (PagedAttention, Kwon et al., 2023).
+//! Attention of one query of each sequence with the keys of a paged cache: split keys
+//! (Flash-Decoding, Dao et al., 2023) and block tables (PagedAttention, Kwon et al., 2023).
 //!
-//! A block takes the queries that share a head of keys as rows of one tile, past a part of the keys:
-//! 1. the rows of a block of keys are listed by the table, with no row behind the end of the sequence;
+//! A block takes the queries that share a head of keys as rows of one tile, past a part of the
+//! keys:
+//! 1. the rows of a block of keys are listed by the table, with no row behind the end of the
+//!    sequence;
 //! 2. the online softmax of `online.rs`;
 //! 3. with more than one part, the block stores its result and log₂ of its sum of exponentials;
 //! 4. the last block of a head adds the parts, or a second kernel does.
@@ -21,11 +23,12 @@ use crate::launch::{Run, num_multiprocessors};
 
 /// Keys and values in pages, and the pages of each sequence.
 ///
-/// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries behind the end of a sequence have
-/// no meaning, as have the rows of a page behind the end.
+/// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries
+/// behind the end of a sequence have no meaning, as have the rows of a page behind the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, T: Element> {
-    /// Keys, of shape (pages, tokens of a page, key heads, dim). A page has 2ⁿ tokens. Pages follow one another without gaps.
+    /// Keys, of shape (pages, tokens of a page, key heads, dim). A page has 2ⁿ tokens. Pages follow
+    /// one another without gaps.
     pub keys: DeviceView<'a, T, 4>,
     /// Values, of the same shape, or of another dim.
     pub values: DeviceView<'a, T, 4>,
@@ -70,8 +73,8 @@ impl Scratch {
     }
 }
 
-/// Returns the number of parts of `keys` keys: the least one whose blocks leave at most 5 % of the multiprocessors idle, if `of_each`
-/// blocks run on each of them. A part has at least 256 keys.
+/// Returns the number of parts of `keys` keys: the least one whose blocks leave at most 5 % of the
+/// multiprocessors idle, if `of_each` blocks run on each of them. A part has at least 256 keys.
 pub(super) fn parts(keys: usize, blocks: usize, of_each: usize, multiprocessors: usize) -> usize {
     let slots = (of_each * multiprocessors).max(1);
     let most = keys.div_ceil(256).clamp(1, 128);
@@ -153,7 +156,8 @@ fn decode<T: Number>(
     }
 }
 
-/// Returns the result of the rows and columns of a tile from its parts. `place`: sequence, block of rows, block of columns.
+/// Returns the result of the rows and columns of a tile from its parts. `place`: sequence, block of
+/// rows, block of columns.
 pub(super) fn sum_of_parts(
     (results, logs): (Array<f32, 5>, Array<f32, 4>),
     [batch, block, column]: [Scalar<i32>; 3],
@@ -257,11 +261,12 @@ impl Decode {
         Scratch::new(device, [batch, key_heads, parts, heads / key_heads, pages.values.shape()[3]])
     }
 
-    /// Queues the kernels. `q` and the result are of shape (sequences, heads, dim), where key heads divide heads.
+    /// Queues the kernels. `q` and the result are of shape (sequences, heads, dim), where key heads
+    /// divide heads.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A page of the table that does not exist reads as
-    /// zeros.
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A page of the
+    /// table that does not exist reads as zeros.
     #[track_caller]
     pub fn launch<T: Number>(
         &self,

@@ -1,7 +1,8 @@
 //! Attention of 8-bit floats, forward: FlashAttention-3 (Shah et al., 2024).
 //!
-//! Both products sum along memory. A first kernel transposes the values, and orders keys as threads hold the scores of a product.
-//! The weights are then operands after a permutation that moves nothing. The largest weight is 2⁸, so that small weights have bits.
+//! Both products sum along memory. A first kernel transposes the values, and orders keys as threads
+//! hold the scores of a product. The weights are then operands after a permutation that moves
+//! nothing. The largest weight is 2⁸, so that small weights have bits.
 
 use std::f32::consts::LOG2_E;
 
@@ -21,8 +22,8 @@ const TRANSPOSED: usize = 128;
 /// Logarithm of the largest weight to base 2.
 const SHIFT: f32 = 8.0;
 
-/// Returns the columns in the order in which the threads that hold scores multiply them as weights: neighbours of four are two and
-/// two.
+/// Returns the columns in the order in which the threads that hold scores multiply them as weights:
+/// neighbours of four are two and two.
 fn in_order(x: Tile<f8e4m3fn, 2>) -> Tile<f8e4m3fn, 2> {
     let [rows, columns] = x.shape();
     x.reshape([rows, columns / GROUP, 2, 4, 2]).permute([0, 1, 3, 2, 4]).reshape([rows, columns])
@@ -109,9 +110,11 @@ pub struct PrefillF8 {
 }
 
 impl PrefillF8 {
-    /// Queues the kernels. Q and the result are of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim), where
-    /// key heads divide heads. `scales` are the factors of Q, of shape (batch, heads), and those of K and V, of shape (batch, key heads).
-    /// dim is at most 256. `logs`, of shape (batch, heads, queries), gets the natural logarithms of the sums of exponentials.
+    /// Queues the kernels. Q and the result are of shape (batch, heads, queries, dim), K and V of
+    /// (batch, key heads, keys, dim), where key heads divide heads. `scales` are the factors of Q,
+    /// of shape (batch, heads), and those of K and V, of shape (batch, key heads). dim is at most
+    /// 256. `logs`, of shape (batch, heads, queries), gets the natural logarithms of the sums of
+    /// exponentials.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit, and those of allocations and launches.

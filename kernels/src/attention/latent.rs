@@ -1,8 +1,10 @@
-//! Decoding with latent vectors: multi-head latent attention (DeepSeek-V2, 2024) with absorbed projections.
+//! Decoding with latent vectors: multi-head latent attention (DeepSeek-V2, 2024) with absorbed
+//! projections.
 //!
-//! All heads share one vector of 576 numbers a token. Its first 512 are the value, too. A block takes a tile of heads past a part
-//! of the keys. The 512 columns are loaded in four blocks, each of which is an operand of both products and has an accumulator:
-//! the stage of a block is free after its second product.
+//! All heads share one vector of 576 numbers a token. Its first 512 are the value, too. A block
+//! takes a tile of heads past a part of the keys. The 512 columns are loaded in four blocks, each
+//! of which is an operand of both products and has an accumulator: the stage of a block is free
+//! after its second product.
 
 use std::f32::consts::LOG2_E;
 
@@ -21,18 +23,20 @@ use crate::launch::{Run, num_multiprocessors, target};
 pub enum Order<'a> {
     /// Each sequence is one page of any length.
     Contiguous,
-    /// Numbers of pages, of shape (sequences, pages of the longest one). A page has 2ⁿ tokens. Entries behind the end of a sequence
-    /// have no meaning.
+    /// Numbers of pages, of shape (sequences, pages of the longest one). A page has 2ⁿ tokens.
+    /// Entries behind the end of a sequence have no meaning.
     Pages(DeviceView<'a, i32, 2>),
-    /// Numbers of chosen vectors among those of all pages, of shape (sequences, most vectors): sparse attention. Pages follow one
-    /// another without gaps. Entries behind the end have no meaning.
+    /// Numbers of chosen vectors among those of all pages, of shape (sequences, most vectors):
+    /// sparse attention. Pages follow one another without gaps. Entries behind the end have no
+    /// meaning.
     Chosen(DeviceView<'a, i32, 2>),
 }
 
 /// Latent vectors of sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Latents<'a, T: Element> {
-    /// Vectors, of shape (pages, tokens of a page, latent + rotated). Rows behind the end of a sequence have finite numbers.
+    /// Vectors, of shape (pages, tokens of a page, latent + rotated). Rows behind the end of a
+    /// sequence have finite numbers.
     pub vectors: DeviceView<'a, T, 3>,
     /// Places of the vectors of each sequence.
     pub order: Order<'a>,
@@ -94,7 +98,8 @@ fn decode<T: Number>(
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
-    // A tile of keys is one box of a page, or the boxes of several pages. The numbers of the pages are read an iteration ahead.
+    // A tile of keys is one box of a page, or the boxes of several pages. The numbers of the pages
+    // are read an iteration ahead.
     let boxes = if let Places::Pages(page) = places { n.div_ceil(page) } else { 1 };
     let numbers = |j: Scalar<i32>| -> Vec<Scalar<i32>> {
         let (Some(table), Places::Pages(page)) = (table, places) else { return vec![batch] };
@@ -130,7 +135,8 @@ fn decode<T: Number>(
         let narrow = load(&pages, j, latent, rotated);
         let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(&pages, j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
-        // One call for each block: products of one call would keep the stages of all blocks until the last product.
+        // One call for each block: products of one call would keep the stages of all blocks until
+        // the last product.
         let scores = ct::mma(queries[0], wide[0].transpose(), scores);
         let scores = ct::mma(queries[1], wide[1].transpose(), scores);
         let scores = ct::mma(queries[2], wide[2].transpose(), scores);
@@ -163,8 +169,8 @@ fn decode<T: Number>(
     partial.iter().for_each(|(_, of_logs)| of_logs.store((batch, block, part, tile), logs.reshape([1, 1, 1, m])));
 }
 
-/// softmax(scale · q Kᵀ) V for one query of each sequence and head, where the vectors of a sequence are its keys and their first
-/// columns its values.
+/// softmax(scale · q Kᵀ) V for one query of each sequence and head, where the vectors of a sequence
+/// are its keys and their first columns its values.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -226,8 +232,9 @@ impl Latent {
         Scratch::new(device, [batch, heads / rows, parts, rows, self.latent])
     }
 
-    /// Queues the kernels. `q` is of shape (sequences, heads, latent + rotated), the result of (sequences, heads, latent). The number
-    /// of latent columns is a multiple of 64 and of the rotated columns, which are a multiple of 16.
+    /// Queues the kernels. `q` is of shape (sequences, heads, latent + rotated), the result of
+    /// (sequences, heads, latent). The number of latent columns is a multiple of 64 and of the
+    /// rotated columns, which are a multiple of 16.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch.

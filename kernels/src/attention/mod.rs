@@ -9,11 +9,14 @@
 //! | [`Latent`] | results of one query of each sequence | latent vectors: contiguous, paged, or chosen ones |
 //! | [`Sparse`] | results over chosen blocks of keys | contiguous sequences and lists of blocks |
 //!
-//! Products are computed by tensor cores with sums in f32; exponentials are powers of two by the approximate instruction.
+//! Products are computed by tensor cores with sums in f32; exponentials are powers of two by the
+//! approximate instruction.
 
 mod backward;
 mod decode;
 mod f8;
+mod forward;
+mod gradients;
 mod latent;
 mod online;
 mod prefill;
@@ -21,9 +24,9 @@ mod scores;
 mod sparse;
 mod tiles;
 
-pub use backward::Gradients;
 pub use decode::{Combine, Decode, Pages, Scratch};
 pub use f8::PrefillF8;
+pub use gradients::Gradients;
 pub use latent::{Latent, Latents, Order};
 pub use prefill::{Attention, Prefill};
 pub use scores::{Function, Mask, Place, Scores, Unchanged};

@@ -1,5 +1,5 @@
-//! Online softmax (Milakov and Gimelshein, 2018): the sums of a tile of rows over blocks of keys, each of which rescales the
-//! sums to the largest score until then.
+//! Online softmax (Milakov and Gimelshein, 2018): the sums of a tile of rows over blocks of keys,
+//! each of which rescales the sums to the largest score until then.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -7,7 +7,8 @@ use cutlet::prelude::*;
 /// Maximum of no scores. It is finite, so that a block without a visible key has weights of 0.
 pub const LEAST: f32 = -1e30;
 
-/// State of `m` rows: weighted sums of values in `blocks` of columns, largest score, and sum of weights.
+/// State of `m` rows: weighted sums of values in `blocks` of columns, largest score, and sum of
+/// weights.
 pub struct Online {
     pub sums: Vec<Tile<f32, 2>>,
     pub max: Tile<f32, 2>,
@@ -25,8 +26,9 @@ impl Online {
         }
     }
 
-    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score, and the largest weight is 1. `products` returns
-    /// the new sums from the weights and a function of the old sum of a block of columns, in program order.
+    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score, and the
+    /// largest weight is 1. `products` returns the new sums from the weights and a function of the
+    /// old sum of a block of columns, in program order.
     pub fn add(
         self,
         scores: Tile<f32, 2>,
@@ -36,7 +38,8 @@ impl Online {
         self.add_shifted(scores, (factor, 0.0), products)
     }
 
-    /// Adds a block of keys as [`Online::add`] does. The largest weight is 2 to the power of `shift`.
+    /// Adds a block of keys as [`Online::add`] does. The largest weight is 2 to the power of
+    /// `shift`.
     pub fn add_shifted(
         self,
         scores: Tile<f32, 2>,
@@ -51,8 +54,8 @@ impl Online {
         Online { sums, max, total: self.total * decay + weights.sum(1) }
     }
 
-    /// Returns the results, and log₂ of the sums of exponentials. A row without a visible key has zeros, and a logarithm of at
-    /// most [`LEAST`] times the factor.
+    /// Returns the results, and log₂ of the sums of exponentials. A row without a visible key has
+    /// zeros, and a logarithm of at most [`LEAST`] times the factor.
     ///
     /// `sink` is a score, in powers of two, without a value.
     pub fn finish(self, factor: Scalar<f32>, sink: Option<Scalar<f32>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {

@@ -1,7 +1,8 @@
-//! Attention with chosen blocks of keys, forward: native sparse attention and block-sparse prefill (as FlashInfer and
-//! FlashAttention have it).
+//! Attention with chosen blocks of keys, forward: native sparse attention and block-sparse prefill
+//! (as FlashInfer and FlashAttention have it).
 //!
-//! A block takes a tile of queries past the blocks of keys of a list. The producer reads the list ahead.
+//! A block takes a tile of queries past the blocks of keys of a list. The producer reads the list
+//! ahead.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -69,9 +70,11 @@ fn attend<T: Number>(
 /// Blocks of keys of each tile of queries.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen<'a> {
-    /// Queries of a tile and keys of a block: powers of two from 16 on, at most 128 queries. Blocks of 128 by 128 are the fastest.
+    /// Queries of a tile and keys of a block: powers of two from 16 on, at most 128 queries. Blocks
+    /// of 128 by 128 are the fastest.
     pub block: [usize; 2],
-    /// Numbers of blocks of keys, each at most once, of shape (batch, list heads, tiles of queries, most blocks). List heads divide heads.
+    /// Numbers of blocks of keys, each at most once, of shape (batch, list heads, tiles of queries,
+    /// most blocks). List heads divide heads.
     pub list: DeviceView<'a, i32, 4>,
     /// Number of blocks of each tile of queries, of shape (batch, list heads, tiles of queries).
     pub counts: DeviceView<'a, i32, 3>,
@@ -99,13 +102,15 @@ pub struct Chosen<'a> {
 pub struct Sparse {
     /// Factor of the scores, above 0; 1 / √dim as a rule.
     pub scale: f32,
-    /// Hides the keys behind the position of a query inside of the chosen blocks. The last query has the position of the last key.
+    /// Hides the keys behind the position of a query inside of the chosen blocks. The last query
+    /// has the position of the last key.
     pub causal: bool,
 }
 
 impl Sparse {
-    /// Queues the kernel. Shapes are those of [`Prefill::launch`](super::Prefill::launch), with a dim of at most 256. A block that does
-    /// not exist has no keys. A query without a visible key has a result of zeros.
+    /// Queues the kernel. Shapes are those of [`Prefill::launch`](super::Prefill::launch), with a
+    /// dim of at most 256. A block that does not exist has no keys. A query without a visible key
+    /// has a result of zeros.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch.
@@ -165,7 +170,8 @@ impl Sparse {
         };
         let arguments = ([q, k, v], (list, counts), (out, logs), self.scale, ct::Constant(form));
         let launch = ct::Launch::new([tiles, heads, batch]).stream(stream);
-        // Half of the work by the cost model: one warp group alone does not fill a multiprocessor of Hopper.
+        // Half of the work by the cost model: one warp group alone does not fill a multiprocessor
+        // of Hopper.
         let narrow = block[0] == 64 && form.keys <= 64 && columns[0].max(columns[1]) <= 128 && size_of::<T>() == 2;
         let two = narrow && target(stream) == Some(Target::SM_90A);
         let launch = if two { launch.hints(Hints::new().occupancy(2)) } else { launch };
