@@ -13,9 +13,9 @@ use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, Stream};
+use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, LoadOptions, Stream};
 
-use super::online::{LEAST, Online};
+use super::online::{Exponent, LEAST, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
@@ -119,7 +119,7 @@ fn decode<T: Number>(
     let begin_part = begin + part * each;
     let end_part = (begin_part + each).min(length.ceil_div(n));
 
-    let factor = if softcap.is_some() { ct::scalar(LOG2_E) } else { scale * LOG2_E };
+    let exponent = Exponent::new(if softcap.is_some() { ct::scalar(LOG2_E) } else { scale * LOG2_E });
     let step = |state: Online, j: Scalar<i32>| {
         let key = j * n + ct::arange(0..n);
         let pages = match n > page {
@@ -138,10 +138,10 @@ fn decode<T: Number>(
         let seen = key.lt(length);
         let seen = if window.is_some() { seen & key.ge(first) } else { seen };
         let scores = ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY);
-        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
+        state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
-    let (results, logs) = state.finish(factor, None);
+    let (results, logs) = state.finish(exponent, None);
     let result = results[0];
     let store = |x: Tile<f32, 2>| out.store((batch, head, 0, 0), x.cast::<T>().reshape([1, 1, m, e]));
     let Some((of_parts, of_logs, tickets)) = partial else { return store(result) };
@@ -164,15 +164,17 @@ pub(super) fn sum_of_parts(
     [m, e]: [usize; 2],
     parts: usize,
 ) -> Tile<f32, 2> {
-    let start = (ct::zeros::<f32, 2>([m, e]), ct::full([m, 1], LEAST), ct::zeros([m, 1]));
-    let (sum, _, total) = ct::fold(..parts, start, |(sum, max, total), part| {
+    // The weights of the parts do not depend on one another: several loads are in flight.
+    let options = LoadOptions::new().padding(Padding::NegInf);
+    let all = logs.load_with((batch, block, 0, 0), [1, 1, parts.next_power_of_two(), m], options);
+    let all = all.reshape([parts.next_power_of_two(), m]);
+    let max = all.reduce_max(0).max(LEAST);
+    let total = (all - max).exp2().sum(0).max(f32::MIN_POSITIVE);
+    ct::fold(ct::range(0, parts).unroll(4), ct::zeros::<f32, 2>([m, e]), |sum, part| {
         let result = results.load((batch, block, part, 0, column), [1, 1, 1, m, e]).reshape([m, e]);
-        let log: Tile<f32, 2> = logs.load((batch, block, part, 0), [1, 1, 1, m]).reshape([m, 1]);
-        let above: Tile<f32, 2> = max.max(log);
-        let [decay, weight] = [max, log].map(|x| (x - above).exp2());
-        (sum * decay + result * weight, above, total * decay + weight)
-    });
-    sum / total.max(f32::MIN_POSITIVE)
+        let log = logs.load((batch, block, part, 0), [1, 1, 1, m]).reshape([1, m]);
+        sum + result * ((log - max).exp2() / total).reshape([m, 1])
+    })
 }
 
 /// Adds the parts: a block for a head of keys and a block of columns.

@@ -10,7 +10,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream, Target};
 
-use super::online::Online;
+use super::online::{Exponent, Online};
 use super::tiles;
 use crate::check::require;
 use crate::launch::{Run, target};
@@ -59,6 +59,7 @@ fn attend(
     let [of_queries, of_keys, of_values] = scales;
     let of_values = of_values.load_scalar((batch, head / group));
     let factor = of_queries.load_scalar((batch, head)) * of_keys.load_scalar((batch, head / group)) * (scale * LOG2_E);
+    let exponent = Exponent { shift: SHIFT, ..Exponent::new(factor) };
     let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
     let keys = k.extent(2);
     let first = tile * m + (keys - q.extent(2));
@@ -73,12 +74,10 @@ fn attend(
             ct::select(key.lt(last.unsqueeze(1)), scores, f32::NEG_INFINITY)
         };
         let scores = ct::if_else(((j + 1) * n).le(whole), || scores, masked);
-        state.add_shifted(scores, (factor, SHIFT), |weights, sum| {
-            vec![ct::mma_fast_acc(in_order(weights.cast()), values, sum(0))]
-        })
+        state.add(scores, exponent, |weights, sum| vec![ct::mma_fast_acc(in_order(weights.cast()), values, sum(0))])
     };
     let state = ct::fold(..end.max(0).ceil_div(n), Online::new(m, e, 1), step);
-    let (results, log) = state.finish(factor, None);
+    let (results, log) = state.finish(exponent, None);
     let log = (log - SHIFT) * std::f32::consts::LN_2;
     logs.iter().for_each(|logs| logs.store((batch, head, tile), log.reshape([1, 1, m])));
     out.store((batch, head, tile, 0), (results[0] * of_values).cast::<bf16>().reshape([1, 1, m, e]));

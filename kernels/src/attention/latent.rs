@@ -13,7 +13,7 @@ use cutlet::prelude::*;
 use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, Hints, LoadOptions, Stream, Target};
 
 use super::decode::{Scratch, add_parts, parts};
-use super::online::Online;
+use super::online::{Exponent, Online};
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors, target};
@@ -129,7 +129,7 @@ fn decode<T: Number>(
         };
         if boxes == 1 { part(&numbers[0]) } else { ct::cat(numbers.iter().map(part), 0) }
     };
-    let factor = scale * LOG2_E;
+    let exponent = Exponent::new(scale * LOG2_E);
     let step = |(state, pages): (Online, Vec<Scalar<i32>>), j: Scalar<i32>| {
         let next = if matches!(places, Places::Pages(_)) { numbers(j + 1) } else { pages.clone() };
         let narrow = load(&pages, j, latent, rotated);
@@ -146,7 +146,7 @@ fn decode<T: Number>(
             ct::select(seen, scores, f32::NEG_INFINITY)
         };
         let scores = ct::if_else(((j + 1) * n).le(length), || scores, masked);
-        let state = state.add(scores, factor, |weights, sum| {
+        let state = state.add(scores, exponent, |weights, sum| {
             let weights = weights.cast::<T>();
             vec![
                 ct::mma(weights, wide[0], sum(0)),
@@ -159,7 +159,7 @@ fn decode<T: Number>(
     };
     let start = (Online::new(m, width, BLOCKS), numbers(part * each));
     let (state, _) = ct::fold(part * each..end, start, step);
-    let (results, logs) = state.finish(factor, None);
+    let (results, logs) = state.finish(exponent, None);
     for (i, result) in results.into_iter().enumerate() {
         match partial {
             None => out.store((batch, block, tile, i), result.cast::<T>().reshape([1, 1, m, width])),

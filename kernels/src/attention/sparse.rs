@@ -10,7 +10,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, FloatMode, Hints, Stream, Target};
 
-use super::online::Online;
+use super::online::{Exponent, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
@@ -42,7 +42,7 @@ fn attend<T: Number>(
     let keys = k.extent(2);
     let first = tile * m + (keys - q.extent(2));
     let whole_end = if causal { first + 1 } else { keys };
-    let (tiles, factor) = (of_block / n, scale * LOG2_E);
+    let (tiles, exponent) = (of_block / n, Exponent::new(scale * LOG2_E));
     let count = counts.load_scalar((batch, list_head, tile)).min(list.extent(3));
     let step = |state: Online, i: Scalar<i32>| {
         // Tile of keys: that of a block of the list.
@@ -59,10 +59,10 @@ fn attend<T: Number>(
             ct::select(key.lt(last.unsqueeze(1)), scores, f32::NEG_INFINITY)
         };
         let scores = ct::if_else(((j + 1) * n).le(whole_end), || scores, masked);
-        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
+        state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(..count * tiles, Online::new(m, e, 1), step);
-    let (results, log) = state.finish(factor, None);
+    let (results, log) = state.finish(exponent, None);
     logs.iter().for_each(|logs| logs.store((batch, head, tile), (log * LN_2).reshape([1, 1, m])));
     out.store((batch, head, tile, 0), results[0].cast::<T>().reshape([1, 1, m, e]));
 }
