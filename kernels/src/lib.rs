@@ -5,8 +5,8 @@
 //! | [`softmax`] | exponentials over their sum | the last axis |
 //! | [`rms_norm`], [`layer_norm`] | normalised rows, with a weight (and a bias) | the last axis |
 //! | [`rotary`] | rotary position embedding | the last axis, by halves or by pairs |
-//! | [`Attention`] | full or causal attention, grouped queries | (batch, heads, tokens, dim) |
 //! | [`matmul`](fn@matmul) | products with prologues and epilogues: of batches, groups, scaled and packed operands | matrices |
+//! | [`attention`] | prefill, decode, gradients, grouped queries | (batch, heads, tokens, dim), packed sequences, pages |
 //! | [`quantized`] | products with weights of 4 or 8 bits and a scale for each group | matrices |
 //! | [`gguf`] | products with weights in the blocks q8_0 and q4_K of GGUF files | matrices |
 //!
