@@ -1,5 +1,6 @@
 //! Losses of language models.
 
 mod cross_entropy;
+mod linear;
 
 pub use cross_entropy::CrossEntropy;
