@@ -2,7 +2,7 @@
 
 use cutlet::element::{bf16, f16};
 use cutlet::{Device, DeviceArray};
-use cutlet_kernels::moe::{Alignment, Router, Rows, Scores, combine, gated_product, product};
+use cutlet_kernels::moe::{Alignment, Router, Rows, Scores, combine, gated_product, gather, product};
 use cutlet_kernels::norms::Gate;
 
 use crate::row::{Peak, Row, Work};
@@ -78,7 +78,7 @@ fn alignment(layer: Layer) -> Row {
     )
 }
 
-fn products(layer: Layer) -> [Row; 3] {
+fn products(layer: Layer) -> [Row; 5] {
     let Layer { tokens, experts, taken, hidden, between } = layer;
     let first = Row::new(
         layer.name("experts_gated f16"),
@@ -122,7 +122,32 @@ fn products(layer: Layer) -> [Row; 3] {
             combine(&x.device().default_stream(), x.view(), alignment, weights.view(), y.view_mut())
         },
     );
-    [first, second, third]
+    let fourth = Row::new(
+        layer.name("experts_gather f16"),
+        Work::bytes(2.0 * (hidden * (layer.pairs() + tokens)) as f64),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let out = device.zeros::<f16, 2>([alignment.num_places(), hidden])?;
+            Ok((alignment, device.full([tokens, hidden], f16::from_f32(0.25))?, out))
+        },
+        |(alignment, x, out)| gather(&x.device().default_stream(), x.view(), alignment, None, out.view_mut()),
+    );
+    let fifth = Row::new(
+        layer.name("experts_gated_places f16"),
+        layer.work(2, layer.pairs() * (hidden + between)),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let x = device.full([alignment.num_places(), hidden], f16::from_f32(0.25))?;
+            let w = device.full([experts, 2 * between, hidden], f16::from_f32(0.01))?;
+            let out = device.zeros::<f16, 2>([alignment.num_places(), between])?;
+            Ok((alignment, x, w, out))
+        },
+        |(alignment, x, w, out)| {
+            let stream = x.device().default_stream();
+            gated_product(&stream, (x.view(), Rows::Places), w.view(), alignment, Gate::Silu, out.view_mut())
+        },
+    );
+    [first, second, third, fourth, fifth]
 }
 
 /// Returns the rows.

@@ -2,10 +2,12 @@
 
 mod alignment;
 mod combine;
+mod gather;
 mod product;
 mod router;
 
 pub use alignment::Alignment;
 pub use combine::combine;
+pub use gather::gather;
 pub use product::{Rows, gated_product, product};
 pub use router::{Router, Scores};
