@@ -177,7 +177,7 @@ fn backward<T: Number>(
 
 /// Shape of an array with an axis of groups, the form, and the grid.
 #[track_caller]
-fn form<T, const R: usize>(
+fn form<const R: usize>(
     stream: &Stream,
     shape: [usize; R],
     groups: usize,
@@ -238,7 +238,7 @@ pub fn group_norm<T: Number, const R: usize>(
     epsilon: f32,
 ) -> ct::Result<()> {
     require(x.shape() == y.shape(), || format!("group norm of an array of {:?} into {:?}", x.shape(), y.shape()))?;
-    let (shape, form, grid) = form::<T, R>(stream, x.shape(), groups, &[weight.len(), bias.len()])?;
+    let (shape, form, grid) = form(stream, x.shape(), groups, &[weight.len(), bias.len()])?;
     if x.is_empty() {
         return Ok(());
     }
@@ -278,7 +278,7 @@ pub fn group_norm_backward<T: Number, const R: usize>(
         format!("gradient of the group norm of {:?}, dy of {:?}, dx of {:?}", x.shape(), dy.shape(), dx.shape())
     })?;
     let vectors = [weight.len(), dweight.len(), dbias.len()];
-    let (shape, form, grid) = form::<T, R>(stream, x.shape(), groups, &vectors)?;
+    let (shape, form, grid) = form(stream, x.shape(), groups, &vectors)?;
     if shape[2] == 0 {
         return Ok(());
     }
