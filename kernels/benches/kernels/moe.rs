@@ -2,7 +2,9 @@
 
 use cutlet::element::{bf16, f16};
 use cutlet::{Device, DeviceArray};
-use cutlet_kernels::moe::{Alignment, Router, Rows, Scores, combine, gated_product, gather, product};
+use cutlet_kernels::moe::{
+    Alignment, Experts, Gradients, Router, Rows, Scores, combine, gated_product, gather, product,
+};
 use cutlet_kernels::norms::Gate;
 
 use crate::row::{Peak, Row, Work};
@@ -150,12 +152,48 @@ fn products(layer: Layer) -> [Row; 5] {
     [first, second, third, fourth, fifth]
 }
 
+/// The whole layer of experts, forward for inference, or forward and backward for training.
+fn layer_of_experts(layer: Layer, training: bool) -> Row {
+    let Layer { tokens, experts, taken, hidden, between } = layer;
+    let name = if training { "experts_training bf16" } else { "experts_forward bf16" };
+    Row::new(
+        layer.name(name),
+        layer.work(if training { 9 } else { 3 }, tokens * hidden * 2),
+        move |device| {
+            let number = |value: f64| bf16::from_f64(value);
+            let alignment = layer.alignment(device)?;
+            let [x, dy] = [0.25, 0.01].map(|value| device.full([tokens, hidden], number(value)));
+            let first = device.full([experts, 2 * between, hidden], number(0.01))?;
+            let second = device.full([experts, hidden, between], number(0.01))?;
+            let weights = [device.full([tokens, taken], 0.5f32)?, device.zeros([tokens, taken])?];
+            let [y, dx] = [0; 2].map(|_| device.zeros::<bf16, 2>([tokens, hidden]));
+            let shapes = if training { [first.shape(), second.shape()] } else { [[0; 3]; 2] };
+            let [dfirst, dsecond] = shapes.map(|shape| device.zeros::<bf16, 3>(shape));
+            Ok((alignment, [x?, dy?], [first, second], weights, [y?, dx?], [dfirst?, dsecond?]))
+        },
+        move |(alignment, [x, dy], [first, second], [weights, dweights], [y, dx], [dfirst, dsecond])| {
+            let (stream, gate) = (x.device().default_stream(), Gate::Silu);
+            let experts = Experts { gate, weights: [first.view(), second.view()] };
+            if !training {
+                return experts.forward(&stream, x.view(), alignment, weights.view(), y.view_mut());
+            }
+            let saved = experts.forward_saved(&stream, x.view(), alignment, weights.view(), y.view_mut())?;
+            let of_experts = [dfirst.view_mut(), dsecond.view_mut()];
+            let gradients = Gradients { dx: dx.view_mut(), dweights: dweights.view_mut(), of_experts };
+            experts.backward(&stream, &saved, dy.view(), alignment, weights.view(), gradients)
+        },
+    )
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let layers = [
         Layer { tokens: 8192, experts: 64, taken: 8, hidden: 2048, between: 1408 },
         Layer { tokens: 4096, experts: 8, taken: 2, hidden: 4096, between: 14336 },
     ];
-    let of_layer = |layer: Layer| [router(layer), alignment(layer)].into_iter().chain(products(layer));
+    let of_layer = |layer: Layer| {
+        let whole = [layer_of_experts(layer, false), layer_of_experts(layer, true)];
+        [router(layer), alignment(layer)].into_iter().chain(products(layer)).chain(whole)
+    };
     layers.into_iter().flat_map(of_layer).collect()
 }

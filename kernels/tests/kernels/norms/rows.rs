@@ -72,14 +72,14 @@ fn forward_and_backward<T: Number>(rows: usize, columns: usize) -> ct::Result<()
             }
         }
         let (mut of_x, mut of_weight, mut of_bias) = (exact_dsum.clone(), vec![0.0; columns], vec![0.0; columns]);
-        for i in 0..rows {
+        for (i, scale) in scales.iter().enumerate() {
             let at = |j: usize| i * columns + j;
             let weighted = |j: usize| exact_dy[at(j)] * w[j];
             let along = (0..columns).map(|j| weighted(j) * normals[at(j)]).sum::<f64>() / columns as f64;
             let level = (0..columns).map(weighted).sum::<f64>() / columns as f64;
             for j in 0..columns {
                 let level = if centered { level } else { 0.0 };
-                of_x[at(j)] += scales[i] * (weighted(j) - level - normals[at(j)] * along);
+                of_x[at(j)] += scale * (weighted(j) - level - normals[at(j)] * along);
                 of_weight[j] += exact_dy[at(j)] * normals[at(j)];
                 of_bias[j] += exact_dy[at(j)];
             }
