@@ -2,7 +2,7 @@
 
 use cutlet::element::bf16;
 use cutlet_kernels::Number;
-use cutlet_kernels::losses::CrossEntropy;
+use cutlet_kernels::losses::{CrossEntropy, divergence};
 
 use crate::row::{Peak, Row, Work};
 
@@ -60,6 +60,22 @@ fn linear([tokens, width, words]: [usize; 3], backward: bool) -> Row {
     )
 }
 
+fn of_divergence([rows, columns]: [usize; 2]) -> Row {
+    Row::new(
+        format!("divergence bf16 {rows} {columns}"),
+        Work::bytes((3 * 2 * rows * columns) as f64),
+        move |device| {
+            let array = || device.full([rows, columns], bf16::from_f64(0.5));
+            Ok(([array()?, array()?, array()?], device.zeros([rows])?))
+        },
+        |([student, teacher, gradient], loss)| {
+            let stream = student.device().default_stream();
+            let results = (loss.view_mut(), Some(gradient.view_mut()));
+            divergence(&stream, [student.view(), teacher.view()], 2.0, 1.0, results)
+        },
+    )
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -68,5 +84,6 @@ pub fn rows() -> Vec<Row> {
         rows.push(cross_entropy::<f32>([2048, 128_256], gradient));
         rows.push(linear([4096, 4096, 128_256], gradient));
     }
+    rows.push(of_divergence([4096, 128_256]));
     rows
 }

@@ -2,3 +2,4 @@
 
 mod cross_entropy;
 mod linear;
+mod others;
