@@ -54,11 +54,14 @@ fn kernel<T: Number>(
         if let Some(gradient) = gradient {
             store(gradient, rows.at(), [q * (1.0 / sum[0]), p * (1.0 / sum[1])]);
         }
-        (max, sum, rows.sum(term(p, [s, t], rows.part())))
+        // Differences from the maxima have fewer digits to lose.
+        (max, sum, rows.sum(term(p, [s - max[0], t - max[1]], rows.part())))
     };
-    let logs = [max[0] + sum[0].log(), max[1] + sum[1].log()];
-    loss.store(rows.row, (terms / sum[1] + logs[0] - logs[1]).reshape([n]));
+    let value = terms / sum[1] + (sum[0].log() - sum[1].log());
+    let value = if form.by_chunks { value + (max[0] - max[1]) } else { value };
+    loss.store(rows.row, value.reshape([n]));
     if let (true, Some(gradient)) = (form.by_chunks, gradient) {
+        let logs = [max[0] + sum[0].log(), max[1] + sum[1].log()];
         ct::for_each(..logits[0].num_tiles(3, form.shape()), |j| {
             let [s, t] = load(rows.chunk(j));
             store(gradient, rows.chunk(j), [(s - logs[0]).exp(), (t - logs[1]).exp()]);
