@@ -17,11 +17,13 @@ struct Layer {
     taken: usize,
     hidden: usize,
     between: usize,
+    /// Rows of a tile.
+    tile: usize,
 }
 
 impl Layer {
     fn name(self, kernel: &str) -> String {
-        let Layer { tokens, experts, taken, hidden, between } = self;
+        let Layer { tokens, experts, taken, hidden, between, .. } = self;
         format!("{kernel} {tokens} {taken}/{experts} {hidden} {between}")
     }
 
@@ -32,7 +34,7 @@ impl Layer {
 
     fn alignment(self, device: Device) -> cutlet::Result<Alignment> {
         let stream = device.default_stream();
-        let mut alignment = Alignment::new(&stream, [self.tokens, self.taken], self.experts, 128)?;
+        let mut alignment = Alignment::new(&stream, [self.tokens, self.taken], self.experts, self.tile)?;
         // An inspection has no results of launches.
         alignment.launch(&stream, self.choice(device)?.view())?;
         Ok(alignment)
@@ -73,7 +75,7 @@ fn alignment(layer: Layer) -> Row {
         Work::bytes(12.0 * layer.pairs() as f64),
         move |device| {
             let stream = device.default_stream();
-            let alignment = Alignment::new(&stream, [layer.tokens, layer.taken], layer.experts, 128)?;
+            let alignment = Alignment::new(&stream, [layer.tokens, layer.taken], layer.experts, layer.tile)?;
             Ok((layer.choice(device)?, alignment))
         },
         |(choice, alignment)| alignment.launch(&choice.device().default_stream(), choice.view()),
@@ -81,7 +83,7 @@ fn alignment(layer: Layer) -> Row {
 }
 
 fn products(layer: Layer) -> [Row; 5] {
-    let Layer { tokens, experts, taken, hidden, between } = layer;
+    let Layer { tokens, experts, taken, hidden, between, .. } = layer;
     let first = Row::new(
         layer.name("experts_gated f16"),
         layer.work(2, tokens * hidden + layer.pairs() * between),
@@ -154,7 +156,7 @@ fn products(layer: Layer) -> [Row; 5] {
 
 /// The whole layer of experts, forward for inference, or forward and backward for training.
 fn layer_of_experts(layer: Layer, training: bool) -> Row {
-    let Layer { tokens, experts, taken, hidden, between } = layer;
+    let Layer { tokens, experts, taken, hidden, between, .. } = layer;
     let name = if training { "experts_training bf16" } else { "experts_forward bf16" };
     Row::new(
         layer.name(name),
@@ -188,8 +190,9 @@ fn layer_of_experts(layer: Layer, training: bool) -> Row {
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let layers = [
-        Layer { tokens: 8192, experts: 64, taken: 8, hidden: 2048, between: 1408 },
-        Layer { tokens: 4096, experts: 8, taken: 2, hidden: 4096, between: 14336 },
+        Layer { tokens: 8192, experts: 64, taken: 8, hidden: 2048, between: 1408, tile: 128 },
+        Layer { tokens: 4096, experts: 8, taken: 2, hidden: 4096, between: 14336, tile: 128 },
+        Layer { tokens: 64, experts: 8, taken: 2, hidden: 4096, between: 14336, tile: 16 },
     ];
     let of_layer = |layer: Layer| {
         let whole = [layer_of_experts(layer, false), layer_of_experts(layer, true)];
