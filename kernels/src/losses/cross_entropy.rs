@@ -1,9 +1,11 @@
-//! Cross-entropy of logits and labels, with label smoothing, an ignored label and z-loss, and its gradient.
+//! Cross-entropy of logits and labels, with label smoothing, an ignored label and z-loss, and its
+//! gradient.
 //!
-//! With the logarithm l of the sum of exponentials of a row of n logits x, the label y and the smoothing s, the loss is
-//! l - (1 - s) · x[y] - s · mean(x) + z · l². Its gradient is p · (1 + 2 z l) - s / n - (1 - s) · [j = y], with the softmax p.
-//! Loss and gradient are computed in one pass: the row is in registers, of one tile block or of the blocks of a cluster.
-//! Longer rows are read twice, with an online sum (Milakov and Gimelshein, 2018).
+//! With the logarithm l of the sum of exponentials of a row of n logits x, the label y and the
+//! smoothing s, the loss is l - (1 - s) · x[y] - s · mean(x) + z · l². Its gradient is p · (1 + 2 z
+//! l) - s / n - (1 - s) · [j = y], with the softmax p. Loss and gradient are computed in one pass:
+//! the row is in registers, of one tile block or of the blocks of a cluster. Longer rows are read
+//! twice, with an online sum (Milakov and Gimelshein, 2018).
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -14,7 +16,8 @@ use crate::check::require;
 use crate::launch::{Run, target};
 use crate::norms::rows::{Form, mode};
 
-/// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and gradient 0.
+/// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and
+/// gradient 0.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -161,7 +164,8 @@ impl CrossEntropy {
         form.launch(shape, stream).run(kernel::<T>, arguments)
     }
 
-    /// Queues the losses of the rows of logits of shape (rows, columns), with a label for each row. Rows have any length.
+    /// Queues the losses of the rows of logits of shape (rows, columns), with a label for each row.
+    /// Rows have any length.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launch.
@@ -176,7 +180,8 @@ impl CrossEntropy {
         self.launch(stream, logits, labels, Results { loss: Some(loss), gradient: None, dloss: None, factor: 1.0 })
     }
 
-    /// Queues the losses, and the gradients of their sum times `factor`: one over the number of rows for the mean.
+    /// Queues the losses, and the gradients of their sum times `factor`: one over the number of
+    /// rows for the mean.
     ///
     /// # Errors
     /// Those of [`CrossEntropy::forward`].

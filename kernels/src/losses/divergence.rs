@@ -1,8 +1,9 @@
-//! Kullback-Leibler divergence of two softmaxes, for distillation (Hinton, Vinyals and Dean, 2015), with its gradient.
+//! Kullback-Leibler divergence of two softmaxes, for distillation (Hinton, Vinyals and Dean, 2015),
+//! with its gradient.
 //!
-//! With the softmaxes p of the teacher and q of the student, at a temperature τ, the loss of a row is Σ p · (ln p - ln q).
-//! The gradient of the student's logits is (q - p) / τ. Both rows are in registers, of one tile block or of the blocks of a
-//! cluster. Longer rows are read twice.
+//! With the softmaxes p of the teacher and q of the student, at a temperature τ, the loss of a row
+//! is Σ p · (ln p - ln q). The gradient of the student's logits is (q - p) / τ. Both rows are in
+//! registers, of one tile block or of the blocks of a cluster. Longer rows are read twice.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -69,8 +70,9 @@ fn kernel<T: Number>(
     }
 }
 
-/// Queues the divergences of the rows of two arrays of logits of shape (rows, columns), of the student and the teacher, and
-/// the gradients of the student's logits of the sum of the losses times `factor`.
+/// Queues the divergences of the rows of two arrays of logits of shape (rows, columns), of the
+/// student and the teacher, and the gradients of the student's logits of the sum of the losses
+/// times `factor`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -87,7 +89,8 @@ fn kernel<T: Number>(
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if shapes do not fit, or the temperature is not above 0; those of the launch.
+/// [`ct::Error::Argument`] if shapes do not fit, or the temperature is not above 0; those of the
+/// launch.
 #[track_caller]
 pub fn divergence<T: Number>(
     stream: &Stream,

@@ -1,9 +1,10 @@
 //! Cross-entropy of a linear layer whose logits are not stored, with gradients.
 //!
-//! Forward: each tile block multiplies a tile of logits and stores their maximum, the sum of their exponentials, their sum
-//! and the logit of the label for each row; a second kernel adds the tiles of the vocabulary. Backward, for a part of the
-//! vocabulary at a time: the gradient of its logits is computed again from the stored logarithms, and multiplied with the
-//! tokens and the weights. The largest array is this part of the gradient. All sums have one order.
+//! Forward: each tile block multiplies a tile of logits and stores their maximum, the sum of their
+//! exponentials, their sum and the logit of the label for each row; a second kernel adds the tiles
+//! of the vocabulary. Backward, for a part of the vocabulary at a time: the gradient of its logits
+//! is computed again from the stored logarithms, and multiplied with the tokens and the weights.
+//! The largest array is this part of the gradient. All sums have one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -45,7 +46,8 @@ fn logits<T: Number>((x, w): (Array<T, 2>, Array<T, 2>), form: Form) -> Logits {
     Logits { at, logits, columns, words }
 }
 
-/// Maximum, sum of exponentials, logit of the label, and sum of logits, of shape (tiles of the vocabulary, rows).
+/// Maximum, sum of exponentials, logit of the label, and sum of logits, of shape (tiles of the
+/// vocabulary, rows).
 type Partials<A> = (A, A, A, Option<A>);
 
 fn forward<T: Number>(
@@ -129,7 +131,8 @@ fn of_weights<T: Number>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<T, 2>, [tm,
     c.store([i, j], acc.cast::<T>());
 }
 
-/// Adds a · b to the sums of the parts before, where `is_first` is false. The last part stores the result.
+/// Adds a · b to the sums of the parts before, where `is_first` is false. The last part stores the
+/// result.
 fn of_tokens<T: Number>(
     a: Array<T, 2>,
     b: Array<T, 2>,
@@ -178,8 +181,9 @@ fn check<T: Number>((x, w): Inputs<T>, lengths: [usize; 3]) -> ct::Result<()> {
 }
 
 impl CrossEntropy {
-    /// Queues the losses of the logits x · wᵀ, of tokens of shape (tokens, width) and weights of shape (words, width).
-    /// `logs` are the logarithms of the sums of exponentials, which [`CrossEntropy::linear_backward`] reads.
+    /// Queues the losses of the logits x · wᵀ, of tokens of shape (tokens, width) and weights of
+    /// shape (words, width). `logs` are the logarithms of the sums of exponentials, which
+    /// [`CrossEntropy::linear_backward`] reads.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -229,8 +233,9 @@ impl CrossEntropy {
         (self.label_smoothing, self.z_loss, self.ignored.unwrap_or(-1))
     }
 
-    /// Queues the gradients of tokens and weights from that of the loss of each token. `part` is the number of words whose
-    /// gradients of logits are in memory at a time; by default 2^26 elements are.
+    /// Queues the gradients of tokens and weights from that of the loss of each token. `part` is
+    /// the number of words whose gradients of logits are in memory at a time; by default 2^26
+    /// elements are.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,8 +1,9 @@
-//! Losses of policies: group relative policy optimization (GRPO; Shao et al., 2024) and direct preference optimization
-//! (DPO; Rafailov et al., 2023).
+//! Losses of policies: group relative policy optimization (GRPO; Shao et al., 2024) and direct
+//! preference optimization (DPO; Rafailov et al., 2023).
 //!
-//! Both begin and end with [`CrossEntropy`]: its losses are the negated logarithms of the probabilities of tokens, and its
-//! backward pass turns gradients of these losses into gradients of logits.
+//! Both begin and end with [`CrossEntropy`]: its losses are the negated logarithms of the
+//! probabilities of tokens, and its backward pass turns gradients of these losses into gradients of
+//! logits.
 //!
 //! [`CrossEntropy`]: super::CrossEntropy
 
@@ -18,8 +19,9 @@ const TOKENS: usize = 1024;
 
 /// Loss of GRPO for each token, with the clipped ratio of probabilities of PPO.
 ///
-/// With the logarithm l of the probability of a token, that of the sampling policy l₀, that of the reference l', and the
-/// advantage A, r = exp(l - l₀), the loss is -min(r A, clamp(r, 1 - low, 1 + high) A) + β (exp(l' - l) - (l' - l) - 1).
+/// With the logarithm l of the probability of a token, that of the sampling policy l₀, that of the
+/// reference l', and the advantage A, r = exp(l - l₀), the loss is -min(r A, clamp(r, 1 - low, 1 +
+/// high) A) + β (exp(l' - l) - (l' - l) - 1).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -75,9 +77,10 @@ fn grpo(
 }
 
 impl Grpo {
-    /// Queues the losses of tokens and their gradients, times `factor`, for the entropies of the tokens. Arrays have an
-    /// element for each token; entropies are the losses of a cross-entropy without smoothing. Inputs are the logarithms of
-    /// the probabilities under the sampling policy and, if there is one, under the reference, and the advantages.
+    /// Queues the losses of tokens and their gradients, times `factor`, for the entropies of the
+    /// tokens. Arrays have an element for each token; entropies are the losses of a cross-entropy
+    /// without smoothing. Inputs are the logarithms of the probabilities under the sampling policy
+    /// and, if there is one, under the reference, and the advantages.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if lengths differ; those of the launch.
@@ -103,8 +106,8 @@ impl Grpo {
     }
 }
 
-/// Loss of DPO: -ln σ(β ((c - c') - (r - r'))) for the logarithms c and r of the probabilities of a chosen and a rejected
-/// sequence, and c' and r' under the reference.
+/// Loss of DPO: -ln σ(β ((c - c') - (r - r'))) for the logarithms c and r of the probabilities of a
+/// chosen and a rejected sequence, and c' and r' under the reference.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -146,9 +149,10 @@ fn dpo(
 }
 
 impl Dpo {
-    /// Queues the losses of pairs and the gradients of the entropies of their tokens, times `factor`. Entropies have the shape
-    /// (pairs, 2, tokens), the chosen sequence first, with 0 for tokens that do not count. `reference` are the sums of the
-    /// logarithms of the reference, of shape (pairs, 2).
+    /// Queues the losses of pairs and the gradients of the entropies of their tokens, times
+    /// `factor`. Entropies have the shape (pairs, 2, tokens), the chosen sequence first, with 0 for
+    /// tokens that do not count. `reference` are the sums of the logarithms of the reference, of
+    /// shape (pairs, 2).
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launch.

@@ -60,8 +60,8 @@ pub(super) fn launch<T: Number>(
     ct::Launch::new(grid).stream(stream).run(kernel::<T>, arguments)
 }
 
-/// Queues the sums of the rows of each token, times the weights of shape (tokens, taken). `x` has a row for each place of
-/// the alignment. Sums have one order.
+/// Queues the sums of the rows of each token, times the weights of shape (tokens, taken). `x` has a
+/// row for each place of the alignment. Sums have one order.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -36,8 +36,8 @@ fn kernel<T: Number>(
     }
 }
 
-/// Queues the rows of the tokens of all places, times the weights of their pairs, of shape (tokens, taken), if there are
-/// any. Rows of free places are zero.
+/// Queues the rows of the tokens of all places, times the weights of their pairs, of shape (tokens,
+/// taken), if there are any. Rows of free places are zero.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,7 +1,8 @@
 //! A layer of experts: router weights, gated products, and their gradients.
 //!
-//! The rows of tokens are gathered in the order of experts, so that TMA loads them for the products. The backward pass
-//! computes the gate again from its stored operands. Gradients of weights are products over the rows of each expert.
+//! The rows of tokens are gathered in the order of experts, so that TMA loads them for the
+//! products. The backward pass computes the gate again from its stored operands. Gradients of
+//! weights are products over the rows of each expert.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -47,7 +48,8 @@ fn gradient_of_weights<T: Number>(
     ct::Launch::new(grid).stream(stream).run(of_weights::<T>, arguments)
 }
 
-/// Gradients of the weights of pairs: products of the gradients of tokens with the rows of their experts.
+/// Gradients of the weights of pairs: products of the gradients of tokens with the rows of their
+/// experts.
 fn of_pairs<T: Number>(
     dy: Array<T, 2>,
     x: Array<T, 2>,
@@ -64,8 +66,8 @@ fn of_pairs<T: Number>(
     dweights.store((token, slot), sums.sum(1));
 }
 
-/// Arrays of a forward pass that the backward pass reads: rows of tokens, operands of the gate, its result, and the
-/// results of the experts, in the order of the alignment.
+/// Arrays of a forward pass that the backward pass reads: rows of tokens, operands of the gate, its
+/// result, and the results of the experts, in the order of the alignment.
 #[derive(Debug)]
 pub struct Saved<T: Number> {
     x: DeviceArray<T, 2>,
@@ -102,11 +104,11 @@ pub struct Experts<'a, T: Number> {
 
 /// Gradients of a layer.
 pub struct Gradients<'a, T> {
-    /// Of the tokens.
+    /// Gradient of the tokens.
     pub dx: DeviceViewMut<'a, T, 2>,
-    /// Of the weights of the pairs.
+    /// Gradient of the weights of the pairs.
     pub dweights: DeviceViewMut<'a, f32, 2>,
-    /// Of the weights of the experts.
+    /// Gradients of the weights of the experts.
     pub of_experts: [DeviceViewMut<'a, T, 3>; 2],
 }
 
@@ -121,8 +123,8 @@ impl<T: Number> Experts<'_, T> {
         Ok([hidden, both / 2])
     }
 
-    /// Queues the layer for tokens of shape (tokens, hidden), whose experts `alignment` has, and `weights` of shape (tokens,
-    /// experts of a token).
+    /// Queues the layer for tokens of shape (tokens, hidden), whose experts `alignment` has, and
+    /// `weights` of shape (tokens, experts of a token).
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launches.

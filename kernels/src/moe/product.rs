@@ -1,8 +1,8 @@
 //! Products of rows with the weights of their experts.
 //!
-//! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows of tokens, which the tile
-//! lists by their indices, or rows of places. The gate is applied to the accumulator. Blocks behind the last tile end at
-//! once.
+//! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows
+//! of tokens, which the tile lists by their indices, or rows of places. The gate is applied to the
+//! accumulator. Blocks behind the last tile end at once.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -123,8 +123,9 @@ pub(super) fn launch<T: Number>(
     ct::Launch::new(grid).stream(stream).run(kernel::<T>, arguments)
 }
 
-/// Queues the products of rows with the weights of their experts, of shape (experts, columns, inner): a row of the result
-/// for each place of the alignment. Rows of free places are zero if `x` has rows of tokens.
+/// Queues the products of rows with the weights of their experts, of shape (experts, columns,
+/// inner): a row of the result for each place of the alignment. Rows of free places are zero if `x`
+/// has rows of tokens.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -155,7 +156,8 @@ pub fn product<T: Number>(
     launch(stream, x, (weights, true), alignment, None, out)
 }
 
-/// Queues gate(a) · b of the products a and b with both halves of the weights, of shape (experts, 2 · columns, inner).
+/// Queues gate(a) · b of the products a and b with both halves of the weights, of shape (experts, 2
+/// · columns, inner).
 ///
 /// ```
 /// # use cutlet as ct;

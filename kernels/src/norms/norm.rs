@@ -1,7 +1,7 @@
 //! Kernels of RMS norm and layer norm over rows.
 //!
-//! A row is in registers from its load to its store. The variance is the mean of the squared differences from the mean.
-//! Longer rows are read once for each sum and once for the result.
+//! A row is in registers from its load to its store. The variance is the mean of the squared
+//! differences from the mean. Longer rows are read once for each sum and once for the result.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,9 +1,10 @@
 //! Gradients of RMS norm and layer norm over rows.
 //!
-//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)), and s · (g - mean(g) -
-//! n · mean(g n)) where the mean is subtracted; s is the inverse deviation. A tile block, or a cluster with parts of a
-//! longer row, iterates over rows and keeps the sums of dy · n and dy for each column. A second kernel adds the sums of
-//! all blocks, always in one order. Rows have up to 2^18 columns on Hopper, and 16384 elsewhere.
+//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
+//! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
+//! A tile block, or a cluster with parts of a longer row, iterates over rows and keeps the sums of
+//! dy · n and dy for each column. A second kernel adds the sums of all blocks, always in one order.
+//! Rows have up to 2^18 columns on Hopper, and 16384 elsewhere.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,7 +1,8 @@
 //! Rows of arrays: views with four axes, and the part of a row that a tile block holds.
 //!
-//! A row that fits in registers is one tile, and short rows share a tile. On Hopper the blocks of a cluster hold parts of
-//! a longer row, whose sums they exchange through distributed shared memory. Rows without such a form are read by chunks.
+//! A row that fits in registers is one tile, and short rows share a tile. On Hopper the blocks of a
+//! cluster hold parts of a longer row, whose sums they exchange through distributed shared memory.
+//! Rows without such a form are read by chunks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -59,7 +60,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// Form for rows of an array of this shape. `elements` is the least number of elements of a tile of short rows.
+    /// Form for rows of an array of this shape. `elements` is the least number of elements of a
+    /// tile of short rows.
     pub fn new(shape: [usize; 4], elements: usize, target: Option<Target>) -> Form {
         Form::with_longest(shape, elements, LONGEST_TILE, target)
     }

@@ -1,7 +1,8 @@
 //! Softmax and its logarithm over the last axis, with gradients.
 //!
-//! A row is in registers from its load to its store: in one tile, or in the tile blocks of a cluster, up to 2^18 columns on
-//! Hopper. Longer rows are read twice: for maximum and sum (online softmax; Milakov and Gimelshein, 2018), and for the result.
+//! A row is in registers from its load to its store: in one tile, or in the tile blocks of a
+//! cluster, up to 2^18 columns on Hopper. Longer rows are read twice: for maximum and sum (online
+//! softmax; Milakov and Gimelshein, 2018), and for the result.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -116,8 +117,8 @@ fn launch_backward<T: Number, const R: usize>(
     form.launch(shape, stream).run(backward::<T>, arguments)
 }
 
-/// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have any length, and arrays
-/// up to four axes, or more if their strides are those of fewer axes.
+/// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have
+/// any length, and arrays up to four axes, or more if their strides are those of fewer axes.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -139,7 +140,8 @@ pub fn softmax<T: Number, const R: usize>(
     launch_forward(stream, x, y, false)
 }
 
-/// Queues the logarithm of the softmax of the rows along the last axis. Shapes are those of [`softmax`].
+/// Queues the logarithm of the softmax of the rows along the last axis. Shapes are those of
+/// [`softmax`].
 ///
 /// ```
 /// # use cutlet as ct;
@@ -161,7 +163,8 @@ pub fn log_softmax<T: Number, const R: usize>(
     launch_forward(stream, x, y, true)
 }
 
-/// Queues the gradient of [`softmax`]: y · (dy - Σ y · dy), from the result `y` and its gradient `dy`.
+/// Queues the gradient of [`softmax`]: y · (dy - Σ y · dy), from the result `y` and its gradient
+/// `dy`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -184,7 +187,8 @@ pub fn softmax_backward<T: Number, const R: usize>(
     launch_backward(stream, [y, dy], dx, false)
 }
 
-/// Queues the gradient of [`log_softmax`]: dy - exp(y) · Σ dy, from the result `y` and its gradient `dy`.
+/// Queues the gradient of [`log_softmax`]: dy - exp(y) · Σ dy, from the result `y` and its gradient
+/// `dy`.
 ///
 /// ```
 /// # use cutlet as ct;
