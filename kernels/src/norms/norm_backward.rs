@@ -44,7 +44,8 @@ fn kernel<T: Number>(
         let at = [index / inner / middle, index / inner % middle, index % inner, part];
         let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
         let x = if centered { rows.inside(x - rows.sum(x) / count, part, columns) } else { x };
-        let scale = (rows.sum(x * x) / count + epsilon).rsqrt();
+        // Rows behind the last one are zeros, whose scale is finite for every epsilon.
+        let scale = (rows.sum(x * x) / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
         let (normal, weighted) = (x * scale, dy * weight);
         let along = rows.sum(weighted * normal) / count;
         let level = if centered { weighted - rows.sum(weighted) / count } else { weighted };

@@ -139,3 +139,15 @@ fn rows_with_strides() -> ct::Result<()> {
     assert!(fault.contains("a weight (and bias) of [49, 50] elements"), "{fault}");
     Ok(())
 }
+
+/// Tiles of short rows reach behind the last row, whose zeros have no part in the sums.
+#[test]
+fn rows_behind_the_last_one_are_left_out() -> ct::Result<()> {
+    let (x, dy, weight) = (device().full([3, 4], 2.0f32)?, device().full([3, 4], 1.0f32)?, device().full([4], 1.0f32)?);
+    let (mut dx, mut dweight) = (device().zeros::<f32, 2>([3, 4])?, device().zeros::<f32, 1>([4])?);
+    let (stream, gradients) = (device().default_stream(), (dx.view_mut(), dweight.view_mut()));
+    rms_norm_backward(&stream, [x.view(), dy.view()], None, weight.view(), gradients, 0.0)?;
+    close(&dweight, &[3.0; 4], 1e-6, 0.0);
+    close(&dx, &[0.0; 12], 1e-6, 0.0);
+    Ok(())
+}
