@@ -11,8 +11,8 @@ use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
-use crate::norms::rows::{Form, is_hopper, mode};
+use crate::launch::Run;
+use crate::norms::rows::{Form, mode};
 
 /// Arrays of the student and the teacher.
 type Pair<T> = [Array<T, 4>; 2];
@@ -111,8 +111,7 @@ pub fn divergence<T: Number>(
         return Ok(());
     }
     let shape = [1, 1, rows, columns];
-    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
-    let form = Form::with_longest(shape, 4096, longest, target(stream));
+    let form = Form::new(shape, 4096, stream);
     let gradient = gradient.map(|gradient| gradient.reshape(shape)).transpose()?;
     let logits = [student.reshape(shape)?, teacher.reshape(shape)?];
     let arguments = (logits, (loss, gradient), (1.0 / temperature, factor), ct::Constant(form));

@@ -95,9 +95,10 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     }
     let all = collapses(x) && collapses(dy) && collapses(dx.as_view()) && dsum.is_none_or(collapses);
     let shape = four(shape, all);
-    // Five tiles are live: operand, gradient, weight and two sums.
-    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
-    let form = Form::with_longest(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, longest, target(stream));
+    // Several tiles are live: operand, gradient, weight and two sums.
+    let (longest, largest) = if is_hopper(target(stream)) { (8192, 16) } else { (16384, 1) };
+    let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
+    let form = Form::with_clusters(shape, elements, longest, largest);
     require(!form.by_chunks, || {
         format!("gradient of a norm of rows of {columns} columns, which exceed the registers")
     })?;
