@@ -468,3 +468,19 @@ fn direct_stores_of_loops_have_reasons() {
         }
     }
 }
+
+/// The rows of the second operand are on an axis that the first operand does not have.
+#[test]
+fn operands_of_two_ranks_are_loaded_by_tma() {
+    let kernel = |x: Array<f16, 2>, w: Array<f16, 4>, y: ArrayMut<f16, 2>| {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let acc = ct::fold(..x.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |acc, k| {
+            let right = w.load((1, 0, j, k), [1, 1, 128, 64]).reshape([128, 64]).transpose();
+            ct::mma(x.load((i, k), [128, 64]), right, acc)
+        });
+        y.store((i, j), acc.cast::<f16>());
+    };
+    let (x, w) = (ArraySpec::<f16, 2>::new([1 << 10, 1 << 10]), ArraySpec::<f16, 4>::new([2, 1, 1 << 10, 1 << 10]));
+    let said = compiled(kernel, (x, w, x.mutable()), Target::SM_90A, Hints::new()).remarks.to_string();
+    assert_eq!(count(&said, "-stage pipeline, boxes: 1"), 2, "{said}");
+}

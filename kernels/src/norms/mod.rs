@@ -8,7 +8,7 @@ mod norm_backward;
 mod rms_norm;
 mod rotary;
 pub(crate) mod rows;
-mod softmax;
+pub(crate) mod softmax;
 pub(crate) mod sums;
 
 pub use gated::{Gate, gated, gated_backward};

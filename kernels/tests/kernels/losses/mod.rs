@@ -1,3 +1,5 @@
 //! Tests of `cutlet_kernels::losses`.
 
 mod cross_entropy;
+mod linear;
+mod others;
