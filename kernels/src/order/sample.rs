@@ -23,6 +23,11 @@ use crate::launch::Run;
 /// Elements of a tile, and most tiles of a row.
 const TILE: usize = 4096;
 const MAX_TILES: usize = 1024;
+/// Returns the elements of a tile, fewer for short rows.
+fn tile(columns: usize) -> usize {
+    columns.next_power_of_two().clamp(512, TILE)
+}
+
 /// A probability of 1.
 const ONE: f32 = (1u32 << 31) as f32;
 
@@ -208,8 +213,9 @@ impl<'a> Sampling<'a> {
             return Ok(());
         }
         let filters = [self.temperature, self.top_p, self.min_p];
-        let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(16));
-        let args = ((logits, tokens_of_rows), (filters, self.top_k), (numbers, seed, offset), ct::Constant(TILE));
+        let warps = (tile(columns) / 256) as u32;
+        let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(warps));
+        let args = ((logits, tokens_of_rows), (filters, self.top_k), (numbers, seed, offset), ct::Constant(tile(columns)));
         launch.run(tokens::<T>, args)
     }
 }
@@ -233,8 +239,9 @@ pub fn greedy<T: Number>(stream: &Stream, logits: DeviceView<T, 2>, tokens: Devi
     if rows * columns == 0 {
         return Ok(());
     }
-    let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(16));
-    launch.run(largest::<T>, (logits, tokens, ct::Constant(TILE)))
+    let warps = (tile(columns) / 256) as u32;
+    let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(warps));
+    launch.run(largest::<T>, (logits, tokens, ct::Constant(tile(columns))))
 }
 
 /// Each place of the tiles has its largest element and the number of its tile.
