@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use cutlet as ct;
-use cutlet_kernels::order::{Direction, Key, argsort, sort_keys, sort_pairs};
+use cutlet_kernels::order::{Direction, Key, RadixSort, argsort, sort_keys, sort_pairs};
 
 use crate::support::{Numbers, device};
 
@@ -62,11 +62,12 @@ fn check<K: Key>(keys: &[K], direction: Direction) -> ct::Result<()> {
     let want_keys: Vec<K> = want.iter().map(|&at| keys[at as usize]).collect();
     let x = device.array(keys, [n])?;
     let (mut y, mut positions) = (device.zeros([n])?, device.zeros([n])?);
-    argsort(&stream, x.view(), (y.view_mut(), positions.view_mut()), direction)?;
+    let mut sort = RadixSort::<K>::with_values(device, n)?;
+    sort.positions(&stream, x.view(), (y.view_mut(), positions.view_mut()), direction)?;
     same(&positions.to_vec()?, &want, K::NAME);
     same(&bits(&y.to_vec()?), &bits(&want_keys), K::NAME);
     let mut y = device.zeros([n])?;
-    sort_keys(&stream, x.view(), y.view_mut(), direction)?;
+    sort.keys(&stream, x.view(), y.view_mut(), direction)?;
     same(&bits(&y.to_vec()?), &bits(&want_keys), K::NAME);
     Ok(())
 }
@@ -118,6 +119,32 @@ fn values_follow_keys() -> ct::Result<()> {
     sort_pairs(&device.default_stream(), from, (y.view_mut(), w.view_mut()), Direction::Ascending)?;
     let want: Vec<f64> = sorted_positions(&keys, Direction::Ascending).iter().map(|&at| values[at as usize]).collect();
     same(&w.to_vec()?, &want, "values");
+    Ok(())
+}
+
+#[test]
+fn memory_is_used_again() -> ct::Result<()> {
+    let (device, n) = (device(), 5000);
+    let stream = device.default_stream();
+    let mut sort = RadixSort::<i32>::with_values(device, n)?;
+    for seed in 0..3 {
+        let host = keys::<i32>(seed, n);
+        let (x, mut y, mut positions) = (device.array(&host, [n])?, device.zeros([n])?, device.zeros([n])?);
+        let want = sorted_positions(&host, Direction::Ascending);
+        sort.keys(&stream, x.view(), y.view_mut(), Direction::Ascending)?;
+        assert!(y.to_vec()?.is_sorted());
+        sort.positions(&stream, x.view(), (y.view_mut(), positions.view_mut()), Direction::Ascending)?;
+        same(&positions.to_vec()?, &want, "again");
+        argsort(&stream, x.view(), (y.view_mut(), positions.view_mut()), Direction::Ascending)?;
+        same(&positions.to_vec()?, &want, "argsort");
+    }
+    let mut other = device.zeros([n + 1])?;
+    let error = sort.keys(&stream, other.view(), device.zeros([n])?.view_mut(), Direction::Ascending);
+    assert!(error.expect_err("5001 keys").to_string().contains("the array of keys has 5001 elements"));
+    let mut keys_alone = RadixSort::<i32>::new(device, n + 1)?;
+    let (x, mut y) = (device.zeros([n + 1])?, device.zeros([n + 1])?);
+    let error = keys_alone.positions(&stream, x.view(), (y.view_mut(), other.view_mut()), Direction::Ascending);
+    assert!(error.expect_err("no memory").to_string().contains("the memory for values has 0 elements"));
     Ok(())
 }
 
