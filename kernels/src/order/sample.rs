@@ -68,7 +68,7 @@ fn tokens<T: Number>(
         let k = k.load_scalar(row);
         let k = (k.le(0) | k.gt(all)).select(all, k).cast::<u32>();
         let of_tile = |i| Keys { keys: key(load(i)), weights: None, regarded: is_inside(i) };
-        threshold = select(tiles, of_tile, k).0;
+        threshold = select(tiles, of_tile, k);
     }
     let kept = |i, threshold: Scalar<u32>| {
         let x = load(i);
@@ -89,7 +89,7 @@ fn tokens<T: Number>(
         let p = p.load_scalar(row);
         let all = sums(threshold).sum(0).item();
         let target = (p * all.cast::<f32>()).cast::<u32>().max(1).min(all);
-        let at = select(tiles, |i| kept(i, threshold), target).0;
+        let at = select(tiles, |i| kept(i, threshold), target);
         threshold = p.lt(1.0).select(threshold.max(at), threshold);
     }
     if let Some(p) = min_p {
