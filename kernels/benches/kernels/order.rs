@@ -3,7 +3,8 @@
 use cutlet as ct;
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::order::{
-    Combine, Direction, Draws, Prefix, Sampling, Selected, RadixSort, SortPlan, compact_if, greedy, histogram, prefix, top_k,
+    Combine, Direction, Draws, Prefix, RadixSort, Sampling, Selected, SortPlan, compact_if, greedy, histogram, prefix,
+    top_k,
 };
 
 use crate::row::{Row, Work};

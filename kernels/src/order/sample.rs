@@ -2,13 +2,16 @@
 //!
 //! A row has a block. All filters keep the logits from some threshold on:
 //!
-//! 1. The largest logit and the sum of the exponentials give the probabilities, as whole numbers of 2^-31.
+//! 1. The largest logit and the sum of the exponentials determine the probabilities, as whole
+//!    numbers of 2^-31.
 //! 2. top-k: a radix select finds the k-th logit. Equal logits are kept, too.
-//! 3. top-p: a radix select by probabilities finds the smallest set with that part of the probability which top-k leaves.
+//! 3. top-p: a radix select by probabilities finds the smallest set with that part of the
+//!    probability which top-k leaves.
 //! 4. min-p: logits from the logarithm of this part of the largest probability on.
 //! 5. The sums of the kept probabilities of each tile choose a tile, and a scan in it a token.
 //!
-//! The probabilities are whole numbers, so that the token does not depend on the order of additions.
+//! The probabilities are whole numbers, so that the token does not depend on the order of
+//! additions.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -173,7 +176,8 @@ impl<'a> Sampling<'a> {
         self
     }
 
-    /// Keeps the smallest set of the most probable tokens with this part of the probability that top-k leaves.
+    /// Keeps the smallest set of the most probable tokens with this part of the probability that
+    /// top-k leaves.
     #[must_use]
     pub fn top_p(mut self, top_p: DeviceView<'a, f32, 1>) -> Sampling<'a> {
         self.top_p = Some(top_p);
@@ -190,7 +194,8 @@ impl<'a> Sampling<'a> {
     /// Queues the choice of tokens, of shape (rows), from logits of shape (rows, vocabulary).
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for other shapes, an empty vocabulary, or one of more than 2^22 tokens; those of the launch.
+    /// [`ct::Error::Argument`] for other shapes, an empty vocabulary, or one of more than 2^22
+    /// tokens; those of the launch.
     #[track_caller]
     pub fn sample<T: Number>(
         self,
@@ -215,12 +220,14 @@ impl<'a> Sampling<'a> {
         let filters = [self.temperature, self.top_p, self.min_p];
         let warps = (tile(columns) / 256) as u32;
         let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(warps));
-        let args = ((logits, tokens_of_rows), (filters, self.top_k), (numbers, seed, offset), ct::Constant(tile(columns)));
+        let args =
+            ((logits, tokens_of_rows), (filters, self.top_k), (numbers, seed, offset), ct::Constant(tile(columns)));
         launch.run(tokens::<T>, args)
     }
 }
 
-/// Queues the positions of the largest logits of each row, of shape (rows); the first of equal ones.
+/// Queues the positions of the largest logits of each row, of shape (rows); the first of equal
+/// ones.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();

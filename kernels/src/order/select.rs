@@ -42,7 +42,7 @@ fn digit(
     ct::fold(..tiles, (), |(), i| {
         let Keys { keys, weights, mut regarded } = load(i);
         if first + (count as u32) < 32 {
-            regarded = regarded & (keys >> (first + count as u32)).eq(prefix);
+            regarded &= (keys >> (first + count as u32)).eq(prefix);
         }
         let options = ct::AtomicOptions::new().relaxed(ct::Scope::Block).mask(regarded);
         let digits = (keys >> first) & (bins as u32 - 1);
@@ -70,11 +70,7 @@ pub fn select_prefix(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, tar
 }
 
 /// Returns the whole key, and the part of the target that the larger keys leave.
-pub fn select_rest(
-    tiles: Scalar<i32>,
-    load: impl Fn(Scalar<i32>) -> Keys,
-    found: Found,
-) -> (Scalar<u32>, Scalar<u32>) {
+pub fn select_rest(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, found: Found) -> (Scalar<u32>, Scalar<u32>) {
     let found = DIGITS[1..].iter().fold(found, |found, &of| digit(tiles, &load, found, of));
     (found.prefix, found.left)
 }

@@ -3,9 +3,9 @@
 //! Long rows have a block each:
 //!
 //! 1. The first pass of a radix select finds the upper bits of the k-th key.
-//! 2. A second pass over the row writes the elements with larger bits, and collects those with equal
-//!    bits in shared memory. There the rest of the key is found. If they are too many, the passes
-//!    read the row again.
+//! 2. A second pass over the row writes the elements with larger bits, and collects those with
+//!    equal bits in shared memory. There the rest of the key is found. If they are too many, the
+//!    passes read the row again.
 //! 3. A sort in registers orders the results.
 
 use cutlet as ct;
@@ -164,8 +164,9 @@ fn long_rows<T: Number>(
     }
 }
 
-/// Queues the `k` largest elements of each row of shape (rows, columns), and their positions: results of shape (rows, k).
-/// A NaN is larger than all numbers, and -0 is below +0. Of equal elements the first ones are selected.
+/// Queues the `k` largest elements of each row of shape (rows, columns), and their positions:
+/// results of shape (rows, k). A NaN is larger than all numbers, and -0 is below +0. Of equal
+/// elements the first ones are selected.
 ///
 /// ```
 /// use cutlet_kernels::order::{Selected, top_k};
@@ -180,7 +181,8 @@ fn long_rows<T: Number>(
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] for results of other shapes, or of more columns than 4096 or the row; those of the launch.
+/// [`ct::Error::Argument`] for results of other shapes, or of more columns than 4096 or the row;
+/// those of the launch.
 #[track_caller]
 pub fn top_k<T: Number>(
     stream: &Stream,

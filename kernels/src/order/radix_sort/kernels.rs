@@ -30,7 +30,8 @@ pub struct SortPlan {
 }
 
 impl SortPlan {
-    /// Sixteen keys of 4 bytes, or eight of 8 bytes or with values, are in the registers of a thread.
+    /// Sixteen keys of 4 bytes, or eight of 8 bytes or with values, are in the registers of a
+    /// thread.
     pub fn new(key: usize, has_values: bool) -> SortPlan {
         match (key, has_values) {
             (..=4, false) => SortPlan { warps: 8, elements: 16, blocks: 3 },
@@ -108,7 +109,8 @@ pub fn starts(counts: ArrayMut<i32, 2>, starts: ArrayMut<i32, 2>, tickets: Array
     tickets.store(0, ct::zeros([passes]));
 }
 
-/// Arrays of a pass: starts and tickets of all passes; counts of tiles of this pass, and of the next one to be cleared.
+/// Arrays of a pass: starts and tickets of all passes; counts of tiles of this pass, and of the
+/// next one to be cleared.
 type State = (Array<i32, 2>, ArrayMut<i32, 1>, ArrayMut<u32, 2>, ArrayMut<u32, 2>);
 
 /// Sums of the counts of all tiles before `mine`, from the starts on.
@@ -121,9 +123,9 @@ fn look_back(tiles: ArrayMut<u32, 2>, start: Tile<i32, 1>, mine: Scalar<i32>) ->
         let words: Vec<_> = (0..WINDOW).map(|back| tiles.gather_with((last - back, bins), options)).collect();
         let (mut next, mut all, mut unknown) = (sum, found, bins.lt(0));
         for word in words {
-            unknown = unknown | (!all & word.lt(OWN));
+            unknown |= !all & word.lt(OWN);
             next = ct::select(all, next, next + (word & (OWN - 1)).cast::<i32>());
-            all = all | word.ge(ALL);
+            all |= word.ge(ALL);
         }
         // 0: to be read again. 1: to be continued. 2: found.
         let progress = (!unknown).select(all.cast::<i32>() + 1, 0).reduce_min(0).item();
@@ -155,7 +157,7 @@ pub fn pass<K: Key, V: Number>(
     };
     // The first tile begins at the starts, and knows all.
     let bins = ct::arange(0..BINS);
-    let is_first = (bins * 0 + mine).eq(0);
+    let is_first = ct::full::<i32, 1>([BINS], mine).eq(0);
     let start = starts.gather_with((number as i32, bins), ct::GatherOptions::new().mask(is_first));
     publish((start + counts).cast::<u32>() | is_first.select(ALL, OWN));
     let before = counts.cumsum_with(0, ct::ScanOptions::new().exclusive());
@@ -181,4 +183,3 @@ pub fn pass<K: Key, V: Number>(
         values.scatter_with(places, plan.by_thread(own.load(0, [tile])), options);
     }
 }
-

@@ -1,13 +1,15 @@
-//! Radix sort of keys, or of keys with values (Adinets and Merrill, "Onesweep: A Faster Least Significant Digit Radix Sort
-//! for GPUs", 2022).
+//! Radix sort of keys, or of keys with values (Adinets and Merrill, "Onesweep: A Faster Least
+//! Significant Digit Radix Sort for GPUs", 2022).
 //!
 //! 1. One kernel counts the values of all digits of 8 bits.
 //! 2. One block turns the counts into the position of the first key of each value.
-//! 3. A pass a digit, from the lowest one on. A block takes the next tile by a ticket, ranks its keys, publishes its
-//!    counts, and adds up those of earlier tiles (decoupled look-back). Keys and values are sorted in shared memory first, so
-//!    that adjacent threads store adjacent elements.
+//! 3. A pass a digit, from the lowest one on. A block takes the next tile by a ticket, ranks its
+//!    keys, publishes its counts, and adds up those of earlier tiles (decoupled look-back). Keys
+//!    and values are sorted in shared memory first, so that adjacent threads store adjacent
+//!    elements.
 //!
-//! A block waits only for tiles with earlier tickets, whose blocks have begun. Arrays have up to 2^30 - 1 elements.
+//! A block waits only for tiles with earlier tickets, whose blocks have begun. Arrays have up to
+//! 2^30 - 1 elements.
 
 mod kernels;
 
@@ -214,7 +216,8 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     }
 }
 
-/// Queues the sort of keys of shape (n): u32, i32, f32, u64, i64 or f64. -0 is before +0, and NaNs are after all numbers.
+/// Queues the sort of keys of shape (n): u32, i32, f32, u64, i64 or f64. -0 is before +0, and NaNs
+/// are after all numbers.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, sort_keys};
@@ -238,7 +241,8 @@ pub fn sort_keys<K: Key>(
     RadixSort::<K>::new(stream.device(), keys.len())?.keys(stream, keys, sorted, direction)
 }
 
-/// Queues the sort of keys and their values, each of shape (n). Values of equal keys remain in their order.
+/// Queues the sort of keys and their values, each of shape (n). Values of equal keys remain in
+/// their order.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, sort_pairs};
@@ -265,7 +269,8 @@ pub fn sort_pairs<K: Key, V: Number>(
     sort.pairs(stream, (keys, values), (sorted, sorted_values), direction)
 }
 
-/// Queues the sort of keys of shape (n), and the positions of the sorted keys. Equal keys remain in their order.
+/// Queues the sort of keys of shape (n), and the positions of the sorted keys. Equal keys remain in
+/// their order.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, argsort};
