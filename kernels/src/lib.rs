@@ -13,6 +13,8 @@
 //! | [`losses::divergence`], [`losses::Grpo`], [`losses::Dpo`] | losses of students and policies, with gradients | matrices, tokens |
 //! | [`moe::Router`], [`moe::Alignment`], [`moe::Experts`] | mixture of experts, with gradients | tokens |
 //! | [`quantized`] | products with weights of 4 or 8 bits and a scale for each group | matrices |
+//! | [`order`] | sorts, prefix sums, compaction, histograms, the largest elements, sampled tokens | vectors, and rows of matrices |
+//! | [`numbers`] | Fourier and Hadamard transforms, random numbers, quantisation | rows and matrices |
 //! | [`gguf`] | products with weights in the blocks q8_0 and q4_K of GGUF files | matrices |
 //!
 //! Elements are f32, f16 or bf16; all are computed with in f32. Views have any strides. Work is queued on a stream.

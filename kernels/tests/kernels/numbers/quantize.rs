@@ -84,13 +84,13 @@ fn check_blocks<F: Float8>(shape @ [rows, columns]: [usize; 2], blocks: Scales) 
     let (codes, scales, y) = (codes.to_vec()?, scales.to_vec()?, y.to_vec()?);
     let (of_powers, powers) = (of_powers.to_vec()?, powers.to_vec()?);
     let [r, c] = blocks.block();
+    let mut largest = vec![0f32; scales.len()];
+    let of_scale = |at: usize| at / columns / r * columns.div_ceil(c) + at % columns / c;
+    host.iter().enumerate().for_each(|(at, x)| largest[of_scale(at)] = largest[of_scale(at)].max(x.abs()));
     for row in 0..rows {
         for column in 0..columns {
-            let largest = (row / r * r..rows.min(row / r * r + r))
-                .flat_map(|i| &host[i * columns + column / c * c..i * columns + columns.min(column / c * c + c)])
-                .fold(0f32, |a, b| a.max(b.abs()));
-            let at_scale = row / r * columns.div_ceil(c) + column / c;
-            let (at, scale) = (row * columns + column, scale_of(largest, F::LARGEST));
+            let at = row * columns + column;
+            let (at_scale, scale) = (of_scale(at), scale_of(largest[of_scale(at)], F::LARGEST));
             assert_eq!(scales[at_scale], scale);
             let want = F::from_f64(f64::from(host[at] * (1.0 / scale)));
             assert_eq!(codes[at].to_bits(), want.to_bits(), "number {at}: {} over {scale}", host[at]);
@@ -159,7 +159,11 @@ fn nvfp4() -> ct::Result<()> {
             // Half of the largest step of f4e2m1 is 1; the scale may be too small by a sixteenth.
             let step = scale * of_tensor;
             let error = (y[block * 16 + i] - x).abs();
-            assert!(error <= step * 1.001 + largest / 16.0, "number {i} of block {block}: {x} became {}", y[block * 16 + i]);
+            assert!(
+                error <= step * 1.001 + largest / 16.0,
+                "number {i} of block {block}: {x} became {}",
+                y[block * 16 + i]
+            );
         }
     }
     Ok(())
@@ -172,7 +176,8 @@ fn stochastic_rounding_has_the_mean() -> ct::Result<()> {
     let shape = [16, 512];
     // Codes 7 and 1 / 4 in each group of 16.
     let host: Vec<f32> = (0..16 * 512).map(|at| if at % 16 == 0 { 7.0 } else { 0.25 }).collect();
-    let (x, mut codes, mut scales) = (device.array(&host, shape)?, device.packed_zeros::<i4, 2>(shape)?, device.zeros([16, 32])?);
+    let (x, mut codes, mut scales) =
+        (device.array(&host, shape)?, device.packed_zeros::<i4, 2>(shape)?, device.zeros([16, 32])?);
     let rounded = Rounded::Stochastic(Seed { seed: 3, offset: 4 });
     quantize_groups(&stream, x.view(), &mut codes, (scales.view_mut(), None), rounded)?;
     let ones = codes.to_vec()?.iter().filter(|code| code.to_value() == 1.0).count();
