@@ -116,12 +116,10 @@ pub fn convolve<T: Number>(
         let parts = image.num_tiles(4, shape);
         let products = parts * taps.count() as i32;
         ct::fold(..products, sum, |sum: Tile<f32, 2>, at| {
-            let (tap, part) = (at / parts, at % parts);
-            let (row, above) = taps.rows.tap(tap / taps.columns.count as i32);
-            let (column, before) = taps.columns.tap(tap % taps.columns.count as i32);
-            let at = (n, ct::at(r * high + above), ct::at(c * wide + before), group, part);
+            let (tap, part) = (taps.tap(at / parts), at % parts);
+            let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, part);
             let left = image.load(at, shape).reshape([m, channels]);
-            let number = row * form.width as i32 + column;
+            let number = tap.number[0] * form.width as i32 + tap.number[1];
             let right = if form.is_transposed {
                 w.load((number, j, group, part), [1, outputs, 1, channels]).reshape([outputs, channels]).transpose()
             } else {

@@ -36,15 +36,13 @@ fn convolve<T: Number>(
     let (number, j) = (ct::bid(0) / tiles, ct::bid(0) % tiles);
     let mut sum = ct::zeros::<f32, 2>([high * wide, channels]);
     for taps in &form.taps {
-        for (row, above) in taps.rows.taps() {
-            for (column, before) in taps.columns.taps() {
-                let at = (n, ct::at(r * high + above), ct::at(c * wide + before), j);
-                let x = images[taps.phase].load(at, [1, high, wide, channels]).reshape([high * wide, channels]);
-                let tap = (row * form.width + column) as i32;
-                let w = w.load((tap, number, j), [1, 1, channels]).reshape([1, channels]);
-                sum = x.cast::<f32>().fma(w.cast::<f32>(), sum);
-            }
-        }
+        sum = taps.fold(sum, |sum: Tile<f32, 2>, tap| {
+            let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), j);
+            let x = images[taps.phase].load(at, [1, high, wide, channels]).reshape([high * wide, channels]);
+            let place = tap.number[0] * form.width as i32 + tap.number[1];
+            let w = w.load((place, number, j), [1, 1, channels]).reshape([1, channels]);
+            x.cast::<f32>().fma(w.cast::<f32>(), sum)
+        });
     }
     let at = (n, r, c, number, j);
     if let Some(bias) = bias {

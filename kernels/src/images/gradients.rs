@@ -36,9 +36,7 @@ fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, 
     let (tile, split) = (ct::bid(0), ct::bid(2));
     let (j, tile) = (tile % columns, tile / columns);
     let (k, group) = (tile % rows, tile / rows);
-    let tap = ct::bid(1);
-    let (row, above) = form.taps.rows.tap(tap / form.taps.columns.count as i32);
-    let (column, before) = form.taps.columns.tap(tap % form.taps.columns.count as i32);
+    let tap = form.taps.tap(ct::bid(1));
 
     let boxes = [i, high, wide, 1, outputs];
     let [images, highs, wides] = [0, 1, 2].map(|axis| dy.num_tiles(axis, boxes));
@@ -46,12 +44,13 @@ fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, 
     let sum = ct::fold(all, ct::zeros::<f32, 2>([inputs, outputs]), |sum, at| {
         let (c, place) = (at % wides, at / wides);
         let (r, n) = (place % highs, place / highs);
-        let from = (n, ct::at(r * high + above), ct::at(c * wide + before), group, k);
+        let from = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, k);
         let x = x.load(from, [i, high, wide, 1, inputs]).reshape([places, inputs]);
         let dy = dy.load((n, r, c, group, j), boxes).reshape([places, outputs]);
         ct::mma(x.transpose(), dy, sum)
     });
-    sums.store((split, row * form.width as i32 + column, k, group, j), sum.reshape(shape));
+    let number = tap.number[0] * form.width as i32 + tap.number[1];
+    sums.store((split, number, k, group, j), sum.reshape(shape));
 }
 
 /// Adds the sums of all splits in order.

@@ -62,16 +62,14 @@ fn pool<T: Number>(images: Vec<Array<T, 4>>, y: ArrayMut<T, 4>, [rows, columns]:
     let options = LoadOptions::new().padding(padding);
     let mut result = ct::full(tile, start);
     for taps in taps {
-        for (_, above) in taps.rows.taps() {
-            for (_, before) in taps.columns.taps() {
-                let at = (n, ct::at(r * high + above), ct::at(c * wide + before), j);
-                let x = images[taps.phase].load_with(at, tile, options.clone()).cast::<f32>();
-                result = match reduction {
-                    Reduction::Max => result.max_nan(x),
-                    Reduction::Mean => result + x,
-                };
+        result = taps.fold(result, |result: Tile<f32, 4>, tap| {
+            let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), j);
+            let x = images[taps.phase].load_with(at, tile, options.clone()).cast::<f32>();
+            match reduction {
+                Reduction::Max => result.max_nan(x),
+                Reduction::Mean => result + x,
             }
-        }
+        });
     }
     if reduction == Reduction::Mean {
         // Places of the window inside of the image, along each axis.
@@ -82,7 +80,7 @@ fn pool<T: Number>(images: Vec<Array<T, 4>>, y: ArrayMut<T, 4>, [rows, columns]:
             let end = (begin + window.size[axis] as i32).min(extent);
             (end - begin.max(0)).cast::<f32>()
         };
-        result = result / (inside(0, r * high, rows) * inside(1, c * wide, columns));
+        result /= inside(0, r * high, rows) * inside(1, c * wide, columns);
     }
     y.store((n, r, c, j), result.cast::<T>());
 }

@@ -36,12 +36,13 @@ impl Line {
     }
 
     /// Number and offset of a tap of this line.
-    pub fn tap(self, i: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
+    fn tap(self, i: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
         (i * self.step as i32 + self.first as i32, i * self.offset_step + self.offset)
     }
 
     /// The numbers and offsets of the taps of this line.
-    pub fn taps(self) -> impl Iterator<Item = (usize, i32)> {
+    #[cfg(test)]
+    fn taps(self) -> impl Iterator<Item = (usize, i32)> {
         (0..self.count).map(move |i| (self.first + i * self.step, self.offset + i as i32 * self.offset_step))
     }
 }
@@ -55,9 +56,28 @@ pub struct Taps {
     pub columns: Line,
 }
 
+/// A tap of a window: its row and column, and their offsets.
+#[derive(Clone, Copy)]
+pub struct Tap {
+    pub number: [Scalar<i32>; 2],
+    pub offset: [Scalar<i32>; 2],
+}
+
 impl Taps {
     pub fn count(self) -> usize {
         self.rows.count * self.columns.count
+    }
+
+    /// Returns a tap by its place among these.
+    pub fn tap(self, at: Scalar<i32>) -> Tap {
+        let width = self.columns.count as i32;
+        let ((row, above), (column, before)) = (self.rows.tap(at / width), self.columns.tap(at % width));
+        Tap { number: [row, column], offset: [above, before] }
+    }
+
+    /// Runs a function for each of these taps.
+    pub fn fold<S: ct::ops::LoopState>(self, state: S, body: impl Fn(S, Tap) -> S) -> S {
+        ct::fold(..ct::scalar(self.count() as i32), state, |state, at| body(state, self.tap(at)))
     }
 }
 

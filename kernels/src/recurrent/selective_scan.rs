@@ -121,7 +121,7 @@ fn scan_of_channels<T: Number>(
             result += x * d;
         }
         if let Some(z) = z {
-            result = result * of_channel(z).silu();
+            result *= of_channel(z).silu();
         }
         out.store((batch, i, block), result.cast::<T>().reshape([1, steps, channels]));
         state

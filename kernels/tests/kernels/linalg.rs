@@ -144,7 +144,7 @@ fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize) {
 
     // A permuted matrix of small condition: every pivot is in another row.
     let a: Vec<Matrix> = a.iter().map(|a| Matrix::new(n, n, |i, j| a.at((i * 7 + 3) % n.max(1), j))).collect();
-    if n % 7 != 0 {
+    if !n.is_multiple_of(7) {
         linalg::solve(&stream, array::<T>(&a).view(), sides(&a).view(), result.view_mut()).unwrap();
         check(&result);
     }
