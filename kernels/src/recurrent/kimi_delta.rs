@@ -4,7 +4,7 @@
 //! scale · Sᵀ q. Chunks of 64 steps are computed together as in [`super::GatedDeltaRule`]. The products of steps i ≥ j are
 //! Σ k_ic k_jc e^(G_ic - G_jc). No exponent may be positive, so that nothing overflows:
 //!
-//! * Within blocks of 16 steps the exponentials of all pairs are computed.
+//! * Within blocks of 8 steps the exponentials of all pairs are computed.
 //! * A block of rows and the columns before it are a product of matrices. The exponents of both are relative to the sum of gates
 //!   at the first step of the block.
 //!
@@ -23,7 +23,7 @@ use crate::check::require;
 use crate::launch::{Run, num_multiprocessors};
 
 /// Steps of a block of a chunk.
-const BLOCK: usize = 16;
+const BLOCK: usize = 8;
 /// Blocks of a chunk.
 const BLOCKS: usize = STEPS / BLOCK;
 
@@ -95,7 +95,11 @@ fn products<T: Number>(q: Tile<f32, 2>, k: Tile<f32, 2>, sums: Tile<f32, 2>) -> 
 type Inputs<T> = (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<f32>, Tokens<f32>);
 
 /// All that the recurrence needs of a chunk.
-fn prepare<T: Number>(
+fn prepare<T: Number>(inputs: Inputs<T>, offsets: Option<Array<i32, 1>>, scratch: Scratch<T>, form: Form) {
+    ct::with_mode(ct::FloatMode::fast(), || prepare_chunk(inputs, offsets, scratch, form));
+}
+
+fn prepare_chunk<T: Number>(
     (q, k, v, gates, rates): Inputs<T>,
     offsets: Option<Array<i32, 1>>,
     (w, u, queries, ends, scores, decays): Scratch<T>,
@@ -230,7 +234,9 @@ impl KimiDelta {
             let keys = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?);
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
             let scratch = (&mut w, &mut u, &mut queries, &mut ends, &mut scores, &mut decays);
-            let launch = ct::Launch::new([chunks, heads, sequences]).stream(stream);
+            // Eight warps have registers for queries, keys, gates and their products.
+            let hints = ct::Hints::new().num_warps(8);
+            let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch, ct::Constant(form)))?;
         }
         let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));

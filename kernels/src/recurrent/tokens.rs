@@ -203,7 +203,9 @@ pub fn store_last(states: Option<ArrayMut<f32, 4>>, [sequence, head, part]: [Sca
 pub fn decays(sums: Tile<f32, 2>, strict: bool) -> Tile<f32, 2> {
     let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
     let is_seen = if strict { rows.gt(columns) } else { rows.ge(columns) };
-    is_seen.select((sums - sums.transpose()).exp(), 0.0)
+    // An exponential of one instruction: the products of 16-bit numbers are less exact.
+    let decay = ct::with_mode(ct::FloatMode::fast(), || (sums - sums.transpose()).exp());
+    is_seen.select(decay, 0.0)
 }
 
 /// Returns the width of a tile of values of a head.
