@@ -7,10 +7,11 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
+use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
 
 use super::convolution::{Convolution, Form, convolve};
-use super::taps::{Taps, fitting_box};
+use super::depthwise;
+use super::taps::{Geometry, Taps, fitting_box};
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors, target};
 
@@ -61,6 +62,39 @@ fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, tile: usize) {
     dw.store(ct::bid(0), sum.cast::<T>().reshape([tile]));
 }
 
+/// Queues the sums of the gradient of the weights: (split, tap, input, group, output). Returns them.
+#[track_caller]
+fn weight_sums<T: Number>(
+    stream: &Stream,
+    geometry: Geometry,
+    x: DeviceView<T, 5>,
+    dy: DeviceView<T, 5>,
+) -> ct::Result<DeviceArray<f32, 5>> {
+    let phases = geometry.views(x)?;
+    let ([images, rows, columns, groups, outputs], inputs) = (dy.shape(), x.shape()[4]);
+    let all = geometry.taps[0] * geometry.taps[1];
+
+    let (places, most) = match (target(stream), size_of::<T>()) {
+        (None, _) => (16, [32, 32]),
+        (Some(Target::SM_90A), 2) => (64, [128, 256]),
+        (Some(_), 2) => (32, [128, 128]),
+        (Some(_), _) => (32, [64, 64]),
+    };
+    let power = |extent: usize| extent.next_power_of_two().max(16);
+    let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
+    let boxed = fitting_box(places, [images, rows, columns]);
+    let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
+    let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
+    let splits = num_multiprocessors(stream).div_ceil(tiles * all).min(boxes).max(1);
+    let mut sums = stream.device().zeros::<f32, 5>([splits, all, inputs, groups, outputs])?;
+    for taps in geometry.of_results() {
+        let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
+        let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
+        launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
+    }
+    Ok(sums)
+}
+
 /// Writes zeros.
 fn clear<T: Number>(dx: ArrayMut<T, 5>, tile: [usize; 5]) {
     let columns = dx.num_tiles(2, tile);
@@ -101,6 +135,9 @@ impl Convolution {
         let (geometry, groups) = (self.geometry(w.shape()), self.groups);
         let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let [_, _, inputs, outputs] = w.shape();
+        if inputs == 1 && groups > 1 {
+            return depthwise::input_gradient(stream, geometry, dy, w, dx);
+        }
         let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
         let dy = dy.reshape(split(dy.shape()))?;
         let shape = split(dx.shape());
@@ -159,30 +196,13 @@ impl Convolution {
         let (geometry, groups) = (self.geometry(dw.shape()), self.groups);
         let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let [_, _, inputs, outputs] = dw.shape();
-        let (taps, outputs) = (geometry.taps[0] * geometry.taps[1], outputs / groups);
-        let elements = taps * inputs * groups * outputs;
-        let phases = geometry.views(x.reshape(split(x.shape()))?)?;
-        let dy = dy.reshape(split(dy.shape()))?;
-        let [images, rows, columns, ..] = dy.shape();
-
-        let (places, most) = match (target(stream), size_of::<T>()) {
-            (None, _) => (16, [32, 32]),
-            (Some(Target::SM_90A), 2) => (64, [128, 256]),
-            (Some(_), 2) => (32, [128, 128]),
-            (Some(_), _) => (32, [64, 64]),
+        let elements = geometry.taps[0] * geometry.taps[1] * inputs * outputs;
+        let sums = if inputs == 1 && groups > 1 {
+            depthwise::weight_sums(stream, geometry, x, dy)?
+        } else {
+            weight_sums(stream, geometry, x.reshape(split(x.shape()))?, dy.reshape(split(dy.shape()))?)?
         };
-        let power = |extent: usize| extent.next_power_of_two().max(16);
-        let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
-        let boxed = fitting_box(places, [images, rows, columns]);
-        let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
-        let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
-        let splits = num_multiprocessors(stream).div_ceil(tiles * taps).min(boxes).max(1);
-        let mut sums = stream.device().zeros::<f32, 5>([splits, taps, inputs, groups, outputs])?;
-        for taps in geometry.of_results() {
-            let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
-            let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
-            launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
-        }
+        let splits = sums.shape()[0];
         let sums = sums.view().reshape([splits, elements])?;
         let launch = ct::Launch::new(elements.div_ceil(1024)).stream(stream);
         launch.run(add::<T>, (sums, dw.reshape([elements])?, ct::Constant(1024)))
