@@ -34,8 +34,8 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
     let rows = Positions::new(r, 1, x.extent(1), scale[0]);
     let columns = Positions::new(c * wide, wide, x.extent(2), scale[1]);
     let load = |row: Tile<i32, 1>, column: Tile<i32, 1>| {
-        let shape = [1, 1, wide, channels];
-        x.load((n, ct::at(row.item()), ct::at(column), j), shape).cast::<f32>().reshape([wide, channels])
+        let own = x.index_axis(0, n).index_axis(0, row.item());
+        own.gather((column.unsqueeze(1), ct::span(j * channels as i32, channels))).cast::<f32>()
     };
     let weight = columns.weight.unsqueeze(1);
     let row = |row: Tile<i32, 1>| {
