@@ -2,7 +2,7 @@
 //!
 //! A step of a head with the state S (states x channels): S ← e^(dt · a) S + dt · B xᵀ, and the result is Sᵀ C + d · x. Chunks of
 //! steps are computed together: with the sums G of dt · a within a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S, and
-//! the state becomes e^(last G) S + (e^(last G - G) dt B)ᵀ X.
+//! the state becomes e^(last G) S + (e^(last G - G) dt B)ᵀ X. The sums of all chunks are computed first.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -58,50 +58,73 @@ struct Form {
 /// `a`, the bias of `dt`, and `d` of all heads.
 type OfHeads = (Array<f32, 1>, Option<Array<f32, 1>>, Option<Array<f32, 1>>);
 
+/// Heads of a tile of lengths.
+const HEADS: usize = 32;
+
+/// Lengths of the steps of a chunk of some heads, and their sums times `a`: (slot, head, step).
+fn lengths<T: Number>(
+    dt: Tokens<T>,
+    (a, bias): (Array<f32, 1>, Option<Array<f32, 1>>),
+    offsets: Option<Array<i32, 1>>,
+    (all, sums): (ArrayMut<f32, 3>, ArrayMut<f32, 3>),
+    Form { chunks, softplus, .. }: Form,
+) {
+    let [heads, at, sequence] = [0, 1, 2].map(ct::bid);
+    let sequence = Sequence::new(sequence, offsets);
+    if offsets.is_some() {
+        ct::return_if(at.ge(sequence.chunks(dt, chunks)));
+    }
+    let mut lengths = sequence.load(dt, [at, ct::scalar(0), heads], HEADS).cast::<f32>();
+    if let Some(bias) = bias {
+        lengths += bias.load(heads, [HEADS]);
+    }
+    if softplus {
+        lengths = lengths.softplus();
+    }
+    // Steps behind the last token have no length.
+    let is_step = (at * STEPS as i32 + ct::indices([STEPS, 1], 0)).lt(sequence.tokens(dt));
+    let lengths = is_step.select(lengths, 0.0);
+    let place = (sequence.slot(at, chunks), heads, 0);
+    let of_heads = |tile: Tile<f32, 2>| tile.transpose().reshape([1, HEADS, STEPS]);
+    all.store(place, of_heads(lengths));
+    sums.store(place, of_heads((lengths * a.load(heads, [HEADS])).cumsum(0)));
+}
+
 /// The sequence of a part of the channels of a head.
 fn sequences<T: Number>(
-    (x, dt, b, c): (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<T>),
-    (a, bias, d): OfHeads,
+    (x, b, c): (Tokens<T>, Tokens<T>, Tokens<T>),
+    (lengths, sums): (Array<f32, 3>, Array<f32, 3>),
+    d: Option<Array<f32, 1>>,
     offsets: Option<Array<i32, 1>>,
     (before, last): (Option<Array<f32, 4>>, Option<ArrayMut<f32, 4>>),
     out: TokensMut<T>,
     form: Form,
 ) {
-    let Form { states, channels, group, chunks, softplus } = form;
+    let Form { states, channels, group, chunks, .. } = form;
     let [part, head, sequence] = [0, 1, 2].map(ct::bid);
     let place = [sequence, head, part];
     let sequence = Sequence::new(sequence, offsets);
-    let a = a.load_scalar(head);
-    let bias = bias.map(|bias| bias.load_scalar(head));
     let d = d.map(|d| d.load_scalar(head));
-    let tokens = sequence.tokens(x);
     let start = initial(before, place, [states, channels]);
     let state = ct::fold(..sequence.chunks(x, chunks), start, |state: Tile<f32, 2>, at| {
-        let zero = ct::scalar(0);
         let x = sequence.load(x, [at, head, part], channels);
-        let of_group = [at, head / group as i32, zero];
+        let of_group = [at, head / group as i32, ct::scalar(0)];
         let (b, c) = (sequence.load(b, of_group, states), sequence.load(c, of_group, states));
-        let mut dt = sequence.load(dt, [at, head, zero], 1).cast::<f32>();
-        if let Some(bias) = bias {
-            dt += bias;
-        }
-        if softplus {
-            dt = dt.softplus();
-        }
-        // Steps behind the last token have no length.
-        let is_step = (at * STEPS as i32 + ct::indices([STEPS, 1], 0)).lt(tokens);
-        let dt = is_step.select(dt, 0.0);
-        let sums = (dt * a).cumsum(0);
-        let whole = sums.extract((STEPS - 1, 0), [1, 1]);
-        let scores = ct::mma(c, b.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS])) * decays(sums, false);
-        let inputs = x.cast::<f32>() * dt;
+        let slot = sequence.slot(at, chunks);
+        let lengths = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
+        let gates = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
+        let whole = gates.extract(STEPS - 1, [1]).reshape([1, 1]);
+        let sums = gates.unsqueeze(1);
+        let products = ct::mma(c, b.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS]));
+        let scores = (products * decays(sums, false) * lengths.unsqueeze(0)).cast::<T>();
         let carried = ct::mma(c, state.cast::<T>(), ct::zeros::<f32, 2>([STEPS, channels])) * sums.exp();
-        let mut result = ct::mma(scores.cast::<T>(), inputs.cast::<T>(), carried);
+        let mut result = ct::mma(scores, x, carried);
+        let exact = x.cast::<f32>();
         if let Some(d) = d {
-            result += x.cast::<f32>() * d;
+            result += exact * d;
         }
         sequence.store(out, [at, head, part], result.cast::<T>());
-        let decayed = (inputs * (whole - sums).exp()).cast::<T>();
+        let decayed = (exact * (lengths.unsqueeze(1) * (whole - sums).exp())).cast::<T>();
         ct::mma(b.transpose(), decayed, state * whole.exp())
     });
     store_last(last, place, state);
@@ -193,7 +216,7 @@ impl Mamba2 {
         require(out.shape() == x.shape(), || {
             format!("{name}: the result is of shape {:?}, not {:?}", out.shape(), x.shape())
         })?;
-        let Extents { sequences: number, chunks, .. } = Extents::new(name, [batch, count], packing)?;
+        let Extents { sequences: number, chunks, slots } = Extents::new(name, [batch, count], packing)?;
         states.check(name, [number, heads, width, channels])?;
         if number * heads * channels == 0 {
             return Ok(());
@@ -206,12 +229,18 @@ impl Mamba2 {
             chunks,
             softplus: self.softplus,
         };
-        let dt = tokens(dt.reshape([batch, count, heads, 1])?, packing)?;
-        let arguments = (tokens(x, packing)?, dt, tokens(b, packing)?, tokens(c, packing)?);
         let (offsets, states) = (packing.map(|packing| packing.offsets), (states.initial, states.last));
+        let mut all = stream.device().zeros::<f32, 3>([slots, heads, STEPS])?;
+        let mut sums = stream.device().zeros::<f32, 3>([slots, heads, STEPS])?;
+        if chunks > 0 {
+            let dt = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
+            let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, number]).stream(stream);
+            launch.run(lengths::<T>, (dt, (a, dt_bias), offsets, (&mut all, &mut sums), ct::Constant(form)))?;
+        }
+        let arguments = (tokens(x, packing)?, tokens(b, packing)?, tokens(c, packing)?);
         let out = tokens_mut(out, packing)?;
         let launch = ct::Launch::new([parts, heads, number]).stream(stream);
-        launch.run(sequences::<T>, (arguments, (a, dt_bias, d), offsets, states, out, ct::Constant(form)))
+        launch.run(sequences::<T>, (arguments, (&all, &sums), d, offsets, states, out, ct::Constant(form)))
     }
 
     /// Queues one step of each sequence of a batch, with tokens of one: `x` and the result (batch, heads, channels), `dt`
