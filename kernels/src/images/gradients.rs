@@ -9,7 +9,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
 
-use super::convolution::{Convolution, Form, convolve};
+use super::convolution::{Convolution, Form, queue};
 use super::depthwise;
 use super::taps::{Geometry, Taps, fitting_box};
 use crate::Number;
@@ -149,17 +149,13 @@ impl Convolution {
                 continue;
             }
             let form = Form::new::<T>(shape, outputs / groups, stream, vec![taps], geometry.taps[1]);
-            let launch = ct::Launch::new(form.grid(shape)).stream(stream);
             if taps.count() == 0 || dy.is_empty() {
-                let [i, high, wide] = form.boxed;
+                let ([i, high, wide], launch) = (form.boxed, ct::Launch::new(form.grid(shape)).stream(stream));
                 launch.run(clear::<T>, (part, ct::Constant([i, high, wide, 1, form.outputs])))?;
                 continue;
             }
             let form = Form { is_transposed: true, ..form };
-            let kernel = |images: Vec<Array<T, 5>>, w: Array<T, 4>, dx: ArrayMut<T, 5>, form: Form| {
-                convolve(images, w, (None, None), dx, form, |sum| sum);
-            };
-            launch.run(kernel, (vec![dy], w, part, ct::Constant(form)))?;
+            queue(stream, vec![dy], w, (None, None), |sum| sum, part, form)?;
         }
         Ok(())
     }
