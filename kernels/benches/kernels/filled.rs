@@ -13,8 +13,8 @@ fn uniform<T: Float>(y: ArrayMut<T, 1>, middle: Scalar<f32>, spread: Scalar<f32>
     y.store(ct::bid(0), ((numbers * 2.0 - 1.0) * spread + middle).cast::<T>());
 }
 
-/// Returns an array of numbers around a middle. The interpreter gets the middle alone: values do not matter to the cost model
-/// and to ptxas.
+/// Returns an array of numbers around a middle. The interpreter gets the middle alone: values do
+/// not matter to the cost model and to ptxas.
 pub fn numbers<T: Float, const R: usize>(
     device: Device,
     shape: [usize; R],
@@ -40,7 +40,8 @@ fn dominant(y: ArrayMut<f32, 3>, n: usize) {
     y.store((b, i, j), rows.eq(columns).select(n as f32 + 8.0, other));
 }
 
-/// Returns symmetric matrices whose diagonal outweighs the other elements; of zeros for the interpreter.
+/// Returns symmetric matrices whose diagonal outweighs the other elements; of zeros for the
+/// interpreter.
 pub fn matrices(device: Device, count: usize, n: usize) -> ct::Result<DeviceArray<f32, 3>> {
     let mut y = device.zeros([count, n, n])?;
     if device.backend() != Backend::Cpu {

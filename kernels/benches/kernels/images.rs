@@ -77,7 +77,8 @@ impl Layer {
     }
 }
 
-/// Returns the rows: layers of ResNet-50 (He et al., 2015), a layer of 256 channels, and a depthwise one of MobileNet.
+/// Returns the rows: layers of ResNet-50 (He et al., 2015), a layer of 256 channels, and a
+/// depthwise one of MobileNet.
 pub fn rows() -> Vec<Row> {
     let layer =
         |side, inputs, outputs, window, stride| Layer { batch: 32, side, inputs, outputs, window, stride, groups: 1 };

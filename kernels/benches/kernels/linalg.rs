@@ -5,7 +5,8 @@ use cutlet_kernels::linalg;
 use crate::filled::matrices;
 use crate::row::{Peak, Row, Work};
 
-/// Bytes of arrays of f32 that are read or written once, and the multiplications and additions of a factorization.
+/// Bytes of arrays of f32 that are read or written once, and the multiplications and additions of a
+/// factorization.
 fn work(count: usize, elements: usize, flops: f64) -> Work {
     Work { bytes: 4.0 * (count * elements) as f64, flops: count as f64 * flops, peak: Peak::F32 }
 }

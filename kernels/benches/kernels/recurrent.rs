@@ -17,7 +17,8 @@ fn work(halves: usize, words: usize, flops: f64) -> Work {
 fn delta_rows([batch, tokens, heads, keys, values]: [usize; 5]) -> Vec<Row> {
     let name = |kind: &str| format!("{kind} bf16 {batch} {tokens} {heads} {keys} {values}");
     let rows = batch * tokens * heads;
-    // Least products of a chunk of 64 steps: keys by keys and by queries, their use, the inverse, and the state.
+    // Least products of a chunk of 64 steps: keys by keys and by queries, their use, the inverse,
+    // and the state.
     let products = 2 * 64 * (2 * keys + keys + values) + 2 * values * (64 + 3 * keys);
     let flops = (rows * products) as f64;
     let deviation = (keys as f32).sqrt().recip();

@@ -1,12 +1,14 @@
-//! Convolution in two dimensions, as a product of matrices without a copy of the windows (implicit GEMM).
+//! Convolution in two dimensions, as a product of matrices without a copy of the windows (implicit
+//! GEMM).
 //!
-//! A tile of the result has a box of images, rows and columns, and some output channels. Each tap of the window and each part
-//! of the input channels is a product of a box of the image, which begins at any row and column, and of a tile of weights.
-//! Boxes outside of the image have zeros: the padding. TMA loads both ahead of the products. Strides are those of views
-//! ([`super::taps`]). Grouped channels are an axis of their own.
+//! A tile of the result has a box of images, rows and columns, and some output channels. Each tap
+//! of the window and each part of the input channels is a product of a box of the image, which
+//! begins at any row and column, and of a tile of weights. Boxes outside of the image have zeros:
+//! the padding. TMA loads both ahead of the products. Strides are those of views ([`super::taps`]).
+//! Grouped channels are an axis of their own.
 //!
-//! If there are fewer tiles than multiprocessors, some tile blocks share the products of a tile (split-K). Another kernel
-//! adds their sums in order.
+//! If there are fewer tiles than multiprocessors, some tile blocks share the products of a tile
+//! (split-K). Another kernel adds their sums in order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -85,7 +87,8 @@ impl Form {
         // The interpreter shares the products of small tests, too.
         let wanted = target(stream).map_or(16, |_| num_multiprocessors(stream));
         let splits = |blocks: usize| (wanted / blocks).min(products / FEWEST).max(1);
-        // Enough tile blocks for all multiprocessors: large tiles with shared products, or tiles down to 64 by 64.
+        // Enough tile blocks for all multiprocessors: large tiles with shared products, or tiles
+        // down to 64 by 64.
         if splits(blocks(m, n)) == 1 {
             while n > 64 && blocks(m, n) < wanted {
                 n /= 2;
@@ -114,7 +117,8 @@ impl Form {
 /// What is added to the sums: a bias (group, channel), and a residual of the shape of the result.
 type Added<T> = (Option<Array<T, 2>>, Option<Array<T, 5>>);
 
-/// A tile of the result: numbers of its box of images, rows and columns, of its group, and of its channels.
+/// A tile of the result: numbers of its box of images, rows and columns, of its group, and of its
+/// channels.
 #[derive(Clone, Copy)]
 struct Place {
     n: Scalar<i32>,
@@ -294,7 +298,8 @@ impl Convolution {
         require(y == wanted, || format!("convolution: the result is of shape {y:?}, not {wanted:?}"))
     }
 
-    /// Queues the convolution of images (batch, rows, columns, inputs) by weights (rows, columns, inputs of a group, outputs):
+    /// Queues the convolution of images (batch, rows, columns, inputs) by weights (rows, columns,
+    /// inputs of a group, outputs):
     ///
     /// y\[b, p, q, k\] = Σ x\[b, p · stride + r · dilation - padding, …, c\] · w\[r, s, c, k\]
     ///
@@ -324,8 +329,9 @@ impl Convolution {
         self.forward_with(stream, x, w, (None, None), |sum| sum, y)
     }
 
-    /// Queues [`Self::forward`] with a bias for each output channel and a residual of the shape of the result, which are
-    /// added to the sums. `activation` is a function of the results. Without captures it is compiled once.
+    /// Queues [`Self::forward`] with a bias for each output channel and a residual of the shape of
+    /// the result, which are added to the sums. `activation` is a function of the results. Without
+    /// captures it is compiled once.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,4 +1,5 @@
-//! Convolutions with one input channel for each group: a weight for each tap and channel, without products of matrices.
+//! Convolutions with one input channel for each group: a weight for each tap and channel, without
+//! products of matrices.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -19,7 +20,8 @@ struct Form {
 
 type Added<T> = (Option<Array<T, 2>>, Option<Array<T, 5>>);
 
-/// Images are (batch, rows, columns, channel), results (batch, rows, columns, results of a channel, channel).
+/// Images are (batch, rows, columns, channel), results (batch, rows, columns, results of a channel,
+/// channel).
 fn convolve<T: Number>(
     images: Vec<Array<T, 4>>,
     w: Array<T, 3>,
@@ -54,7 +56,8 @@ fn convolve<T: Number>(
     y.store(at, activation(sum).cast::<T>().reshape(tile));
 }
 
-/// Elements of the image in one phase. Results are (batch, rows, columns, results of a channel, channel).
+/// Elements of the image in one phase. Results are (batch, rows, columns, results of a channel,
+/// channel).
 fn spread<T: Number>(dy: Array<T, 5>, w: Array<T, 3>, dx: ArrayMut<T, 4>, form: Form, results: usize) {
     let [high, wide, channels] = form.tile;
     let tile = [1, high, wide, channels];
@@ -76,7 +79,8 @@ fn spread<T: Number>(dy: Array<T, 5>, w: Array<T, 3>, dx: ArrayMut<T, 4>, form: 
     dx.store((n, r, c, j), sum.cast::<T>());
 }
 
-/// Products of image and results, summed over the places of a split. Sums are (split, tap, results of a channel, channel).
+/// Products of image and results, summed over the places of a split. Sums are (split, tap, results
+/// of a channel, channel).
 fn products<T: Number>(x: Array<T, 4>, dy: Array<T, 5>, sums: ArrayMut<f32, 4>, form: Form, splits: usize) {
     let [high, wide, channels] = form.tile;
     let tile = [1, high, wide, 1, channels];
@@ -131,7 +135,8 @@ pub fn input_gradient<T: Number>(
     Ok(())
 }
 
-/// Queues the sums of the gradient of the weights: (split, tap, 1, channel, results of a channel). Returns them.
+/// Queues the sums of the gradient of the weights: (split, tap, 1, channel, results of a channel).
+/// Returns them.
 #[track_caller]
 pub fn weight_sums<T: Number>(
     stream: &Stream,

@@ -1,9 +1,11 @@
 //! Gradients of convolutions.
 //!
-//! * Of the image: element h is in the window of result p at tap r where p · stride = h + padding - r · dilation. For each
-//!   remainder of h by the stride this is a convolution of the gradient of the results, with some of the taps.
-//! * Of the weights: for each tap a product of the image, transposed, and of the gradient of the results, over all places.
-//!   The places are split among tile blocks, whose sums another kernel adds in order.
+//! * Of the image: element h is in the window of result p at tap r where p · stride = h + padding -
+//!   r · dilation. For each remainder of h by the stride this is a convolution of the gradient of
+//!   the results, with some of the taps.
+//! * Of the weights: for each tap a product of the image, transposed, and of the gradient of the
+//!   results, over all places. The places are split among tile blocks, whose sums another kernel
+//!   adds in order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -28,7 +30,8 @@ struct Sum {
     splits: usize,
 }
 
-/// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group, output).
+/// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group,
+/// output).
 fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, form: Sum) {
     let ([i, high, wide], [inputs, outputs]) = (form.boxed, form.tile);
     let places = i * high * wide;
@@ -62,7 +65,8 @@ fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, tile: usize) {
     dw.store(ct::bid(0), sum.cast::<T>().reshape([tile]));
 }
 
-/// Queues the sums of the gradient of the weights: (split, tap, input, group, output). Returns them.
+/// Queues the sums of the gradient of the weights: (split, tap, input, group, output). Returns
+/// them.
 #[track_caller]
 fn weight_sums<T: Number>(
     stream: &Stream,
@@ -104,7 +108,8 @@ fn clear<T: Number>(dx: ArrayMut<T, 5>, tile: [usize; 5]) {
 }
 
 impl Convolution {
-    /// Queues the gradient of the images: `dx` of the shape of the images, from `dy` of the shape of the results.
+    /// Queues the gradient of the images: `dx` of the shape of the images, from `dy` of the shape
+    /// of the results.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -160,8 +165,8 @@ impl Convolution {
         Ok(())
     }
 
-    /// Queues the gradient of the weights: `dw` of the shape of the weights, from images and `dy` of the shape of the results.
-    /// `dw` is contiguous.
+    /// Queues the gradient of the weights: `dw` of the shape of the weights, from images and `dy`
+    /// of the shape of the results. `dw` is contiguous.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -16,7 +16,8 @@ pub struct Window {
     pub size: [usize; 2],
     /// Rows and columns from a window to the next one.
     pub stride: [usize; 2],
-    /// Places before the first and after the last row and column. They do not count: less than the size of the window.
+    /// Places before the first and after the last row and column. They do not count: less than the
+    /// size of the window.
     pub padding: [usize; 2],
 }
 
@@ -111,7 +112,8 @@ fn queue<T: Number>(
     ct::Launch::new(grid).stream(stream).run(pool::<T>, arguments)
 }
 
-/// Queues the largest elements of windows of images (batch, rows, columns, channels). A window with a NaN has a NaN.
+/// Queues the largest elements of windows of images (batch, rows, columns, channels). A window with
+/// a NaN has a NaN.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -138,7 +140,8 @@ pub fn max_pool<T: Number>(
     queue(stream, window, x, y, Reduction::Max)
 }
 
-/// Queues the means of the elements of windows that are inside of images (batch, rows, columns, channels).
+/// Queues the means of the elements of windows that are inside of images (batch, rows, columns,
+/// channels).
 ///
 /// ```
 /// # use cutlet as ct;

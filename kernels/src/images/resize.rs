@@ -8,7 +8,8 @@ use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
 
-/// Positions and weights along an axis: centers of places correspond (half-pixel centers), and ends are repeated.
+/// Positions and weights along an axis: centers of places correspond (half-pixel centers), and ends
+/// are repeated.
 struct Positions {
     low: Tile<i32, 1>,
     high: Tile<i32, 1>,
@@ -47,8 +48,8 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
     y.store((n, r, c, j), result.cast::<T>().reshape([1, 1, wide, channels]));
 }
 
-/// Queues images (batch, rows, columns, channels) of another size, by bilinear interpolation between the centers of places, as
-/// `align_corners=False` of torch.
+/// Queues images (batch, rows, columns, channels) of another size, by bilinear interpolation
+/// between the centers of places, as `align_corners=False` of torch.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -60,7 +61,8 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if batch or channels differ, or if the images have no places and the results do; those of the launch.
+/// [`ct::Error::Argument`] if batch or channels differ, or if the images have no places and the
+/// results do; those of the launch.
 #[track_caller]
 pub fn resize_bilinear<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut<T, 4>) -> ct::Result<()> {
     let ([n, rows, columns, channels], [m, high, wide, others]) = (x.shape(), y.shape());

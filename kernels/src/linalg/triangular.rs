@@ -8,7 +8,8 @@ use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 use super::tiles::{Form, require_same, require_square};
 use crate::launch::Run;
 
-/// The triangle of a matrix that a system has. The default is the lower one, with a diagonal of its own.
+/// The triangle of a matrix that a system has. The default is the lower one, with a diagonal of its
+/// own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Triangle {
     /// The upper triangle instead of the lower one.
@@ -45,8 +46,9 @@ fn inverses<T: MatrixFloat>(a: Array<T, 3>, y: ArrayMut<T, 3>, form: Form) {
 
 /// Queues the solutions X of A X = B with triangular matrices A.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns). The other triangle of `a` is
-/// not read. A zero on the diagonal is not detected: the solution has infinities or NaN.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns).
+/// The other triangle of `a` is not read. A zero on the diagonal is not detected: the solution has
+/// infinities or NaN.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -85,8 +87,8 @@ pub fn solve_triangular<T: MatrixFloat>(
 
 /// Queues the inverses of lower triangular matrices with a diagonal of ones.
 ///
-/// `a` and `y` are (batch, n, n) of f32 or f64 with n of at most 128. Only the part of `a` below the diagonal is read; the
-/// part of `y` above is zero.
+/// `a` and `y` are (batch, n, n) of f32 or f64 with n of at most 128. Only the part of `a` below
+/// the diagonal is read; the part of `y` above is zero.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,14 +1,17 @@
-//! Kimi delta attention (KDA; *Kimi Linear*, 2025): the delta rule with a decay for each key channel.
+//! Kimi delta attention (KDA; *Kimi Linear*, 2025): the delta rule with a decay for each key
+//! channel.
 //!
-//! A step of a head with the state S (keys x values): S ← diag(e^g) S, then S ← S + k (β (v - Sᵀ k))ᵀ, and the result is
-//! scale · Sᵀ q. Chunks of 64 steps are computed together as in [`super::GatedDeltaRule`]. The products of steps i ≥ j are
-//! Σ k_ic k_jc e^(G_ic - G_jc). No exponent may be positive, so that nothing overflows:
+//! A step of a head with the state S (keys x values): S ← diag(e^g) S, then S ← S + k (β (v - Sᵀ
+//! k))ᵀ, and the result is scale · Sᵀ q. Chunks of 64 steps are computed together as in
+//! [`super::GatedDeltaRule`]. The products of steps i ≥ j are Σ k_ic k_jc e^(G_ic - G_jc). No
+//! exponent may be positive, so that nothing overflows:
 //!
 //! * Within blocks of 8 steps the exponentials of all pairs are computed.
-//! * A block of rows and the columns before it are a product of matrices. The exponents of both are relative to the sum of gates
-//!   at the first step of the block.
+//! * A block of rows and the columns before it are a product of matrices. The exponents of both are
+//!   relative to the sum of gates at the first step of the block.
 //!
-//! Each chunk is prepared on its own; then the recurrence over chunks has products of matrices alone.
+//! Each chunk is prepared on its own; then the recurrence over chunks has products of matrices
+//! alone.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -49,11 +52,12 @@ struct Form {
     chunks: usize,
 }
 
-/// Scratch arrays (slot, head, step, channel): keys W, values U, decayed queries and keys, scores; decays (slot, head, key).
+/// Scratch arrays (slot, head, step, channel): keys W, values U, decayed queries and keys, scores;
+/// decays (slot, head, key).
 type Scratch<T> = (ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<f32, 3>);
 
-/// Returns the products of queries with keys of steps i ≥ j, and of keys with keys of steps i > j, with their decays by the
-/// sums of gates.
+/// Returns the products of queries with keys of steps i ≥ j, and of keys with keys of steps i > j,
+/// with their decays by the sums of gates.
 fn products<T: Number>(q: Tile<f32, 2>, k: Tile<f32, 2>, sums: Tile<f32, 2>) -> [Tile<f32, 2>; 2] {
     let width = sums.shape()[1];
     // Blocks on the diagonal: a column of all of them at a time.
@@ -180,8 +184,8 @@ fn recurrence<T: Number>(
 }
 
 impl KimiDelta {
-    /// Queues the results (batch, tokens, heads, value channels) of whole sequences, by chunks of 64 steps. Gates are (batch,
-    /// tokens, heads, key channels), and not positive.
+    /// Queues the results (batch, tokens, heads, value channels) of whole sequences, by chunks of
+    /// 64 steps. Gates are (batch, tokens, heads, key channels), and not positive.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -200,7 +204,8 @@ impl KimiDelta {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 key channels; those of the launches.
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 key channels;
+    /// those of the launches.
     #[track_caller]
     pub fn chunks<T: Number>(
         &self,
@@ -255,9 +260,10 @@ impl KimiDelta {
         launch.run(recurrence::<T>, (arguments, like, offsets, states, out, self.scale, ct::Constant(form)))
     }
 
-    /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels), `v` and the result (batch,
-    /// heads, value channels), gates (batch, heads, key channels), rates (batch, heads). The states (batch, heads, keys,
-    /// values) are updated in place. Nothing is allocated.
+    /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels),
+    /// `v` and the result (batch, heads, value channels), gates (batch, heads, key channels), rates
+    /// (batch, heads). The states (batch, heads, keys, values) are updated in place. Nothing is
+    /// allocated.
     ///
     /// ```
     /// # use cutlet as ct;

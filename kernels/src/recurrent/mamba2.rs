@@ -1,8 +1,9 @@
 //! Mamba-2: state-space duality (Dao and Gu, *Transformers are SSMs*, 2024).
 //!
-//! A step of a head with the state S (states x channels): S ← e^(dt · a) S + dt · B xᵀ, and the result is Sᵀ C + d · x. Chunks of
-//! steps are computed together: with the sums G of dt · a within a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S, and
-//! the state becomes e^(last G) S + (e^(last G - G) dt B)ᵀ X. The sums of all chunks are computed first.
+//! A step of a head with the state S (states x channels): S ← e^(dt · a) S + dt · B xᵀ, and the
+//! result is Sᵀ C + d · x. Chunks of steps are computed together: with the sums G of dt · a within
+//! a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S, and the state becomes e^(last G) S +
+//! (e^(last G - G) dt B)ᵀ X. The sums of all chunks are computed first.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -19,7 +20,8 @@ use crate::launch::{Run, num_multiprocessors};
 /// Mamba-2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mamba2 {
-    /// `dt` is the softplus of the array of that name, with the bias of a head added, if there is one.
+    /// `dt` is the softplus of the array of that name, with the bias of a head added, if there is
+    /// one.
     pub softplus: bool,
 }
 
@@ -173,8 +175,8 @@ fn check_heads(name: &str, heads: usize, arrays: [Option<DeviceView<f32, 1>>; 3]
 }
 
 impl Mamba2 {
-    /// Queues the results (batch, tokens, heads, channels) of whole sequences, by chunks of 64 steps. States are (sequence,
-    /// head, states, channels).
+    /// Queues the results (batch, tokens, heads, channels) of whole sequences, by chunks of 64
+    /// steps. States are (sequence, head, states, channels).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -192,7 +194,8 @@ impl Mamba2 {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states; those of the launch.
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states; those of
+    /// the launch.
     #[track_caller]
     pub fn chunks<T: Number>(
         &self,
@@ -243,9 +246,10 @@ impl Mamba2 {
         launch.run(sequences::<T>, (arguments, (&all, &sums), d, offsets, states, out, ct::Constant(form)))
     }
 
-    /// Queues one step of each sequence of a batch, with tokens of one: `x` and the result (batch, heads, channels), `dt`
-    /// (batch, heads), `b` and `c` (batch, groups, states). `of_heads` has `a`, the bias of `dt`, and `d`. The states (batch,
-    /// heads, states, channels) are updated in place. Nothing is allocated.
+    /// Queues one step of each sequence of a batch, with tokens of one: `x` and the result (batch,
+    /// heads, channels), `dt` (batch, heads), `b` and `c` (batch, groups, states). `of_heads` has
+    /// `a`, the bias of `dt`, and `d`. The states (batch, heads, states, channels) are updated in
+    /// place. Nothing is allocated.
     ///
     /// ```
     /// # use cutlet as ct;

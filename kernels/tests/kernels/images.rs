@@ -28,7 +28,8 @@ impl<const R: usize> Host<R> {
     }
 }
 
-/// Calls a function with the indices of each product of a convolution: of the image, of the weights, of the result.
+/// Calls a function with the indices of each product of a convolution: of the image, of the
+/// weights, of the result.
 fn products(
     convolution: Convolution,
     [x, w, y]: [[usize; 4]; 3],

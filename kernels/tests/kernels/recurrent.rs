@@ -43,7 +43,8 @@ struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// Runs the tokens of a row of the batch on its states, and returns the results with their places.
+    /// Runs the tokens of a row of the batch on its states, and returns the results with their
+    /// places.
     fn run(&self, e: Extents, tokens: std::ops::Range<usize>, states: &mut [f64], out: &mut [f64]) {
         let gate_width = self.gates.len() / self.rates.len();
         for token in tokens {
