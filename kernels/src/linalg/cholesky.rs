@@ -13,7 +13,8 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
-use super::tiles::{Form, LARGEST, require_same, require_square};
+use super::tiles::{Form, LARGEST, require_same};
+use super::triangular::{Triangle, solve_triangular};
 use crate::check::require;
 use crate::launch::Run;
 
@@ -125,7 +126,7 @@ fn by_blocks<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, mut l: Device
 /// Queues the solutions X of A X = B with symmetric positive definite matrices A, by Cholesky
 /// factorization.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns).
+/// `a` is (batch, n, n) of f32 or f64 with any n, `b` and `x` are (batch, n, columns).
 /// Only the part of `a` on and below the diagonal is read. A matrix that is not positive definite
 /// has NaN in its solution.
 ///
@@ -149,11 +150,20 @@ pub fn solve_positive<T: MatrixFloat>(
     x: DeviceViewMut<T, 3>,
 ) -> ct::Result<()> {
     let ([count, n, _], columns) = (a.shape(), b.shape()[2]);
-    require_square("solve_positive", a.shape())?;
+    require(n == a.shape()[2], || format!("solve_positive: matrices {:?} are not square", a.shape()))?;
     require_same("solve_positive", "the right-hand side", b.shape(), [count, n, columns])?;
     require_same("solve_positive", "the solution", x.shape(), b.shape())?;
     if b.is_empty() {
         return Ok(());
+    }
+    if n > LARGEST {
+        let mut x = x;
+        let mut l = stream.device().zeros::<T, 3>([count, n, n])?;
+        let mut y = stream.device().zeros::<T, 3>([count, n, columns])?;
+        by_blocks(stream, a, l.view_mut())?;
+        solve_triangular(stream, Triangle::default(), l.view(), b, y.view_mut())?;
+        let transposed = Triangle { transposed: true, ..Triangle::default() };
+        return solve_triangular(stream, transposed, l.view(), y.view(), x.reborrow());
     }
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];

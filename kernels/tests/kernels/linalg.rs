@@ -184,6 +184,38 @@ fn systems() {
 }
 
 #[test]
+fn systems_by_blocks() {
+    let (count, n, columns) = (2, 150, 5);
+    let stream = device().default_stream();
+    let x = uniform(3, count, n, columns);
+    let sides = |a: &[Matrix]| array::<f64>(&a.iter().zip(&x).map(|(a, x)| a.times(x)).collect::<Vec<_>>());
+    let mut result = zeros::<f64>([count, n, columns]);
+    let check = |result: &DeviceArray<f64, 3>| {
+        Matrix::of(result).iter().zip(&x).for_each(|(result, x)| result.is_near(x, 1e-9));
+    };
+    let a = positive::<f64>(5, count, n);
+    linalg::solve_positive(&stream, array::<f64>(&a).view(), sides(&a).view(), result.view_mut()).unwrap();
+    check(&result);
+    for (upper, transposed, unit_diagonal) in [(false, true, true), (true, false, false), (true, true, false)] {
+        let triangle = Triangle { upper, transposed, unit_diagonal };
+        let is_read = |i: usize, j: usize| if upper { i < j } else { i > j };
+        let value = |i: usize, j: usize, x: f64| match i == j {
+            true if unit_diagonal => 1.0,
+            true => 1.0 + x.abs(),
+            false if is_read(i, j) => x / n as f64,
+            false => 0.0,
+        };
+        let a: Vec<Matrix> = uniform(6, count, n, n).iter().map(|a| a.map(value)).collect();
+        let used: Vec<Matrix> = a.iter().map(|a| if transposed { a.transposed() } else { a.clone() }).collect();
+        let is_given = |i: usize, j: usize| is_read(i, j) || (i == j && !unit_diagonal);
+        let given: Vec<Matrix> = a.iter().map(|a| a.map(|i, j, x| if is_given(i, j) { x } else { f64::NAN })).collect();
+        let given = array::<f64>(&given);
+        linalg::solve_triangular(&stream, triangle, given.view(), sides(&used).view(), result.view_mut()).unwrap();
+        check(&result);
+    }
+}
+
+#[test]
 fn inverses() -> ct::Result<()> {
     let (count, n) = (3, 45);
     let a: Vec<Matrix> = uniform(9, count, n, n).iter().map(|a| a.map(|_, _, x| x / n as f64)).collect();
