@@ -44,27 +44,45 @@ pub struct Mamba2Inputs<'a, T: Element> {
     pub d: Option<DeviceView<'a, f32, 1>>,
 }
 
+impl<T: Element> Mamba2Inputs<'_, T> {
+    /// Checks the shapes. Returns batch, tokens, heads, channels, groups and states.
+    #[track_caller]
+    pub(super) fn check(&self, name: &str) -> ct::Result<[usize; 6]> {
+        let Mamba2Inputs { x, dt, dt_bias, a, b, c, d } = *self;
+        let ([batch, count, heads, channels], [.., groups, width]) = (x.shape(), b.shape());
+        require(dt.shape() == [batch, count, heads], || {
+            format!("{name}: dt is of shape {:?}, not {:?}", dt.shape(), [batch, count, heads])
+        })?;
+        let is_fitting = b.shape() == c.shape() && b.shape()[..2] == x.shape()[..2] && width <= 256;
+        require(is_fitting && groups > 0 && heads.is_multiple_of(groups), || {
+            format!("{name}: x {:?}, b {:?} and c {:?} do not fit", x.shape(), b.shape(), c.shape())
+        })?;
+        check_heads(name, heads, [Some(a), dt_bias, d])?;
+        Ok([batch, count, heads, channels, groups, width])
+    }
+}
+
 /// Constants of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Form {
+pub(super) struct Form {
     /// States, and channels of a part, in tiles.
-    states: usize,
-    channels: usize,
+    pub states: usize,
+    pub channels: usize,
     /// Heads of a group.
-    group: usize,
+    pub group: usize,
     /// The most chunks of a sequence.
-    chunks: usize,
-    softplus: bool,
+    pub chunks: usize,
+    pub softplus: bool,
 }
 
 /// `a`, the bias of `dt`, and `d` of all heads.
 type OfHeads = (Array<f32, 1>, Option<Array<f32, 1>>, Option<Array<f32, 1>>);
 
 /// Heads of a tile of lengths.
-const HEADS: usize = 32;
+pub(super) const HEADS: usize = 32;
 
 /// Lengths of the steps of a chunk of some heads, and their sums times `a`: (slot, head, step).
-fn lengths<T: Number>(
+pub(super) fn lengths<T: Number>(
     dt: Tokens<T>,
     (a, bias): (Array<f32, 1>, Option<Array<f32, 1>>),
     offsets: Option<Array<i32, 1>>,
@@ -207,15 +225,7 @@ impl Mamba2 {
     ) -> ct::Result<()> {
         let name = "Mamba2::chunks";
         let Mamba2Inputs { x, dt, dt_bias, a, b, c, d } = inputs;
-        let ([batch, count, heads, channels], [.., groups, width]) = (x.shape(), b.shape());
-        require(dt.shape() == [batch, count, heads], || {
-            format!("{name}: dt is of shape {:?}, not {:?}", dt.shape(), [batch, count, heads])
-        })?;
-        let is_fitting = b.shape() == c.shape() && b.shape()[..2] == x.shape()[..2] && width <= 256;
-        require(is_fitting && groups > 0 && heads.is_multiple_of(groups), || {
-            format!("{name}: x {:?}, b {:?} and c {:?} do not fit", x.shape(), b.shape(), c.shape())
-        })?;
-        check_heads(name, heads, [Some(a), dt_bias, d])?;
+        let [batch, count, heads, channels, groups, width] = inputs.check(name)?;
         require(out.shape() == x.shape(), || {
             format!("{name}: the result is of shape {:?}, not {:?}", out.shape(), x.shape())
         })?;

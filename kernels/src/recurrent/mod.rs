@@ -16,11 +16,13 @@
 mod delta_rule;
 mod kimi_delta;
 mod mamba2;
+mod mamba2_gradients;
 mod selective_scan;
 mod tokens;
 
 pub use delta_rule::{DeltaInputs, GatedDeltaRule};
 pub use kimi_delta::KimiDelta;
 pub use mamba2::{Mamba2, Mamba2Inputs};
+pub use mamba2_gradients::Mamba2Gradients;
 pub use selective_scan::{SelectiveInputs, SelectiveScan};
 pub use tokens::{Packing, States};

@@ -174,6 +174,24 @@ impl Sequence {
     }
 }
 
+impl Sequence {
+    /// Adds to the tokens of a chunk of a group, by atomic additions.
+    pub fn add(self, tokens: TokensMut<f32>, [chunk, group, part]: [Scalar<i32>; 3], tile: Tile<f32, 2>) {
+        let [_, channels] = tile.shape();
+        match (self.bounds, tokens) {
+            (None, (Some(array), _)) => {
+                let at = (self.number, chunk, group, part);
+                array.atomic_store_add(at, tile.reshape([1, STEPS, 1, channels]));
+            }
+            (Some([begin, end]), (_, Some(array))) => {
+                let own = array.slice(0, begin..end);
+                own.atomic_store_add((chunk, group, part), tile.reshape([STEPS, 1, channels]));
+            }
+            _ => unreachable!("bounds belong to packed arrays"),
+        }
+    }
+}
+
 /// Returns the state of a head before the first token.
 pub fn initial(
     states: Option<Array<f32, 4>>,
