@@ -75,7 +75,7 @@ fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
 }
 
 /// Of so many tests one has its first kernel assembled.
-const EVERY: usize = 32;
+const EVERY: usize = 64;
 
 thread_local! {
     /// Has the test of this thread had nothing assembled yet?
