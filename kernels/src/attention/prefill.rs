@@ -31,7 +31,7 @@ use crate::launch::{Run, target};
 /// let slopes = device.array(&[0.5f32, 0.25], [2])?;
 /// Prefill::new(0.5)
 ///     .scores(&slopes, |scores: Tile<f32, 2>, at: Place, slopes: Array<f32, 1>| {
-///         scores + (at.key - at.query).cast::<f32>() * slopes.load_scalar(at.head)
+///         scores + (at.key.cast::<f32>() - at.query.cast::<f32>()) * slopes.load_scalar(at.head)
 ///     })
 ///     .mask((), |at: Place, ()| (at.key % 2).eq(0) | (at.key).lt(at.query - 8))
 ///     .launch(&device.default_stream(), [q.view(), k.view(), v.view()], y.view_mut(), Some(logs.view_mut()))?;
@@ -83,7 +83,10 @@ impl<'a, A, F> Prefill<'a, A, F> {
 
     /// Maps scores after factor and softcap by a function, which becomes part of the kernel.
     /// `arguments` are launch arguments, the last parameter of the function in the kernel. A
-    /// function without captures is compiled once.
+    /// function without captures is compiled once; any other one is traced at each launch.
+    ///
+    /// The conversion of a position of each pair to f32 takes as long as its exponential. The
+    /// function converts the rows and the columns first: `at.key.cast() - at.query.cast()`.
     pub fn scores<B, P, G>(self, arguments: B, function: G) -> Prefill<'a, (A, B), (F, Function<G>)>
     where
         B: IntoKernelArg<P>,
