@@ -285,6 +285,7 @@ impl Latent {
         let hopper = target(stream) == Some(Target::SM_90A) && size_of::<T>() == 2;
         let tile = match (hopper, places) {
             (true, Places::Chosen) => [64, 32],
+            (true, _) if rows <= 16 => [64, 64],
             (true, _) => [64, 128],
             (false, _) => [16, 32],
         };
