@@ -146,7 +146,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
         self,
         stream: &Stream,
         [q, k, v]: [DeviceView<T, 4>; 3],
-        out: DeviceViewMut<T, 4>,
+        mut out: DeviceViewMut<T, 4>,
         logs: Option<DeviceViewMut<f32, 3>>,
     ) -> ct::Result<()>
     where
@@ -170,7 +170,16 @@ impl<'a, A, F> Prefill<'a, A, F> {
         if out.is_empty() {
             return Ok(());
         }
-        let form = self.form::<T>([queries, keys], [dim, values], heads / key_heads, stream);
+        let group = heads / key_heads;
+        if queries == 1 && group > 1 && self.window.is_none() && self.sinks.is_none() && !F::USES_PLACE {
+            // One query sees all keys: the heads that share keys are rows of a tile.
+            let shape = |dim| [batch, key_heads, group, dim];
+            if let (Ok(q), Ok(out)) = (q.reshape(shape(dim)), out.reborrow().reshape(shape(values))) {
+                let logs = logs.map(|logs| logs.reshape([batch, key_heads, group])).transpose()?;
+                return self.causal(false).launch(stream, [q, k, v], out, logs);
+            }
+        }
+        let form = self.form::<T>([queries, keys], [dim, values], group, stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 4>; 3],
                            out: (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
