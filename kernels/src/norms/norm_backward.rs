@@ -76,6 +76,9 @@ fn kernel<T: Number>(
 /// The mean of a row, the inverse deviation s, the mean of g, and that of g n.
 const STATISTICS: usize = 4;
 
+/// Tiles of an operand and of a gradient.
+type Pair = [Tile<f32, 4>; 2];
+
 /// Stores the statistics of a row, of shape (.., rows, 4).
 fn statistics<T: Number>(
     (x, dy, _, weight): Inputs<T>,
@@ -91,7 +94,7 @@ fn statistics<T: Number>(
         [x, dy * weight]
     };
     // Sums over the row of two terms of a chunk.
-    let sums = |terms: &dyn Fn([Tile<f32, 4>; 2], Scalar<i32>, bool) -> [Tile<f32, 4>; 2]| {
+    let sums = |terms: &dyn Fn(Pair, Scalar<i32>, bool) -> Pair| {
         let start = [ct::zeros::<f32, 4>(shape), ct::zeros(shape)];
         rows.sums(rows.fold(columns, start, |[a, b], j, padded| {
             let [x, y] = terms(load(rows.chunk(j)), j, padded);
