@@ -13,6 +13,7 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
+use super::columns;
 use super::tiles::{Form, LARGEST, require_same};
 use super::triangular::{Triangle, solve_triangular};
 use crate::check::require;
@@ -22,11 +23,11 @@ use crate::launch::Run;
 const PANEL: usize = 64;
 
 fn factor<T: MatrixFloat>(a: Array<T, 3>, l: ArrayMut<T, 3>, form: Form) {
-    l.store((ct::bid(0), 0, 0), form.load(a).cholesky());
+    l.store((ct::bid(0), 0, 0), columns::cholesky(form.load(a)));
 }
 
 fn factor_and_solve<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: Form) {
-    let l = form.load(a).cholesky();
+    let l = columns::cholesky(form.load(a));
     let y = l.solve_triangular(form.load_sides(b), TriangularOptions::new());
     form.store_sides(x, l.solve_triangular(y, TriangularOptions::new().transposed()));
 }
