@@ -1,7 +1,8 @@
 //! Factorizations of large tiles, by a loop over the columns.
 //!
-//! The operations of tiles unroll their blocks, which is the fastest code for matrices of up to 64
-//! rows. That of 128 rows has more live values than registers, and takes the assembler a minute.
+//! The operations of tiles unroll their blocks of 32 columns, which is the fastest code for small
+//! matrices. That of larger ones has more live values than registers, and takes ptxas up to half a
+//! minute.
 //! Here a matrix is in the registers of several warps, which exchange a column and a row for each
 //! rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms 3.4.1,
 //! 4.2.2 and 5.2.1).
@@ -21,7 +22,7 @@ fn places<T: MatrixFloat>(a: Tile<T, 3>) -> [Tile<i32, 3>; 2] {
 /// Returns L with L Lᵀ = A, as [`Tile::cholesky`].
 pub fn cholesky<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
     let [_, n, _] = a.shape();
-    if n <= OPERATION {
+    if n <= 2 * OPERATION {
         return a.cholesky();
     }
     let [rows, columns] = places(a);

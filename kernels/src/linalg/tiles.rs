@@ -10,7 +10,7 @@ use crate::check::require;
 /// The most rows of a matrix in a tile.
 pub const LARGEST: usize = 128;
 /// The most rows of a matrix that the operations of tiles factor.
-pub const OPERATION: usize = 64;
+pub const OPERATION: usize = 32;
 /// Bytes of the matrices of a warp: the fastest batches in the registers of a warp.
 const BYTES_OF_WARP: usize = 16 << 10;
 
