@@ -289,14 +289,8 @@ impl Mamba2 {
             let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
             // Heads of a tile block: their gradients of `b` and `c` have one addition.
             let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
-            let mut h = ct::Hints::new();
-            if let Ok(w) = std::env::var("LW") {
-                h = h.num_warps(w.parse().unwrap());
-            }
-            if let Ok(w) = std::env::var("LO") {
-                h = h.occupancy(w.parse().unwrap());
-            }
-            let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(h).stream(stream);
+            let hints = ct::Hints::new().num_warps(8);
+            let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;
         }
