@@ -285,7 +285,8 @@ fn measured<C: Clone + Debug>(
 mod tests {
     use super::*;
 
-    const PROBLEM: Problem<'static> = Problem { kernel: "test", types: &["f16"], extents: &[64, 128], is_estimated: true };
+    const PROBLEM: Problem<'static> =
+        Problem { kernel: "test", types: &["f16"], extents: &[64, 128], is_estimated: true };
 
     fn stream() -> Stream {
         ct::Device::cpu().default_stream()

@@ -83,15 +83,8 @@ impl Layer {
 
 /// Returns the rows: layers of ResNet-50 (He et al., 2015), a layer of 256 channels, and a depthwise one of MobileNet.
 pub fn rows() -> Vec<Row> {
-    let layer = |side, inputs, outputs, window, stride| Layer {
-        batch: 32,
-        side,
-        inputs,
-        outputs,
-        window,
-        stride,
-        groups: 1,
-    };
+    let layer =
+        |side, inputs, outputs, window, stride| Layer { batch: 32, side, inputs, outputs, window, stride, groups: 1 };
     let layers = [
         layer(56, 256, 256, 3, 1),
         layer(56, 64, 64, 3, 1),

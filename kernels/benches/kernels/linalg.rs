@@ -29,17 +29,13 @@ fn factorizations(count: usize, n: usize) -> Vec<Row> {
         Row::new(
             format!("lu f32 {count} {n}"),
             work(count, 2 * n * n + n, 2.0 * cube / 3.0),
-            move |device| {
-                Ok((matrices(device, count, n)?, device.zeros([count, n, n])?, device.zeros([count, n])?))
-            },
+            move |device| Ok((matrices(device, count, n)?, device.zeros([count, n, n])?, device.zeros([count, n])?)),
             |(a, l, order)| linalg::lu(&a.device().default_stream(), a.view(), l.view_mut(), order.view_mut()),
         ),
         Row::new(
             format!("qr f32 {count} {n}"),
             work(count, 3 * n * n, 8.0 * cube / 3.0),
-            move |device| {
-                Ok((matrices(device, count, n)?, device.zeros([count, n, n])?, device.zeros([count, n, n])?))
-            },
+            move |device| Ok((matrices(device, count, n)?, device.zeros([count, n, n])?, device.zeros([count, n, n])?)),
             |(a, q, r)| linalg::qr(&a.device().default_stream(), a.view(), q.view_mut(), r.view_mut()),
         ),
         Row::new(

@@ -77,11 +77,7 @@ pub fn forward<T: Number>(
     let w = w.reshape([geometry.taps[0] * geometry.taps[1], channels, results])?.permute([0, 2, 1])?;
     let wide = columns.next_power_of_two().min(8);
     let tile = [rows.next_power_of_two().min(4), wide, channels.next_power_of_two().min(64)];
-    let grid = [
-        channels.div_ceil(tile[2]) * results,
-        rows.div_ceil(tile[0]) * columns.div_ceil(tile[1]),
-        batch,
-    ];
+    let grid = [channels.div_ceil(tile[2]) * results, rows.div_ceil(tile[0]) * columns.div_ceil(tile[1]), batch];
     let form = Form { tile, taps: geometry.of_results(), width: geometry.taps[1] };
     let kernel = move |images: Vec<Array<T, 4>>, w: Array<T, 3>, added: Added<T>, y: ArrayMut<T, 5>, form: Form| {
         convolve(images, w, added, y, form, activation);

@@ -147,10 +147,9 @@ impl Geometry {
 /// of as few have as many columns, and then rows, as possible.
 pub fn fitting_box(places: usize, [images, rows, columns]: [usize; 3]) -> [usize; 3] {
     let powers = |most: usize| (0..=most.ilog2()).map(|power| 1usize << power);
-    let boxes = powers(places).flat_map(|wide| powers(places / wide).map(move |high| [places / wide / high, high, wide]));
-    let covered = |[i, r, c]: [usize; 3]| {
-        images.div_ceil(i) * i * rows.div_ceil(r) * r * columns.div_ceil(c) * c
-    };
+    let boxes =
+        powers(places).flat_map(|wide| powers(places / wide).map(move |high| [places / wide / high, high, wide]));
+    let covered = |[i, r, c]: [usize; 3]| images.div_ceil(i) * i * rows.div_ceil(r) * r * columns.div_ceil(c) * c;
     boxes.min_by_key(|&one| (covered(one), std::cmp::Reverse(one[2].min(one[1])))).unwrap_or([places, 1, 1])
 }
 

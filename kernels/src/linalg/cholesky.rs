@@ -95,7 +95,10 @@ pub fn cholesky<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, l: DeviceV
         return by_blocks(stream, a, l);
     }
     let form = Form::new::<T>(count, n, 1);
-    ct::Launch::new(form.blocks(count)).hints(form.hints::<T>()).stream(stream).run(factor::<T>, (a, l, ct::Constant(form)))
+    ct::Launch::new(form.blocks(count))
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(factor::<T>, (a, l, ct::Constant(form)))
 }
 
 #[track_caller]
@@ -149,5 +152,8 @@ pub fn solve_positive<T: MatrixFloat>(
     }
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];
-    ct::Launch::new(grid).hints(form.hints::<T>()).stream(stream).run(factor_and_solve::<T>, (a, b, x, ct::Constant(form)))
+    ct::Launch::new(grid)
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(factor_and_solve::<T>, (a, b, x, ct::Constant(form)))
 }

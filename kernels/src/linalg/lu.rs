@@ -68,7 +68,10 @@ pub fn lu<T: MatrixFloat>(
         return Ok(());
     }
     let form = Form::new::<T>(count, n, 1);
-    ct::Launch::new(form.blocks(count)).hints(form.hints::<T>()).stream(stream).run(factor::<T>, (a, lu, order, ct::Constant(form)))
+    ct::Launch::new(form.blocks(count))
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(factor::<T>, (a, lu, order, ct::Constant(form)))
 }
 
 /// Queues the solutions X of A X = B, by LU factorization with partial pivoting.
@@ -104,7 +107,10 @@ pub fn solve<T: MatrixFloat>(
     }
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];
-    ct::Launch::new(grid).hints(form.hints::<T>()).stream(stream).run(factor_and_solve::<T>, (a, b, x, ct::Constant(form)))
+    ct::Launch::new(grid)
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(factor_and_solve::<T>, (a, b, x, ct::Constant(form)))
 }
 
 /// Queues the determinants of matrices: the product of the pivots, with the sign of the order of rows.
@@ -133,5 +139,8 @@ pub fn determinant<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, d: Devi
     }
     // A matrix without rows has the determinant 1, as the tile of one padded row.
     let form = Form::new::<T>(count, n, 1);
-    ct::Launch::new(form.blocks(count)).hints(form.hints::<T>()).stream(stream).run(determinants::<T>, (a, d, ct::Constant(form)))
+    ct::Launch::new(form.blocks(count))
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(determinants::<T>, (a, d, ct::Constant(form)))
 }

@@ -104,7 +104,10 @@ pub fn qr<T: MatrixFloat>(
         return Ok(());
     }
     let form = Form::new::<T>(count, m, n);
-    ct::Launch::new(count.div_ceil(form.batch)).hints(form.hints::<T>()).stream(stream).run(factor::<T>, (a, q, r, ct::Constant(form)))
+    ct::Launch::new(count.div_ceil(form.batch))
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(factor::<T>, (a, q, r, ct::Constant(form)))
 }
 
 /// Queues the least squares solutions: X with the least norm of A X - B in each column.

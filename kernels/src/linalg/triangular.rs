@@ -113,5 +113,8 @@ pub fn inverse_unit_lower<T: MatrixFloat>(
         return Ok(());
     }
     let form = Form::new::<T>(count, n, 1);
-    ct::Launch::new(form.blocks(count)).hints(form.hints::<T>()).stream(stream).run(inverses::<T>, (a, y, ct::Constant(form)))
+    ct::Launch::new(form.blocks(count))
+        .hints(form.hints::<T>())
+        .stream(stream)
+        .run(inverses::<T>, (a, y, ct::Constant(form)))
 }

@@ -166,11 +166,9 @@ fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize) {
         let a = rounded::<T>(&a);
         let used: Vec<Matrix> =
             a.iter().map(|a| a.map(|i, j, x| if i == j || is_read(i, j) { x } else { 0.0 })).collect();
-        let used: Vec<Matrix> =
-            if triangle.transposed { used.iter().map(Matrix::transposed).collect() } else { used };
+        let used: Vec<Matrix> = if triangle.transposed { used.iter().map(Matrix::transposed).collect() } else { used };
         let unread = |i: usize, j: usize| if i == j { triangle.unit_diagonal } else { !is_read(i, j) };
-        let given: Vec<Matrix> =
-            a.iter().map(|a| a.map(|i, j, x| if unread(i, j) { f64::NAN } else { x })).collect();
+        let given: Vec<Matrix> = a.iter().map(|a| a.map(|i, j, x| if unread(i, j) { f64::NAN } else { x })).collect();
         linalg::solve_triangular(&stream, triangle, array::<T>(&given).view(), sides(&used).view(), result.view_mut())
             .unwrap();
         check(&result);

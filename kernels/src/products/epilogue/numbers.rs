@@ -47,7 +47,10 @@ impl Activation {
 macro_rules! constant {
     ($name:ty $(, $generic:ident)*) => {
         type Kernel = $name;
-        type Arg<'x> = ct::Constant<$name> where Self: 'x;
+        type Arg<'x>
+            = ct::Constant<$name>
+        where
+            Self: 'x;
 
         fn arg(&mut self) -> Self::Arg<'_> {
             ct::Constant(*self)

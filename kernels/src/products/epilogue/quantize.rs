@@ -48,7 +48,8 @@ impl<S: Float, A: Argument<Kernel = ArrayMut<f32, 2>>> Epilogue<S> for QuantizeB
 
     fn check(&self, extents: Extents) -> ct::Result<Extents> {
         let shape = self.arguments.0.extents();
-        let fits = shape == [extents.columns.div_ceil(BLOCK), extents.rows] && (extents.batches == 1 || extents.is_grouped);
+        let fits =
+            shape == [extents.columns.div_ceil(BLOCK), extents.rows] && (extents.batches == 1 || extents.is_grouped);
         require(fits, || format!("scales of blocks of shape {shape:?} for {}", text(extents)))?;
         Ok(extents)
     }

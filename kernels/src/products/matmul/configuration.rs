@@ -142,7 +142,9 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
 fn of_threads(shape: Shape) -> Vec<Configuration> {
     match shape.extents[0] {
         0..=32 => vec![Configuration::new([32, 64, 32]), Configuration::new([32, 128, 32])],
-        _ => vec![Configuration::new([64, 64, 32]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])],
+        _ => {
+            vec![Configuration::new([64, 64, 32]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])]
+        }
     }
 }
 
@@ -150,7 +152,9 @@ fn of_threads(shape: Shape) -> Vec<Configuration> {
 fn of_doubles(shape: Shape) -> Vec<Configuration> {
     match shape.extents[0] {
         0..=32 => vec![Configuration::new([32, 64, 16])],
-        _ => vec![Configuration::new([64, 64, 16]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])],
+        _ => {
+            vec![Configuration::new([64, 64, 16]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])]
+        }
     }
 }
 
@@ -215,7 +219,12 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
         all.push(one.share(Share::Split(parts)));
     }
     let rest = tiles % multiprocessors;
-    if tiles > multiprocessors && tiles < 4 * multiprocessors && rest > 0 && rest < multiprocessors * 3 / 4 && steps >= 16 {
+    if tiles > multiprocessors
+        && tiles < 4 * multiprocessors
+        && rest > 0
+        && rest < multiprocessors * 3 / 4
+        && steps >= 16
+    {
         all.push(one.share(Share::Terms));
     }
     all

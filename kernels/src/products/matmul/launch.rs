@@ -118,7 +118,8 @@ impl<P, E> Matmul<P, E> {
     {
         let ([m, k], [groups, terms, n]) = (a.shape(), b.shape());
         let fits = k == terms && offsets.shape() == [groups + 1];
-        let shapes = || format!("operands of shapes {:?} and {:?}, {} offsets", a.shape(), b.shape(), offsets.shape()[0]);
+        let shapes =
+            || format!("operands of shapes {:?} and {:?}, {} offsets", a.shape(), b.shape(), offsets.shape()[0]);
         require(fits, shapes)?;
         if groups == 0 {
             return Ok(());

@@ -20,8 +20,8 @@ pub use operands::{Left, Right, Target};
 use cutlet::element::Element;
 
 use super::epilogue::{
-    Activate, Activation, Apply, Bias, ColumnSums, Function, Gate, GatePairs, Heads, Plain, QuantizeBlocks, Residual, Rotate,
-    Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
+    Activate, Activation, Apply, Bias, ColumnSums, Function, Gate, GatePairs, Heads, Plain, QuantizeBlocks, Residual,
+    Rotate, Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
 };
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
@@ -166,7 +166,13 @@ impl<P, E> Matmul<P, E> {
 
     /// Rotates heads of `dim` columns, up to column `end`, by angles of shape (rows, dim / 2).
     #[must_use]
-    pub fn rotate<A>(self, cos: A, sin: A, [dim, end]: [usize; 2], pairs: Pairs) -> Matmul<P, Then<E, Rotate<(A, A), Heads>>> {
+    pub fn rotate<A>(
+        self,
+        cos: A,
+        sin: A,
+        [dim, end]: [usize; 2],
+        pairs: Pairs,
+    ) -> Matmul<P, Then<E, Rotate<(A, A), Heads>>> {
         self.then(Rotate { angles: (cos, sin), heads: Heads { dim, end, pairs } })
     }
 

@@ -76,7 +76,15 @@ fn operations_and_types() -> ct::Result<()> {
     let device = device();
     let (x, mut y) = (device.array(&host, [3000])?, device.zeros([3000])?);
     prefix(&device.default_stream(), x.view(), y.view_mut(), (Combine::Sum, Prefix::Inclusive))?;
-    let want: Vec<u64> = host.iter().scan(0u64, |sum, x| Some(*{ *sum = sum.wrapping_add(*x); sum })).collect();
+    let want: Vec<u64> = host
+        .iter()
+        .scan(0u64, |sum, x| {
+            Some(*{
+                *sum = sum.wrapping_add(*x);
+                sum
+            })
+        })
+        .collect();
     same(&y.to_vec()?, &want, "u64");
     Ok(())
 }

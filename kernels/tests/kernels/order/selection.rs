@@ -87,7 +87,8 @@ fn equal_and_special_elements() -> ct::Result<()> {
 #[test]
 fn errors_name_shapes() -> ct::Result<()> {
     let device = device();
-    let (x, mut values, mut positions) = (device.zeros::<f32, 2>([2, 8])?, device.zeros([2, 9])?, device.zeros([2, 9])?);
+    let (x, mut values, mut positions) =
+        (device.zeros::<f32, 2>([2, 8])?, device.zeros([2, 9])?, device.zeros([2, 9])?);
     let results = (values.view_mut(), positions.view_mut());
     let error = top_k(&device.default_stream(), x.view(), results, Selected::Sorted).expect_err("too many");
     assert!(error.to_string().contains("the 9 largest of 8"), "{error}");
@@ -144,8 +145,7 @@ fn sampling() -> ct::Result<()> {
         })
         .collect();
     let array = |f: &dyn Fn(&Of) -> f32| device.array(&of.iter().map(f).collect::<Vec<f32>>(), [rows]);
-    let (t, p, min_p) =
-        (array(&|of| of.temperature as f32)?, array(&|of| of.p as f32)?, array(&|of| of.min_p as f32)?);
+    let (t, p, min_p) = (array(&|of| of.temperature as f32)?, array(&|of| of.p as f32)?, array(&|of| of.min_p as f32)?);
     let k = device.array(&of.iter().map(|of| of.k as i32).collect::<Vec<i32>>(), [rows])?;
     let u = device.array(&draws, [rows])?;
     let mut tokens = device.zeros([rows])?;

@@ -60,7 +60,11 @@ fn groups_begin_anywhere() -> ct::Result<()> {
                 }
             }
         }
-        for one in [None, Some(Configuration::new([16, 64, 16])), Some(Configuration::new([64, 32, 16]).share(Share::Persistent))] {
+        for one in [
+            None,
+            Some(Configuration::new([16, 64, 16])),
+            Some(Configuration::new([64, 32, 16]).share(Share::Persistent)),
+        ] {
             let mut c = device().full([m, n], 7.0f32)?;
             let mut product = matmul();
             if let Some(one) = one {

@@ -1,0 +1,353 @@
+//! Rows of the comparison with TileGym. Names and arrays are those of `export.py`.
+
+use cutlet as ct;
+use cutlet::element::{bf16, f16};
+use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
+use cutlet_kernels::attention::Prefill;
+use cutlet_kernels::norms::{Gate, gated, rotary_pair};
+use cutlet_kernels::products::Factor;
+use cutlet_kernels::{Number, Pairs, layer_norm, matmul, rms_norm, softmax};
+
+use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
+
+const EPSILON: f32 = 1e-5;
+
+/// Rows that are compared with the reference.
+fn places(rows: usize) -> impl Iterator<Item = usize> {
+    (0..8).map(move |i| (i * 7_919 + 3) % rows).chain([0, rows - 1])
+}
+
+fn matrix<T: ct::Element, const R: usize>(
+    of: &DeviceArray<T, 1>,
+    shape: [usize; R],
+) -> ct::Result<DeviceView<'_, T, R>> {
+    of.reshape(shape)
+}
+
+fn matrix_mut<T: ct::Element, const R: usize>(
+    of: &mut DeviceArray<T, 1>,
+    shape: [usize; R],
+) -> ct::Result<DeviceViewMut<'_, T, R>> {
+    of.view_mut().reshape(shape)
+}
+
+/// A row over the rows of matrices. `inputs` have a matrix or a row each; extents are known from their lengths.
+fn of_rows<T: Number>(
+    name: &str,
+    [m, n]: [usize; 2],
+    inputs: &'static [(&'static str, bool, f32)],
+    ours: fn(&Stream, &mut Data<T>) -> ct::Result<()>,
+    error: fn(&Data<T>) -> ct::Result<f64>,
+) -> Case {
+    let matrices = 1 + inputs.iter().filter(|input| input.1).count();
+    let data = move |device: ct::Device| {
+        let inputs = inputs.iter().zip(1..).map(|(&(name, whole, scale), seed)| {
+            Ok((name, random::<T>(device, seed, if whole { m * n } else { n }, scale)?))
+        });
+        Ok(Data {
+            inputs: inputs.collect::<ct::Result<_>>()?,
+            outputs: vec![("y", device.zeros([m * n])?)],
+            numbers: vec![("rstd", device.zeros([m])?), ("mean", device.zeros([m])?)],
+            integers: vec![("extents", device.array(&[m as i32, n as i32], [2])?)],
+        })
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let bytes = (matrices * m * n * size_of::<T>()) as f64;
+    let tolerance = if size_of::<T>() == 4 { 1e-5 } else { 8e-3 };
+    Case::new(format!("{name} {} {m} {n}", T::NAME), tolerance, bytes, 0.0, functions)
+}
+
+/// Extents of the matrices of a row.
+fn extents<T: ct::Element>(data: &Data<T>) -> ct::Result<[usize; 2]> {
+    let of = data.outputs[0].1.len();
+    let m = data.numbers[0].1.len();
+    Ok([m, of / m])
+}
+
+/// Compares some rows of the first result with a function of the same rows of the inputs.
+fn by_rows<T: Number>(data: &Data<T>, reference: impl Fn(&[Vec<f64>]) -> Vec<f64>) -> ct::Result<f64> {
+    let [m, n] = extents(data)?;
+    let mut worst = 0.0f64;
+    for row in places(m) {
+        let inputs: ct::Result<Vec<_>> =
+            data.inputs.iter().map(|(_, array)| values(array, if array.len() == n { 0 } else { row * n }, n)).collect();
+        worst = worst.max(difference(&values(&data.outputs[0].1, row * n, n)?, &reference(&inputs?)));
+    }
+    Ok(worst)
+}
+
+fn of_softmax<T: Number>(shape: [usize; 2]) -> Case {
+    let ours = |stream: &Stream, data: &mut Data<T>| {
+        let shape = extents(data)?;
+        softmax(stream, matrix(&data.inputs[0].1, shape)?, matrix_mut(&mut data.outputs[0].1, shape)?)
+    };
+    of_rows("softmax", shape, &[("x", true, 4.0)], ours, |data| {
+        by_rows(data, |inputs| {
+            let most = inputs[0].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let e: Vec<f64> = inputs[0].iter().map(|x| (x - most).exp()).collect();
+            let sum: f64 = e.iter().sum();
+            e.iter().map(|e| e / sum).collect()
+        })
+    })
+}
+
+fn of_rms_norm<T: Number>(shape: [usize; 2]) -> Case {
+    let ours = |stream: &Stream, data: &mut Data<T>| {
+        let shape = extents(data)?;
+        let (x, w) = (matrix(&data.inputs[0].1, shape)?, data.inputs[1].1.view());
+        rms_norm(stream, x, w, matrix_mut(&mut data.outputs[0].1, shape)?, EPSILON)
+    };
+    of_rows("rms_norm", shape, &[("x", true, 2.0), ("w", false, 1.0)], ours, |data| {
+        by_rows(data, |inputs| {
+            let squares = inputs[0].iter().map(|x| x * x).sum::<f64>() / inputs[0].len() as f64;
+            let scale = 1.0 / (squares + f64::from(EPSILON)).sqrt();
+            inputs[0].iter().zip(&inputs[1]).map(|(x, w)| x * scale * w).collect()
+        })
+    })
+}
+
+fn of_layer_norm<T: Number>(shape: [usize; 2]) -> Case {
+    let ours = |stream: &Stream, data: &mut Data<T>| {
+        let shape = extents(data)?;
+        let (x, by) = (matrix(&data.inputs[0].1, shape)?, [data.inputs[1].1.view(), data.inputs[2].1.view()]);
+        layer_norm(stream, x, by, matrix_mut(&mut data.outputs[0].1, shape)?, EPSILON)
+    };
+    of_rows("layer_norm", shape, &[("x", true, 2.0), ("w", false, 1.0), ("b", false, 1.0)], ours, |data| {
+        by_rows(data, |inputs| {
+            let count = inputs[0].len() as f64;
+            let mean = inputs[0].iter().sum::<f64>() / count;
+            let variance = inputs[0].iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+            let scale = 1.0 / (variance + f64::from(EPSILON)).sqrt();
+            inputs[0]
+                .iter()
+                .zip(inputs[1].iter().zip(&inputs[2]))
+                .map(|(x, (w, b))| (x - mean) * scale * w + b)
+                .collect()
+        })
+    })
+}
+
+fn of_swiglu<T: Number>(shape: [usize; 2]) -> Case {
+    let ours = |stream: &Stream, data: &mut Data<T>| {
+        let shape = extents(data)?;
+        let operands = [matrix(&data.inputs[0].1, shape)?, matrix(&data.inputs[1].1, shape)?];
+        gated(stream, operands, matrix_mut(&mut data.outputs[0].1, shape)?, Gate::Silu)
+    };
+    of_rows("swiglu", shape, &[("a", true, 4.0), ("b", true, 2.0)], ours, |data| {
+        by_rows(data, |inputs| inputs[0].iter().zip(&inputs[1]).map(|(a, b)| a / (1.0 + (-a).exp()) * b).collect())
+    })
+}
+
+/// Rotation of queries and keys: the original rotates in place, so that the results begin as the operands.
+fn of_rope<const LENGTH: usize>() -> Case {
+    const BATCH: usize = 4;
+    const HEADS: [usize; 2] = [32, 8];
+    const DIM: usize = 128;
+    let lens = HEADS.map(|heads| BATCH * heads * LENGTH * DIM);
+    let data = move |device: ct::Device| {
+        let angles = |of: fn(f64) -> f64| {
+            let angle =
+                |at: usize| (at / DIM) as f64 * 1e4f64.powf(-((at % DIM % (DIM / 2)) as f64) / (DIM / 2) as f64);
+            device.from_fn([LENGTH * DIM], |[at]| bf16::from_f64(of(angle(at))))
+        };
+        let [q, k] = [0, 1].map(|of| random::<bf16>(device, 1 + of as i32, lens[of], 2.0));
+        Ok(Data {
+            inputs: vec![
+                ("operand of q", q?),
+                ("operand of k", k?),
+                ("cos", angles(f64::cos)?),
+                ("sin", angles(f64::sin)?),
+            ],
+            outputs: vec![("q", device.zeros([lens[0]])?), ("k", device.zeros([lens[1]])?)],
+            numbers: vec![],
+            integers: vec![],
+        })
+    };
+    let reset = |_: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, .. } = data;
+        outputs.iter_mut().zip(inputs).try_for_each(|((_, to), (_, from))| to.copy_from_array(&from.view()))
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, .. } = data;
+        let [(_, q), (_, k)] = &mut outputs[..] else { return Ok(()) };
+        let [of_q, of_k] = HEADS.map(|heads| [BATCH, heads, LENGTH, DIM]);
+        let operands = [matrix(&inputs[0].1, of_q)?, matrix(&inputs[1].1, of_k)?];
+        let half = |of: usize| matrix(&inputs[of].1, [LENGTH, DIM])?.slice(1, 0..DIM / 2);
+        rotary_pair(stream, operands, [half(2)?, half(3)?], [matrix_mut(q, of_q)?, matrix_mut(k, of_k)?], Pairs::Halves)
+    };
+    let error = |data: &Data<bf16>| {
+        let mut worst = 0.0f64;
+        for (of, result) in data.outputs.iter().enumerate() {
+            for row in places(result.1.len() / DIM) {
+                let x = values(&data.inputs[of].1, row * DIM, DIM)?;
+                let [cos, sin] =
+                    [data.read("cos", row % LENGTH * DIM, DIM)?, data.read("sin", row % LENGTH * DIM, DIM)?];
+                let turned = |i: usize| if i < DIM / 2 { -x[i + DIM / 2] } else { x[i - DIM / 2] };
+                let want: Vec<f64> = (0..DIM).map(|i| x[i] * cos[i] + turned(i) * sin[i]).collect();
+                worst = worst.max(difference(&values(&result.1, row * DIM, DIM)?, &want));
+            }
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset };
+    let bytes = (2 * 2 * (lens[0] + lens[1])) as f64;
+    Case::new(format!("rope bf16 {BATCH} {}+{} {LENGTH} {DIM}", HEADS[0], HEADS[1]), 2e-2, bytes, 0.0, functions)
+}
+
+fn of_matmul<T: Number + Factor, const M: usize, const N: usize, const K: usize>() -> Case {
+    let data = move |device: ct::Device| {
+        Ok(Data {
+            inputs: vec![("a", random::<T>(device, 1, M * K, 1.0)?), ("b", random::<T>(device, 2, K * N, 1.0)?)],
+            outputs: vec![("y", device.zeros([M * N])?)],
+            numbers: vec![],
+            integers: vec![],
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<T>| {
+        let (a, b) = (matrix(&data.inputs[0].1, [M, K])?, matrix(&data.inputs[1].1, [K, N])?);
+        matmul().launch(stream, a, b, matrix_mut(&mut data.outputs[0].1, [M, N])?)
+    };
+    let error = |data: &Data<T>| {
+        let mut worst = 0.0f64;
+        // Columns of b are strided: some columns at a time.
+        const COLUMNS: usize = 16;
+        for first in [0, N / 2 - 8, N - COLUMNS] {
+            let b = matrix(&data.inputs[1].1, [K, N])?.slice(1, first..first + COLUMNS)?.to_vec()?;
+            for row in places(M) {
+                let a = data.read("a", row * K, K)?;
+                let dot = |j: usize| (0..K).map(|k| a[k] * b[k * COLUMNS + j].to_f64()).sum::<f64>();
+                let want: Vec<f64> = (0..COLUMNS).map(dot).collect();
+                worst = worst.max(difference(&values(&data.outputs[0].1, row * N + first, COLUMNS)?, &want));
+            }
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let flops = 2.0 * (M * N * K) as f64;
+    Case::new(format!("matmul {} {M} {N} {K}", T::NAME), 8e-3, 0.0, flops, functions)
+}
+
+/// Shape of an attention: batch, heads, heads of keys, length, dim; keys before a query that it sees at most.
+trait Shape: 'static {
+    const OF: [usize; 5];
+    const CAUSAL: bool;
+    const WINDOW: Option<usize>;
+    const CAP: Option<f32>;
+}
+
+fn of_attention<S: Shape>(name: String) -> Case {
+    let [batch, heads, key_heads, length, dim] = S::OF;
+    let data = move |device: ct::Device| {
+        let of = |seed, heads: usize| random::<bf16>(device, seed, batch * heads * length * dim, 2.0);
+        Ok(Data {
+            inputs: vec![("q", of(1, heads)?), ("k", of(2, key_heads)?), ("v", of(3, key_heads)?)],
+            outputs: vec![("y", device.zeros([batch * heads * length * dim])?)],
+            numbers: vec![],
+            integers: vec![],
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let [batch, heads, key_heads, length, dim] = S::OF;
+        let (q, k) = ([batch, heads, length, dim], [batch, key_heads, length, dim]);
+        let prefill = Prefill::new(1.0 / (dim as f32).sqrt()).causal(S::CAUSAL);
+        let prefill = S::WINDOW.map_or(prefill, |window| prefill.window(window + 1));
+        let prefill = S::CAP.map_or(prefill, |cap| prefill.softcap(cap));
+        let Data { inputs, outputs, .. } = data;
+        let operands = [matrix(&inputs[0].1, q)?, matrix(&inputs[1].1, k)?, matrix(&inputs[2].1, k)?];
+        prefill.launch(stream, operands, matrix_mut(&mut outputs[0].1, q)?, None)
+    };
+    let error = |data: &Data<bf16>| {
+        let [batch, heads, key_heads, length, dim] = S::OF;
+        let mut worst = 0.0f64;
+        for row in places(batch * heads * length) {
+            let (head, query) = (row / length, row % length);
+            let of_keys = (head / heads * key_heads + head % heads / (heads / key_heads)) * length * dim;
+            let [k, v] = [data.read("k", of_keys, length * dim)?, data.read("v", of_keys, length * dim)?];
+            let q = data.read("q", row * dim, dim)?;
+            let first = S::WINDOW.map_or(0, |window| query.saturating_sub(window));
+            let end = if S::CAUSAL { query + 1 } else { length };
+            let score = |j: usize| {
+                let score = (0..dim).map(|c| q[c] * k[j * dim + c]).sum::<f64>() / (dim as f64).sqrt();
+                S::CAP.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
+            };
+            let scores: Vec<f64> = (first..end).map(score).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            let value = |c: usize| (first..end).zip(&weights).map(|(j, w)| w * v[j * dim + c]).sum::<f64>() / sum;
+            let want: Vec<f64> = (0..dim).map(value).collect();
+            worst = worst.max(difference(&values(&data.outputs[0].1, row * dim, dim)?, &want));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let seen = match (S::WINDOW, S::CAUSAL) {
+        (Some(window), _) => (window * length) as f64,
+        (None, causal) => (length * length) as f64 / if causal { 2.0 } else { 1.0 },
+    };
+    // The approximate tangent of the hardware has 11 bits.
+    let tolerance = if S::CAP.is_some() { 2e-2 } else { 1e-2 };
+    Case::new(name, tolerance, 0.0, 4.0 * (batch * heads * dim) as f64 * seen, functions)
+}
+
+struct Attention<const CAUSAL: bool>;
+impl<const CAUSAL: bool> Shape for Attention<CAUSAL> {
+    const OF: [usize; 5] = [4, 32, 32, 4096, 128];
+    const CAUSAL: bool = CAUSAL;
+    const WINDOW: Option<usize> = None;
+    const CAP: Option<f32> = None;
+}
+
+struct Softcap<const WINDOW: usize>;
+impl<const WINDOW: usize> Shape for Softcap<WINDOW> {
+    const OF: [usize; 5] = [2, 16, 8, 8192, 128];
+    const CAUSAL: bool = true;
+    const WINDOW: Option<usize> = if WINDOW > 0 { Some(WINDOW) } else { None };
+    const CAP: Option<f32> = Some(50.0);
+}
+
+struct Small<const CAUSAL: bool, const WINDOW: usize>;
+impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
+    const OF: [usize; 5] = [2, 4, 2, 96, 32];
+    const CAUSAL: bool = CAUSAL;
+    const WINDOW: Option<usize> = if WINDOW > 0 { Some(WINDOW) } else { None };
+    const CAP: Option<f32> = if WINDOW > 0 { Some(50.0) } else { None };
+}
+
+/// The rows at sizes for the CPU.
+pub fn small() -> Vec<Case> {
+    vec![
+        of_softmax::<bf16>([16, 100]),
+        of_softmax::<f32>([16, 100]),
+        of_rms_norm::<bf16>([16, 100]),
+        of_layer_norm::<bf16>([16, 100]),
+        of_rope::<32>(),
+        of_swiglu::<bf16>([16, 100]),
+        of_matmul::<f16, 64, 48, 80>(),
+        of_attention::<Small<true, 0>>("attention causal".into()),
+        of_attention::<Small<false, 0>>("attention full".into()),
+        of_attention::<Small<true, 20>>("attention softcap window 20".into()),
+    ]
+}
+
+/// All rows.
+pub fn cases() -> Vec<Case> {
+    vec![
+        of_softmax::<bf16>([8192, 8192]),
+        of_softmax::<bf16>([32768, 1024]),
+        of_softmax::<f32>([4096, 32768]),
+        of_rms_norm::<bf16>([8192, 8192]),
+        of_rms_norm::<bf16>([32768, 2048]),
+        of_layer_norm::<bf16>([8192, 8192]),
+        of_layer_norm::<bf16>([32768, 2048]),
+        of_rope::<4096>(),
+        of_swiglu::<bf16>([8192, 14336]),
+        of_swiglu::<bf16>([4096, 8192]),
+        of_matmul::<f16, 4096, 4096, 4096>(),
+        of_matmul::<bf16, 8192, 8192, 8192>(),
+        of_attention::<Attention<true>>("attention causal bf16 4 32 4096 128".into()),
+        of_attention::<Attention<false>>("attention full bf16 4 32 4096 128".into()),
+        of_attention::<Softcap<0>>("attention softcap bf16 2 16+8 8192 128".into()),
+        of_attention::<Softcap<1024>>("attention softcap window 1024 bf16 2 16+8 8192 128".into()),
+    ]
+}
