@@ -294,7 +294,7 @@ pub mod packed {
     #[doc(inline)]
     pub use crate::ops::{NarrowTile, Packed, PackedArray, PackedArrayMut};
     #[doc(inline)]
-    pub use crate::runtime::{PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView};
+    pub use crate::runtime::{PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView, PackedViewMut};
     #[doc(inline)]
     pub use crate::types::packed_formats::{
         FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3,

@@ -26,7 +26,7 @@ pub use array::complex::{ComplexDeviceArray, Interleaved};
 pub use array::memory::{ALIGNMENT, Memory, MemoryUse};
 pub use array::new_array::NewArray;
 pub use array::packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
-pub use array::packed_view::PackedView;
+pub use array::packed_view::{PackedView, PackedViewMut};
 pub use array::partition::Partition;
 pub(crate) use array::stream_order::Access;
 pub use array::view::{DeviceView, DeviceViewMut};

@@ -3,9 +3,9 @@
 use cutlet as ct;
 use cutlet::Device;
 use cutlet::DeviceArray;
-use cutlet::element::bf16;
+use cutlet::element::{bf16, f8e4m3fn};
 use cutlet_kernels::Number;
-use cutlet_kernels::attention::{Combine, Decode, Latent, Latents, Pages, Prefill, Scratch};
+use cutlet_kernels::attention::{Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, PrefillF8, Scratch};
 
 use crate::row::{Peak, Row, Work};
 
@@ -86,11 +86,11 @@ struct Step {
     scratch: Scratch,
 }
 
-/// Batch, heads, key heads, keys, dim.
-fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine: Combine) -> Row {
+/// Batch, heads, key heads, keys, dim. `parts`: those for the multiprocessors of an H100, which an inspection does not ask for.
+fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine: Combine, parts: usize) -> Row {
     let two = if combine == Combine::SecondKernel { " two launches" } else { "" };
     let name = format!("decode bf16 {batch}x{heads}/{key_heads}x{keys}x{dim} page {page}{two}");
-    let decode = Decode::new(1.0 / (dim as f32).sqrt()).combine(combine);
+    let decode = Decode::new(1.0 / (dim as f32).sqrt()).combine(combine).parts(parts);
     let open = move |device: Device| {
         let (pages, keys_of) = (keys / page, keys);
         let cache = [0, 1].map(|_| device.zeros::<bf16, 4>([batch * pages, page, key_heads, dim]));
@@ -112,11 +112,11 @@ fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine
 }
 
 /// Batch, heads, keys; tokens of a page.
-fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>) -> Row {
+fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>, parts: usize) -> Row {
     let of_page = page.unwrap_or(keys);
     let paged = page.map_or("contiguous".to_owned(), |page| format!("page {page}"));
     let name = format!("latent decode bf16 {batch}x{heads}x{keys}x512+64 {paged}");
-    let latent = Latent::new(1.0 / 24.0, 512);
+    let latent = Latent::new(1.0 / 24.0, 512).parts(parts);
     let open = move |device: Device| {
         let vectors = device.zeros::<bf16, 3>([batch * keys / of_page, of_page, 576])?;
         let table = page.map(|page| table(device, batch, keys / page)).transpose()?;
@@ -131,6 +131,47 @@ fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>) -> Row {
     Row::new(name, work, open, move |(q, vectors, table, lengths, out, scratch, device)| {
         let of = Latents { vectors: vectors.view(), table: table.as_ref().map(|x| x.view()), lengths: lengths.view() };
         latent.launch(&device.default_stream(), q.view(), of, out.view_mut(), scratch)
+    })
+}
+
+/// Batch, heads, key heads, tokens, dim.
+fn backward([batch, heads, key_heads, tokens, dim]: [usize; 5], causal: bool, deterministic: bool) -> Row {
+    let grouped = if heads == key_heads { String::new() } else { format!("/{key_heads}") };
+    let order = if deterministic { " deterministic" } else { "" };
+    let kind = if causal { "causal" } else { "full" };
+    let name = format!("backward bf16 {batch}x{heads}{grouped}x{tokens}x{dim} {kind}{order}");
+    let open = move |device: Device| {
+        let of = |heads| device.zeros::<bf16, 4>([batch, heads, tokens, dim]);
+        let inputs = [of(heads)?, of(key_heads)?, of(key_heads)?, of(heads)?, of(heads)?];
+        let gradients = [of(heads)?, of(key_heads)?, of(key_heads)?];
+        Ok((inputs, device.zeros::<f32, 3>([batch, heads, tokens])?, gradients, device))
+    };
+    let pairs = tokens * tokens / if causal { 2 } else { 1 };
+    let bytes = 2 * batch * tokens * dim * (4 * heads + 4 * key_heads);
+    let work = work(bytes, batch * heads * pairs, 5 * dim);
+    Row::new(name, work, open, move |(inputs, logs, [dq, dk, dv], device)| {
+        let inputs = inputs.each_ref().map(|x| x.view());
+        let gradients = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+        let backward = Gradients::new(1.0 / (dim as f32).sqrt()).causal(causal).deterministic(deterministic);
+        backward.launch(&device.default_stream(), inputs, logs.view(), gradients)
+    })
+}
+
+/// Batch, heads, tokens, dim.
+fn e4m3([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Row {
+    let name = format!("prefill e4m3 {batch}x{heads}x{tokens}x{dim} {}", if causal { "causal" } else { "full" });
+    let shape = [batch, heads, tokens, dim];
+    let open = move |device: Device| {
+        let x = || device.zeros::<f8e4m3fn, 4>(shape);
+        let factors = device.full([batch, heads], 1.0f32)?;
+        Ok(([x()?, x()?, x()?], factors, device.zeros::<bf16, 4>(shape)?, device))
+    };
+    let pairs = tokens * tokens / if causal { 2 } else { 1 };
+    let work = Work { peak: Peak::F8, ..work(5 * batch * heads * tokens * dim, batch * heads * pairs, 2 * dim) };
+    Row::new(name, work, open, move |(qkv, factors, out, device)| {
+        let (qkv, factors) = (qkv.each_ref().map(|x| x.view()), [factors.view(); 3]);
+        let attention = PrefillF8 { scale: 1.0 / (dim as f32).sqrt(), causal };
+        attention.launch(&device.default_stream(), qkv, factors, out.view_mut(), None)
     })
 }
 
@@ -152,14 +193,22 @@ pub fn rows() -> Vec<Row> {
         packed(32, 32, 128, false),
         packed(32, 8, 128, false),
         packed(32, 8, 128, true),
-        decode([16, 64, 8, 8192, 128], 16, Combine::LastBlock),
-        decode([16, 64, 8, 8192, 128], 64, Combine::LastBlock),
-        decode([16, 64, 8, 8192, 128], 64, Combine::SecondKernel),
-        decode([64, 64, 8, 8192, 128], 16, Combine::LastBlock),
-        decode([64, 64, 8, 8192, 128], 64, Combine::LastBlock),
-        decode([1, 64, 8, 131072, 128], 64, Combine::LastBlock),
-        latent([64, 128, 8192], Some(64)),
-        latent([64, 128, 8192], None),
-        latent([16, 16, 8192], Some(64)),
+        e4m3([4, 32, 4096, 128], true),
+        e4m3([4, 32, 4096, 128], false),
+        decode([16, 64, 8, 8192, 128], 16, Combine::LastBlock, 2),
+        decode([16, 64, 8, 8192, 128], 64, Combine::LastBlock, 2),
+        decode([16, 64, 8, 8192, 128], 64, Combine::SecondKernel, 2),
+        decode([64, 64, 8, 8192, 128], 16, Combine::LastBlock, 1),
+        decode([64, 64, 8, 8192, 128], 64, Combine::LastBlock, 1),
+        decode([1, 64, 8, 131072, 128], 64, Combine::LastBlock, 32),
+        backward([4, 32, 32, 4096, 128], true, false),
+        backward([4, 32, 32, 4096, 128], false, false),
+        backward([4, 32, 32, 4096, 128], true, true),
+        backward([4, 32, 32, 4096, 128], false, true),
+        backward([4, 32, 8, 4096, 128], true, false),
+        backward([4, 32, 32, 4096, 64], true, false),
+        latent([64, 128, 8192], Some(64), 1),
+        latent([64, 128, 8192], None, 1),
+        latent([16, 16, 8192], Some(64), 8),
     ]
 }

@@ -1,8 +1,136 @@
 //! Rows of `cutlet_kernels::moe`.
 
-use crate::row::Row;
+use cutlet::element::{bf16, f16};
+use cutlet::{Device, DeviceArray};
+use cutlet_kernels::moe::{Alignment, Router, Rows, Scores, combine, gated_product, product};
+use cutlet_kernels::norms::Gate;
+
+use crate::row::{Peak, Row, Work};
+
+/// A layer of experts.
+#[derive(Clone, Copy)]
+struct Layer {
+    tokens: usize,
+    experts: usize,
+    taken: usize,
+    hidden: usize,
+    between: usize,
+}
+
+impl Layer {
+    fn name(self, kernel: &str) -> String {
+        let Layer { tokens, experts, taken, hidden, between } = self;
+        format!("{kernel} {tokens} {taken}/{experts} {hidden} {between}")
+    }
+
+    fn choice(self, device: Device) -> cutlet::Result<DeviceArray<i32, 2>> {
+        let Layer { tokens, experts, taken, .. } = self;
+        device.from_fn([tokens, taken], move |[i, j]| ((i * 7 + j * 5 + i / 13) % experts) as i32)
+    }
+
+    fn alignment(self, device: Device) -> cutlet::Result<Alignment> {
+        let stream = device.default_stream();
+        let mut alignment = Alignment::new(&stream, [self.tokens, self.taken], self.experts, 128)?;
+        // An inspection has no results of launches.
+        alignment.launch(&stream, self.choice(device)?.view())?;
+        Ok(alignment)
+    }
+
+    fn pairs(self) -> usize {
+        self.tokens * self.taken
+    }
+
+    fn work(self, products: usize, arrays: usize) -> Work {
+        let weights = self.experts * self.hidden * self.between * products;
+        let flops = 2.0 * (self.pairs() * self.hidden * self.between * products) as f64;
+        Work { bytes: 2.0 * (arrays + weights) as f64, flops, peak: Peak::F16 }
+    }
+}
+
+fn router(layer: Layer) -> Row {
+    let Layer { tokens, experts, taken, .. } = layer;
+    Row::new(
+        format!("router bf16 {tokens} {taken}/{experts}"),
+        Work::bytes((tokens * (2 * experts + 8 * taken)) as f64),
+        move |device| {
+            let logits =
+                device.from_fn([tokens, experts], |[i, j]| bf16::from_f32(((i * 13 + j * 29) % 101) as f32))?;
+            Ok((logits, device.zeros([tokens, taken])?, device.zeros([tokens, taken])?))
+        },
+        |(logits, experts, weights)| {
+            let router = Router { scores: Scores::Softmax, normalised: true, scale: 1.0 };
+            let results = (experts.view_mut(), weights.view_mut());
+            router.launch(&logits.device().default_stream(), logits.view(), None, results)
+        },
+    )
+}
+
+fn alignment(layer: Layer) -> Row {
+    Row::new(
+        layer.name("alignment"),
+        Work::bytes(12.0 * layer.pairs() as f64),
+        move |device| {
+            let stream = device.default_stream();
+            let alignment = Alignment::new(&stream, [layer.tokens, layer.taken], layer.experts, 128)?;
+            Ok((layer.choice(device)?, alignment))
+        },
+        |(choice, alignment)| alignment.launch(&choice.device().default_stream(), choice.view()),
+    )
+}
+
+fn products(layer: Layer) -> [Row; 3] {
+    let Layer { tokens, experts, taken, hidden, between } = layer;
+    let first = Row::new(
+        layer.name("experts_gated f16"),
+        layer.work(2, tokens * hidden + layer.pairs() * between),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let x = device.full([tokens, hidden], f16::from_f32(0.25))?;
+            let w = device.full([experts, 2 * between, hidden], f16::from_f32(0.01))?;
+            let out = device.zeros::<f16, 2>([alignment.num_places(), between])?;
+            Ok((alignment, x, w, out))
+        },
+        |(alignment, x, w, out)| {
+            let stream = x.device().default_stream();
+            gated_product(&stream, (x.view(), Rows::Tokens), w.view(), alignment, Gate::Silu, out.view_mut())
+        },
+    );
+    let second = Row::new(
+        layer.name("experts_product f16"),
+        layer.work(1, layer.pairs() * (hidden + between)),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let h = device.full([alignment.num_places(), between], f16::from_f32(0.25))?;
+            let w = device.full([experts, hidden, between], f16::from_f32(0.01))?;
+            let out = device.zeros::<f16, 2>([alignment.num_places(), hidden])?;
+            Ok((alignment, h, w, out))
+        },
+        |(alignment, h, w, out)| {
+            let stream = h.device().default_stream();
+            product(&stream, (h.view(), Rows::Places), w.view(), alignment, out.view_mut())
+        },
+    );
+    let third = Row::new(
+        layer.name("experts_combine f16"),
+        Work::bytes(2.0 * (hidden * (layer.pairs() + tokens)) as f64),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let x = device.full([alignment.num_places(), hidden], f16::from_f32(0.25))?;
+            Ok((alignment, x, device.full([tokens, taken], 0.5)?, device.zeros::<f16, 2>([tokens, hidden])?))
+        },
+        |(alignment, x, weights, y)| {
+            combine(&x.device().default_stream(), x.view(), alignment, weights.view(), y.view_mut())
+        },
+    );
+    [first, second, third]
+}
 
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
-    Vec::new()
+    let layers = [
+        Layer { tokens: 8192, experts: 64, taken: 8, hidden: 2048, between: 1408 },
+        Layer { tokens: 4096, experts: 8, taken: 2, hidden: 4096, between: 14336 },
+    ];
+    let of_layer = |layer: Layer| [router(layer), alignment(layer)].into_iter().chain(products(layer));
+    layers.into_iter().flat_map(of_layer).collect()
 }

@@ -2,7 +2,9 @@
 
 use cutlet::element::{Element, bf16, f8e4m3fn, f16};
 use cutlet::{Device, DeviceArray};
+use cutlet::packed::{Narrow, PackedView, i4, u4};
 use cutlet_kernels::matmul;
+use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::{Factor, Precision};
 
 use crate::row::{Peak, Row, Work};
@@ -69,6 +71,71 @@ fn fused(extents: [usize; 3]) -> Row {
     )
 }
 
+/// A product of each matrix of a batch.
+fn batched([batch, m, n, k]: [usize; 4]) -> Row {
+    let bytes = 2 * batch * (m * k + k * n + m * n);
+    let flops = 2.0 * (batch * m * n * k) as f64;
+    Row::new(
+        format!("batched_matmul f16 {batch} {m} {n} {k}"),
+        Work { bytes: bytes as f64, flops, peak: Peak::F16 },
+        move |device| {
+            let operands = (numbers::<f16, 3>(device, [batch, m, k])?, numbers::<f16, 3>(device, [batch, k, n])?);
+            Ok((operands, device.zeros::<f16, 3>([batch, m, n])?))
+        },
+        |((a, b), c)| matmul().launch_batched(&a.device().default_stream(), a.view(), b.view(), c.view_mut()),
+    )
+}
+
+/// Products of groups of rows that begin anywhere, with the transpose of a matrix of (n, k) for each group.
+fn grouped([groups, m, n, k]: [usize; 4]) -> Row {
+    let bytes = 2 * (m * k + groups * k * n + m * n);
+    let flops = 2.0 * (m * n * k) as f64;
+    Row::new(
+        format!("grouped_matmul bf16 {groups} {m} {n} {k}"),
+        Work { bytes: bytes as f64, flops, peak: Peak::F16 },
+        move |device| {
+            // Each second group has half as many rows as the others, and one row more.
+            let even = m * 4 / (3 * groups);
+            let begin = |group: usize| match group == groups {
+                true => m as i32,
+                false => (group / 2 * (even + even / 2 + 1) + group % 2 * even).min(m) as i32,
+            };
+            let offsets: Vec<i32> = (0..=groups).map(begin).collect();
+            let operands = (numbers::<bf16, 2>(device, [m, k])?, numbers::<bf16, 3>(device, [groups, n, k])?);
+            Ok((operands, device.array(&offsets, [groups + 1])?, device.zeros::<bf16, 2>([m, n])?))
+        },
+        |((a, b), offsets, c)| {
+            let b = b.view().permute([0, 2, 1])?;
+            matmul().launch_grouped(&a.device().default_stream(), a.view(), b, offsets.view(), c.view_mut())
+        },
+    )
+}
+
+/// A product with packed weights, of which 128 share a scale.
+fn packed<F: Narrow>(m: usize, order: Order) -> Row {
+    let (n, k, group) = (8192, 8192, 128);
+    let bytes = n * k * F::BITS as usize / 8 + 2 * (n * k / group + m * k + m * n);
+    let layout = if order == Order::OutputsInputs { " by outputs" } else { "" };
+    Row::new(
+        format!("packed_matmul {} f16 {m} {n} {k}{layout}", F::NAME),
+        Work { bytes: bytes as f64, flops: 2.0 * (m * n * k) as f64, peak: Peak::F16 },
+        move |device| {
+            let scales = match order {
+                Order::InputsOutputs => [k / group, n],
+                Order::OutputsInputs => [n, k / group],
+            };
+            let codes = device.full(PackedView::<F, 2>::words([n, k]), 0x5a3c_9617u32)?;
+            let inputs = (numbers::<f16, 2>(device, [m, k])?, numbers::<f16, 2>(device, scales)?);
+            Ok((codes, inputs, device.zeros::<f16, 2>([m, n])?))
+        },
+        move |(codes, (x, scales), y)| {
+            let codes = PackedView::<F, 2>::new(codes.view(), [n, k])?;
+            let weights = PackedWeights::new(codes, scales.view(), group, order)?;
+            matmul().launch_packed(&x.device().default_stream(), x.view(), weights, y.view_mut())
+        },
+    )
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     use Precision::{Fast, Full};
@@ -87,5 +154,18 @@ pub fn rows() -> Vec<Row> {
         plain::<f8e4m3fn, f16>([8192; 3], true, Fast, Peak::F8),
         plain::<i8, i32>([8192; 3], true, Full, Peak::I8),
         fused([8192; 3]),
+        batched([8, 1024, 2048, 512]),
+        batched([32, 2048, 2048, 128]),
+        grouped([8, 8192, 4096, 4096]),
+        grouped([64, 16384, 2048, 4096]),
+        packed::<i4>(1, Order::InputsOutputs),
+        packed::<i4>(16, Order::InputsOutputs),
+        packed::<i4>(64, Order::InputsOutputs),
+        packed::<i8>(1, Order::InputsOutputs),
+        packed::<i8>(16, Order::InputsOutputs),
+        packed::<i8>(64, Order::InputsOutputs),
+        packed::<u4>(1, Order::OutputsInputs),
+        packed::<u4>(16, Order::OutputsInputs),
+        packed::<i4>(4096, Order::InputsOutputs),
     ]
 }

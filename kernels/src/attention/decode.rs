@@ -134,7 +134,8 @@ fn decode<T: Number>(
         let scores = softcap.map_or(scores, |cap| (scores * (scale / cap)).tanh_approx() * cap);
         let seen = key.lt(length);
         let seen = if window.is_some() { seen & key.ge(first) } else { seen };
-        state.add(ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY), factor, &[values])
+        let scores = ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY);
+        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
     let (results, logs) = state.finish(factor, None);

@@ -54,15 +54,23 @@ fn decode<T: Number>(
     (table, lengths): (Option<Array<i32, 2>>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     scale: Scalar<f32>,
-    Form { tile: [m, n], columns: [latent, rotated], page, parts, .. }: Form,
+    Form { tile: [m, n], rows, columns: [latent, rotated], page, parts }: Form,
 ) {
-    let (block, part, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let (part, batch) = (ct::bid(1), ct::bid(2));
+    // Several tiles of heads share a block of the scratch, where a tile has fewer rows.
+    let (block, tile) = match rows.div_ceil(m) {
+        1 => (ct::bid(0), ct::scalar(0)),
+        tiles => (ct::bid(0) / tiles, ct::bid(0) % tiles),
+    };
     let width = latent / BLOCKS;
-    let queries =
-        |column: usize, width: usize| q.load((batch, block, 0, column / width), [1, 1, m, width]).reshape([m, width]);
-    let rotated_queries = queries(latent, rotated);
+    let queries = |column: usize, width: usize| {
+        q.load((batch, block, tile, column / width), [1, 1, m, width]).reshape([m, width])
+    };
     let queries: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| queries(i * width, width)).collect();
     let length = lengths.load_scalar(batch);
+    // A computed operand stays in registers: its shared memory is that of a stage.
+    let narrow: Tile<T, 2> = q.load((batch, block, tile, latent / rotated), [1, 1, m, rotated]).reshape([m, rotated]);
+    let rotated_queries: Tile<T, 2> = ct::select(length.gt(0), narrow, ct::zeros::<T, 2>([m, rotated]));
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
@@ -92,19 +100,31 @@ fn decode<T: Number>(
         let narrow = load(j, latent, rotated);
         let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let scores = queries.iter().zip(&wide).fold(scores, |sum, (q, k)| ct::mma(*q, k.transpose(), sum));
+        // One call for each block: products of one call would keep the stages of all blocks until the last product.
+        let scores = ct::mma(queries[0], wide[0].transpose(), scores);
+        let scores = ct::mma(queries[1], wide[1].transpose(), scores);
+        let scores = ct::mma(queries[2], wide[2].transpose(), scores);
+        let scores = ct::mma(queries[3], wide[3].transpose(), scores);
         let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
-        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, &wide)
+        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, |weights, sum| {
+            let weights = weights.cast::<T>();
+            vec![
+                ct::mma(weights, wide[0], sum(0)),
+                ct::mma(weights, wide[1], sum(1)),
+                ct::mma(weights, wide[2], sum(2)),
+                ct::mma(weights, wide[3], sum(3)),
+            ]
+        })
     };
     let state = ct::fold(part * each..end, Online::new(m, width, BLOCKS), step);
     let (results, logs) = state.finish(factor, None);
     for (i, result) in results.into_iter().enumerate() {
         match partial {
-            None => out.store((batch, block, 0, i), result.cast::<T>().reshape([1, 1, m, width])),
-            Some((of_parts, _)) => of_parts.store((batch, block, part, 0, i), result.reshape([1, 1, 1, m, width])),
+            None => out.store((batch, block, tile, i), result.cast::<T>().reshape([1, 1, m, width])),
+            Some((of_parts, _)) => of_parts.store((batch, block, part, tile, i), result.reshape([1, 1, 1, m, width])),
         }
     }
-    partial.iter().for_each(|(_, of_logs)| of_logs.store((batch, block, part, 0), logs.reshape([1, 1, 1, m])));
+    partial.iter().for_each(|(_, of_logs)| of_logs.store((batch, block, part, tile), logs.reshape([1, 1, 1, m])));
 }
 
 /// softmax(scale · q Kᵀ) V for one query of each sequence and head, where the vectors of a sequence are its keys and their first
@@ -215,7 +235,7 @@ impl Latent {
         let hopper = target(stream) == Some(Target::SM_90A) && size_of::<T>() == 2;
         let tile = match hopper {
             true => [64, 128],
-            false => [rows.next_power_of_two().clamp(16, 64), 32],
+            false => [16, 32],
         };
         let form = Form { tile, rows, columns: [latent, rotated], page: table.map(|_| page), parts };
         let q = q.reshape([batch, blocks, rows, dim])?;
@@ -230,7 +250,7 @@ impl Latent {
             ct::with_mode(FloatMode::fast(), || decode(q, vectors, tables, out, scale, form));
         };
         let arguments = (q, vectors, (table, lengths), (out.reborrow(), partial), self.scale, ct::Constant(form));
-        ct::Launch::new([blocks, parts, batch]).stream(stream).run(kernel, arguments)?;
+        ct::Launch::new([blocks * rows.div_ceil(tile[0]), parts, batch]).stream(stream).run(kernel, arguments)?;
         if parts == 1 {
             return Ok(());
         }

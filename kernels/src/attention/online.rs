@@ -4,8 +4,6 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-use crate::Number;
-
 /// Maximum of no scores. It is finite, so that a block without a visible key has weights of 0.
 pub const LEAST: f32 = -1e30;
 
@@ -27,14 +25,29 @@ impl Online {
         }
     }
 
-    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score.
-    pub fn add<T: Number>(self, scores: Tile<f32, 2>, factor: Scalar<f32>, values: &[Tile<T, 2>]) -> Online {
+    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score, and the largest weight is 1. `products` returns
+    /// the new sums from the weights and a function of the old sum of a block of columns, in program order.
+    pub fn add(
+        self,
+        scores: Tile<f32, 2>,
+        factor: Scalar<f32>,
+        products: impl FnOnce(Tile<f32, 2>, &dyn Fn(usize) -> Tile<f32, 2>) -> Vec<Tile<f32, 2>>,
+    ) -> Online {
+        self.add_shifted(scores, (factor, 0.0), products)
+    }
+
+    /// Adds a block of keys as [`Online::add`] does. The largest weight is 2 to the power of `shift`.
+    pub fn add_shifted(
+        self,
+        scores: Tile<f32, 2>,
+        (factor, shift): (Scalar<f32>, f32),
+        products: impl FnOnce(Tile<f32, 2>, &dyn Fn(usize) -> Tile<f32, 2>) -> Vec<Tile<f32, 2>>,
+    ) -> Online {
         let max = self.max.max(scores.reduce_max(1));
-        let weights = scores.fma(factor, -max * factor).exp2();
+        let least = if shift == 0.0 { -max * factor } else { shift - max * factor };
+        let weights = scores.fma(factor, least).exp2();
         let decay = ((self.max - max) * factor).exp2();
-        let narrow = weights.cast::<T>();
-        let sums =
-            self.sums.into_iter().zip(values).map(|(sum, &values)| ct::mma(narrow, values, sum * decay)).collect();
+        let sums = products(weights, &|block| self.sums[block] * decay);
         Online { sums, max, total: self.total * decay + weights.sum(1) }
     }
 

@@ -140,7 +140,8 @@ fn attend<T: Number, P: Copy, F: Scores<P>>(
         };
         let whole = ((j + 1) * n).le(whole_end);
         let whole = if window.is_some() { whole & (j * n).ge(whole_begin) } else { whole };
-        state.add(ct::if_else(whole, || scores, masked), factor, &[values])
+        let scores = ct::if_else(whole, || scores, masked);
+        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin..end, Online::new(m, columns[1], 1), step);
     let sink = sinks.map(|sinks| sinks.load_scalar(head) * LOG2_E);

@@ -1,1 +1,5 @@
 //! Losses of language models.
+
+mod cross_entropy;
+
+pub use cross_entropy::CrossEntropy;

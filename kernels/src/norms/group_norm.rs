@@ -8,14 +8,14 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::Form;
+use super::rows::{Form, is_hopper};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, target};
 
 /// Largest number of elements of a tile.
-const LARGEST_TILE: usize = 16384;
+const LARGEST_TILE: usize = 12288;
 
 /// In a kernel: the group of a tile block, in an array of shape (images, groups, channels, positions).
 #[derive(Clone, Copy)]
@@ -189,18 +189,23 @@ fn form<T, const R: usize>(
     require(vectors.iter().all(|&len| len == channels), || {
         format!("{channels} channels, and a weight, bias or gradients of {vectors:?} elements")
     })?;
-    let shape = [images, groups, channels / groups, shape[2..].iter().product()];
-    let (rows, columns) = (shape[2].next_power_of_two(), shape[3].next_power_of_two());
-    let largest_cluster = match target(stream) {
-        Some(target) if target.arch / 10 != 9 => 1,
-        _ => 16,
-    };
-    let parts = (rows * columns).div_ceil(LARGEST_TILE);
-    let form = match parts <= largest_cluster && columns / parts >= 8 {
+    let shape = [images, groups, channels / groups, shape[2..].iter().product::<usize>().max(1)];
+    // An extent of a tile is a sum of at most two powers of two here.
+    let rows = if shape[2].count_ones() <= 2 { shape[2] } else { shape[2].next_power_of_two() };
+    let columns = shape[3].next_power_of_two();
+    let largest_cluster = if is_hopper(target(stream)) { 16 } else { 1 };
+    let parts = (rows * columns).div_ceil(LARGEST_TILE).next_power_of_two();
+    let form = match parts <= largest_cluster && columns / parts >= 8.min(columns) {
         true => Form { rows, tile: columns / parts, parts, by_chunks: false, padded: true },
         false => {
             let tile = columns.min(4096);
-            Form { rows: (8192 / tile).clamp(1, rows), tile, parts: 1, by_chunks: true, padded: true }
+            Form {
+                rows: (8192 / tile).clamp(1, rows.next_power_of_two()),
+                tile,
+                parts: 1,
+                by_chunks: true,
+                padded: true,
+            }
         }
     };
     let padded = !(shape[2].is_multiple_of(form.rows) && shape[3].is_multiple_of(form.tile * form.parts));

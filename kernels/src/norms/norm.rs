@@ -7,10 +7,13 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::{Form, collapses, four};
+use super::rows::{Form, collapses, four, is_hopper};
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, target};
+
+/// Least elements of a tile of short rows, which share the loads of weight and bias.
+const ELEMENTS: usize = 8192;
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,11 +41,12 @@ fn kernel<T: Number>(
         // The norm is that of the sum as it is stored.
         residual.map_or(x, |r| (x + r.load(at, form.shape()).cast::<f32>()).cast::<T>().cast::<f32>())
     };
-    let scaled = |normal: Tile<f32, 4>, j: Scalar<i32>| {
-        let vector = |v: Array<T, 1>| v.load(j, [form.tile]).cast::<f32>().reshape([1, 1, 1, form.tile]);
+    let vectors = |j: Scalar<i32>| (weight.load(j, [form.tile]), bias.map(|bias| bias.load(j, [form.tile])));
+    let scaled = |normal: Tile<f32, 4>, (weight, bias): (Tile<T, 1>, Option<Tile<T, 1>>)| {
+        let wide = |v: Tile<T, 1>| v.cast::<f32>().reshape([1, 1, 1, form.tile]);
         match bias {
-            Some(bias) => normal.fma(vector(weight), vector(bias)).cast::<T>(),
-            None => (normal * vector(weight)).cast::<T>(),
+            Some(bias) => normal.fma(wide(weight), wide(bias)).cast::<T>(),
+            None => (normal * wide(weight)).cast::<T>(),
         }
     };
     if form.by_chunks {
@@ -62,17 +66,19 @@ fn kernel<T: Number>(
             if let Some(sum) = sum {
                 sum.store(rows.chunk(j), load(rows.chunk(j)).cast::<T>());
             }
-            y.store(rows.chunk(j), scaled(centered(j) * scale, j));
+            y.store(rows.chunk(j), scaled(centered(j) * scale, vectors(j)));
         });
         return;
     }
+    // In flight at the same time as the row.
+    let vectors = vectors(rows.part());
     let x = load(rows.at());
     if let Some(sum) = sum {
         sum.store(rows.at(), x.cast::<T>());
     }
     let x = if centered { rows.inside(x - rows.sum(x) / count, rows.part(), columns) } else { x };
     let scale = (rows.sum(x * x) / count + epsilon).rsqrt();
-    y.store(rows.at(), scaled(x * scale, rows.part()));
+    y.store(rows.at(), scaled(x * scale, vectors));
 }
 
 /// Operand of a norm and its residual, with the result of their sum.
@@ -110,13 +116,13 @@ pub fn launch<T: Number, const R: usize>(
     }
     let of_residual = residual.as_ref().is_none_or(|r| collapses(r.residual) && collapses(r.sum.as_view()));
     let shape = four(shape, collapses(x) && collapses(y.as_view()) && of_residual);
-    // The residual is a second tile of the same extents.
-    let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, target(stream));
+    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
+    let form = Form::with_longest(shape, ELEMENTS, longest, target(stream));
     let constants = Constants { form, centered: bias.is_some() };
     let (residual, sum) = residual.map_or((None, None), |r| (Some(r.residual), Some(r.sum)));
     let residual = residual.map(|r| r.reshape(shape)).transpose()?;
     let sum = sum.map(|s| s.reshape(shape)).transpose()?;
     let inputs = (x.reshape(shape)?, residual, weight, bias);
     let arguments = (inputs, (sum, y.reshape(shape)?), epsilon, ct::Constant(constants));
-    ct::Launch::new(form.grid(shape)).stream(stream).run(kernel::<T>, arguments)
+    form.launch(shape, stream).run(kernel::<T>, arguments)
 }

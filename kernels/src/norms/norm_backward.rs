@@ -9,7 +9,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::{Form, collapses, four};
+use super::rows::{Form, collapses, four, is_hopper};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
@@ -93,7 +93,9 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     }
     let all = collapses(x) && collapses(dy) && collapses(dx.as_view()) && dsum.is_none_or(collapses);
     let shape = four(shape, all);
-    let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, target(stream));
+    // Five tiles are live: operand, gradient, weight and two sums.
+    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
+    let form = Form::with_longest(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, longest, target(stream));
     require(!form.by_chunks, || {
         format!("gradient of a norm of rows of {columns} columns, which exceed the registers")
     })?;

@@ -5,7 +5,7 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, Target};
+use cutlet::{DeviceView, Stream, Target};
 
 /// Largest extent of a tile along a row: 32 numbers of f32 in each of 512 threads.
 const LONGEST_TILE: usize = 16384;
@@ -38,6 +38,11 @@ pub fn mode<T, X>(part: impl FnOnce() -> X) -> X {
     if size_of::<T>() == 2 { ct::with_mode(ct::FloatMode::fast(), part) } else { part() }
 }
 
+/// Returns true if clusters of up to 16 tile blocks exist: on Hopper, and in the interpreter.
+pub fn is_hopper(target: Option<Target>) -> bool {
+    target.is_none_or(|target| target.arch / 10 == 9)
+}
+
 /// Part of the rows that a tile block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
@@ -61,13 +66,12 @@ impl Form {
 
     /// As [`Form::new`], with tiles of at most `longest` columns.
     pub fn with_longest(shape: [usize; 4], elements: usize, longest: usize, target: Option<Target>) -> Form {
+        let of = |name: &str, value| std::env::var(name).ok().and_then(|x| x.parse().ok()).unwrap_or(value);
+        let (longest, elements) = (of("CUTLET_ROWS_LONGEST", longest), of("CUTLET_ROWS_ELEMENTS", elements));
         let columns = shape[3].next_power_of_two();
-        let largest_cluster = match target {
-            Some(target) if target.arch / 10 != 9 => 1,
-            _ => LARGEST_CLUSTER,
-        };
-        let parts = columns.div_ceil(longest);
-        if parts > largest_cluster {
+        let largest_cluster = if is_hopper(target) { LARGEST_CLUSTER } else { 1 };
+        let parts = columns.div_ceil(longest).min(largest_cluster);
+        if columns / parts > LONGEST_TILE {
             return Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) };
         }
         let tile = columns / parts;
@@ -75,9 +79,12 @@ impl Form {
         Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3] }
     }
 
-    /// Grid with a cluster for each tile of rows; rows of the innermost axis are first.
-    pub fn grid(self, shape: [usize; 4]) -> [usize; 3] {
-        [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]]
+    /// Launch with a cluster for each tile of rows; rows of the innermost axis are first.
+    pub fn launch(self, shape: [usize; 4], stream: &Stream) -> ct::Launch<'_> {
+        let grid = [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]];
+        // One block loads while another one reduces.
+        let hints = if self.tile > 8192 { ct::Hints::new().occupancy(2) } else { ct::Hints::new() };
+        ct::Launch::new(grid).hints(hints).stream(stream)
     }
 
     /// Shape of a tile.
@@ -107,7 +114,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Index of the part of the block, with the grid of [`Form::grid`].
+    /// Index of the part of the block, with the grid of [`Form::launch`].
     pub fn at(self) -> [Scalar<i32>; 4] {
         [ct::bid(2), ct::bid(1), self.row, self.part()]
     }

@@ -7,7 +7,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
-use super::rows::{Form, Rows, collapses, four};
+use super::rows::{Form, Rows, collapses, four, is_hopper};
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, target};
@@ -93,7 +93,7 @@ fn launch_forward<T: Number, const R: usize>(
     let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
     let form = Form::new(shape, elements::<T>(), target(stream));
     let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
-    ct::Launch::new(form.grid(shape)).stream(stream).run(forward::<T>, arguments)
+    form.launch(shape, stream).run(forward::<T>, arguments)
 }
 
 #[track_caller]
@@ -110,9 +110,10 @@ fn launch_backward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
-    let form = Form::new(shape, elements::<T>(), target(stream));
+    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
+    let form = Form::with_longest(shape, elements::<T>(), longest, target(stream));
     let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
-    ct::Launch::new(form.grid(shape)).stream(stream).run(backward::<T>, arguments)
+    form.launch(shape, stream).run(backward::<T>, arguments)
 }
 
 /// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have any length, and arrays

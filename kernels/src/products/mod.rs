@@ -3,6 +3,7 @@
 pub mod epilogue;
 pub mod gguf;
 mod matmul;
+pub mod packed;
 pub mod prologue;
 pub mod quantized;
 

@@ -2,6 +2,7 @@
 
 mod batches;
 mod matmul;
+mod packed;
 mod stages;
 
 use cutlet as ct;

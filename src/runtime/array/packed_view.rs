@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::packed::{check_shape, row, shape_of_words};
-use super::view::DeviceView;
+use super::packed::{PackedDeviceArray, check_shape, row, shape_of_words};
+use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
 use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
-use crate::ops::{PackedArray, PackedFacts};
+use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
 use crate::types::packed_formats::Narrow;
 
 /// A packed array of rank `R` over the words of an array: in a kernel, [`PackedArray`].
@@ -50,6 +50,46 @@ impl<F, const R: usize> Clone for PackedView<'_, F, R> {
 
 impl<F, const R: usize> Copy for PackedView<'_, F, R> {}
 
+/// Refuses words that are not those of a packed array with this shape in elements.
+#[track_caller]
+fn check_words<F: Narrow, const R: usize>(words: [usize; R], strides: [usize; R], shape: [usize; R]) -> Result<()> {
+    check_shape::<F, R>(shape)?;
+    let wanted = shape_of_words::<F, R>(shape);
+    if words == wanted && (strides[R - 1] == 1 || words.contains(&0)) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "words of shape {words:?} and strides {strides:?} for a packed array of shape {shape:?} of {}, which has {wanted:?} words, \
+         those of a row one after another",
+        F::NAME
+    )))
+}
+
+impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
+    /// Returns a view of the array.
+    ///
+    /// ```
+    /// let x = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 300])?;
+    /// assert_eq!(x.view().shape(), [2, 300]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    pub fn view(&self) -> PackedView<'_, F, R> {
+        PackedView { words: self.as_words().view(), shape: self.shape(), element: PhantomData }
+    }
+
+    /// Returns a mutable view of the array.
+    ///
+    /// ```
+    /// let mut x = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 300])?;
+    /// assert_eq!(x.view_mut().shape(), [2, 300]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    pub fn view_mut(&mut self) -> PackedViewMut<'_, F, R> {
+        let shape = self.shape();
+        PackedViewMut { words: self.as_words_mut().view_mut(), shape, element: PhantomData }
+    }
+}
+
 impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     /// Makes a packed array of words, with this shape in elements.
     ///
@@ -67,18 +107,8 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     /// in a row, and for rows of more elements than an i32 can count.
     #[track_caller]
     pub fn new(words: DeviceView<'a, u32, R>, shape: [usize; R]) -> Result<PackedView<'a, F, R>> {
-        check_shape::<F, R>(shape)?;
-        let wanted = Self::words(shape);
-        if words.shape() == wanted && (words.strides()[R - 1] == 1 || words.is_empty()) {
-            return Ok(PackedView { words, shape, element: PhantomData });
-        }
-        Err(Error::argument(format!(
-            "words of shape {:?} and strides {:?} for a packed array of shape {shape:?} of {}, which has {wanted:?} words, \
-             those of a row one after another",
-            words.shape(),
-            words.strides(),
-            F::NAME
-        )))
+        check_words::<F, R>(words.shape(), words.strides(), shape)?;
+        Ok(PackedView { words, shape, element: PhantomData })
     }
 
     /// Returns the shape in words of a packed array with this shape in elements: the last extent is
@@ -123,6 +153,82 @@ impl<'a, F: Narrow, const R: usize> IntoKernelArg<PackedArray<F, R>> for PackedV
 
     fn from_traced((words, extent, facts): <Self::Arg as LaunchArg>::Traced) -> PackedArray<F, R> {
         PackedArray::new(words, extent, facts)
+    }
+}
+
+/// A mutable packed array of rank `R` over the words of an array: in a kernel, [`PackedArrayMut`].
+///
+/// The layout of the words is that of [`PackedView`].
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+/// use cutlet::packed::{PackedViewMut, u4};
+///
+/// fn kernel(x: ct::packed::PackedArrayMut<u4, 1>) {
+///     x.store(0, ct::arange(0..8).cast::<f32>().cast_narrow::<u4>());
+/// }
+///
+/// let mut words = ct::Device::cpu().zeros([16])?;
+/// ct::launch(kernel, 1, (PackedViewMut::<u4, 1>::new(words.view_mut(), [8])?,))?;
+/// assert_eq!(words.to_vec()?[0], 0x7654_3210u32);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct PackedViewMut<'a, F, const R: usize> {
+    words: DeviceViewMut<'a, u32, R>,
+    shape: [usize; R],
+    element: PhantomData<F>,
+}
+
+impl<'a, F: Narrow, const R: usize> PackedViewMut<'a, F, R> {
+    /// Makes a packed array of words, with this shape in elements.
+    ///
+    /// # Errors
+    /// As [`PackedView::new`].
+    ///
+    /// ```
+    /// let mut words = cutlet::Device::cpu().zeros([3, 16])?;
+    /// assert!(cutlet::packed::PackedViewMut::<cutlet::packed::u4, 2>::new(words.view_mut(), [3, 99]).is_ok());
+    /// assert!(cutlet::packed::PackedViewMut::<cutlet::packed::u4, 2>::new(words.view_mut(), [3, 999]).is_err());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn new(words: DeviceViewMut<'a, u32, R>, shape: [usize; R]) -> Result<PackedViewMut<'a, F, R>> {
+        check_words::<F, R>(words.shape(), words.strides(), shape)?;
+        Ok(PackedViewMut { words, shape, element: PhantomData })
+    }
+
+    /// Returns the extents in elements.
+    ///
+    /// ```
+    /// let mut words = cutlet::Device::cpu().zeros([3, 16])?;
+    /// assert_eq!(cutlet::packed::PackedViewMut::<cutlet::packed::u4, 2>::new(words.view_mut(), [3, 99])?.shape(), [3, 99]);
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shape(&self) -> [usize; R] {
+        self.shape
+    }
+}
+
+impl<F: Narrow, const R: usize> fmt::Debug for PackedViewMut<'_, F, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PackedViewMut<{}>({:?} on {})", F::NAME, self.shape, self.words.device())
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, F: Narrow, const R: usize> IntoKernelArg<PackedArrayMut<F, R>> for PackedViewMut<'a, F, R> {
+    type Arg = (DeviceViewMut<'a, u32, R>, i32, Constant<PackedFacts>);
+
+    #[inline]
+    fn into_arg(self) -> Self::Arg {
+        let (extent, facts) = row(self.shape, &self.words.layout());
+        (self.words, extent, facts)
+    }
+
+    fn from_traced((words, extent, facts): <Self::Arg as LaunchArg>::Traced) -> PackedArrayMut<F, R> {
+        PackedArrayMut::new(words, extent, facts)
     }
 }
 

@@ -212,7 +212,12 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
         return Vec::new();
     }
     // A part of four steps has some copies in flight. Small tiles need several tile blocks on a multiprocessor.
-    let wanted = if one.tile[0] <= 64 { 2 * multiprocessors } else { multiprocessors };
+    let wanted = match (one.tile[0], shape.is_direct[1]) {
+        (0..=64, true) => 2 * multiprocessors,
+        // A step of packed weights has few bytes.
+        (0..=64, false) => 8 * multiprocessors,
+        _ => multiprocessors,
+    };
     let parts = (wanted / tiles).min(steps / 4).min(16);
     let mut all = Vec::new();
     if parts >= 2 {

@@ -1,6 +1,8 @@
 //! Tests of `cutlet_kernels::attention`.
 
+mod backward;
 mod decode;
+mod f8;
 mod latent;
 mod prefill;
 

@@ -7,7 +7,7 @@ use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
 use crate::backend::ptx::layout_inference::{ValueOrigin, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{Flag, Op, OpId, Opcode, Value};
+use crate::ir::{Flag, Op, OpId, Opcode, Rounding, Value};
 use crate::layout::Layout;
 
 /// Bytes of the widest access of a thread.
@@ -182,6 +182,7 @@ impl OpCosts<'_, '_> {
             Exp2 => each(if flushes { 1.0 } else { 3.0 }, 0.0, 1.0),
             Exp => each(if flushes { 2.0 } else { 4.0 }, 0.0, 1.0),
             Log | Log2 | Rsqrt => each(5.0, 1.0, 1.0),
+            Sqrt | DivF | Tanh if op.rounding() == Rounding::Approx => each(1.0, 0.0, 1.0),
             Sqrt | DivF => each(8.0, 1.0, 1.0),
             Sin | Cos | Tan | Tanh | Sinh | Cosh | Atan2 | PowF | PowI | RemF => each(24.0, 6.0, 1.0),
             DivI | RemI => each(20.0, 10.0, 1.0),

@@ -1,1 +1,3 @@
 //! Tests of `cutlet_kernels::losses`.
+
+mod cross_entropy;

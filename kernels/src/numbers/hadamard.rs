@@ -1,0 +1,82 @@
+//! Hadamard transform of rows: products with the matrix of Sylvester's construction, H(2n) = [H(n), H(n); H(n), -H(n)].
+//!
+//! The columns are digits of at most 4 bits. A thread holds the numbers of one digit, and adds and subtracts them in registers.
+//! Between two digits, threads exchange numbers through shared memory once. All sums are f32.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut, Stream};
+
+use crate::Number;
+use crate::check::require;
+use crate::launch::Run;
+
+/// Least and most columns.
+const COLUMNS: [usize; 2] = [1 << 5, 1 << 15];
+/// Numbers of a tile, unless a row has more.
+const TILE: usize = 4096;
+
+/// Sums and differences of tiles, element by element and in place.
+fn butterflies(legs: &mut [Tile<f32, 4>]) {
+    let mut apart = 1;
+    while apart < legs.len() {
+        for i in (0..legs.len()).filter(|i| i & apart == 0) {
+            (legs[i], legs[i + apart]) = (legs[i] + legs[i + apart], legs[i] - legs[i + apart]);
+        }
+        apart *= 2;
+    }
+}
+
+/// Returns radices of at most 16: as few as possible.
+fn radices(columns: usize) -> Vec<usize> {
+    let bits = columns.ilog2();
+    let steps = bits.div_ceil(4);
+    (0..steps).map(|step| 1 << (bits / steps + u32::from(step < bits % steps))).collect()
+}
+
+fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows, columns]: [usize; 2]) {
+    let at = (ct::bid(0), 0);
+    let mut all = x.load(at, [rows, columns]).cast::<f32>();
+    let mut before = 1;
+    for radix in radices(columns) {
+        let after = columns / before / radix;
+        let digits = all.reshape([rows, before, radix, after]);
+        let mut legs: Vec<Tile<f32, 4>> =
+            (0..radix).map(|i| digits.extract((0, 0, i, 0), [rows, before, 1, after])).collect();
+        butterflies(&mut legs);
+        all = ct::cat(legs, 2).reshape([rows, columns]);
+        before *= radix;
+    }
+    y.store(at, (all * factor).cast::<T>());
+}
+
+/// Queues the Hadamard transform of each row of shape (rows, columns), times a factor. Columns are a power of two from 2^5 to
+/// 2^15; the factor 1 / sqrt(columns) makes the transform its own inverse.
+///
+/// ```
+/// let device = cutlet::Device::cpu();
+/// let (x, mut y) = (device.full([1, 64], 0.5f32)?, device.zeros([1, 64])?);
+/// cutlet_kernels::numbers::hadamard(&device.default_stream(), x.view(), y.view_mut(), 0.125)?;
+/// assert_eq!(y.to_vec()?[..3], [4.0, 0.0, 0.0]);
+/// # Ok::<(), cutlet::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ct::Error::Argument`] for different shapes or other numbers of columns; those of the launch.
+#[track_caller]
+pub fn hadamard<T: Number>(
+    stream: &Stream,
+    x: DeviceView<T, 2>,
+    y: DeviceViewMut<T, 2>,
+    factor: f32,
+) -> ct::Result<()> {
+    let shape @ [m, n] = x.shape();
+    require(y.shape() == shape, || format!("Hadamard transform of {shape:?}: result of shape {:?}", y.shape()))?;
+    let fits = n.is_power_of_two() && (COLUMNS[0]..=COLUMNS[1]).contains(&n);
+    require(fits || m == 0, || format!("Hadamard transform of {n} columns: a power of two from 2^5 to 2^15"))?;
+    if m == 0 {
+        return Ok(());
+    }
+    let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n];
+    ct::Launch::new(m.div_ceil(tile[0])).stream(stream).run(rows::<T>, (x, y, factor, ct::Constant(tile)))
+}

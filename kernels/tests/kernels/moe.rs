@@ -1,1 +1,0 @@
-//! Tests of `cutlet_kernels::moe`.

@@ -1,0 +1,5 @@
+//! Tests of `cutlet_kernels::moe`.
+
+mod alignment;
+mod layer;
+mod router;
