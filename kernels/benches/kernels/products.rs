@@ -1,8 +1,8 @@
 //! Rows of `cutlet_kernels::products`.
 
 use cutlet::element::{Element, bf16, f8e4m3fn, f16};
-use cutlet::{Device, DeviceArray};
 use cutlet::packed::{Narrow, PackedView, i4, u4};
+use cutlet::{Device, DeviceArray};
 use cutlet_kernels::matmul;
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::{Factor, Precision};

@@ -131,7 +131,9 @@ impl Fft {
     ) -> ct::Result<()> {
         let [m, n] = self.shape;
         for shape in [x.shape(), y.shape()] {
-            require(shape == [m, 2 * n], || format!("Fourier transform of {m} rows of {n} numbers: array of {shape:?}"))?;
+            require(shape == [m, 2 * n], || {
+                format!("Fourier transform of {m} rows of {n} numbers: array of {shape:?}")
+            })?;
         }
         if m == 0 {
             return Ok(());

@@ -115,7 +115,9 @@ impl<F: Narrow, S: Element> Argument for PackedWeights<'_, F, S> {
     }
 }
 
-impl<T: Factor + Float, F: Narrow, S: Element> Right<T> for Packed<PackedArray<F, 2>, Array<S, 2>, Option<Array<S, 2>>, Form> {
+impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
+    for Packed<PackedArray<F, 2>, Array<S, 2>, Option<Array<S, 2>>, Form>
+{
     fn load(&self, at: Place, k: Scalar<i32>, [tk, tn]: [usize; 2]) -> Tile<T, 2> {
         let Form { group, order, center } = self.form;
         let groups = (tk / group).max(1);

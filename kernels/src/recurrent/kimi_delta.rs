@@ -16,7 +16,8 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::delta_rule::{DeltaInputs, Step, queue_step};
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, parts, store_last, tokens, tokens_mut, widest,
+    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, parts, store_last, tokens, tokens_mut,
+    widest,
 };
 use crate::Number;
 use crate::check::require;
@@ -208,7 +209,13 @@ impl KimiDelta {
         }
         let whole = widest(values);
         let group = heads / inputs.k.shape()[2];
-        let form = Form { keys: keys.next_power_of_two().max(16), values: whole, parts: values.div_ceil(whole), group, chunks };
+        let form = Form {
+            keys: keys.next_power_of_two().max(16),
+            values: whole,
+            parts: values.div_ceil(whole),
+            group,
+            chunks,
+        };
         let zeros = |channels: usize| stream.device().zeros::<T, 4>([slots, heads, STEPS, channels]);
         let (mut w, mut u, mut scores) = (zeros(keys)?, zeros(values)?, zeros(STEPS)?);
         let (mut queries, mut ends) = (zeros(keys)?, zeros(keys)?);

@@ -9,7 +9,8 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
+    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, decays, initial, parts, store_last, tokens,
+    tokens_mut,
 };
 use crate::Number;
 use crate::check::require;

@@ -93,9 +93,8 @@ fn scan_of_channels<T: Number>(
         let of_channel = |from: Array<T, 3>| {
             from.load((batch, i, block), [1, steps, channels]).cast::<f32>().reshape([steps, channels, 1])
         };
-        let of_state = |from: Array<T, 3>| {
-            from.load((batch, i, 0), [1, steps, states]).cast::<f32>().reshape([steps, 1, states])
-        };
+        let of_state =
+            |from: Array<T, 3>| from.load((batch, i, 0), [1, steps, states]).cast::<f32>().reshape([steps, 1, states]);
         let (x, mut dt, b, c) = (of_channel(x), of_channel(dt), of_state(b), of_state(c));
         if let Some(bias) = bias {
             dt += bias;

@@ -159,12 +159,7 @@ impl Sequence {
     }
 
     /// Stores the tokens of a chunk of a head.
-    pub fn store<T: Element>(
-        self,
-        tokens: TokensMut<T>,
-        [chunk, head, part]: [Scalar<i32>; 3],
-        tile: Tile<T, 2>,
-    ) {
+    pub fn store<T: Element>(self, tokens: TokensMut<T>, [chunk, head, part]: [Scalar<i32>; 3], tile: Tile<T, 2>) {
         let [_, channels] = tile.shape();
         match (self.bounds, tokens) {
             (None, (Some(array), _)) => {

@@ -76,12 +76,15 @@ fn quantize<T: Number, F: Code>(
     scales.store(at, scale.reshape(of_groups));
     let x = x.reshape(tile);
     let is_integer = matches!(F::FORMAT, NarrowFormat::Int(_) | NarrowFormat::UInt(_));
-    codes.store(at, match (stochastic, is_integer) {
-        (true, _) => x.cast_narrow_stochastic::<F>(bits(seed, at, tile)),
-        // Floats become integers toward zero.
-        (false, true) => x.round_ties_even().cast_narrow::<F>(),
-        (false, false) => x.cast_narrow::<F>(),
-    });
+    codes.store(
+        at,
+        match (stochastic, is_integer) {
+            (true, _) => x.cast_narrow_stochastic::<F>(bits(seed, at, tile)),
+            // Floats become integers toward zero.
+            (false, true) => x.round_ties_even().cast_narrow::<F>(),
+            (false, false) => x.cast_narrow::<F>(),
+        },
+    );
 }
 
 fn dequantize<T: Number, F: Code>(
@@ -99,7 +102,12 @@ fn dequantize<T: Number, F: Code>(
 }
 
 #[track_caller]
-fn check<F: Code>(x: [usize; 2], codes: [usize; 2], scales: [usize; 2], zeros: Option<[usize; 2]>) -> ct::Result<usize> {
+fn check<F: Code>(
+    x: [usize; 2],
+    codes: [usize; 2],
+    scales: [usize; 2],
+    zeros: Option<[usize; 2]>,
+) -> ct::Result<usize> {
     require(x == codes, || format!("quantisation: numbers of shape {x:?} and codes of shape {codes:?}"))?;
     let group = if scales[1] == 0 { 1 } else { x[1] / scales[1] };
     let fits = scales == [x[0], x[1] / group.max(1)] && group.is_power_of_two() && x[1] % group == 0;

@@ -49,10 +49,13 @@ fn quantize<T: Number>(
     scales.store(at, scale.reshape([blocks[0], blocks[2]]));
     let scale = scale.cast::<f32>();
     let x = scale.gt(0.0).broadcast_to(blocks).select(x * (1.0 / scale), ct::zeros(blocks)).reshape(TILE);
-    codes.store(at, match stochastic {
-        true => x.cast_narrow_stochastic(bits(seed, at, TILE)),
-        false => x.cast_narrow(),
-    });
+    codes.store(
+        at,
+        match stochastic {
+            true => x.cast_narrow_stochastic(bits(seed, at, TILE)),
+            false => x.cast_narrow(),
+        },
+    );
 }
 
 fn dequantize<T: Number>(

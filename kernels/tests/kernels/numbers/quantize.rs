@@ -159,7 +159,11 @@ fn nvfp4() -> ct::Result<()> {
             // Half of the largest step of f4e2m1 is 1; the scale may be too small by a sixteenth.
             let step = scale * of_tensor;
             let error = (y[block * 16 + i] - x).abs();
-            assert!(error <= step * 1.001 + largest / 16.0, "number {i} of block {block}: {x} became {}", y[block * 16 + i]);
+            assert!(
+                error <= step * 1.001 + largest / 16.0,
+                "number {i} of block {block}: {x} became {}",
+                y[block * 16 + i]
+            );
         }
     }
     Ok(())
@@ -172,7 +176,8 @@ fn stochastic_rounding_has_the_mean() -> ct::Result<()> {
     let shape = [16, 512];
     // Codes 7 and 1 / 4 in each group of 16.
     let host: Vec<f32> = (0..16 * 512).map(|at| if at % 16 == 0 { 7.0 } else { 0.25 }).collect();
-    let (x, mut codes, mut scales) = (device.array(&host, shape)?, device.packed_zeros::<i4, 2>(shape)?, device.zeros([16, 32])?);
+    let (x, mut codes, mut scales) =
+        (device.array(&host, shape)?, device.packed_zeros::<i4, 2>(shape)?, device.zeros([16, 32])?);
     let rounded = Rounded::Stochastic(Seed { seed: 3, offset: 4 });
     quantize_groups(&stream, x.view(), &mut codes, (scales.view_mut(), None), rounded)?;
     let ones = codes.to_vec()?.iter().filter(|code| code.to_value() == 1.0).count();

@@ -27,7 +27,10 @@ fn distributions() -> ct::Result<()> {
         fill_random(&stream, y.view_mut(), distribution, seed)?;
         let first = y.to_vec()?;
         let (m, v) = moments(&first);
-        assert!((m - mean).abs() < 0.05 && (v - variance).abs() < 0.03 * variance.max(1.0), "{distribution:?}: {m}, {v}");
+        assert!(
+            (m - mean).abs() < 0.05 && (v - variance).abs() < 0.03 * variance.max(1.0),
+            "{distribution:?}: {m}, {v}"
+        );
         // A part has the same numbers.
         let mut part = device.zeros::<f32, 1>([5000])?;
         fill_random(&stream, part.view_mut(), distribution, seed)?;

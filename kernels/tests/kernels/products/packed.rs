@@ -24,7 +24,9 @@ fn packed<F: Narrow>(codes: &[F], shape: [usize; 2]) -> ct::Result<ct::DeviceArr
     let padded = PackedView::<F, 2>::words(shape);
     let row = |row: &[u8]| {
         let byte = |at: usize| row.get(at).map_or(0, |&byte| u32::from(byte));
-        (0..padded[1]).map(|word| (0..4).fold(0, |bits, at| bits | byte(4 * word + at) << (8 * at))).collect::<Vec<u32>>()
+        (0..padded[1])
+            .map(|word| (0..4).fold(0, |bits, at| bits | byte(4 * word + at) << (8 * at)))
+            .collect::<Vec<u32>>()
     };
     let words: Vec<u32> = bytes.chunks(bytes.len() / shape[0]).flat_map(row).collect();
     device().array(&words, padded)
@@ -109,7 +111,8 @@ fn epilogues_follow_packed_weights() -> ct::Result<()> {
     let [want, sizes] = product([m, n, k], |i, l| a[i * k + l], |l, j| codes[l * n + j].to_value());
     let want: Vec<f64> = want.iter().enumerate().map(|(at, x)| (x + u[at % n]).max(0.0)).collect();
     near(&y, [&want, &sizes], 2e-6);
-    let error = PackedWeights::new(PackedView::<i4, 2>::new(words.view(), [k, n])?, scales.view(), 64, Order::InputsOutputs);
+    let error =
+        PackedWeights::new(PackedView::<i4, 2>::new(words.view(), [k, n])?, scales.view(), 64, Order::InputsOutputs);
     assert!(error.unwrap_err().to_string().contains("scales of shape [2, 40], not [1, 40]"));
     Ok(())
 }
