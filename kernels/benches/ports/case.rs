@@ -8,6 +8,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{Device, DeviceArray, Stream};
 use cutlet_kernels::Number;
+use cutlet_kernels::moe::Alignment;
 
 /// Arrays of a row by name, each with one axis.
 pub struct Data<T: Element> {
@@ -16,6 +17,7 @@ pub struct Data<T: Element> {
     /// Arrays of f32: statistics, and numbers that only the original writes.
     pub numbers: Vec<(&'static str, DeviceArray<f32, 1>)>,
     pub integers: Vec<(&'static str, DeviceArray<i32, 1>)>,
+    pub alignment: Option<Alignment>,
 }
 
 impl<T: Element> Data<T> {

@@ -9,6 +9,8 @@ Lines of `FOLDER/manifest.tsv`:
 
     lines  ROW  lines of our kernel code
     launch ROW  configuration  lines of kernel code of the original  cubin  grid  arguments
+
+The word `clear` in place of a cubin stands for zeros in an array.
 """
 import ast
 import hashlib
@@ -147,6 +149,13 @@ class Launch:
 
 
 @dataclass
+class Clear:
+    """Zeros in an array."""
+    array: A
+    kernel = None
+
+
+@dataclass
 class Row:
     name: str
     module: str
@@ -250,6 +259,53 @@ def rows():
                   "ops/cutile/gemma_attention", ("_gemma_attn_fwd_inner",), ATTENTION, configurations)
 
 
+def more_rows():
+    """Kernels of section "ports" in docs, beside those of `rows`."""
+    m, n = 4096, 8192
+    x, s, y = (A(name, "f32", (m, n)) for name in ("x", "sorted", "y"))
+    yield Row(f"sparsemax f32 {m} {n}", "suites/liger/cutile/sparsemax", (), {"norms/sparsemax.rs": ("forward",)}, {
+        f"{warps} warps, occupancy {occupancy}":
+            [Launch("_sparsemax_fwd_kernel", (m,), (y, x, s, n, power(n)), {"num_worker_warps": warps, "occupancy": occupancy})]
+        for occupancy in (2, 4, 8) for warps in (4, 8)
+    })
+    batch, heads, value_heads, dim = 64, 16, 32, 128
+    q, k = (A(name, "bf16", (batch, 1, heads, dim)) for name in "qk")
+    v, y = (A(name, "bf16", (batch, 1, value_heads, dim)) for name in "vy")
+    gates, rates = (A(name, "f32", (batch, 1, value_heads)) for name in ("gates", "rates"))
+    state, after = (A(name, "f32", (batch, value_heads, dim, dim)) for name in ("state", "after"))
+    common = (q, k, v, gates, rates, y, state, after, F(dim ** -0.5), True, True, False, dim)
+    configurations = {}
+    for columns in (16, 32, 64, 128):
+        for occupancy in (1, 2, 4):
+            grid, hints = (batch * value_heads, dim // columns, 1), {"occupancy": occupancy}
+            configurations[f"{columns} columns, occupancy {occupancy}"] = [
+                Launch("_recurrent_gated_delta_rule_fwd_kernel", grid, (*common, columns, True, True, 1), hints)]
+            if occupancy == 2:
+                for part in (8, 16, 32):
+                    if 2 * part <= columns:
+                        configurations[f"{columns} columns, {part} at a time"] = [
+                            Launch("_recurrent_gated_delta_rule_fwd_kernel_decode_vstream", grid, (*common, columns, True, True, part), hints)]
+        configurations[f"{columns} columns, persistent"] = [
+            Launch("_recurrent_gated_delta_rule_fwd_kernel_persistent", (MULTIPROCESSORS,), (*common, columns, True, True, 1), {"occupancy": 2})]
+    yield Row(f"gated delta step bf16 {batch} {heads}+{value_heads} {dim}", "ops/cutile/recurrent_gated_delta_rule", (),
+              {"recurrent/delta_rule.rs": ("step",)}, configurations)
+    for tokens, taken, experts, tile in ((8192, 8, 128, 64), (512, 8, 256, 16)):
+        pairs = tokens * taken
+        places = pairs + experts * (tile - 1)
+        chosen, order = A("chosen", "i32", (pairs,)), A("order", "i32", (places,))
+        of_tile, counts = A("of_tile", "i32", (up(places, tile),)), A("counts", "i32", ((experts + 1) * experts,))
+        starts, total, most = A("starts", "i32", (experts + 1,)), A("total", "i32", (1,)), A("most", "i32", (1,))
+        each = up(pairs, experts)
+        names = [f"_moe_align_block_size_stage{i}_kernel" for i in (1, 2, 3, 4)]
+        yield Row(f"moe alignment {tokens} {taken} {experts} {tile}", "ops/cutile/moe_align_block", (),
+                  {"moe/alignment.rs": ("experts_of", "count", "sum", "place")}, {"four launches": [
+                      Clear(counts), Clear(starts),
+                      Launch(names[0], (experts,), (chosen, counts, experts, pairs, each)),
+                      Launch(names[1], (experts,), (counts, experts, power(experts))),
+                      Launch(names[2], (1,), (total, most, counts, starts, experts, tile)),
+                      Launch(names[3], (experts,), (chosen, order, of_tile, counts, starts, experts, tile, pairs, each))]})
+
+
 def code_lines(text):
     """Lines of Python that have code: no comments, no documentation."""
     tree = ast.parse(text)
@@ -292,6 +348,8 @@ def our_lines(sources):
 
 
 def export(folder, row, module, launch):
+    if isinstance(launch, Clear):
+        return "clear", "1,1,1", launch.array.text()
     signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I)) else a for a in launch.arguments],
                                 CallingConvention.cutile_python_v1(), symbol=ENTRY)
     source = Path(module.__file__).read_text()
@@ -315,7 +373,7 @@ def main():
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in rows():
+    for row in (*rows(), *more_rows()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []

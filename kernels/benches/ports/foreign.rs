@@ -48,6 +48,15 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Returns the zeros of an argument of the manifest.
+    pub fn clear(&self, argument: &str, arrays: &HashMap<&str, u64>) -> Result<Clear> {
+        let Some((name, len)) = argument.split_once(':') else { bail!("the array {argument}") };
+        let address = *arrays.get(name).with_context(|| format!("this row has no array {name}"))?;
+        // SAFETY: the signature is that of the driver API.
+        let memset = unsafe { *self.library.get(b"cuMemsetD32Async\0")? };
+        Ok(Clear { memset, address, len: len.parse()? })
+    }
+
     /// Loads the kernel of a cubin.
     pub fn kernel(&self, path: &Path) -> Result<Kernel> {
         let image = std::fs::read(path).with_context(|| path.display().to_string())?;
@@ -68,6 +77,23 @@ impl Driver {
 pub struct Kernel {
     function: *mut c_void,
     launch: Launch,
+}
+
+/// Zeros in an array of elements of 4 bytes.
+pub struct Clear {
+    memset: unsafe extern "C" fn(u64, u32, usize, *mut c_void) -> c_int,
+    address: u64,
+    len: usize,
+}
+
+impl Clear {
+    /// Queues the zeros.
+    pub fn queue(&self, stream: &Stream) -> cutlet::Result<()> {
+        // SAFETY: the row owns the array.
+        let status = unsafe { (self.memset)(self.address, 0, self.len, stream.raw()) };
+        assert_eq!(status, 0, "the driver refuses a memset");
+        Ok(())
+    }
 }
 
 /// A kernel with grid and arguments.

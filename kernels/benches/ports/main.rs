@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use cutlet::{Bench, Device};
+use cutlet::{Bench, Device, Stream};
 
 use case::{Case, Open};
 use foreign::{Call, Driver};
@@ -32,6 +32,9 @@ struct Configuration {
     /// Cubin, grid and arguments.
     launches: Vec<[String; 3]>,
 }
+
+/// Queues one launch of the original.
+type Queue = Box<dyn Fn(&Stream) -> cutlet::Result<()>>;
 
 fn manifest(folder: &Path) -> Result<HashMap<String, Original>> {
     let text = std::fs::read_to_string(folder.join("manifest.tsv")).context("export.py writes the manifest")?;
@@ -82,10 +85,15 @@ fn compare(
     let Some(our_error) = check("cutlet", &*ours)? else { return Ok(()) };
     let mut found = Vec::new();
     for Configuration { label, lines, launches } in &original.configurations {
-        let calls: Result<Vec<Call>> = launches
-            .iter()
-            .map(|[cubin, grid, arguments]| Call::new(driver.kernel(&folder.join(cubin))?, grid, arguments, &arrays))
-            .collect();
+        let call = |[cubin, grid, arguments]: &[String; 3]| -> Result<Queue> {
+            if cubin == "clear" {
+                let clear = driver.clear(arguments, &arrays)?;
+                return Ok(Box::new(move |stream| clear.queue(stream)));
+            }
+            let call = Call::new(driver.kernel(&folder.join(cubin))?, grid, arguments, &arrays)?;
+            Ok(Box::new(move |stream| call.queue(stream)))
+        };
+        let calls: Result<Vec<Queue>> = launches.iter().map(call).collect();
         let calls = match calls {
             Ok(calls) => calls,
             Err(fault) => {
@@ -93,7 +101,7 @@ fn compare(
                 continue;
             }
         };
-        let launch = move || calls.iter().try_for_each(|call| call.queue(&device.default_stream()));
+        let launch = move || calls.iter().try_for_each(|call| call(&device.default_stream()));
         if let Some(error) = check(label, &launch)? {
             let time = Bench::new().runs(5).run(&stream, &launch)?.median();
             found.push((time, label, *lines, error, launch));

@@ -4,8 +4,10 @@ use cutlet as ct;
 use cutlet::element::{bf16, f16};
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
 use cutlet_kernels::attention::Prefill;
-use cutlet_kernels::norms::{Gate, gated, rotary_pair};
+use cutlet_kernels::moe::Alignment;
+use cutlet_kernels::norms::{Gate, gated, rotary_pair, sparsemax};
 use cutlet_kernels::products::Factor;
+use cutlet_kernels::recurrent::GatedDeltaRule;
 use cutlet_kernels::{Number, Pairs, layer_norm, matmul, rms_norm, softmax};
 
 use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
@@ -48,7 +50,8 @@ fn of_rows<T: Number>(
             inputs: inputs.collect::<ct::Result<_>>()?,
             outputs: vec![("y", device.zeros([m * n])?)],
             numbers: vec![("rstd", device.zeros([m])?), ("mean", device.zeros([m])?)],
-            integers: vec![("extents", device.array(&[m as i32, n as i32], [2])?)],
+            integers: vec![],
+            alignment: None,
         })
     };
     let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
@@ -161,6 +164,7 @@ fn of_rope<const LENGTH: usize>() -> Case {
             outputs: vec![("q", device.zeros([lens[0]])?), ("k", device.zeros([lens[1]])?)],
             numbers: vec![],
             integers: vec![],
+            alignment: None,
         })
     };
     let reset = |_: &Stream, data: &mut Data<bf16>| {
@@ -201,6 +205,7 @@ fn of_matmul<T: Number + Factor, const M: usize, const N: usize, const K: usize>
             outputs: vec![("y", device.zeros([M * N])?)],
             numbers: vec![],
             integers: vec![],
+            alignment: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<T>| {
@@ -244,6 +249,7 @@ fn of_attention<S: Shape>(name: String) -> Case {
             outputs: vec![("y", device.zeros([batch * heads * length * dim])?)],
             numbers: vec![],
             integers: vec![],
+            alignment: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<bf16>| {
@@ -306,6 +312,165 @@ impl<const WINDOW: usize> Shape for Softcap<WINDOW> {
     const CAP: Option<f32> = Some(50.0);
 }
 
+/// Sparsemax of rows in descending order: the original reads them a second time, as the result of a sort.
+fn of_sparsemax<const M: usize, const N: usize>() -> Case {
+    let data = |device: ct::Device| {
+        let element = |at: usize| -0.01 * (at % N) as f32 * (1.0 + (at / N % 5) as f32 / 5.0);
+        let rows = || device.from_fn([M * N], |[at]| element(at));
+        Ok(Data {
+            inputs: vec![("x", rows()?), ("sorted", rows()?)],
+            outputs: vec![("y", device.zeros([M * N])?)],
+            numbers: vec![],
+            integers: vec![],
+            alignment: None,
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<f32>| {
+        sparsemax(stream, matrix(&data.inputs[0].1, [M, N])?, matrix_mut(&mut data.outputs[0].1, [M, N])?)
+    };
+    let error = |data: &Data<f32>| {
+        let mut worst = 0.0f64;
+        for row in places(M) {
+            let x = data.read("x", row * N, N)?;
+            let (mut sum, mut limit) = (0.0, 0.0);
+            for (z, j) in x.iter().zip(1..) {
+                sum += z;
+                if 1.0 + f64::from(j) * z > sum {
+                    limit = (sum - 1.0) / f64::from(j);
+                }
+            }
+            let want: Vec<f64> = x.iter().map(|x| (x - limit).max(0.0)).collect();
+            worst = worst.max(difference(&values(&data.outputs[0].1, row * N, N)?, &want));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    Case::new(format!("sparsemax f32 {M} {N}"), 1e-4, (8 * M * N) as f64, 0.0, functions)
+}
+
+/// A step of the gated delta rule. The original writes the new states to an array of their own; ours are updated in place.
+fn of_delta_step<const BATCH: usize>() -> Case {
+    const HEADS: usize = 16;
+    const VALUE_HEADS: usize = 32;
+    const DIM: usize = 128;
+    let states = BATCH * VALUE_HEADS * DIM * DIM;
+    let data = move |device: ct::Device| {
+        let [keys, of_values] = [HEADS, VALUE_HEADS].map(|heads| BATCH * heads * DIM);
+        let gates = device.from_fn([BATCH * VALUE_HEADS], |[at]| -0.01 * (at % 97) as f32)?;
+        let rates = device.from_fn([BATCH * VALUE_HEADS], |[at]| 0.01 * (at % 89) as f32)?;
+        Ok(Data {
+            inputs: vec![
+                ("q", random::<bf16>(device, 1, keys, 0.2)?),
+                ("k", random::<bf16>(device, 2, keys, 0.15)?),
+                ("v", random::<bf16>(device, 3, of_values, 1.0)?),
+            ],
+            outputs: vec![("y", device.zeros([of_values])?)],
+            numbers: vec![
+                ("gates", gates),
+                ("rates", rates),
+                ("state", random::<f32>(device, 4, states, 1.0)?),
+                ("after", device.zeros([states])?),
+            ],
+            integers: vec![],
+            alignment: None,
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, numbers, .. } = data;
+        let [(_, gates), (_, rates), _, (_, state)] = &mut numbers[..] else { return Ok(()) };
+        let heads = [HEADS, HEADS, VALUE_HEADS];
+        let [q, k, v] = [0, 1, 2].map(|of| matrix(&inputs[of].1, [BATCH, heads[of], DIM]));
+        let [gates, rates] = [gates, rates].map(|of| matrix(of, [BATCH, VALUE_HEADS]));
+        let state = matrix_mut(state, [BATCH, VALUE_HEADS, DIM, DIM])?;
+        let out = matrix_mut(&mut outputs[0].1, [BATCH, VALUE_HEADS, DIM])?;
+        GatedDeltaRule { scale: 1.0 / (DIM as f32).sqrt() }.step(stream, [q?, k?, v?], gates?, rates?, state, out)
+    };
+    let reset = |stream: &Stream, data: &mut Data<bf16>| {
+        poison_all(stream, data)?;
+        let [_, _, (_, state), (_, after)] = &mut data.numbers[..] else { return Ok(()) };
+        after.copy_from_array(&state.view())
+    };
+    let error = |data: &Data<bf16>| {
+        let mut worst = 0.0f64;
+        for at in places(BATCH * VALUE_HEADS) {
+            let key = (at / VALUE_HEADS * HEADS + at % VALUE_HEADS / (VALUE_HEADS / HEADS)) * DIM;
+            let (q, k) = (data.read("q", key, DIM)?, data.read("k", key, DIM)?);
+            let v = data.read("v", at * DIM, DIM)?;
+            let number = |name: usize, from, count| values(&data.numbers[name].1, from, count);
+            let (decay, rate) = (number(0, at, 1)?[0].exp(), number(1, at, 1)?[0]);
+            let mut state = number(2, at * DIM * DIM, DIM * DIM)?;
+            state.iter_mut().for_each(|x| *x *= decay);
+            let dot = |state: &[f64], by: &[f64], j: usize| (0..DIM).map(|i| state[i * DIM + j] * by[i]).sum::<f64>();
+            let new: Vec<f64> = (0..DIM).map(|j| (v[j] - dot(&state, &k, j)) * rate).collect();
+            for (i, row) in state.chunks_exact_mut(DIM).enumerate() {
+                row.iter_mut().zip(&new).for_each(|(x, new)| *x += k[i] * new);
+            }
+            let want: Vec<f64> = (0..DIM).map(|j| dot(&state, &q, j) / (DIM as f64).sqrt()).collect();
+            worst = worst.max(difference(&values(&data.outputs[0].1, at * DIM, DIM)?, &want));
+            worst = worst.max(difference(&number(3, at * DIM * DIM, DIM * DIM)?, &state));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset };
+    let name = format!("gated delta step bf16 {BATCH} {HEADS}+{VALUE_HEADS} {DIM}");
+    Case::new(name, 8e-3, (8 * states) as f64, 0.0, functions)
+}
+
+/// Pairs of token and expert in the order of experts, in tiles of rows.
+fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() -> Case {
+    const TAKEN: usize = 8;
+    let pairs = TOKENS * TAKEN;
+    let places = pairs + EXPERTS * (TILE - 1);
+    let data = move |device: ct::Device| {
+        let expert =
+            |[at]: [usize; 1]| ((at / TAKEN * 31 + at % TAKEN * (EXPERTS / TAKEN) + at / 977) % EXPERTS) as i32;
+        let zeros = |len: usize| device.zeros::<i32, 1>([len]);
+        Ok(Data::<f32> {
+            inputs: vec![],
+            outputs: vec![],
+            numbers: vec![],
+            integers: vec![
+                ("chosen", device.from_fn([pairs], expert)?),
+                ("order", zeros(places)?),
+                ("of_tile", zeros(places.div_ceil(TILE))?),
+                ("counts", zeros((EXPERTS + 1) * EXPERTS)?),
+                ("starts", zeros(EXPERTS + 1)?),
+                ("total", zeros(1)?),
+                ("most", zeros(1)?),
+            ],
+            alignment: Some(Alignment::new(&device.default_stream(), [TOKENS, TAKEN], EXPERTS, TILE)?),
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<f32>| {
+        let Data { integers, alignment: Some(alignment), .. } = data else { return Ok(()) };
+        alignment.launch(stream, matrix(&integers[0].1, [TOKENS, TAKEN])?)
+    };
+    // Free places have the number of pairs.
+    let reset = |_: &Stream, data: &mut Data<f32>| {
+        let order = &mut data.integers[1].1;
+        order.copy_from(&vec![(TOKENS * TAKEN) as i32; order.len()])
+    };
+    let error = |data: &Data<f32>| {
+        let chosen = data.integers[0].1.to_vec()?;
+        let mut want = Vec::new();
+        for expert in 0..EXPERTS as i32 {
+            want.extend((0..).zip(&chosen).filter(|(_, of)| **of == expert).map(|(at, _)| at));
+            want.resize(want.len().next_multiple_of(TILE), chosen.len() as i32);
+        }
+        let order = data.integers[1].1.to_vec()?;
+        // The original has not run.
+        let is_ours = order.iter().all(|&at| at == chosen.len() as i32);
+        let order = match &data.alignment {
+            Some(alignment) if is_ours => alignment.pairs().to_vec()?,
+            _ => order,
+        };
+        Ok(if order[..want.len()] == want { 0.0 } else { 1.0 })
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset };
+    let bytes = (4 * (pairs + places)) as f64;
+    Case::new(format!("moe alignment {TOKENS} {TAKEN} {EXPERTS} {TILE}"), 0.0, bytes, 0.0, functions)
+}
+
 struct Small<const CAUSAL: bool, const WINDOW: usize>;
 impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
     const OF: [usize; 5] = [2, 4, 2, 96, 32];
@@ -324,6 +489,9 @@ pub fn small() -> Vec<Case> {
         of_rope::<32>(),
         of_swiglu::<bf16>([16, 100]),
         of_matmul::<f16, 64, 48, 80>(),
+        of_sparsemax::<16, 128>(),
+        of_delta_step::<1>(),
+        of_alignment::<64, 16, 16>(),
         of_attention::<Small<true, 0>>("attention causal".into()),
         of_attention::<Small<false, 0>>("attention full".into()),
         of_attention::<Small<true, 20>>("attention softcap window 20".into()),
@@ -349,5 +517,9 @@ pub fn cases() -> Vec<Case> {
         of_attention::<Attention<false>>("attention full bf16 4 32 4096 128".into()),
         of_attention::<Softcap<0>>("attention softcap bf16 2 16+8 8192 128".into()),
         of_attention::<Softcap<1024>>("attention softcap window 1024 bf16 2 16+8 8192 128".into()),
+        of_sparsemax::<4096, 8192>(),
+        of_delta_step::<64>(),
+        of_alignment::<8192, 128, 64>(),
+        of_alignment::<512, 256, 16>(),
     ]
 }
