@@ -1,5 +1,7 @@
 //! Losses of language models.
 
 mod cross_entropy;
+mod grpo;
 
 pub use cross_entropy::CrossEntropy;
+pub use grpo::{Grpo, Policy};

@@ -1,3 +1,4 @@
 //! Tests of `cutlet_kernels::losses`.
 
 mod cross_entropy;
+mod grpo;
