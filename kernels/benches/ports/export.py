@@ -306,6 +306,26 @@ def more_rows():
                       Launch(names[3], (experts,), (chosen, order, of_tile, counts, starts, experts, tile, pairs, each))]})
 
 
+def losses():
+    """Losses of language models."""
+    batch, tokens, columns = 4, 1024, 128256
+    x, dx = (A(name, "bf16", (batch * (tokens + 1), columns)) for name in "xy")
+    old, reference, loss, logs, kl, clipped, dloss = (
+        A(name, "f32", (batch, tokens)) for name in ("old", "reference", "loss", "logs", "kl", "clipped", "dloss"))
+    chosen, mask = (A(name, "i32", (batch, tokens)) for name in ("chosen", "mask"))
+    advantages, none = A("advantages", "f32", (batch,)), A("none", "f32", (1,))
+    tile = min(8192, columns)
+    sizes = (batch, tokens, columns, tile, F(1.0), 0.04, F(0.2), F(0.2), 0, F(1.0), F(1.0), F(0.0), 0, 1, 1, 0, I(1))
+    hints = [{"num_worker_warps": warps, "occupancy": occupancy} for occupancy in (1, 2, 4) for warps in (4, 8)] + [{}]
+    ours = ("loss", "forward"), ("loss", "backward")
+    yield Row(f"grpo bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", (), {"losses/grpo.rs": ours[0]}, {
+        str(of): [Launch("_grpo_loss_fwd_ct", (batch, tokens), (x, old, reference, chosen, mask, advantages, none, none, loss, logs, kl,
+                                                               clipped, *sizes), of)] for of in hints})
+    yield Row(f"grpo backward bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", (), {"losses/grpo.rs": ours[1]}, {
+        str(of): [Launch("_grpo_loss_bwd_ct", (batch, tokens), (dloss, dx, x, old, reference, chosen, advantages, mask, logs, none, none,
+                                                               *sizes), of)] for of in hints})
+
+
 def code_lines(text):
     """Lines of Python that have code: no comments, no documentation."""
     tree = ast.parse(text)
@@ -373,7 +393,7 @@ def main():
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows()):
+    for row in (*rows(), *more_rows(), *losses()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []
