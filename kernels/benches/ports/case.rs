@@ -1,5 +1,6 @@
 //! A row: arrays, the function of this crate, and a reference at some places.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,7 +9,6 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{Device, DeviceArray, Stream};
 use cutlet_kernels::Number;
-use cutlet_kernels::moe::Alignment;
 
 /// Arrays of a row by name, each with one axis.
 pub struct Data<T: Element> {
@@ -17,7 +17,8 @@ pub struct Data<T: Element> {
     /// Arrays of f32: statistics, and numbers that only the original writes.
     pub numbers: Vec<(&'static str, DeviceArray<f32, 1>)>,
     pub integers: Vec<(&'static str, DeviceArray<i32, 1>)>,
-    pub alignment: Option<Alignment>,
+    /// What our function keeps from launch to launch.
+    pub kept: Option<Box<dyn Any>>,
 }
 
 impl<T: Element> Data<T> {

@@ -146,13 +146,15 @@ class Launch:
     grid: tuple
     arguments: tuple
     hints: dict = field(default_factory=dict)
+    # Where it is not that of the row.
+    module: str = None
 
 
 @dataclass
 class Clear:
     """Zeros in an array."""
     array: A
-    kernel = None
+    kernel = module = None
 
 
 @dataclass
@@ -306,6 +308,37 @@ def more_rows():
                       Launch(names[3], (experts,), (chosen, order, of_tile, counts, starts, experts, tile, pairs, each))]})
 
 
+def attention():
+    """Attention of other forms."""
+    batch, heads, length, dim, window = 4, 16, 8192, 64, 255
+    q, k, v, y = (A(name, "bf16", (batch, heads, length, dim)) for name in "qkvy")
+    configurations = {}
+    for tm, tn, occupancy in ((64, 64, 1), (64, 64, 2), (128, 64, 1), (128, 64, 2), (128, 128, 1), (128, 128, 2), (64, 128, 2)):
+        logs = A("logs", "f32", (batch * heads * length,))
+        configurations[f"{tm} x {tn}, occupancy {occupancy}"] = [
+            Launch("_fna_fused_forward_kernel", (batch * heads, up(length, tm), 1),
+                   (q, k, v, y, logs, F(dim ** -0.5), I(heads), I(length), dim, window, 1, tm, tn, I(length)), {"occupancy": occupancy})]
+    yield Row(f"neighborhood attention {window} bf16 {batch} {heads} {length} {dim}", "suites/liger/cutile/fused_neighborhood_attention", (),
+              ATTENTION, configurations)
+    for batch, heads, length in ((64, 128, 8192), (16, 16, 16384)):
+        latent, rotated, tile = 512, 64, 128
+        each = max(tile, power(length // max(1, MULTIPROCESSORS // batch)))
+        splits = up(length, each)
+        q, y = (A(name, "bf16", (batch, heads, latent)) for name in ("q", "y"))
+        of_place, vectors, places = A("qpe", "bf16", (batch, heads, rotated)), A("kv", "bf16", (batch, length, latent)), A(
+            "kpe", "bf16", (batch, length, rotated))
+        parts, logs = A("parts", "bf16", (batch, heads, splits, latent)), A("logs", "f32", (batch, heads, splits))
+        first = Launch("_naive_absorb_mla_transpose_kernel", (up(heads, 16), batch, splits),
+                       (q, of_place, vectors, vectors, places, parts, logs, F((latent + rotated) ** -0.5), I(batch), I(heads), I(length),
+                        splits, each, latent, 16, tile, rotated, length % tile == 0))
+        second = Launch("_splitk_reduce_kernel", (batch, heads, latent // 128),
+                        (parts, logs, y, batch, length, heads, latent, splits, power(splits), 128, power(splits) >= 16),
+                        module="ops/cutile/splitk_reduce")
+        yield Row(f"latent decode bf16 {batch} {heads} {length} {latent}+{rotated}", "ops/cutile/mla_decoding_split_kv", (),
+                  {"attention/latent.rs": ("decode",), "attention/online.rs": ("new", "add", "finish"), "attention/decode.rs": ("add_parts",)},
+                  {"split": [first, second]})
+
+
 def losses():
     """Losses of language models."""
     batch, tokens, columns = 4, 1024, 128256
@@ -393,19 +426,20 @@ def main():
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows(), *losses()):
+    for row in (*rows(), *more_rows(), *attention(), *losses()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []
         lines.append(("lines", row.name, str(our_lines(row.ours))))
         for label, launches in row.configurations.items():
             try:
-                made = [export(folder, row, module, launch) for launch in launches]
+                modules = [finder.load(launch.module) if launch.module else module for launch in launches]
+                made = [export(folder, row, of, launch) for of, launch in zip(modules, launches)]
             except Exception as fault:  # the assembler refuses it
                 print(f"{row.name}, {label}: {' '.join(str(fault).split())[:300]}", file=sys.stderr, flush=True)
                 continue
             names = {launch.kernel for launch in launches} | set(row.helpers)
-            count = str(original_lines(Path(module.__file__), names))
+            count = str(sum(original_lines(Path(of.__file__), names) for of in {of.__name__: of for of in modules}.values()))
             lines += [("launch", row.name, label, count, *one) for one in made]
         kept = [line for line in kept if line.split("\t")[1] != row.name] + ["\t".join(line) for line in lines]
         path.write_text("\n".join(kept) + "\n")

@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::element::{bf16, f16};
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
-use cutlet_kernels::attention::Prefill;
+use cutlet_kernels::attention::{Latent, Latents, Prefill};
 use cutlet_kernels::losses::{Grpo, Policy};
 use cutlet_kernels::moe::Alignment;
 use cutlet_kernels::norms::{Gate, gated, rotary_pair, sparsemax};
@@ -52,7 +52,7 @@ fn of_rows<T: Number>(
             outputs: vec![("y", device.zeros([m * n])?)],
             numbers: vec![("rstd", device.zeros([m])?), ("mean", device.zeros([m])?)],
             integers: vec![],
-            alignment: None,
+            kept: None,
         })
     };
     let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
@@ -165,7 +165,7 @@ fn of_rope<const LENGTH: usize>() -> Case {
             outputs: vec![("q", device.zeros([lens[0]])?), ("k", device.zeros([lens[1]])?)],
             numbers: vec![],
             integers: vec![],
-            alignment: None,
+            kept: None,
         })
     };
     let reset = |_: &Stream, data: &mut Data<bf16>| {
@@ -206,7 +206,7 @@ fn of_matmul<T: Number + Factor, const M: usize, const N: usize, const K: usize>
             outputs: vec![("y", device.zeros([M * N])?)],
             numbers: vec![],
             integers: vec![],
-            alignment: None,
+            kept: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<T>| {
@@ -239,6 +239,8 @@ trait Shape: 'static {
     const CAUSAL: bool;
     const WINDOW: Option<usize>;
     const CAP: Option<f32>;
+    /// The original stores logarithms of the sums of exponentials, too.
+    const LOGS: bool = false;
 }
 
 fn of_attention<S: Shape>(name: String) -> Case {
@@ -248,9 +250,9 @@ fn of_attention<S: Shape>(name: String) -> Case {
         Ok(Data {
             inputs: vec![("q", of(1, heads)?), ("k", of(2, key_heads)?), ("v", of(3, key_heads)?)],
             outputs: vec![("y", device.zeros([batch * heads * length * dim])?)],
-            numbers: vec![],
+            numbers: vec![("logs", device.zeros([batch * heads * length])?)],
             integers: vec![],
-            alignment: None,
+            kept: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<bf16>| {
@@ -259,9 +261,10 @@ fn of_attention<S: Shape>(name: String) -> Case {
         let prefill = Prefill::new(1.0 / (dim as f32).sqrt()).causal(S::CAUSAL);
         let prefill = S::WINDOW.map_or(prefill, |window| prefill.window(window + 1));
         let prefill = S::CAP.map_or(prefill, |cap| prefill.softcap(cap));
-        let Data { inputs, outputs, .. } = data;
+        let Data { inputs, outputs, numbers, .. } = data;
         let operands = [matrix(&inputs[0].1, q)?, matrix(&inputs[1].1, k)?, matrix(&inputs[2].1, k)?];
-        prefill.launch(stream, operands, matrix_mut(&mut outputs[0].1, q)?, None)
+        let logs = S::LOGS.then(|| matrix_mut(&mut numbers[0].1, [batch, heads, length])).transpose()?;
+        prefill.launch(stream, operands, matrix_mut(&mut outputs[0].1, q)?, logs)
     };
     let error = |data: &Data<bf16>| {
         let [batch, heads, key_heads, length, dim] = S::OF;
@@ -272,7 +275,8 @@ fn of_attention<S: Shape>(name: String) -> Case {
             let [k, v] = [data.read("k", of_keys, length * dim)?, data.read("v", of_keys, length * dim)?];
             let q = data.read("q", row * dim, dim)?;
             let first = S::WINDOW.map_or(0, |window| query.saturating_sub(window));
-            let end = if S::CAUSAL { query + 1 } else { length };
+            let seen = S::WINDOW.map_or(length, |window| (query + window + 1).min(length));
+            let end = if S::CAUSAL { query + 1 } else { seen };
             let score = |j: usize| {
                 let score = (0..dim).map(|c| q[c] * k[j * dim + c]).sum::<f64>() / (dim as f64).sqrt();
                 S::CAP.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
@@ -289,7 +293,8 @@ fn of_attention<S: Shape>(name: String) -> Case {
     };
     let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
     let seen = match (S::WINDOW, S::CAUSAL) {
-        (Some(window), _) => (window * length) as f64,
+        (Some(window), true) => (window * length) as f64,
+        (Some(window), false) => (2 * window * length) as f64,
         (None, causal) => (length * length) as f64 / if causal { 2.0 } else { 1.0 },
     };
     // The approximate tangent of the hardware has 11 bits.
@@ -323,7 +328,7 @@ fn of_sparsemax<const M: usize, const N: usize>() -> Case {
             outputs: vec![("y", device.zeros([M * N])?)],
             numbers: vec![],
             integers: vec![],
-            alignment: None,
+            kept: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<f32>| {
@@ -373,7 +378,7 @@ fn of_delta_step<const BATCH: usize>() -> Case {
                 ("after", device.zeros([states])?),
             ],
             integers: vec![],
-            alignment: None,
+            kept: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<bf16>| {
@@ -439,11 +444,12 @@ fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() 
                 ("total", zeros(1)?),
                 ("most", zeros(1)?),
             ],
-            alignment: Some(Alignment::new(&device.default_stream(), [TOKENS, TAKEN], EXPERTS, TILE)?),
+            kept: Some(Box::new(Alignment::new(&device.default_stream(), [TOKENS, TAKEN], EXPERTS, TILE)?)),
         })
     };
     let ours = |stream: &Stream, data: &mut Data<f32>| {
-        let Data { integers, alignment: Some(alignment), .. } = data else { return Ok(()) };
+        let Data { integers, kept: Some(kept), .. } = data else { return Ok(()) };
+        let Some(alignment) = kept.downcast_mut::<Alignment>() else { return Ok(()) };
         alignment.launch(stream, matrix(&integers[0].1, [TOKENS, TAKEN])?)
     };
     // Free places have the number of pairs.
@@ -461,7 +467,7 @@ fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() 
         let order = data.integers[1].1.to_vec()?;
         // The original has not run.
         let is_ours = order.iter().all(|&at| at == chosen.len() as i32);
-        let order = match &data.alignment {
+        let order = match data.kept.as_ref().and_then(|kept| kept.downcast_ref::<Alignment>()) {
             Some(alignment) if is_ours => alignment.pairs().to_vec()?,
             _ => order,
         };
@@ -498,7 +504,7 @@ fn of_grpo<const BATCH: usize, const TOKENS: usize, const COLUMNS: usize, const 
                 ("none", device.zeros([1])?),
             ],
             integers: vec![("chosen", chosen), ("mask", device.full([count], 1)?)],
-            alignment: None,
+            kept: None,
         })
     };
     let ours = |stream: &Stream, data: &mut Data<bf16>| {
@@ -565,6 +571,96 @@ fn of_grpo<const BATCH: usize, const TOKENS: usize, const COLUMNS: usize, const 
     Case::new(format!("{name} bf16 {BATCH} {TOKENS} {COLUMNS}"), 8e-3, bytes, 0.0, functions)
 }
 
+/// Keys at most 127 before or behind a query.
+struct Neighbors;
+impl Shape for Neighbors {
+    const OF: [usize; 5] = [4, 16, 16, 8192, 64];
+    const CAUSAL: bool = false;
+    const WINDOW: Option<usize> = Some(127);
+    const CAP: Option<f32> = None;
+    const LOGS: bool = true;
+}
+
+struct SmallNeighbors;
+impl Shape for SmallNeighbors {
+    const OF: [usize; 5] = [1, 2, 2, 96, 32];
+    const CAUSAL: bool = false;
+    const WINDOW: Option<usize> = Some(9);
+    const CAP: Option<f32> = None;
+    const LOGS: bool = true;
+}
+
+/// Decoding with latent vectors. The original has an array of the latent and one of the rotated columns.
+fn of_latent<const BATCH: usize, const HEADS: usize, const LENGTH: usize>() -> Case {
+    const LATENT: usize = 512;
+    const ROTATED: usize = 64;
+    const DIM: usize = LATENT + ROTATED;
+    let data = move |device: ct::Device| {
+        let (queries, vectors) = (
+            random::<bf16>(device, 1, BATCH * HEADS * DIM, 2.0)?,
+            random::<bf16>(device, 2, BATCH * LENGTH * DIM, 1.0)?,
+        );
+        let columns = |of: &DeviceArray<bf16, 1>, rows: usize, range: std::ops::Range<usize>| {
+            let mut part = device.zeros::<bf16, 1>([rows * range.len()])?;
+            part.view_mut()
+                .reshape([rows, range.len()])?
+                .copy_from_array(&matrix(of, [rows, DIM])?.slice(1, range)?)?;
+            Ok::<_, ct::Error>(part)
+        };
+        let inputs = vec![
+            ("q", columns(&queries, BATCH * HEADS, 0..LATENT)?),
+            ("qpe", columns(&queries, BATCH * HEADS, LATENT..DIM)?),
+            ("kv", columns(&vectors, BATCH * LENGTH, 0..LATENT)?),
+            ("kpe", columns(&vectors, BATCH * LENGTH, LATENT..DIM)?),
+            ("queries", queries),
+            ("vectors", vectors),
+        ];
+        let lengths = device.full([BATCH], LENGTH as i32)?;
+        let latents =
+            Latents { vectors: inputs[5].1.reshape([BATCH, LENGTH, DIM])?, table: None, lengths: lengths.view() };
+        let scratch = Latent::new(1.0, LATENT).scratch(device, [BATCH, HEADS, DIM], &latents)?;
+        Ok(Data {
+            // Parts of the original: a part has at least 128 keys.
+            outputs: vec![
+                ("y", device.zeros([BATCH * HEADS * LATENT])?),
+                ("parts", device.zeros([BATCH * HEADS * LENGTH.div_ceil(128).min(16) * LATENT])?),
+            ],
+            inputs,
+            numbers: vec![("logs", device.zeros([BATCH * HEADS * LENGTH.div_ceil(128)])?)],
+            integers: vec![("lengths", lengths)],
+            kept: Some(Box::new(scratch)),
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, integers, kept, .. } = data;
+        let Some(scratch) = kept.as_mut().and_then(|kept| kept.downcast_mut()) else { return Ok(()) };
+        let vectors = matrix(&inputs[5].1, [BATCH, LENGTH, DIM])?;
+        let latents = Latents { vectors, table: None, lengths: integers[0].1.view() };
+        let (q, y) =
+            (matrix(&inputs[4].1, [BATCH, HEADS, DIM])?, matrix_mut(&mut outputs[0].1, [BATCH, HEADS, LATENT])?);
+        Latent::new(1.0 / (DIM as f32).sqrt(), LATENT).launch(stream, q, latents, y, scratch)
+    };
+    let error = |data: &Data<bf16>| {
+        let mut worst = 0.0f64;
+        for row in places(BATCH * HEADS) {
+            let vectors = data.read("vectors", row / HEADS * LENGTH * DIM, LENGTH * DIM)?;
+            let q = data.read("queries", row * DIM, DIM)?;
+            let dot = |v: &[f64]| q.iter().zip(v).map(|(a, b)| a * b).sum::<f64>() / (DIM as f64).sqrt();
+            let scores: Vec<f64> = vectors.chunks_exact(DIM).map(dot).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            let value = |c: usize| weights.iter().enumerate().map(|(j, w)| w * vectors[j * DIM + c]).sum::<f64>() / sum;
+            let want: Vec<f64> = (0..LATENT).map(value).collect();
+            worst = worst.max(difference(&values(&data.outputs[0].1, row * LATENT, LATENT)?, &want));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let flops = 2.0 * (BATCH * HEADS * LENGTH * (DIM + LATENT)) as f64;
+    Case::new(format!("latent decode bf16 {BATCH} {HEADS} {LENGTH} {LATENT}+{ROTATED}"), 1e-2, 0.0, flops, functions)
+}
+
 struct Small<const CAUSAL: bool, const WINDOW: usize>;
 impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
     const OF: [usize; 5] = [2, 4, 2, 96, 32];
@@ -583,6 +679,8 @@ pub fn small() -> Vec<Case> {
         of_rope::<32>(),
         of_swiglu::<bf16>([16, 100]),
         of_matmul::<f16, 64, 48, 80>(),
+        of_attention::<SmallNeighbors>("neighborhood attention".into()),
+        of_latent::<2, 16, 40>(),
         of_sparsemax::<16, 128>(),
         of_delta_step::<1>(),
         of_alignment::<64, 16, 16>(),
@@ -613,6 +711,9 @@ pub fn cases() -> Vec<Case> {
         of_attention::<Attention<false>>("attention full bf16 4 32 4096 128".into()),
         of_attention::<Softcap<0>>("attention softcap bf16 2 16+8 8192 128".into()),
         of_attention::<Softcap<1024>>("attention softcap window 1024 bf16 2 16+8 8192 128".into()),
+        of_attention::<Neighbors>("neighborhood attention 255 bf16 4 16 8192 64".into()),
+        of_latent::<64, 128, 8192>(),
+        of_latent::<16, 16, 16384>(),
         of_sparsemax::<4096, 8192>(),
         of_delta_step::<64>(),
         of_alignment::<8192, 128, 64>(),
