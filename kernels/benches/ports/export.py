@@ -91,6 +91,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """The module of a file, such as ops/cutile/softmax."""
         name = "tilegym." + path.replace("/", ".")
         self.real.add(name)
+        # Another module may have imported the stub.
+        if isinstance(sys.modules.get(name), Stub):
+            del sys.modules[name]
         return importlib.import_module(name)
 
 
@@ -339,6 +342,19 @@ def attention():
                   {"split": [first, second]})
 
 
+def groups():
+    """Products of groups of rows."""
+    experts, each, n, k, tile = 32, 512, 2048, 4096, 128
+    m = experts * each
+    x, w, y = A("x", "bf16", (m, k)), A("w", "bf16", (experts * n, k)), A("y", "bf16", (m, n))
+    sizes, order = A("sizes", "i32", (experts,)), A("order", "i32", (m,))
+    yield Row(f"grouped product bf16 {experts} {m} {n} {k}", "suites/unsloth/cutile/grouped_gemm", (),
+              {"products/matmul/kernel.rs": ("order", "sums", "finished", "product")}, {
+        f"{tn} x {tk}, {hints}": [Launch("_grouped_gemm_fwd_kernel_ct", (MULTIPROCESSORS,),
+                                         (x, w, y, sizes, order, n, k, m, experts, MULTIPROCESSORS, tile, tn, tk, 0, 0, 1), hints)]
+        for tn, tk in ((128, 128), (128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2}, {"num_worker_warps": 8})})
+
+
 def losses():
     """Losses of language models."""
     batch, tokens, columns = 4, 1024, 128256
@@ -426,7 +442,7 @@ def main():
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows(), *attention(), *losses()):
+    for row in (*rows(), *more_rows(), *attention(), *groups(), *losses()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []

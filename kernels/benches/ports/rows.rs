@@ -661,6 +661,55 @@ fn of_latent<const BATCH: usize, const HEADS: usize, const LENGTH: usize>() -> C
     Case::new(format!("latent decode bf16 {BATCH} {HEADS} {LENGTH} {LATENT}+{ROTATED}"), 1e-2, 0.0, flops, functions)
 }
 
+/// Products of groups of rows, each with a matrix of its own. Groups have different sizes.
+fn of_groups<const GROUPS: usize, const EACH: usize, const N: usize, const K: usize>() -> Case {
+    fn sizes<const GROUPS: usize, const EACH: usize>() -> Vec<i32> {
+        let apart = |i: usize| (i / 2 * 37 % (EACH / 2)) as i32;
+        (0..GROUPS).map(|i| EACH as i32 + if i % 2 == 0 { apart(i) } else { -apart(i) }).collect()
+    }
+    let data = move |device: ct::Device| {
+        let sizes = sizes::<GROUPS, EACH>();
+        let offsets: Vec<i32> = (0..=GROUPS).map(|i| sizes[..i].iter().sum()).collect();
+        let inputs = vec![
+            ("x", random::<bf16>(device, 1, GROUPS * EACH * K, 1.0)?),
+            ("w", random::<bf16>(device, 2, GROUPS * N * K, 1.0)?),
+        ];
+        Ok(Data {
+            inputs,
+            outputs: vec![("y", device.zeros([GROUPS * EACH * N])?)],
+            numbers: vec![],
+            integers: vec![
+                ("sizes", device.array(&sizes, [GROUPS])?),
+                ("offsets", device.array(&offsets, [GROUPS + 1])?),
+                ("order", device.zeros([GROUPS * EACH])?),
+            ],
+            kept: None,
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let (x, w) = (matrix(&data.inputs[0].1, [GROUPS * EACH, K])?, matrix(&data.inputs[1].1, [GROUPS, N, K])?);
+        let (offsets, y) = (data.integers[1].1.view(), matrix_mut(&mut data.outputs[0].1, [GROUPS * EACH, N])?);
+        matmul().launch_grouped(stream, x, w.permute([0, 2, 1])?, offsets, y)
+    };
+    let error = |data: &Data<bf16>| {
+        let offsets = data.integers[1].1.to_vec()?;
+        let mut worst = 0.0f64;
+        for row in places(GROUPS * EACH) {
+            let group = offsets.iter().filter(|&&at| at as usize <= row).count() - 1;
+            let x = data.read("x", row * K, K)?;
+            for first in [0, N - 16] {
+                let w = data.read("w", (group * N + first) * K, 16 * K)?;
+                let want: Vec<f64> = w.chunks_exact(K).map(|w| w.iter().zip(&x).map(|(a, b)| a * b).sum()).collect();
+                worst = worst.max(difference(&values(&data.outputs[0].1, row * N + first, 16)?, &want));
+            }
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let flops = 2.0 * (GROUPS * EACH * N * K) as f64;
+    Case::new(format!("grouped product bf16 {GROUPS} {} {N} {K}", GROUPS * EACH), 8e-3, 0.0, flops, functions)
+}
+
 struct Small<const CAUSAL: bool, const WINDOW: usize>;
 impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
     const OF: [usize; 5] = [2, 4, 2, 96, 32];
@@ -681,6 +730,7 @@ pub fn small() -> Vec<Case> {
         of_matmul::<f16, 64, 48, 80>(),
         of_attention::<SmallNeighbors>("neighborhood attention".into()),
         of_latent::<2, 16, 40>(),
+        of_groups::<4, 16, 32, 48>(),
         of_sparsemax::<16, 128>(),
         of_delta_step::<1>(),
         of_alignment::<64, 16, 16>(),
@@ -714,6 +764,7 @@ pub fn cases() -> Vec<Case> {
         of_attention::<Neighbors>("neighborhood attention 255 bf16 4 16 8192 64".into()),
         of_latent::<64, 128, 8192>(),
         of_latent::<16, 16, 16384>(),
+        of_groups::<32, 512, 2048, 4096>(),
         of_sparsemax::<4096, 8192>(),
         of_delta_step::<64>(),
         of_alignment::<8192, 128, 64>(),
