@@ -355,6 +355,27 @@ def groups():
         for tn, tk in ((128, 128), (128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2}, {"num_worker_warps": 8})})
 
 
+def recurrences():
+    """Recurrences by chunks."""
+    batch, tokens, heads, dim, steps = 2, 4096, 32, 128, 64
+    chunks = tokens // steps
+    q, k, v = (A(name, "bf16", (batch, tokens, heads, dim)) for name in "qkv")
+    gates, rates = (A(name, "f32", (batch, tokens, heads)) for name in ("gates", "rates"))
+    parts = [A(name, "bf16", (batch, heads, chunks, steps, dim)) for name in ("of_q", "of_k", "of_v", "decayed")]
+    sums, out = A("sums", "f32", (batch, heads, chunks, steps)), A("out", "f32", (batch, heads, chunks, steps, dim))
+    none, last = A("none", "f32", (1, 1, 1, 1)), A("last", "f32", (batch, heads, dim, dim))
+    first = Launch("_intra_chunk_prepare_kernel", (batch * heads, chunks, 1),
+                   (q, k, v, rates, gates, *parts, sums, I(tokens), I(dim), I(dim), F(dim ** -0.5), heads, False, steps, dim, 6, True))
+    configurations = {}
+    for columns in (128, 64):
+        second = Launch("_chunk_inter_recurrence_kernel", (batch * heads, dim // columns, 1),
+                        (*parts, sums, out, none, last, I(chunks), I(dim), I(dim), heads, False, True, steps, dim, columns))
+        configurations[f"{columns} columns"] = [first, second]
+    yield Row(f"gated delta chunks bf16 {batch} {tokens} {heads} {dim}", "ops/cutile/chunk_gated_delta_rule",
+              ("_ct_mm", "_ct_solve_tril_neumann_guarded", "_ct_solve_tril_serial"),
+              {"recurrent/delta_rule.rs": ("prepare", "recurrence"), "recurrent/tokens.rs": ("decays", "initial", "store_last")}, configurations)
+
+
 def losses():
     """Losses of language models."""
     batch, tokens, columns = 4, 1024, 128256
@@ -442,7 +463,7 @@ def main():
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows(), *attention(), *groups(), *losses()):
+    for row in (*rows(), *more_rows(), *attention(), *groups(), *recurrences(), *losses()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []

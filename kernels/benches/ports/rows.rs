@@ -8,7 +8,7 @@ use cutlet_kernels::losses::{Grpo, Policy};
 use cutlet_kernels::moe::Alignment;
 use cutlet_kernels::norms::{Gate, gated, rotary_pair, sparsemax};
 use cutlet_kernels::products::Factor;
-use cutlet_kernels::recurrent::GatedDeltaRule;
+use cutlet_kernels::recurrent::{DeltaInputs, GatedDeltaRule, States};
 use cutlet_kernels::{Number, Pairs, layer_norm, matmul, rms_norm, softmax};
 
 use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
@@ -710,6 +710,92 @@ fn of_groups<const GROUPS: usize, const EACH: usize, const N: usize, const K: us
     Case::new(format!("grouped product bf16 {GROUPS} {} {N} {K}", GROUPS * EACH), 8e-3, 0.0, flops, functions)
 }
 
+/// The gated delta rule over whole sequences. The original has its result by chunks, in f32.
+fn of_delta_chunks<const BATCH: usize, const TOKENS: usize, const HEADS: usize>() -> Case {
+    const DIM: usize = 128;
+    let (count, len) = (BATCH * TOKENS * HEADS, BATCH * TOKENS * HEADS * DIM);
+    let data = move |device: ct::Device| {
+        let part = || device.zeros::<bf16, 1>([len]);
+        Ok(Data {
+            inputs: vec![
+                ("q", random::<bf16>(device, 1, len, 0.15)?),
+                ("k", random::<bf16>(device, 2, len, 0.15)?),
+                ("v", random::<bf16>(device, 3, len, 1.0)?),
+            ],
+            outputs: vec![
+                ("y", part()?),
+                ("of_q", part()?),
+                ("of_k", part()?),
+                ("of_v", part()?),
+                ("decayed", part()?),
+            ],
+            numbers: vec![
+                ("gates", device.from_fn([count], |[at]| -0.001 * (at % 97) as f32)?),
+                ("rates", device.from_fn([count], |[at]| 0.01 * (at % 89) as f32)?),
+                ("last", device.zeros([BATCH * HEADS * DIM * DIM])?),
+                ("out", device.zeros([len])?),
+                ("sums", device.zeros([count])?),
+                ("none", device.zeros([1])?),
+            ],
+            integers: vec![],
+            kept: None,
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, numbers, .. } = data;
+        let [(_, gates), (_, rates), (_, last), ..] = &mut numbers[..] else { return Ok(()) };
+        let shape = [BATCH, TOKENS, HEADS, DIM];
+        let [q, k, v] = [0, 1, 2].map(|of| matrix(&inputs[of].1, shape));
+        let (gates, rates) = (matrix(gates, [BATCH, TOKENS, HEADS])?, matrix(rates, [BATCH, TOKENS, HEADS])?);
+        let states = States { initial: None, last: Some(matrix_mut(last, [BATCH, HEADS, DIM, DIM])?) };
+        let inputs = DeltaInputs { q: q?, k: k?, v: v?, gates, rates };
+        let rule = GatedDeltaRule { scale: 1.0 / (DIM as f32).sqrt() };
+        rule.chunks(stream, inputs, None, states, matrix_mut(&mut outputs[0].1, shape)?)
+    };
+    let error = |data: &Data<bf16>| {
+        let mut worst = 0.0f64;
+        // The original has not written the first result.
+        let is_ours = data.outputs[0].1.view().slice(0, 0..1)?.to_vec()?[0].to_f64().is_finite();
+        for (batch, head) in [(0, 0), (BATCH - 1, HEADS - 1)] {
+            let mut state = vec![0.0; DIM * DIM];
+            let (mut result, mut want) = (Vec::new(), Vec::new());
+            for t in 0..TOKENS {
+                let at = (batch * TOKENS + t) * HEADS + head;
+                let [q, k, v] = ["q", "k", "v"].map(|name| data.read(name, at * DIM, DIM));
+                let (q, k, v) = (q?, k?, v?);
+                let number = |name: usize| Ok::<f64, ct::Error>(values(&data.numbers[name].1, at, 1)?[0]);
+                let (decay, rate) = (number(0)?.exp(), number(1)?);
+                let mut seen = vec![0.0; DIM];
+                for (row, k) in state.chunks_exact_mut(DIM).zip(&k) {
+                    row.iter_mut().zip(&mut seen).for_each(|(x, seen)| {
+                        *x *= decay;
+                        *seen += *x * k;
+                    });
+                }
+                let mut of_query = vec![0.0; DIM];
+                for (row, (k, q)) in state.chunks_exact_mut(DIM).zip(k.iter().zip(&q)) {
+                    for (j, x) in row.iter_mut().enumerate() {
+                        *x += k * (v[j] - seen[j]) * rate;
+                        of_query[j] += *x * q / (DIM as f64).sqrt();
+                    }
+                }
+                if t % 61 == 0 || t + 1 == TOKENS {
+                    want.extend(of_query);
+                    result.extend(match is_ours {
+                        true => values(&data.outputs[0].1, at * DIM, DIM)?,
+                        false => values(&data.numbers[3].1, ((batch * HEADS + head) * TOKENS + t) * DIM, DIM)?,
+                    });
+                }
+            }
+            worst = worst.max(difference(&result, &want));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let name = format!("gated delta chunks bf16 {BATCH} {TOKENS} {HEADS} {DIM}");
+    Case::new(name, 3e-2, (8 * len) as f64, 0.0, functions)
+}
+
 struct Small<const CAUSAL: bool, const WINDOW: usize>;
 impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
     const OF: [usize; 5] = [2, 4, 2, 96, 32];
@@ -733,6 +819,7 @@ pub fn small() -> Vec<Case> {
         of_groups::<4, 16, 32, 48>(),
         of_sparsemax::<16, 128>(),
         of_delta_step::<1>(),
+        of_delta_chunks::<1, 128, 2>(),
         of_alignment::<64, 16, 16>(),
         of_grpo::<2, 3, 70, false>(),
         of_grpo::<2, 3, 70, true>(),
@@ -767,6 +854,7 @@ pub fn cases() -> Vec<Case> {
         of_groups::<32, 512, 2048, 4096>(),
         of_sparsemax::<4096, 8192>(),
         of_delta_step::<64>(),
+        of_delta_chunks::<2, 4096, 32>(),
         of_alignment::<8192, 128, 64>(),
         of_alignment::<512, 256, 16>(),
         of_grpo::<4, 1024, 128_256, false>(),
