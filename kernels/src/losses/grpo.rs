@@ -5,8 +5,8 @@
 //! -min(min(e, δ) · a, clamp(e, 1 - ε₁, 1 + ε₂) · a) + β (exp(r - l) - (r - l) - 1).
 //! The bound δ is that of dual clipping (Ye et al., 2020). The gradient of a logit is dl/dx[j] = ([j = token] - p[j]) / temperature.
 //!
-//! Forward, a row of logits is in the registers of one tile block, or of the blocks of a cluster. Backward, a block has a part of
-//! a row: the logarithms of the sums of exponentials are saved.
+//! Forward, a tile block reads a row of logits once, in one tile or by chunks with an online sum (Milakov and Gimelshein, 2018).
+//! Backward, a block has a part of a row: the logarithms of the sums of exponentials are saved.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -97,12 +97,15 @@ fn forward<T: Number>(
     let at = [ct::bid(1), rows.row];
     let load = |at| x.load_with(at, form.shape(), LoadOptions::new().padding(Padding::NegInf)).cast::<f32>() * factor;
     let (max, sum) = if form.by_chunks {
-        let start = (ct::full([1; 4], f32::MIN), ct::zeros([1; 4]));
-        ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sum): (Tile<f32, 4>, Tile<f32, 4>), j| {
-            let x = load(rows.chunk(j));
-            let above = max.max(x.reduce_max(3));
-            (above, sum * (max - above).exp() + (x - above).exp().sum(3))
-        })
+        // Sums of columns: a chunk has one reduction, that of the maximum.
+        let start = (ct::full([1; 4], f32::MIN), ct::zeros(form.shape()));
+        let (max, sums) =
+            ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sums): (Tile<f32, 4>, Tile<f32, 4>), j| {
+                let x = load(rows.chunk(j));
+                let above = max.max(x.reduce_max(3));
+                mode::<T, _>(|| (above, (sums * (max - above).exp()) + (x - above).exp()))
+            });
+        (max, sums.sum(3))
     } else {
         let x = load(rows.at());
         let max = rows.max(x);
@@ -195,6 +198,8 @@ impl Grpo {
         }
         let shape = [1, batch, tokens, logits.shape()[2]];
         let form = Form { rows: 1, ..Form::new(shape, 1, target(stream)) };
+        // The row is read once: the blocks of a cluster would wait for one another in vain.
+        let form = if form.parts > 1 { Form::chunked(shape) } else { form };
         let Policy { tokens: of, advantages, old, reference, mask } = policy;
         let logits = logits.slice(1, 0..tokens)?.reshape(shape)?;
         let arguments =

@@ -72,11 +72,16 @@ impl Form {
         let largest_cluster = if is_hopper(target) { LARGEST_CLUSTER } else { 1 };
         let parts = columns.div_ceil(longest).min(largest_cluster);
         if columns / parts > LONGEST_TILE {
-            return Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) };
+            return Form::chunked(shape);
         }
         let tile = columns / parts;
         let rows = (elements / tile).max(1).min(shape[2].next_power_of_two());
         Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3] }
+    }
+
+    /// Form of rows that are read by chunks.
+    pub fn chunked(shape: [usize; 4]) -> Form {
+        Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) }
     }
 
     /// Launch with a cluster for each tile of rows; rows of the innermost axis are first.

@@ -81,7 +81,7 @@ fn losses_and_gradients_are_those_of_the_formula() -> ct::Result<()> {
     compare::<bf16>(Grpo { beta: 0.0, ..Grpo::new() }, [2, 3, 70], 3e-2)
 }
 
-/// Logits whose row the blocks of a cluster share.
+/// Logits whose rows have several chunks.
 #[test]
 fn rows_are_longer_than_a_tile() -> ct::Result<()> {
     let (batch, tokens, columns) = (1, 2, 40_000);
