@@ -1,8 +1,9 @@
-"""Compiles kernels of NVIDIA/TileGym (cuTile Python) to cubins of sm_90, with a manifest of their launches. No GPU is needed.
+"""Compiles kernels in cuTile Python to cubins of sm_90, with a manifest of their launches. No GPU is needed.
 
-    export.py TILEGYM FOLDER [ROW]...
+    export.py TILEGYM CUTILE FOLDER [ROW]...
 
-TILEGYM is a checkout of https://github.com/NVIDIA/TileGym: its code stays there. The packages that its modules import beside
+TILEGYM and CUTILE are checkouts of https://github.com/NVIDIA/TileGym and https://github.com/NVIDIA/cutile-python: their code stays
+there. The packages that its modules import beside
 `cuda.tile` are replaced by stubs, because the kernels themselves use none. `tileiras` is on PATH. Cubins that exist are kept.
 
 Lines of `FOLDER/manifest.tsv`:
@@ -71,13 +72,13 @@ class Stub(types.ModuleType):
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules of TileGym that are asked for by name, and stubs for all others."""
 
-    def __init__(self, root):
-        self.root, self.real = root, set()
+    def __init__(self, tilegym, cutile):
+        self.roots, self.real = {"tilegym": tilegym / "src", "samples": cutile}, set()
 
     def find_spec(self, name, path=None, target=None):
         if name in self.real:
-            return importlib.util.spec_from_file_location(name, self.root / (name.replace(".", "/") + ".py"))
-        if name.partition(".")[0] in ("torch", "tilegym", "triton", "numpy"):
+            return importlib.util.spec_from_file_location(name, self.roots[name.partition(".")[0]] / (name.replace(".", "/") + ".py"))
+        if name.partition(".")[0] in ("torch", "tilegym", "samples", "triton", "numpy"):
             return importlib.util.spec_from_loader(name, self, is_package=True)
         return None
 
@@ -88,8 +89,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
     def load(self, path):
-        """The module of a file, such as ops/cutile/softmax."""
-        name = "tilegym." + path.replace("/", ".")
+        """The module of a file, such as ops/cutile/softmax or samples/MoE."""
+        name = path.replace("/", ".") if path.startswith("samples/") else "tilegym." + path.replace("/", ".")
         self.real.add(name)
         # Another module may have imported the stub.
         if isinstance(sys.modules.get(name), Stub):
@@ -355,6 +356,19 @@ def groups():
         for tn, tk in ((128, 128), (128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2}, {"num_worker_warps": 8})})
 
 
+def experts():
+    """Products of tokens with the weights of their experts. Each expert has as many tokens."""
+    tokens, taken, count, n, k = 4096, 8, 64, 2816, 2048
+    pairs = tokens * taken
+    x, w, y = A("x", "bf16", (tokens, k)), A("w", "bf16", (count, n, k)), A("y", "bf16", (pairs, n))
+    weights, order = A("weights", "f32", (pairs,)), A("order", "i32", (pairs,))
+    yield Row(f"experts bf16 {tokens} {taken} {count} {n} {k}", "samples/MoE", ("swizzle_2d", "swizzle_2d_from_bid"),
+              {"moe/product.rs": ("kernel",)}, {
+        f"{tm} x {tn} x {tk}, {hints}": [Launch("fused_moe_kernel", (up(pairs, tm) * up(n, tn),),
+                                                (x, w, y, weights, order, A("of_tile", "i32", (pairs // tm,)), I(taken), False, tm, tn, tk), hints)]
+        for tm, tn, tk in ((128, 128, 64), (128, 256, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2})})
+
+
 def recurrences():
     """Recurrences by chunks."""
     batch, tokens, heads, dim, steps = 2, 4096, 32, 128, 64
@@ -457,13 +471,13 @@ def export(folder, row, module, launch):
 
 
 def main():
-    root, folder, words = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    tilegym, cutile, folder, words = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
     folder.mkdir(parents=True, exist_ok=True)
-    finder = Finder(root / "src")
+    finder = Finder(tilegym, cutile)
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows(), *attention(), *groups(), *recurrences(), *losses()):
+    for row in (*rows(), *more_rows(), *attention(), *groups(), *experts(), *recurrences(), *losses()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []

@@ -5,7 +5,7 @@ use cutlet::element::{bf16, f16};
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
 use cutlet_kernels::attention::{Latent, Latents, Prefill};
 use cutlet_kernels::losses::{Grpo, Policy};
-use cutlet_kernels::moe::Alignment;
+use cutlet_kernels::moe::{Alignment, Rows, product};
 use cutlet_kernels::norms::{Gate, gated, rotary_pair, sparsemax};
 use cutlet_kernels::products::Factor;
 use cutlet_kernels::recurrent::{DeltaInputs, GatedDeltaRule, States};
@@ -796,6 +796,65 @@ fn of_delta_chunks<const BATCH: usize, const TOKENS: usize, const HEADS: usize>(
     Case::new(name, 3e-2, (8 * len) as f64, 0.0, functions)
 }
 
+/// Products of tokens with the weights of their experts. The original stores a row for each pair of token and expert, ours one for
+/// each place of the alignment.
+fn of_experts<const TOKENS: usize, const EXPERTS: usize, const N: usize, const K: usize>() -> Case {
+    const TAKEN: usize = 8;
+    const TILE: usize = 128;
+    let pairs = TOKENS * TAKEN;
+    let data = move |device: ct::Device| {
+        let stream = device.default_stream();
+        let expert = |[token, slot]: [usize; 2]| ((token + slot * (EXPERTS / TAKEN)) % EXPERTS) as i32;
+        let chosen = device.from_fn([TOKENS, TAKEN], expert)?;
+        let mut alignment = Alignment::new(&stream, [TOKENS, TAKEN], EXPERTS, TILE)?;
+        alignment.launch(&stream, chosen.view())?;
+        let (order, of_tile) = (alignment.pairs().to_vec()?, alignment.of_tile().to_vec()?);
+        Ok(Data {
+            inputs: vec![
+                ("x", random::<bf16>(device, 1, TOKENS * K, 1.0)?),
+                ("w", random::<bf16>(device, 2, EXPERTS * N * K, 1.0)?),
+            ],
+            outputs: vec![("y", device.zeros([pairs * N])?), ("places", device.zeros([alignment.num_places() * N])?)],
+            numbers: vec![("weights", device.full([pairs], 1.0)?)],
+            // Each expert has as many tokens: no place is free before the last pair.
+            integers: vec![
+                ("order", device.array(&order[..pairs.min(order.len())], [pairs.min(order.len())])?),
+                ("of_tile", device.array(&of_tile, [of_tile.len()])?),
+            ],
+            kept: Some(Box::new(alignment)),
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, kept: Some(kept), .. } = data else { return Ok(()) };
+        let Some(alignment) = kept.downcast_ref::<Alignment>() else { return Ok(()) };
+        let (x, w) = (matrix(&inputs[0].1, [TOKENS, K])?, matrix(&inputs[1].1, [EXPERTS, N, K])?);
+        let out = matrix_mut(&mut outputs[1].1, [alignment.num_places(), N])?;
+        product(stream, (x, Rows::Tokens), w, alignment, out)
+    };
+    let error = |data: &Data<bf16>| {
+        let Some(alignment) = data.kept.as_ref().and_then(|kept| kept.downcast_ref::<Alignment>()) else {
+            return Ok(1.0);
+        };
+        let of_pairs = alignment.places().to_vec()?;
+        // The original has not written the first array.
+        let is_ours = data.outputs[0].1.view().slice(0, 0..1)?.to_vec()?[0].to_f64().is_nan();
+        let mut worst = 0.0f64;
+        for pair in places(TOKENS * TAKEN) {
+            let (token, slot) = (pair / TAKEN, pair % TAKEN);
+            let expert = (token + slot * (EXPERTS / TAKEN)) % EXPERTS;
+            let x = data.read("x", token * K, K)?;
+            let w = data.read("w", (expert + 1) * N * K - 16 * K, 16 * K)?;
+            let want: Vec<f64> = w.chunks_exact(K).map(|w| w.iter().zip(&x).map(|(a, b)| a * b).sum()).collect();
+            let (array, row) = if is_ours { (1, of_pairs[pair] as usize) } else { (0, pair) };
+            worst = worst.max(difference(&values(&data.outputs[array].1, (row + 1) * N - 16, 16)?, &want));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let flops = 2.0 * (pairs * N * K) as f64;
+    Case::new(format!("experts bf16 {TOKENS} {TAKEN} {EXPERTS} {N} {K}"), 8e-3, 0.0, flops, functions)
+}
+
 struct Small<const CAUSAL: bool, const WINDOW: usize>;
 impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
     const OF: [usize; 5] = [2, 4, 2, 96, 32];
@@ -817,6 +876,7 @@ pub fn small() -> Vec<Case> {
         of_attention::<SmallNeighbors>("neighborhood attention".into()),
         of_latent::<2, 16, 40>(),
         of_groups::<4, 16, 32, 48>(),
+        of_experts::<24, 8, 32, 48>(),
         of_sparsemax::<16, 128>(),
         of_delta_step::<1>(),
         of_delta_chunks::<1, 128, 2>(),
@@ -852,6 +912,7 @@ pub fn cases() -> Vec<Case> {
         of_latent::<64, 128, 8192>(),
         of_latent::<16, 16, 16384>(),
         of_groups::<32, 512, 2048, 4096>(),
+        of_experts::<4096, 64, 2816, 2048>(),
         of_sparsemax::<4096, 8192>(),
         of_delta_step::<64>(),
         of_delta_chunks::<2, 4096, 32>(),
