@@ -2,11 +2,19 @@
 //!
 //! | function | computes | of |
 //! |---|---|---|
-//! | [`softmax`] | exponentials over their sum | the last axis |
-//! | [`rms_norm`], [`layer_norm`] | normalised rows, with a weight (and a bias) | the last axis |
-//! | [`rotary`] | rotary position embedding | the last axis, by halves or by pairs |
-//! | [`Attention`] | full or causal attention, grouped queries | (batch, heads, tokens, dim) |
+//! | [`softmax`], [`norms::log_softmax`] | exponentials over their sum, with gradients | the last axis |
+//! | [`rms_norm`], [`layer_norm`] | normalised rows, with residual and gradients | the last axis |
+//! | [`rotary`], [`norms::rotary_pair`] | rotary position embedding, with gradients | the last axis, by halves or by pairs |
+//! | [`matmul`](fn@matmul) | products with prologues and epilogues: of batches, groups, scaled and packed operands | matrices |
+//! | [`attention`] | prefill, decode, gradients, grouped queries | (batch, heads, tokens, dim), packed sequences, pages |
+//! | [`norms::group_norm`] | normalised groups of channels, with gradients | images |
+//! | [`norms::gated`] | SwiGLU and GeGLU, with gradients | arrays |
+//! | [`losses::CrossEntropy`] | losses of logits or of a linear layer, with gradients | matrices |
+//! | [`losses::divergence`], [`losses::Grpo`], [`losses::Dpo`] | losses of students and policies, with gradients | matrices, tokens |
+//! | [`moe::Router`], [`moe::Alignment`], [`moe::Experts`] | mixture of experts, with gradients | tokens |
 //! | [`quantized`] | products with weights of 4 or 8 bits and a scale for each group | matrices |
+//! | [`order`] | sorts, prefix sums, compaction, histograms, the largest elements, sampled tokens | vectors, and rows of matrices |
+//! | [`numbers`] | Fourier and Hadamard transforms, random numbers, quantisation | rows and matrices |
 //! | [`gguf`] | products with weights in the blocks q8_0 and q4_K of GGUF files | matrices |
 //!
 //! Elements are f32, f16 or bf16; all are computed with in f32. Views have any strides. Work is queued on a stream.

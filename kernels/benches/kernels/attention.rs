@@ -1,13 +1,40 @@
 //! Rows of `cutlet_kernels::attention`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use cutlet as ct;
-use cutlet::Device;
-use cutlet::DeviceArray;
-use cutlet::element::{bf16, f8e4m3fn};
+use cutlet::element::{CastTo, Element, bf16, f8e4m3fn};
+use cutlet::{Device, DeviceArray};
 use cutlet_kernels::Number;
-use cutlet_kernels::attention::{Combine, Decode, Gradients, Latent, Latents, Pages, Prefill, PrefillF8, Scratch};
+use cutlet_kernels::attention::{
+    Chosen, Combine, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Scratch, Sparse,
+};
 
 use crate::row::{Peak, Row, Work};
+
+/// Stores numbers of the normal distribution.
+fn store_normal<T: Element>(x: ct::ArrayMut<T, 1>, seed: ct::Scalar<u64>)
+where
+    f32: CastTo<T>,
+{
+    let numbers = ct::random::Philox::new(seed, 0).normal::<f32, 1>(ct::bid(0), [4096]);
+    x.store(ct::bid(0), numbers.cast::<T>());
+}
+
+/// Returns numbers of the normal distribution: zeros would not heat the multiprocessors. An
+/// inspection, on the cpu device, needs none.
+fn normal<T: Element, const R: usize>(device: Device, shape: [usize; R]) -> ct::Result<DeviceArray<T, R>>
+where
+    f32: CastTo<T>,
+{
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    let count = shape.iter().product();
+    let mut x = device.zeros::<T, 1>([count])?;
+    if device != Device::cpu() {
+        ct::launch(store_normal::<T>, count.div_ceil(4096), (&mut x, SEED.fetch_add(1, Ordering::Relaxed)))?;
+    }
+    x.into_shape(shape)
+}
 
 /// Work of `products` products of each pair of a query and a key it sees.
 fn work(bytes: usize, pairs: usize, products: usize) -> Work {
@@ -26,7 +53,7 @@ fn prefill<T: Number>(shape: [usize; 5], causal: bool, kind: &'static str, windo
     let seen = window.map_or(tokens * tokens / if causal { 2 } else { 1 }, |window| tokens * window);
     let bytes = size_of::<T>() * 2 * batch * (heads + key_heads) * tokens * dim;
     let open = move |device: Device| {
-        let rows = |heads| device.zeros::<T, 4>([batch, heads, tokens, dim]);
+        let rows = |heads| normal::<T, 4>(device, [batch, heads, tokens, dim]);
         Ok(([rows(heads)?, rows(key_heads)?, rows(key_heads)?, rows(heads)?], device))
     };
     Row::new(name, work(bytes, batch * heads * seen, 2 * dim), open, move |([q, k, v, out], device)| {
@@ -37,7 +64,7 @@ fn prefill<T: Number>(shape: [usize; 5], causal: bool, kind: &'static str, windo
         match kind {
             " bias" => {
                 let bias = |scores: ct::Tile<f32, 2>, at: cutlet_kernels::attention::Place, ()| {
-                    scores + (at.key - at.query).cast::<f32>() * 0.01
+                    scores + (at.key.cast::<f32>() - at.query.cast::<f32>()) * 0.01
                 };
                 prefill.scores((), bias).launch(&stream, qkv, out.view_mut(), None)
             }
@@ -57,7 +84,7 @@ fn packed(heads: usize, key_heads: usize, dim: usize, softcap: bool) -> Row {
         if softcap { " softcap" } else { "" }
     );
     let open = move |device: Device| {
-        let rows = |heads| device.zeros::<bf16, 3>([tokens, heads, dim]);
+        let rows = |heads| normal::<bf16, 3>(device, [tokens, heads, dim]);
         let mut starts = vec![0];
         LENGTHS.iter().for_each(|&length| starts.push(starts[starts.len() - 1] + length as i32));
         Ok(([rows(heads)?, rows(key_heads)?, rows(key_heads)?, rows(heads)?], device.array(&starts, [9])?, device))
@@ -71,7 +98,8 @@ fn packed(heads: usize, key_heads: usize, dim: usize, softcap: bool) -> Row {
     })
 }
 
-/// The pages of sequences in an order that is no run: 7 and the number of pages have no common divisor but 1.
+/// The pages of sequences in an order that is no run: 7 and the number of pages have no common
+/// divisor but 1.
 fn table(device: Device, batch: usize, pages: usize) -> ct::Result<DeviceArray<i32, 2>> {
     device.from_fn([batch, pages], |[sequence, page]| ((sequence * pages + page) * 7 % (batch * pages)) as i32)
 }
@@ -86,20 +114,21 @@ struct Step {
     scratch: Scratch,
 }
 
-/// Batch, heads, key heads, keys, dim. `parts`: those for the multiprocessors of an H100, which an inspection does not ask for.
+/// Batch, heads, key heads, keys, dim. `parts`: those for the multiprocessors of an H100, which an
+/// inspection does not ask for.
 fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine: Combine, parts: usize) -> Row {
     let two = if combine == Combine::SecondKernel { " two launches" } else { "" };
     let name = format!("decode bf16 {batch}x{heads}/{key_heads}x{keys}x{dim} page {page}{two}");
     let decode = Decode::new(1.0 / (dim as f32).sqrt()).combine(combine).parts(parts);
     let open = move |device: Device| {
         let (pages, keys_of) = (keys / page, keys);
-        let cache = [0, 1].map(|_| device.zeros::<bf16, 4>([batch * pages, page, key_heads, dim]));
+        let cache = [0, 1].map(|_| normal::<bf16, 4>(device, [batch * pages, page, key_heads, dim]));
         let [keys, values] = cache;
         let (keys, values, table) = (keys?, values?, table(device, batch, pages)?);
         let lengths = device.full([batch], keys_of as i32)?;
         let of = Pages { keys: keys.view(), values: values.view(), table: table.view(), lengths: lengths.view() };
         let scratch = decode.scratch(device, [batch, heads, dim], &of)?;
-        let [q, out] = [0, 1].map(|_| device.zeros([batch, heads, dim]));
+        let [q, out] = [0, 1].map(|_| normal(device, [batch, heads, dim]));
         Ok((Step { q: q?, cache: [keys, values], table, lengths, out: out?, scratch }, device))
     };
     let bytes = 4 * batch * key_heads * keys * dim + 4 * batch * heads * dim;
@@ -111,25 +140,53 @@ fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine
     })
 }
 
-/// Batch, heads, keys; tokens of a page.
-fn latent([batch, heads, keys]: [usize; 3], page: Option<usize>, parts: usize) -> Row {
-    let of_page = page.unwrap_or(keys);
-    let paged = page.map_or("contiguous".to_owned(), |page| format!("page {page}"));
-    let name = format!("latent decode bf16 {batch}x{heads}x{keys}x512+64 {paged}");
+/// Source of latent vectors.
+#[derive(Clone, Copy)]
+enum Source {
+    Contiguous,
+    Pages(usize),
+    /// Vectors among so many.
+    Chosen(usize),
+}
+
+impl Source {
+    fn order<'a>(self, table: &'a DeviceArray<i32, 2>) -> Order<'a> {
+        match self {
+            Source::Contiguous => Order::Contiguous,
+            Source::Pages(_) => Order::Pages(table.view()),
+            Source::Chosen(_) => Order::Chosen(table.view()),
+        }
+    }
+}
+
+/// Batch, heads, keys. `parts`: those for the multiprocessors of an H100.
+fn latent([batch, heads, keys]: [usize; 3], source: Source, parts: usize) -> Row {
+    let (pages, page, text) = match source {
+        Source::Contiguous => (batch, keys, "contiguous".to_owned()),
+        Source::Pages(page) => (batch * keys / page, page, format!("page {page}")),
+        Source::Chosen(all) => (batch * all / 64, 64, format!("chosen of {all}")),
+    };
+    let name = format!("latent decode bf16 {batch}x{heads}x{keys}x512+64 {text}");
     let latent = Latent::new(1.0 / 24.0, 512).parts(parts);
     let open = move |device: Device| {
-        let vectors = device.zeros::<bf16, 3>([batch * keys / of_page, of_page, 576])?;
-        let table = page.map(|page| table(device, batch, keys / page)).transpose()?;
+        let vectors = normal::<bf16, 3>(device, [pages, page, 576])?;
+        let table = match source {
+            Source::Chosen(all) => {
+                let of = move |[sequence, i]: [usize; 2]| (sequence * all + i * 2039 % all) as i32;
+                device.from_fn([batch, keys], of)?
+            }
+            _ => table(device, batch, pages / batch)?,
+        };
         let lengths = device.full([batch], keys as i32)?;
-        let of = Latents { vectors: vectors.view(), table: table.as_ref().map(|x| x.view()), lengths: lengths.view() };
+        let of = Latents { vectors: vectors.view(), order: source.order(&table), lengths: lengths.view() };
         let scratch = latent.scratch(device, [batch, heads, 576], &of)?;
-        let (q, out) = (device.zeros([batch, heads, 576])?, device.zeros([batch, heads, 512])?);
+        let (q, out) = (normal(device, [batch, heads, 576])?, device.zeros([batch, heads, 512])?);
         Ok((q, vectors, table, lengths, out, scratch, device))
     };
     let bytes = 2 * batch * (keys * 576 + heads * (576 + 512));
     let work = work(bytes, batch * heads * keys, 576 + 512);
     Row::new(name, work, open, move |(q, vectors, table, lengths, out, scratch, device)| {
-        let of = Latents { vectors: vectors.view(), table: table.as_ref().map(|x| x.view()), lengths: lengths.view() };
+        let of = Latents { vectors: vectors.view(), order: source.order(table), lengths: lengths.view() };
         latent.launch(&device.default_stream(), q.view(), of, out.view_mut(), scratch)
     })
 }
@@ -141,10 +198,10 @@ fn backward([batch, heads, key_heads, tokens, dim]: [usize; 5], causal: bool, de
     let kind = if causal { "causal" } else { "full" };
     let name = format!("backward bf16 {batch}x{heads}{grouped}x{tokens}x{dim} {kind}{order}");
     let open = move |device: Device| {
-        let of = |heads| device.zeros::<bf16, 4>([batch, heads, tokens, dim]);
+        let of = |heads| normal::<bf16, 4>(device, [batch, heads, tokens, dim]);
         let inputs = [of(heads)?, of(key_heads)?, of(key_heads)?, of(heads)?, of(heads)?];
         let gradients = [of(heads)?, of(key_heads)?, of(key_heads)?];
-        Ok((inputs, device.zeros::<f32, 3>([batch, heads, tokens])?, gradients, device))
+        Ok((inputs, device.full([batch, heads, tokens], 9.0f32)?, gradients, device))
     };
     let pairs = tokens * tokens / if causal { 2 } else { 1 };
     let bytes = 2 * batch * tokens * dim * (4 * heads + 4 * key_heads);
@@ -162,7 +219,7 @@ fn e4m3([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Row {
     let name = format!("prefill e4m3 {batch}x{heads}x{tokens}x{dim} {}", if causal { "causal" } else { "full" });
     let shape = [batch, heads, tokens, dim];
     let open = move |device: Device| {
-        let x = || device.zeros::<f8e4m3fn, 4>(shape);
+        let x = || normal::<f8e4m3fn, 4>(device, shape);
         let factors = device.full([batch, heads], 1.0f32)?;
         Ok(([x()?, x()?, x()?], factors, device.zeros::<bf16, 4>(shape)?, device))
     };
@@ -172,6 +229,30 @@ fn e4m3([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Row {
         let (qkv, factors) = (qkv.each_ref().map(|x| x.view()), [factors.view(); 3]);
         let attention = PrefillF8 { scale: 1.0 / (dim as f32).sqrt(), causal };
         attention.launch(&device.default_stream(), qkv, factors, out.view_mut(), None)
+    })
+}
+
+/// Batch, heads, key heads, tokens, dim; queries and keys of a block, and blocks of a tile of
+/// queries.
+fn sparse([batch, heads, key_heads, tokens, dim]: [usize; 5], block: [usize; 2], count: usize) -> Row {
+    let [m, n] = block;
+    let name = format!("sparse bf16 {batch}x{heads}/{key_heads}x{tokens}x{dim} {count} blocks {m}x{n}");
+    let open = move |device: Device| {
+        let of = |heads| normal::<bf16, 4>(device, [batch, heads, tokens, dim]);
+        let (tiles, blocks) = (tokens / m, tokens / n);
+        let list = [batch, key_heads, tiles, count];
+        // Blocks spread over all keys, different ones for each tile.
+        let list = device.from_fn(list, |[_, _, tile, i]| ((tile * 3 + i * (blocks / count)) % blocks) as i32)?;
+        let counts = device.full([batch, key_heads, tiles], count as i32)?;
+        Ok(([of(heads)?, of(key_heads)?, of(key_heads)?, of(heads)?], list, counts, device))
+    };
+    let bytes = 4 * batch * (heads + key_heads) * tokens * dim;
+    let work = work(bytes, batch * heads * tokens * count * n, 2 * dim);
+    Row::new(name, work, open, move |([q, k, v, out], list, counts, device)| {
+        let chosen = Chosen { block, list: list.view(), counts: counts.view() };
+        let qkv = [q.view(), k.view(), v.view()];
+        let sparse = Sparse { scale: 1.0 / (dim as f32).sqrt(), causal: false };
+        sparse.launch(&device.default_stream(), qkv, chosen, out.view_mut(), None)
     })
 }
 
@@ -195,6 +276,8 @@ pub fn rows() -> Vec<Row> {
         packed(32, 8, 128, true),
         e4m3([4, 32, 4096, 128], true),
         e4m3([4, 32, 4096, 128], false),
+        sparse([1, 32, 8, 16384, 128], [128, 128], 16),
+        sparse([1, 32, 8, 16384, 128], [64, 64], 32),
         decode([16, 64, 8, 8192, 128], 16, Combine::LastBlock, 2),
         decode([16, 64, 8, 8192, 128], 64, Combine::LastBlock, 2),
         decode([16, 64, 8, 8192, 128], 64, Combine::SecondKernel, 2),
@@ -207,8 +290,9 @@ pub fn rows() -> Vec<Row> {
         backward([4, 32, 32, 4096, 128], false, true),
         backward([4, 32, 8, 4096, 128], true, false),
         backward([4, 32, 32, 4096, 64], true, false),
-        latent([64, 128, 8192], Some(64), 1),
-        latent([64, 128, 8192], None, 1),
-        latent([16, 16, 8192], Some(64), 8),
+        latent([64, 128, 8192], Source::Pages(64), 1),
+        latent([64, 128, 8192], Source::Contiguous, 1),
+        latent([64, 128, 2048], Source::Chosen(8192), 1),
+        latent([16, 16, 8192], Source::Pages(64), 8),
     ]
 }

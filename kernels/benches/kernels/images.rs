@@ -5,6 +5,7 @@ use cutlet::element::f16;
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::images::{Convolution, Window, max_pool, resize_bilinear};
 
+use crate::filled::numbers;
 use crate::row::{Peak, Row, Work};
 
 /// A layer: side of the images, input and output channels, side of the window, stride, groups.
@@ -34,12 +35,7 @@ impl Layer {
         let convolution = Convolution { stride: [stride; 2], padding, dilation: [1, 1], groups };
         let (x, w) = ([batch, side, side, inputs], [window, window, inputs / groups, outputs]);
         let y = convolution.output_shape(x, w);
-        let uniform = |shape, scale: f32| -> ct::Result<DeviceArray<f16, 4>> {
-            device.from_fn(shape, move |at: [usize; 4]| {
-                let mixed = at.iter().fold(7u32, |sum, &i| (sum ^ i as u32).wrapping_mul(0x9e37_79b9).rotate_left(13));
-                f16::from_f32((mixed as f32 / 2f32.powi(31) - 1.0) * scale)
-            })
-        };
+        let uniform = |shape, scale| numbers::<f16, 4>(device, shape, 0.0, scale);
         let bias = device.zeros([outputs])?;
         Ok(Arrays { convolution, x: uniform(x, 1.0)?, w: uniform(w, 0.05)?, bias, y: uniform(y, 1.0)? })
     }
@@ -81,7 +77,8 @@ impl Layer {
     }
 }
 
-/// Returns the rows: layers of ResNet-50 (He et al., 2015), a layer of 256 channels, and a depthwise one of MobileNet.
+/// Returns the rows: layers of ResNet-50 (He et al., 2015), a layer of 256 channels, and a
+/// depthwise one of MobileNet.
 pub fn rows() -> Vec<Row> {
     let layer =
         |side, inputs, outputs, window, stride| Layer { batch: 32, side, inputs, outputs, window, stride, groups: 1 };

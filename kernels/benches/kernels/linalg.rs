@@ -1,17 +1,12 @@
 //! Rows of `cutlet_kernels::linalg`.
 
-use cutlet as ct;
-use cutlet::{Device, DeviceArray};
 use cutlet_kernels::linalg;
 
+use crate::filled::matrices;
 use crate::row::{Peak, Row, Work};
 
-/// Returns matrices whose diagonal outweighs the other elements.
-fn matrices(device: Device, count: usize, n: usize) -> ct::Result<DeviceArray<f32, 3>> {
-    device.from_fn([count, n, n], move |[b, i, j]| if i == j { n as f32 + 8.0 } else { ((i * j + b) as f32).cos() })
-}
-
-/// Bytes of arrays of f32 that are read or written once, and the multiplications and additions of a factorization.
+/// Bytes of arrays of f32 that are read or written once, and the multiplications and additions of a
+/// factorization.
 fn work(count: usize, elements: usize, flops: f64) -> Work {
     Work { bytes: 4.0 * (count * elements) as f64, flops: count as f64 * flops, peak: Peak::F32 }
 }

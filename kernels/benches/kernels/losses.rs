@@ -2,9 +2,9 @@
 
 use cutlet::element::bf16;
 use cutlet_kernels::Number;
-use cutlet_kernels::losses::{CrossEntropy, Grpo, Policy};
+use cutlet_kernels::losses::{CrossEntropy, Grpo, Policy, divergence};
 
-use crate::row::{Row, Work};
+use crate::row::{Peak, Row, Work};
 
 /// Cross-entropy with and without the gradient.
 fn cross_entropy<T: Number>([rows, columns]: [usize; 2], gradient: bool) -> Row {
@@ -27,6 +27,51 @@ fn cross_entropy<T: Number>([rows, columns]: [usize; 2], gradient: bool) -> Row 
                     entropy.with_gradient(&stream, logits.view(), labels.view(), 1.0, results)
                 }
             }
+        },
+    )
+}
+
+/// Cross-entropy of a linear layer, of an extent of Llama 3.
+fn linear([tokens, width, words]: [usize; 3], backward: bool) -> Row {
+    let products = if backward { 3.0 } else { 1.0 };
+    let flops = 2.0 * products * (tokens * width * words) as f64;
+    Row::new(
+        format!("linear_cross_entropy{} bf16 {tokens} {width} {words}", if backward { "_backward" } else { "" }),
+        Work { bytes: (2 * width * (tokens + words)) as f64 * products, flops, peak: Peak::F16 },
+        move |device| {
+            let x = device.full([tokens, width], bf16::from_f64(0.25))?;
+            let w = device.full([words, width], bf16::from_f64(0.01))?;
+            let labels = device.from_fn([tokens], move |[i]| (i * 7919 % words) as i32)?;
+            let vectors = [device.zeros::<f32, 1>([tokens])?, device.zeros([tokens])?];
+            let gradients = if backward { [tokens, words] } else { [0, 0] };
+            let [dx, dw] = gradients.map(|rows| device.zeros::<bf16, 2>([rows, width]));
+            Ok((x, w, labels, vectors, [dx?, dw?]))
+        },
+        move |(x, w, labels, [loss, logs], [dx, dw])| {
+            let (stream, inputs, entropy) = (x.device().default_stream(), (x.view(), w.view()), CrossEntropy::new());
+            match backward {
+                false => entropy.linear_forward(&stream, inputs, labels.view(), (loss.view_mut(), logs.view_mut())),
+                true => {
+                    let (saved, gradients) = ((labels.view(), logs.view()), (dx.view_mut(), dw.view_mut()));
+                    entropy.linear_backward(&stream, inputs, saved, loss.view(), None, gradients)
+                }
+            }
+        },
+    )
+}
+
+fn of_divergence([rows, columns]: [usize; 2]) -> Row {
+    Row::new(
+        format!("divergence bf16 {rows} {columns}"),
+        Work::bytes((3 * 2 * rows * columns) as f64),
+        move |device| {
+            let array = || device.full([rows, columns], bf16::from_f64(0.5));
+            Ok(([array()?, array()?, array()?], device.zeros([rows])?))
+        },
+        |([student, teacher, gradient], loss)| {
+            let stream = student.device().default_stream();
+            let results = (loss.view_mut(), Some(gradient.view_mut()));
+            divergence(&stream, [student.view(), teacher.view()], 2.0, 1.0, results)
         },
     )
 }
@@ -65,7 +110,9 @@ pub fn rows() -> Vec<Row> {
     for gradient in [false, true] {
         rows.extend([[8192, 32768], [4096, 128_256], [2048, 1 << 18]].map(|s| cross_entropy::<bf16>(s, gradient)));
         rows.push(cross_entropy::<f32>([2048, 128_256], gradient));
+        rows.push(linear([4096, 4096, 128_256], gradient));
     }
+    rows.push(of_divergence([4096, 128_256]));
     rows.extend([false, true].map(|backward| grpo::<bf16>([4, 1024, 128_256], backward)));
     rows
 }

@@ -5,6 +5,7 @@
 
 mod assembled;
 mod attention;
+mod filled;
 mod images;
 mod linalg;
 mod losses;

@@ -2,7 +2,9 @@
 
 use cutlet::element::{bf16, f16};
 use cutlet::{Device, DeviceArray};
-use cutlet_kernels::moe::{Alignment, Router, Rows, Scores, combine, gated_product, product};
+use cutlet_kernels::moe::{
+    Alignment, Experts, Gradients, Router, Rows, Scores, combine, gated_product, gather, product,
+};
 use cutlet_kernels::norms::Gate;
 
 use crate::row::{Peak, Row, Work};
@@ -15,11 +17,13 @@ struct Layer {
     taken: usize,
     hidden: usize,
     between: usize,
+    /// Rows of a tile.
+    tile: usize,
 }
 
 impl Layer {
     fn name(self, kernel: &str) -> String {
-        let Layer { tokens, experts, taken, hidden, between } = self;
+        let Layer { tokens, experts, taken, hidden, between, .. } = self;
         format!("{kernel} {tokens} {taken}/{experts} {hidden} {between}")
     }
 
@@ -30,7 +34,7 @@ impl Layer {
 
     fn alignment(self, device: Device) -> cutlet::Result<Alignment> {
         let stream = device.default_stream();
-        let mut alignment = Alignment::new(&stream, [self.tokens, self.taken], self.experts, 128)?;
+        let mut alignment = Alignment::new(&stream, [self.tokens, self.taken], self.experts, self.tile)?;
         // An inspection has no results of launches.
         alignment.launch(&stream, self.choice(device)?.view())?;
         Ok(alignment)
@@ -71,15 +75,15 @@ fn alignment(layer: Layer) -> Row {
         Work::bytes(12.0 * layer.pairs() as f64),
         move |device| {
             let stream = device.default_stream();
-            let alignment = Alignment::new(&stream, [layer.tokens, layer.taken], layer.experts, 128)?;
+            let alignment = Alignment::new(&stream, [layer.tokens, layer.taken], layer.experts, layer.tile)?;
             Ok((layer.choice(device)?, alignment))
         },
         |(choice, alignment)| alignment.launch(&choice.device().default_stream(), choice.view()),
     )
 }
 
-fn products(layer: Layer) -> [Row; 3] {
-    let Layer { tokens, experts, taken, hidden, between } = layer;
+fn products(layer: Layer) -> [Row; 5] {
+    let Layer { tokens, experts, taken, hidden, between, .. } = layer;
     let first = Row::new(
         layer.name("experts_gated f16"),
         layer.work(2, tokens * hidden + layer.pairs() * between),
@@ -122,15 +126,77 @@ fn products(layer: Layer) -> [Row; 3] {
             combine(&x.device().default_stream(), x.view(), alignment, weights.view(), y.view_mut())
         },
     );
-    [first, second, third]
+    let fourth = Row::new(
+        layer.name("experts_gather f16"),
+        Work::bytes(2.0 * (hidden * (layer.pairs() + tokens)) as f64),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let out = device.zeros::<f16, 2>([alignment.num_places(), hidden])?;
+            Ok((alignment, device.full([tokens, hidden], f16::from_f32(0.25))?, out))
+        },
+        |(alignment, x, out)| gather(&x.device().default_stream(), x.view(), alignment, None, out.view_mut()),
+    );
+    let fifth = Row::new(
+        layer.name("experts_gated_places f16"),
+        layer.work(2, layer.pairs() * (hidden + between)),
+        move |device| {
+            let alignment = layer.alignment(device)?;
+            let x = device.full([alignment.num_places(), hidden], f16::from_f32(0.25))?;
+            let w = device.full([experts, 2 * between, hidden], f16::from_f32(0.01))?;
+            let out = device.zeros::<f16, 2>([alignment.num_places(), between])?;
+            Ok((alignment, x, w, out))
+        },
+        |(alignment, x, w, out)| {
+            let stream = x.device().default_stream();
+            gated_product(&stream, (x.view(), Rows::Places), w.view(), alignment, Gate::Silu, out.view_mut())
+        },
+    );
+    [first, second, third, fourth, fifth]
+}
+
+/// The whole layer of experts, forward for inference, or forward and backward for training.
+fn layer_of_experts(layer: Layer, training: bool) -> Row {
+    let Layer { tokens, experts, taken, hidden, between, .. } = layer;
+    let name = if training { "experts_training bf16" } else { "experts_forward bf16" };
+    Row::new(
+        layer.name(name),
+        layer.work(if training { 9 } else { 3 }, tokens * hidden * 2),
+        move |device| {
+            let number = |value: f64| bf16::from_f64(value);
+            let alignment = layer.alignment(device)?;
+            let [x, dy] = [0.25, 0.01].map(|value| device.full([tokens, hidden], number(value)));
+            let first = device.full([experts, 2 * between, hidden], number(0.01))?;
+            let second = device.full([experts, hidden, between], number(0.01))?;
+            let weights = [device.full([tokens, taken], 0.5f32)?, device.zeros([tokens, taken])?];
+            let [y, dx] = [0; 2].map(|_| device.zeros::<bf16, 2>([tokens, hidden]));
+            let shapes = if training { [first.shape(), second.shape()] } else { [[0; 3]; 2] };
+            let [dfirst, dsecond] = shapes.map(|shape| device.zeros::<bf16, 3>(shape));
+            Ok((alignment, [x?, dy?], [first, second], weights, [y?, dx?], [dfirst?, dsecond?]))
+        },
+        move |(alignment, [x, dy], [first, second], [weights, dweights], [y, dx], [dfirst, dsecond])| {
+            let (stream, gate) = (x.device().default_stream(), Gate::Silu);
+            let experts = Experts { gate, weights: [first.view(), second.view()] };
+            if !training {
+                return experts.forward(&stream, x.view(), alignment, weights.view(), y.view_mut());
+            }
+            let saved = experts.forward_saved(&stream, x.view(), alignment, weights.view(), y.view_mut())?;
+            let of_experts = [dfirst.view_mut(), dsecond.view_mut()];
+            let gradients = Gradients { dx: dx.view_mut(), dweights: dweights.view_mut(), of_experts };
+            experts.backward(&stream, &saved, dy.view(), alignment, weights.view(), gradients)
+        },
+    )
 }
 
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let layers = [
-        Layer { tokens: 8192, experts: 64, taken: 8, hidden: 2048, between: 1408 },
-        Layer { tokens: 4096, experts: 8, taken: 2, hidden: 4096, between: 14336 },
+        Layer { tokens: 8192, experts: 64, taken: 8, hidden: 2048, between: 1408, tile: 128 },
+        Layer { tokens: 4096, experts: 8, taken: 2, hidden: 4096, between: 14336, tile: 128 },
+        Layer { tokens: 64, experts: 8, taken: 2, hidden: 4096, between: 14336, tile: 16 },
     ];
-    let of_layer = |layer: Layer| [router(layer), alignment(layer)].into_iter().chain(products(layer));
+    let of_layer = |layer: Layer| {
+        let whole = [layer_of_experts(layer, false), layer_of_experts(layer, true)];
+        [router(layer), alignment(layer)].into_iter().chain(products(layer)).chain(whole)
+    };
     layers.into_iter().flat_map(of_layer).collect()
 }

@@ -3,8 +3,8 @@
 use cutlet as ct;
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::order::{
-    Combine, Direction, Draws, Prefix, Sampling, Selected, SortPlan, compact_if, greedy, histogram, prefix, sort_keys,
-    sort_keys_by, sort_pairs, top_k,
+    Combine, Direction, Draws, Prefix, RadixSort, Sampling, Selected, SortPlan, compact_if, greedy, histogram, prefix,
+    top_k,
 };
 
 use crate::row::{Row, Work};
@@ -27,8 +27,8 @@ fn sort(log: u32) -> Row {
         format!("sort u32 2^{log}"),
         // A pass counts, and four passes read and write.
         Work::bytes(4.0 * n as f64 * 9.0),
-        move |device| Ok((words(device, n)?, device.zeros([n])?)),
-        |(x, y)| sort_keys(&x.device().default_stream(), x.view(), y.view_mut(), Direction::Ascending),
+        move |device| Ok((words(device, n)?, device.zeros([n])?, RadixSort::<u32>::new(device, n)?)),
+        |(x, y, sort)| sort.keys(&x.device().default_stream(), x.view(), y.view_mut(), Direction::Ascending),
     )
 }
 
@@ -37,10 +37,13 @@ fn pairs(log: u32) -> Row {
     Row::new(
         format!("sort u32 with u32 2^{log}"),
         Work::bytes(4.0 * n as f64 * 17.0),
-        move |device| Ok((words(device, n)?, device.zeros::<u32, 1>([n])?, device.zeros([n])?, device.zeros([n])?)),
-        |(x, v, y, w)| {
+        move |device| {
+            let sort = RadixSort::<u32, u32>::with_values(device, n)?;
+            Ok((words(device, n)?, device.zeros([n])?, device.zeros([n])?, device.zeros([n])?, sort))
+        },
+        |(x, v, y, w, sort)| {
             let (from, to) = ((x.view(), v.view()), (y.view_mut(), w.view_mut()));
-            sort_pairs(&x.device().default_stream(), from, to, Direction::Ascending)
+            sort.pairs(&x.device().default_stream(), from, to, Direction::Ascending)
         },
     )
 }
@@ -152,11 +155,9 @@ fn planned([warps, elements, blocks]: [usize; 3]) -> Row {
         Work::bytes(4.0 * n as f64 * 9.0),
         move |device| {
             let plan = SortPlan { warps, elements, blocks: blocks as u32 };
-            Ok((words(device, n)?, device.zeros([n])?, plan))
+            Ok((words(device, n)?, device.zeros([n])?, RadixSort::<u32>::new(device, n)?.plan(plan)))
         },
-        |(x, y, plan)| {
-            sort_keys_by(&x.device().default_stream(), x.view(), y.view_mut(), (Direction::Ascending, *plan))
-        },
+        |(x, y, sort)| sort.keys(&x.device().default_stream(), x.view(), y.view_mut(), Direction::Ascending),
     )
 }
 

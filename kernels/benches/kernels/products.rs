@@ -5,7 +5,7 @@ use cutlet::packed::{Narrow, PackedView, i4, u4};
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::matmul;
 use cutlet_kernels::products::packed::{Order, PackedWeights};
-use cutlet_kernels::products::{Factor, Precision};
+use cutlet_kernels::products::{Factor, Precision, Workspace};
 
 use crate::row::{Peak, Row, Work};
 
@@ -37,16 +37,22 @@ fn plain<T: Factor, O: Element>(extents: [usize; 3], is_transposed: bool, precis
     let [m, n, k] = extents;
     let open = move |device| {
         let b = if is_transposed { [n, k] } else { [k, n] };
-        Ok((numbers::<T, 2>(device, [m, k])?, numbers::<T, 2>(device, b)?, device.zeros::<O, 2>([m, n])?))
+        let operands = (numbers::<T, 2>(device, [m, k])?, numbers::<T, 2>(device, b)?);
+        Ok((operands, device.zeros::<O, 2>([m, n])?, Workspace::new(device)?))
     };
     let type_name = if T::NAME == "f32" && precision == Precision::Fast { "tf32" } else { T::NAME };
     Row::new(
         format!("matmul {type_name} {m} {n} {k}"),
         work(extents, [size_of::<T>(), size_of::<O>()], peak),
         open,
-        move |(a, b, c)| {
+        move |((a, b), c, workspace)| {
             let b = if is_transposed { b.view().transpose()? } else { b.view() };
-            matmul().precision(precision).launch(&a.device().default_stream(), a.view(), b, c.view_mut())
+            matmul().precision(precision).workspace(workspace).launch(
+                &a.device().default_stream(),
+                a.view(),
+                b,
+                c.view_mut(),
+            )
         },
     )
 }
@@ -111,6 +117,25 @@ fn grouped([groups, m, n, k]: [usize; 4]) -> Row {
     )
 }
 
+/// A product of e4m3 with scales of 1 x 128 and of 128 x 128 elements.
+fn scaled([m, n, k]: [usize; 3]) -> Row {
+    let mut work = work([m, n, k], [1, 2], Peak::F8);
+    work.bytes += (k / 128 * (m + n / 128) * 4) as f64;
+    Row::new(
+        format!("scaled_matmul e4m3 {m} {n} {k}"),
+        work,
+        move |device| {
+            let operands = (numbers::<f8e4m3fn, 2>(device, [m, k])?, numbers::<f8e4m3fn, 2>(device, [n, k])?);
+            let scales = (device.full([k / 128, m], 0.5f32)?, device.full([k / 128, n / 128], 0.25f32)?);
+            Ok((operands, scales, device.zeros::<bf16, 2>([m, n])?))
+        },
+        |((a, b), (rows, columns), c)| {
+            let (left, right) = ((a.view(), rows.view()), (b.view().transpose()?, columns.view()));
+            matmul().launch_scaled(&a.device().default_stream(), left, right, c.view_mut())
+        },
+    )
+}
+
 /// A product with packed weights, of which 128 share a scale.
 fn packed<F: Narrow>(m: usize, order: Order) -> Row {
     let (n, k, group) = (8192, 8192, 128);
@@ -120,18 +145,15 @@ fn packed<F: Narrow>(m: usize, order: Order) -> Row {
         format!("packed_matmul {} f16 {m} {n} {k}{layout}", F::NAME),
         Work { bytes: bytes as f64, flops: 2.0 * (m * n * k) as f64, peak: Peak::F16 },
         move |device| {
-            let scales = match order {
-                Order::InputsOutputs => [k / group, n],
-                Order::OutputsInputs => [n, k / group],
-            };
             let codes = device.full(PackedView::<F, 2>::words([n, k]), 0x5a3c_9617u32)?;
-            let inputs = (numbers::<f16, 2>(device, [m, k])?, numbers::<f16, 2>(device, scales)?);
-            Ok((codes, inputs, device.zeros::<f16, 2>([m, n])?))
+            let inputs = (numbers::<f16, 2>(device, [m, k])?, numbers::<f16, 2>(device, [k / group, n])?);
+            Ok((codes, inputs, device.zeros::<f16, 2>([m, n])?, Workspace::new(device)?))
         },
-        move |(codes, (x, scales), y)| {
+        move |(codes, (x, scales), y, workspace)| {
             let codes = PackedView::<F, 2>::new(codes.view(), [n, k])?;
             let weights = PackedWeights::new(codes, scales.view(), group, order)?;
-            matmul().launch_packed(&x.device().default_stream(), x.view(), weights, y.view_mut())
+            let product = matmul().workspace(workspace);
+            product.launch_packed(&x.device().default_stream(), x.view(), weights, y.view_mut())
         },
     )
 }
@@ -158,6 +180,8 @@ pub fn rows() -> Vec<Row> {
         batched([32, 2048, 2048, 128]),
         grouped([8, 8192, 4096, 4096]),
         grouped([64, 16384, 2048, 4096]),
+        scaled([8192; 3]),
+        scaled([64, 8192, 8192]),
         packed::<i4>(1, Order::InputsOutputs),
         packed::<i4>(16, Order::InputsOutputs),
         packed::<i4>(64, Order::InputsOutputs),

@@ -1,8 +1,10 @@
-//! Attention of one query of each sequence with the keys of a paged cache: split keys (Flash-Decoding, Dao et al., 2023) and
-//! block tables (PagedAttention, Kwon et al., 2023).
+//! Attention of one query of each sequence with the keys of a paged cache: split keys
+//! (Flash-Decoding, Dao et al., 2023) and block tables (PagedAttention, Kwon et al., 2023).
 //!
-//! A block takes the queries that share a head of keys as rows of one tile, past a part of the keys:
-//! 1. the rows of a block of keys are listed by the table, with no row behind the end of the sequence;
+//! A block takes the queries that share a head of keys as rows of one tile, past a part of the
+//! keys:
+//! 1. the rows of a block of keys are listed by the table, with no row behind the end of the
+//!    sequence;
 //! 2. the online softmax of `online.rs`;
 //! 3. with more than one part, the block stores its result and log₂ of its sum of exponentials;
 //! 4. the last block of a head adds the parts, or a second kernel does.
@@ -11,9 +13,9 @@ use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, Stream};
+use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, LoadOptions, Stream};
 
-use super::online::{LEAST, Online};
+use super::online::{Exponent, LEAST, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
@@ -21,11 +23,12 @@ use crate::launch::{Run, num_multiprocessors};
 
 /// Keys and values in pages, and the pages of each sequence.
 ///
-/// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries behind the end of a sequence have
-/// no meaning, as have the rows of a page behind the end.
+/// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries
+/// behind the end of a sequence have no meaning, as have the rows of a page behind the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, T: Element> {
-    /// Keys, of shape (pages, tokens of a page, key heads, dim). A page has 2ⁿ tokens. Pages follow one another without gaps.
+    /// Keys, of shape (pages, tokens of a page, key heads, dim). A page has 2ⁿ tokens. Pages follow
+    /// one another without gaps.
     pub keys: DeviceView<'a, T, 4>,
     /// Values, of the same shape, or of another dim.
     pub values: DeviceView<'a, T, 4>,
@@ -70,8 +73,8 @@ impl Scratch {
     }
 }
 
-/// Returns the number of parts of `keys` keys: the least one whose blocks leave at most 5 % of the multiprocessors idle, if `of_each`
-/// blocks run on each of them. A part has at least 256 keys.
+/// Returns the number of parts of `keys` keys: the least one whose blocks leave at most 5 % of the
+/// multiprocessors idle, if `of_each` blocks run on each of them. A part has at least 256 keys.
 pub(super) fn parts(keys: usize, blocks: usize, of_each: usize, multiprocessors: usize) -> usize {
     let slots = (of_each * multiprocessors).max(1);
     let most = keys.div_ceil(256).clamp(1, 128);
@@ -116,7 +119,7 @@ fn decode<T: Number>(
     let begin_part = begin + part * each;
     let end_part = (begin_part + each).min(length.ceil_div(n));
 
-    let factor = if softcap.is_some() { ct::scalar(LOG2_E) } else { scale * LOG2_E };
+    let exponent = Exponent::new(if softcap.is_some() { ct::scalar(LOG2_E) } else { scale * LOG2_E });
     let step = |state: Online, j: Scalar<i32>| {
         let key = j * n + ct::arange(0..n);
         let pages = match n > page {
@@ -135,10 +138,10 @@ fn decode<T: Number>(
         let seen = key.lt(length);
         let seen = if window.is_some() { seen & key.ge(first) } else { seen };
         let scores = ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY);
-        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
+        state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
-    let (results, logs) = state.finish(factor, None);
+    let (results, logs) = state.finish(exponent, None);
     let result = results[0];
     let store = |x: Tile<f32, 2>| out.store((batch, head, 0, 0), x.cast::<T>().reshape([1, 1, m, e]));
     let Some((of_parts, of_logs, tickets)) = partial else { return store(result) };
@@ -153,22 +156,25 @@ fn decode<T: Number>(
     }
 }
 
-/// Returns the result of the rows and columns of a tile from its parts. `place`: sequence, block of rows, block of columns.
+/// Returns the result of the rows and columns of a tile from its parts. `place`: sequence, block of
+/// rows, block of columns.
 pub(super) fn sum_of_parts(
     (results, logs): (Array<f32, 5>, Array<f32, 4>),
     [batch, block, column]: [Scalar<i32>; 3],
     [m, e]: [usize; 2],
     parts: usize,
 ) -> Tile<f32, 2> {
-    let start = (ct::zeros::<f32, 2>([m, e]), ct::full([m, 1], LEAST), ct::zeros([m, 1]));
-    let (sum, _, total) = ct::fold(..parts, start, |(sum, max, total), part| {
+    // The weights of the parts do not depend on one another: several loads are in flight.
+    let options = LoadOptions::new().padding(Padding::NegInf);
+    let all = logs.load_with((batch, block, 0, 0), [1, 1, parts.next_power_of_two(), m], options);
+    let all = all.reshape([parts.next_power_of_two(), m]);
+    let max = all.reduce_max(0).max(LEAST);
+    let total = (all - max).exp2().sum(0).max(f32::MIN_POSITIVE);
+    ct::fold(ct::range(0, parts).unroll(4), ct::zeros::<f32, 2>([m, e]), |sum, part| {
         let result = results.load((batch, block, part, 0, column), [1, 1, 1, m, e]).reshape([m, e]);
-        let log: Tile<f32, 2> = logs.load((batch, block, part, 0), [1, 1, 1, m]).reshape([m, 1]);
-        let above: Tile<f32, 2> = max.max(log);
-        let [decay, weight] = [max, log].map(|x| (x - above).exp2());
-        (sum * decay + result * weight, above, total * decay + weight)
-    });
-    sum / total.max(f32::MIN_POSITIVE)
+        let log = logs.load((batch, block, part, 0), [1, 1, 1, m]).reshape([1, m]);
+        sum + result * ((log - max).exp2() / total).reshape([m, 1])
+    })
 }
 
 /// Adds the parts: a block for a head of keys and a block of columns.
@@ -257,11 +263,12 @@ impl Decode {
         Scratch::new(device, [batch, key_heads, parts, heads / key_heads, pages.values.shape()[3]])
     }
 
-    /// Queues the kernels. `q` and the result are of shape (sequences, heads, dim), where key heads divide heads.
+    /// Queues the kernels. `q` and the result are of shape (sequences, heads, dim), where key heads
+    /// divide heads.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A page of the table that does not exist reads as
-    /// zeros.
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A page of the
+    /// table that does not exist reads as zeros.
     #[track_caller]
     pub fn launch<T: Number>(
         &self,

@@ -1,18 +1,19 @@
 //! Attention of 8-bit floats, forward: FlashAttention-3 (Shah et al., 2024).
 //!
-//! Both products sum along memory. A first kernel transposes the values, and orders keys as threads hold the scores of a product.
-//! The weights are then operands after a permutation that moves nothing. The largest weight is 2⁸, so that small weights have bits.
+//! Both products sum along memory. A first kernel transposes the values, and orders keys as threads
+//! hold the scores of a product. The weights are then operands after a permutation that moves
+//! nothing. The largest weight is 2⁸, so that small weights have bits.
 
 use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
+use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream, Target};
 
-use super::online::Online;
+use super::online::{Exponent, Online};
 use super::tiles;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, target};
 
 /// Keys whose order changes.
 const GROUP: usize = 16;
@@ -21,8 +22,8 @@ const TRANSPOSED: usize = 128;
 /// Logarithm of the largest weight to base 2.
 const SHIFT: f32 = 8.0;
 
-/// Returns the columns in the order in which the threads that hold scores multiply them as weights: neighbours of four are two and
-/// two.
+/// Returns the columns in the order in which the threads that hold scores multiply them as weights:
+/// neighbours of four are two and two.
 fn in_order(x: Tile<f8e4m3fn, 2>) -> Tile<f8e4m3fn, 2> {
     let [rows, columns] = x.shape();
     x.reshape([rows, columns / GROUP, 2, 4, 2]).permute([0, 1, 3, 2, 4]).reshape([rows, columns])
@@ -58,6 +59,7 @@ fn attend(
     let [of_queries, of_keys, of_values] = scales;
     let of_values = of_values.load_scalar((batch, head / group));
     let factor = of_queries.load_scalar((batch, head)) * of_keys.load_scalar((batch, head / group)) * (scale * LOG2_E);
+    let exponent = Exponent { shift: SHIFT, ..Exponent::new(factor) };
     let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
     let keys = k.extent(2);
     let first = tile * m + (keys - q.extent(2));
@@ -72,12 +74,10 @@ fn attend(
             ct::select(key.lt(last.unsqueeze(1)), scores, f32::NEG_INFINITY)
         };
         let scores = ct::if_else(((j + 1) * n).le(whole), || scores, masked);
-        state.add_shifted(scores, (factor, SHIFT), |weights, sum| {
-            vec![ct::mma_fast_acc(in_order(weights.cast()), values, sum(0))]
-        })
+        state.add(scores, exponent, |weights, sum| vec![ct::mma_fast_acc(in_order(weights.cast()), values, sum(0))])
     };
     let state = ct::fold(..end.max(0).ceil_div(n), Online::new(m, e, 1), step);
-    let (results, log) = state.finish(factor, None);
+    let (results, log) = state.finish(exponent, None);
     let log = (log - SHIFT) * std::f32::consts::LN_2;
     logs.iter().for_each(|logs| logs.store((batch, head, tile), log.reshape([1, 1, m])));
     out.store((batch, head, tile, 0), (results[0] * of_values).cast::<bf16>().reshape([1, 1, m, e]));
@@ -109,9 +109,11 @@ pub struct PrefillF8 {
 }
 
 impl PrefillF8 {
-    /// Queues the kernels. Q and the result are of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim), where
-    /// key heads divide heads. `scales` are the factors of Q, of shape (batch, heads), and those of K and V, of shape (batch, key heads).
-    /// dim is at most 256. `logs`, of shape (batch, heads, queries), gets the natural logarithms of the sums of exponentials.
+    /// Queues the kernels. Q and the result are of shape (batch, heads, queries, dim), K and V of
+    /// (batch, key heads, keys, dim), where key heads divide heads. `scales` are the factors of Q,
+    /// of shape (batch, heads), and those of K and V, of shape (batch, key heads). dim is at most
+    /// 256. `logs`, of shape (batch, heads, queries), gets the natural logarithms of the sums of
+    /// exponentials.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit, and those of allocations and launches.
@@ -155,7 +157,8 @@ impl PrefillF8 {
             let tile = ct::Constant([TRANSPOSED, columns[1]]);
             launch([keys.div_ceil(TRANSPOSED), key_heads, batch]).run(transposed, (v, along.view_mut(), tile))?;
         }
-        let most = if columns[0].max(columns[1]) > 128 { [64, 64] } else { [128, 128] };
+        let hopper = target(stream) == Some(Target::SM_90A);
+        let most = if columns[0].max(columns[1]) > 128 || !hopper { [64, 64] } else { [128, 128] };
         let tile = [(most[0], queries), (most[1], keys)].map(|(most, x)| most.min(x.next_power_of_two().max(32)));
         let form = Form { tile, columns, group: heads / key_heads, causal: self.causal };
         let kernel = |qkv: [Array<f8e4m3fn, 4>; 3],

@@ -1,35 +1,60 @@
-//! Decoding with latent vectors: multi-head latent attention (DeepSeek-V2, 2024) with absorbed projections.
+//! Decoding with latent vectors: multi-head latent attention (DeepSeek-V2, 2024) with absorbed
+//! projections.
 //!
-//! All heads share one vector of 576 numbers a token. Its first 512 are the value, too. A block takes a tile of heads past a part
-//! of the keys. The 512 columns are loaded in four blocks, each of which is an operand of both products and has an accumulator:
-//! the stage of a block is free after its second product.
+//! All heads share one vector of 576 numbers a token. Its first 512 are the value, too. A block
+//! takes a tile of heads past a part of the keys. The 512 columns are loaded in four blocks, each
+//! of which is an operand of both products and has an accumulator: the stage of a block is free
+//! after its second product.
 
 use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, LoadOptions, Stream, Target};
+use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, Hints, LoadOptions, Stream, Target};
 
 use super::decode::{Scratch, add_parts, parts};
-use super::online::Online;
+use super::online::{Exponent, Online};
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors, target};
 
+/// Places of the vectors of each sequence.
+#[derive(Clone, Copy, Debug)]
+pub enum Order<'a> {
+    /// Each sequence is one page of any length.
+    Contiguous,
+    /// Numbers of pages, of shape (sequences, pages of the longest one). A page has 2ⁿ tokens.
+    /// Entries behind the end of a sequence have no meaning.
+    Pages(DeviceView<'a, i32, 2>),
+    /// Numbers of chosen vectors among those of all pages, of shape (sequences, most vectors):
+    /// sparse attention. Pages follow one another without gaps. Entries behind the end have no
+    /// meaning.
+    Chosen(DeviceView<'a, i32, 2>),
+}
+
 /// Latent vectors of sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Latents<'a, T: Element> {
-    /// Vectors, of shape (pages, tokens of a page, latent + rotated). A page has 2ⁿ tokens. Without a table, each sequence is one page of any length.
-    /// Rows behind the end of a sequence have finite numbers.
+    /// Vectors, of shape (pages, tokens of a page, latent + rotated). Rows behind the end of a
+    /// sequence have finite numbers.
     pub vectors: DeviceView<'a, T, 3>,
-    /// Numbers of pages, of shape (sequences, pages of the longest one). Entries behind the end of a sequence have no meaning.
-    pub table: Option<DeviceView<'a, i32, 2>>,
-    /// Tokens of each sequence.
+    /// Places of the vectors of each sequence.
+    pub order: Order<'a>,
+    /// Vectors of each sequence.
     pub lengths: DeviceView<'a, i32, 1>,
 }
 
 /// Blocks of the latent columns.
 const BLOCKS: usize = 4;
+
+/// Source of the rows of a tile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Places {
+    Contiguous,
+    /// Tokens of a page.
+    Pages(usize),
+    Chosen,
+}
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,8 +65,7 @@ struct Form {
     rows: usize,
     /// Latent and rotated columns.
     columns: [usize; 2],
-    /// Tokens of a page; `None`: all of a sequence.
-    page: Option<usize>,
+    places: Places,
     parts: usize,
 }
 
@@ -54,7 +78,7 @@ fn decode<T: Number>(
     (table, lengths): (Option<Array<i32, 2>>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     scale: Scalar<f32>,
-    Form { tile: [m, n], rows, columns: [latent, rotated], page, parts }: Form,
+    Form { tile: [m, n], rows, columns: [latent, rotated], places, parts }: Form,
 ) {
     let (part, batch) = (ct::bid(1), ct::bid(2));
     // Several tiles of heads share a block of the scratch, where a tile has fewer rows.
@@ -74,39 +98,55 @@ fn decode<T: Number>(
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
-    // A tile of keys is one box of a page, or the boxes of several pages.
-    let load = |j: Scalar<i32>, column: usize, width: usize| {
-        let column = (column / width) as i32;
-        match (table, page) {
-            (Some(table), Some(page)) if page < n => {
-                let boxes = (0..n / page).map(|i| {
-                    let at = j * (n / page) + i;
-                    let number = table.load_scalar((batch, at.min(table.extent(1) - 1)));
-                    let number: Scalar<i32> = ct::select((at * page).lt(length), number, -1);
-                    let options = LoadOptions::new().clipped();
-                    vectors.load_with((number, 0, column), [1, page, width], options).reshape([page, width])
-                });
-                ct::cat(boxes, 0)
-            }
-            (Some(table), Some(page)) => {
-                let number = table.load_scalar((batch, j / (page / n)));
-                vectors.load((number, j % (page / n), column), [1, n, width]).reshape([n, width])
-            }
-            _ => vectors.load((batch, j, column), [1, n, width]).reshape([n, width]),
-        }
+    // A tile of keys is one box of a page, or the boxes of several pages. The numbers of the pages
+    // are read an iteration ahead.
+    let boxes = if let Places::Pages(page) = places { n.div_ceil(page) } else { 1 };
+    let numbers = |j: Scalar<i32>| -> Vec<Scalar<i32>> {
+        let (Some(table), Places::Pages(page)) = (table, places) else { return vec![batch] };
+        let number = |i: usize| {
+            let at = if page < n { j * boxes + i } else { j / (page / n) };
+            let number = table.load_scalar((batch, at.min(table.extent(1) - 1)));
+            // No page: it is read as zeros.
+            ct::select::<Scalar<i32>>((at * page).lt(length), number, -1)
+        };
+        (0..boxes).map(number).collect()
     };
-    let factor = scale * LOG2_E;
-    let step = |state: Online, j: Scalar<i32>| {
-        let narrow = load(j, latent, rotated);
-        let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(j, i * width, width)).collect();
+    let load = |numbers: &[Scalar<i32>], j: Scalar<i32>, column: usize, width: usize| {
+        if let (Places::Chosen, Some(list)) = (places, table) {
+            let seen = (j * n + ct::arange(0..n)).lt(length);
+            let chosen = ct::select(seen, list.load((batch, j), [1, n]).reshape([n]), -1);
+            return vectors.load((0, ct::at(chosen), column / width), [1, n, width]).reshape([n, width]);
+        }
+        let rows = n / boxes;
+        let at = match places {
+            Places::Pages(page) if page < n => ct::scalar(0),
+            Places::Pages(page) => j % (page / n),
+            _ => j,
+        };
+        let part = |number: &Scalar<i32>| {
+            let options = LoadOptions::new().clipped();
+            vectors.load_with((*number, at, column / width), [1, rows, width], options).reshape([rows, width])
+        };
+        if boxes == 1 { part(&numbers[0]) } else { ct::cat(numbers.iter().map(part), 0) }
+    };
+    let exponent = Exponent::new(scale * LOG2_E);
+    let step = |(state, pages): (Online, Vec<Scalar<i32>>), j: Scalar<i32>| {
+        let next = if matches!(places, Places::Pages(_)) { numbers(j + 1) } else { pages.clone() };
+        let narrow = load(&pages, j, latent, rotated);
+        let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(&pages, j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
-        // One call for each block: products of one call would keep the stages of all blocks until the last product.
+        // One call for each block: products of one call would keep the stages of all blocks until
+        // the last product.
         let scores = ct::mma(queries[0], wide[0].transpose(), scores);
         let scores = ct::mma(queries[1], wide[1].transpose(), scores);
         let scores = ct::mma(queries[2], wide[2].transpose(), scores);
         let scores = ct::mma(queries[3], wide[3].transpose(), scores);
-        let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
-        state.add(ct::select(seen, scores, f32::NEG_INFINITY), factor, |weights, sum| {
+        let masked = || {
+            let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
+            ct::select(seen, scores, f32::NEG_INFINITY)
+        };
+        let scores = ct::if_else(((j + 1) * n).le(length), || scores, masked);
+        let state = state.add(scores, exponent, |weights, sum| {
             let weights = weights.cast::<T>();
             vec![
                 ct::mma(weights, wide[0], sum(0)),
@@ -114,10 +154,12 @@ fn decode<T: Number>(
                 ct::mma(weights, wide[2], sum(2)),
                 ct::mma(weights, wide[3], sum(3)),
             ]
-        })
+        });
+        (state, next)
     };
-    let state = ct::fold(part * each..end, Online::new(m, width, BLOCKS), step);
-    let (results, logs) = state.finish(factor, None);
+    let start = (Online::new(m, width, BLOCKS), numbers(part * each));
+    let (state, _) = ct::fold(part * each..end, start, step);
+    let (results, logs) = state.finish(exponent, None);
     for (i, result) in results.into_iter().enumerate() {
         match partial {
             None => out.store((batch, block, tile, i), result.cast::<T>().reshape([1, 1, m, width])),
@@ -127,19 +169,19 @@ fn decode<T: Number>(
     partial.iter().for_each(|(_, of_logs)| of_logs.store((batch, block, part, tile), logs.reshape([1, 1, 1, m])));
 }
 
-/// softmax(scale · q Kᵀ) V for one query of each sequence and head, where the vectors of a sequence are its keys and their first
-/// columns its values.
+/// softmax(scale · q Kᵀ) V for one query of each sequence and head, where the vectors of a sequence
+/// are its keys and their first columns its values.
 ///
 /// ```
 /// # use cutlet as ct;
-/// use cutlet_kernels::attention::{Latent, Latents};
+/// use cutlet_kernels::attention::{Latent, Latents, Order};
 ///
 /// let device = ct::Device::cpu();
 /// // Vectors of 64 latent and 16 rotated numbers, two sequences of 5 and 2 tokens.
 /// let latent = Latent::new(0.1, 64);
 /// let vectors = device.from_fn([2, 5, 80], |[_, i, _]| i as f32)?;
 /// let lengths = device.array(&[5, 2], [2])?;
-/// let latents = Latents { vectors: vectors.view(), table: None, lengths: lengths.view() };
+/// let latents = Latents { vectors: vectors.view(), order: Order::Contiguous, lengths: lengths.view() };
 /// let (q, mut y) = (device.zeros([2, 3, 80])?, device.zeros([2, 3, 64])?);
 /// let mut scratch = latent.scratch(device, q.shape(), &latents)?;
 /// latent.launch(&device.default_stream(), q.view(), latents, y.view_mut(), &mut scratch)?;
@@ -178,7 +220,11 @@ impl Latent {
     pub fn scratch<T: Number>(&self, device: Device, q: [usize; 3], latents: &Latents<T>) -> ct::Result<Scratch> {
         let [batch, heads, _] = q;
         let [_, page, _] = latents.vectors.shape();
-        let longest = latents.table.map_or(page, |table| table.shape()[1] * page);
+        let longest = match latents.order {
+            Order::Contiguous => page,
+            Order::Pages(table) => table.shape()[1] * page,
+            Order::Chosen(list) => list.shape()[1],
+        };
         let rows = Latent::rows(heads);
         let blocks = batch * (heads / rows);
         let parts =
@@ -186,8 +232,9 @@ impl Latent {
         Scratch::new(device, [batch, heads / rows, parts, rows, self.latent])
     }
 
-    /// Queues the kernels. `q` is of shape (sequences, heads, latent + rotated), the result of (sequences, heads, latent). The number
-    /// of latent columns is a multiple of 64 and of the rotated columns, which are a multiple of 16.
+    /// Queues the kernels. `q` is of shape (sequences, heads, latent + rotated), the result of
+    /// (sequences, heads, latent). The number of latent columns is a multiple of 64 and of the
+    /// rotated columns, which are a multiple of 16.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch.
@@ -196,7 +243,7 @@ impl Latent {
         &self,
         stream: &Stream,
         q: DeviceView<T, 3>,
-        Latents { vectors, table, lengths }: Latents<T>,
+        Latents { vectors, order, lengths }: Latents<T>,
         out: DeviceViewMut<T, 3>,
         scratch: &mut Scratch,
     ) -> ct::Result<()> {
@@ -215,15 +262,18 @@ impl Latent {
         })?;
         require(out.shape() == [batch, heads, latent], || format!("a result of shape {:?}", out.shape()))?;
         require(lengths.shape() == [batch], || format!("{} lengths for {batch} sequences", lengths.shape()[0]))?;
-        match table {
-            Some(table) => require(table.shape()[0] == batch && page.is_power_of_two(), || {
-                format!(
-                    "a table of shape {:?} for {batch} sequences, pages of {page} tokens: a power of two",
-                    table.shape()
-                )
-            })?,
-            None => require(pages == batch, || format!("{pages} pages without a table for {batch} sequences"))?,
-        }
+        let (places, table) = match order {
+            Order::Contiguous => (Places::Contiguous, None),
+            Order::Pages(table) => (Places::Pages(page), Some(table)),
+            Order::Chosen(list) => (Places::Chosen, Some(list)),
+        };
+        require(table.is_some() || pages == batch, || format!("{pages} pages without a table for {batch} sequences"))?;
+        require(table.is_none_or(|table| table.shape()[0] == batch), || {
+            format!("a table of shape {:?} for {batch} sequences", table.map(|table| table.shape()))
+        })?;
+        require(page.is_power_of_two() || !matches!(places, Places::Pages(_)), || {
+            format!("pages of {page} tokens: a power of two")
+        })?;
         if out.is_empty() {
             return Ok(());
         }
@@ -233,12 +283,17 @@ impl Latent {
             format!("the scratch is one for other shapes: {:?}", scratch.results.shape())
         })?;
         let hopper = target(stream) == Some(Target::SM_90A) && size_of::<T>() == 2;
-        let tile = match hopper {
-            true => [64, 128],
-            false => [16, 32],
+        let tile = match (hopper, places) {
+            (true, Places::Chosen) => [64, 32],
+            (true, _) => [64, 128],
+            (false, _) => [16, 32],
         };
-        let form = Form { tile, rows, columns: [latent, rotated], page: table.map(|_| page), parts };
+        let form = Form { tile, rows, columns: [latent, rotated], places, parts };
         let q = q.reshape([batch, blocks, rows, dim])?;
+        let vectors = match places {
+            Places::Chosen => vectors.reshape([1, pages * page, dim])?,
+            _ => vectors,
+        };
         let mut out = out.reshape([batch, blocks, rows, latent])?;
         let partial = (parts > 1).then_some((scratch.results.view_mut(), scratch.logs.view_mut()));
         let kernel = |q: Array<T, 4>,
@@ -250,7 +305,10 @@ impl Latent {
             ct::with_mode(FloatMode::fast(), || decode(q, vectors, tables, out, scale, form));
         };
         let arguments = (q, vectors, (table, lengths), (out.reborrow(), partial), self.scale, ct::Constant(form));
-        ct::Launch::new([blocks * rows.div_ceil(tile[0]), parts, batch]).stream(stream).run(kernel, arguments)?;
+        let launch = ct::Launch::new([blocks * rows.div_ceil(tile[0]), parts, batch]).stream(stream);
+        // Four warps spill registers.
+        let launch = if hopper { launch.hints(Hints::new().num_warps(8)) } else { launch };
+        launch.run(kernel, arguments)?;
         if parts == 1 {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Online softmax (Milakov and Gimelshein, 2018): the sums of a tile of rows over blocks of keys, each of which rescales the
-//! sums to the largest score until then.
+//! Online softmax (Milakov and Gimelshein, 2018): the sums of a tile of rows over blocks of keys,
+//! each of which rescales the sums to the largest score until then.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -7,13 +7,33 @@ use cutlet::prelude::*;
 /// Maximum of no scores. It is finite, so that a block without a visible key has weights of 0.
 pub const LEAST: f32 = -1e30;
 
-/// State of `m` rows: weighted sums of values in `blocks` of columns, largest score, and sum of weights.
+/// State of `m` rows: weighted sums of values in `blocks` of columns, largest score, and sum of
+/// weights.
 pub struct Online {
     pub sums: Vec<Tile<f32, 2>>,
     pub max: Tile<f32, 2>,
     pub total: Tile<f32, 2>,
 }
 ct::impl_loop_state!(Online { sums, max, total });
+
+/// Exponents of the weights, which are powers of two.
+#[derive(Clone, Copy)]
+pub struct Exponent {
+    /// Factor of the scores.
+    pub factor: Scalar<f32>,
+    /// Exponent of the largest weight.
+    pub shift: f32,
+    /// The largest score is carried times the factor. Exponents are differences of products, not
+    /// fused sums.
+    pub scales_max: bool,
+}
+
+impl Exponent {
+    /// Exponents with this factor of the scores, and largest weights of 1.
+    pub fn new(factor: Scalar<f32>) -> Exponent {
+        Exponent { factor, shift: 0.0, scales_max: false }
+    }
+}
 
 impl Online {
     /// Returns the state before the first key.
@@ -25,38 +45,34 @@ impl Online {
         }
     }
 
-    /// Adds a block of keys. A weight is 2 to the power of `factor` times its score, and the largest weight is 1. `products` returns
-    /// the new sums from the weights and a function of the old sum of a block of columns, in program order.
+    /// Adds a block of keys. `products` returns the new sums from the weights and a function of the
+    /// old sum of a block of columns, in program order.
     pub fn add(
         self,
         scores: Tile<f32, 2>,
-        factor: Scalar<f32>,
+        Exponent { factor, shift, scales_max }: Exponent,
         products: impl FnOnce(Tile<f32, 2>, &dyn Fn(usize) -> Tile<f32, 2>) -> Vec<Tile<f32, 2>>,
     ) -> Online {
-        self.add_shifted(scores, (factor, 0.0), products)
-    }
-
-    /// Adds a block of keys as [`Online::add`] does. The largest weight is 2 to the power of `shift`.
-    pub fn add_shifted(
-        self,
-        scores: Tile<f32, 2>,
-        (factor, shift): (Scalar<f32>, f32),
-        products: impl FnOnce(Tile<f32, 2>, &dyn Fn(usize) -> Tile<f32, 2>) -> Vec<Tile<f32, 2>>,
-    ) -> Online {
-        let max = self.max.max(scores.reduce_max(1));
-        let least = if shift == 0.0 { -max * factor } else { shift - max * factor };
-        let weights = scores.fma(factor, least).exp2();
-        let decay = ((self.max - max) * factor).exp2();
+        let (max, weights, decay) = if scales_max {
+            let max = self.max.max(scores.reduce_max(1) * factor);
+            let least = if shift == 0.0 { max } else { max - shift };
+            (max, (scores * factor - least).exp2(), self.max - max)
+        } else {
+            let max = self.max.max(scores.reduce_max(1));
+            let least = if shift == 0.0 { -max * factor } else { shift - max * factor };
+            (max, scores.fma(factor, least).exp2(), (self.max - max) * factor)
+        };
+        let decay = decay.exp2();
         let sums = products(weights, &|block| self.sums[block] * decay);
         Online { sums, max, total: self.total * decay + weights.sum(1) }
     }
 
-    /// Returns the results, and log₂ of the sums of exponentials. A row without a visible key has zeros, and a logarithm of at
-    /// most [`LEAST`] times the factor.
+    /// Returns the results, and log₂ of the sums of exponentials. A row without a visible key has
+    /// zeros, and a logarithm of at most [`LEAST`] times the factor.
     ///
     /// `sink` is a score, in powers of two, without a value.
-    pub fn finish(self, factor: Scalar<f32>, sink: Option<Scalar<f32>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {
-        let max = self.max * factor;
+    pub fn finish(self, exponent: Exponent, sink: Option<Scalar<f32>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {
+        let max = if exponent.scales_max { self.max } else { self.max * exponent.factor };
         let (max, scale, total) = match sink {
             None => (max, None, self.total),
             Some(sink) => {

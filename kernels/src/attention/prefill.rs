@@ -1,21 +1,11 @@
-//! Attention of many queries, forward: FlashAttention (Dao et al., 2022; Shah et al., 2024).
-//!
-//! A block takes a tile of queries past the blocks of keys that any of them sees:
-//! 1. scores: a product with the keys;
-//! 2. softcap, score function and mask, the last one where the block has a key that some query does not see;
-//! 3. weights by an online softmax;
-//! 4. a product with the values.
-//!
-//! The compiler rotates the loop: the second product of a block runs during the softmax of the next one.
-
-use std::f32::consts::{LN_2, LOG2_E};
+//! Launches of attention of many queries.
 
 use cutlet as ct;
 use cutlet::kernel::IntoKernelArg;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
 
-use super::online::Online;
+use super::forward::{Form, Parameters, contiguous, packed};
 use super::scores::{Function, Mask, Place, Scores, Unchanged};
 use super::tiles;
 use crate::Number;
@@ -24,8 +14,8 @@ use crate::launch::{Run, target};
 
 /// softmax(scale · Q Kᵀ) V, with an optional window, softcap, sinks and functions of scores.
 ///
-/// The last query has the position of the last key, the one before it that of the key before, and so on. A query that sees no
-/// key has a result of zeros.
+/// The last query has the position of the last key, the one before it that of the key before, and
+/// so on. A query that sees no key has a result of zeros.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -61,136 +51,6 @@ pub struct Prefill<'a, A = (), F = Unchanged> {
     function: F,
 }
 
-/// Constants of the kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Form {
-    /// Queries and keys of a tile.
-    tile: [usize; 2],
-    /// Columns of a tile of keys and of values.
-    columns: [usize; 2],
-    /// Heads of queries that share a head of keys and values.
-    group: usize,
-    causal: bool,
-}
-
-/// Parameters of the kernels.
-type Parameters = (Factors, Option<Scalar<i32>>, Option<Array<f32, 1>>);
-/// Factor of the scores; that of their exponents to base 2; the one of the bound of scores before the tangent.
-type Factors = (Scalar<f32>, Option<(Scalar<f32>, Scalar<f32>)>);
-
-/// A tile of queries, with the numbers of queries and keys of its sequence.
-struct Queries {
-    batch: Scalar<i32>,
-    head: Scalar<i32>,
-    tile: Scalar<i32>,
-    extents: [Scalar<i32>; 2],
-}
-
-/// Returns the results of a tile of queries, and the natural logarithms of their sums of exponentials. `load` returns a block of
-/// keys and values.
-fn attend<T: Number, P: Copy, F: Scores<P>>(
-    queries: Tile<T, 2>,
-    load: impl Fn(Scalar<i32>) -> [Tile<T, 2>; 2],
-    Queries { batch, head, tile, extents: [rows, keys] }: Queries,
-    ((scale, cap), window, sinks): Parameters,
-    (function, parameters): (F, P),
-    Form { tile: [m, n], columns, causal, .. }: Form,
-) -> (Tile<f32, 2>, Tile<f32, 2>) {
-    // Position of the first query; blocks that some query sees a key of; blocks that all queries see all of.
-    let first = tile * m + (keys - rows);
-    let end = if causal { (first + m).min(keys) } else { keys };
-    let whole_end = if causal { first + 1 } else { keys };
-    let (begin, whole_begin, end, whole_end) = match window {
-        None => (ct::scalar(0), ct::scalar(0), end, whole_end),
-        Some(window) => {
-            let begin = (first - window + 1).max(0);
-            let whole_begin = first + m - window;
-            let [end, whole_end] = [(end, first + m - 1 + window), (whole_end, first + window)].map(|(a, b)| a.min(b));
-            (begin, whole_begin, end, whole_end)
-        }
-    };
-    let (begin, end) = (begin / n, end.max(0).ceil_div(n));
-
-    // The exponents take the factor: in their fused multiply-add it costs nothing.
-    let factor = match (F::SCALED, cap) {
-        (true, _) => ct::scalar(LOG2_E),
-        (false, Some((_, cap))) => cap * LOG2_E,
-        (false, None) => scale * LOG2_E,
-    };
-    let step = |state: Online, j: Scalar<i32>| {
-        let [keys_of, values] = load(j);
-        let scores = ct::mma(queries, keys_of.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let scores = match (F::SCALED, cap) {
-            (true, Some((inner, cap))) => (scores * inner).tanh_approx() * cap,
-            (false, Some((inner, _))) => (scores * inner).tanh_approx(),
-            (true, None) => scores * scale,
-            (false, None) => scores,
-        };
-        let key = (j * n + ct::arange(0..n)).unsqueeze(0);
-        let query = (first + ct::arange_from(m, 0, 1)).unsqueeze(1);
-        let scores = function.apply(scores, Place { batch, head, query, key }, parameters);
-        let masked = || {
-            let seen = if causal { key.le(query) } else { key.lt(keys).broadcast_to([m, n]) };
-            let seen = match window {
-                None => seen,
-                Some(window) if causal => seen & key.gt(query - window),
-                Some(window) => seen & key.gt(query - window) & key.lt(query + window),
-            };
-            ct::select(seen, scores, f32::NEG_INFINITY)
-        };
-        let whole = ((j + 1) * n).le(whole_end);
-        let whole = if window.is_some() { whole & (j * n).ge(whole_begin) } else { whole };
-        let scores = ct::if_else(whole, || scores, masked);
-        state.add(scores, factor, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
-    };
-    let state = ct::fold(begin..end, Online::new(m, columns[1], 1), step);
-    let sink = sinks.map(|sinks| sinks.load_scalar(head) * LOG2_E);
-    let (results, logs) = state.finish(factor, sink);
-    (results[0], logs * LN_2)
-}
-
-/// A block takes a tile of queries of a head of a sequence.
-fn contiguous<T: Number, P: Copy, F: Scores<P>>(
-    [q, k, v]: [Array<T, 4>; 3],
-    (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
-    parameters: Parameters,
-    function: (F, P),
-    form: Form,
-) {
-    let Form { tile: [m, n], columns: [d, e], group, .. } = form;
-    let (tile, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
-    let load = |x: Array<T, 4>, j, d| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]);
-    let queries = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
-    let place = Queries { batch, head, tile, extents: [q.extent(2), k.extent(2)] };
-    let (result, log) = attend(queries, |j| [load(k, j, d), load(v, j, e)], place, parameters, function, form);
-    logs.iter().for_each(|logs| logs.store((batch, head, tile), log.reshape([1, 1, m])));
-    out.store((batch, head, tile, 0), result.cast::<T>().reshape([1, 1, m, e]));
-}
-
-/// A block takes a tile of queries of a head of a sequence, whose rows begin and end where `starts` says.
-fn packed<T: Number, P: Copy, F: Scores<P>>(
-    [q, k, v]: [Array<T, 3>; 3],
-    starts: [Array<i32, 1>; 2],
-    (out, logs): (ArrayMut<T, 3>, Option<ArrayMut<f32, 2>>),
-    parameters: Parameters,
-    function: (F, P),
-    form: Form,
-) {
-    let Form { tile: [m, n], columns: [d, e], group, .. } = form;
-    // The last rows have the most keys.
-    let (tile, head, batch) = (ct::num_blocks(0) - 1 - ct::bid(0), ct::bid(1), ct::bid(2));
-    let [rows, keys] = starts.map(|starts| (starts.load_scalar(batch), starts.load_scalar(batch + 1)));
-    let extents = [rows, keys].map(|(begin, end)| end - begin);
-    ct::return_if((tile * m).ge(extents[0]));
-    let part = |x: Array<T, 3>, (begin, end): (Scalar<i32>, Scalar<i32>)| x.slice(0, begin..end);
-    let load = |x: Array<T, 3>, j, d| x.load((j, head / group, 0), [n, 1, d]).reshape([n, d]);
-    let queries = part(q, rows).load((tile, head, 0), [m, 1, d]).reshape([m, d]);
-    let load = |j| [load(part(k, keys), j, d), load(part(v, keys), j, e)];
-    let (result, log) = attend(queries, load, Queries { batch, head, tile, extents }, parameters, function, form);
-    logs.iter().for_each(|logs| logs.slice(1, rows.0..rows.1).store((head, tile), log.reshape([1, m])));
-    out.slice(0, rows.0..rows.1).store((tile, head, 0), result.cast::<T>().reshape([m, 1, e]));
-}
-
 impl Prefill<'_> {
     /// Attention with a factor of the scores, above 0; 1 / √dim as a rule.
     pub fn new(scale: f32) -> Self {
@@ -204,7 +64,8 @@ impl<'a, A, F> Prefill<'a, A, F> {
         Prefill { causal, ..self }
     }
 
-    /// Shows a query the keys whose position differs from its own by less than `window`, which is at least 1.
+    /// Shows a query the keys whose position differs from its own by less than `window`, which is
+    /// at least 1.
     pub fn window(self, window: usize) -> Self {
         Prefill { window: Some(window), ..self }
     }
@@ -220,8 +81,9 @@ impl<'a, A, F> Prefill<'a, A, F> {
         Prefill { scale, causal, window, softcap, sinks: Some(sinks), arguments, function }
     }
 
-    /// Maps scores after factor and softcap by a function, which becomes part of the kernel. `arguments` are launch arguments,
-    /// the last parameter of the function in the kernel. A function without captures is compiled once.
+    /// Maps scores after factor and softcap by a function, which becomes part of the kernel.
+    /// `arguments` are launch arguments, the last parameter of the function in the kernel. A
+    /// function without captures is compiled once.
     pub fn scores<B, P, G>(self, arguments: B, function: G) -> Prefill<'a, (A, B), (F, Function<G>)>
     where
         B: IntoKernelArg<P>,
@@ -230,7 +92,8 @@ impl<'a, A, F> Prefill<'a, A, F> {
         self.and(arguments, Function(function))
     }
 
-    /// Hides the keys for which a function returns false. The kernel visits all keys that causality and window show.
+    /// Hides the keys for which a function returns false. The kernel visits all keys that causality
+    /// and window show.
     pub fn mask<B, P, G>(self, arguments: B, function: G) -> Prefill<'a, (A, B), (F, Mask<G>)>
     where
         B: IntoKernelArg<P>,
@@ -244,7 +107,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
         Prefill { scale, causal, window, softcap, sinks, arguments: (arguments, more), function: (function, then) }
     }
 
-    /// Returns the launch arguments for [`Parameters`].
+    /// Returns the launch arguments for `Parameters`.
     #[allow(clippy::type_complexity, reason = "the arguments of a kernel")]
     fn parameters(&self) -> ((f32, Option<(f32, f32)>), Option<i32>, Option<DeviceView<'a, f32, 1>>) {
         let window = self.window.map(|window| i32::try_from(window).unwrap_or(i32::MAX / 2).min(i32::MAX / 2));
@@ -268,9 +131,10 @@ impl<'a, A, F> Prefill<'a, A, F> {
         require(sinks.is_none_or(|sinks| sinks == heads), || format!("{sinks:?} sinks for {heads} heads: one for each"))
     }
 
-    /// Queues the kernel. Q and the result are of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim),
-    /// where key heads divide heads. V and the result may have another dim; both are at most 512. `logs`, of shape (batch, heads,
-    /// queries), gets the natural logarithms of the sums of exponentials.
+    /// Queues the kernel. Q and the result are of shape (batch, heads, queries, dim), K and V of
+    /// (batch, key heads, keys, dim), where key heads divide heads. V and the result may have
+    /// another dim; both are at most 512. `logs`, of shape (batch, heads, queries), gets the
+    /// natural logarithms of the sums of exponentials.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch.
@@ -317,9 +181,10 @@ impl<'a, A, F> Prefill<'a, A, F> {
         ct::Launch::new(grid).stream(stream).run(kernel, arguments)
     }
 
-    /// Queues the kernel for sequences whose rows follow one another. Q and the result are of shape (tokens, heads, dim), K and V
-    /// of (key tokens, key heads, dim). `starts` has the first token of each sequence and the end of the last one, of queries and
-    /// of keys; no sequence has more than `longest` queries. `logs` is of shape (heads, tokens).
+    /// Queues the kernel for sequences whose rows follow one another. Q and the result are of shape
+    /// (tokens, heads, dim), K and V of (key tokens, key heads, dim). `starts` has the first token
+    /// of each sequence and the end of the last one, of queries and of keys; no sequence has more
+    /// than `longest` queries. `logs` is of shape (heads, tokens).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -341,8 +206,8 @@ impl<'a, A, F> Prefill<'a, A, F> {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. The kernel reads `starts`: queries past
-    /// `longest` have no result.
+    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. The kernel
+    /// reads `starts`: queries past `longest` have no result.
     #[track_caller]
     pub fn launch_packed<T: Number, P: Copy>(
         self,

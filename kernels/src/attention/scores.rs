@@ -10,7 +10,8 @@ pub struct Place {
     pub batch: Scalar<i32>,
     /// Head of the queries.
     pub head: Scalar<i32>,
-    /// Positions of the queries, of shape (rows, 1). The last query has the position of the last key.
+    /// Positions of the queries, of shape (rows, 1). The last query has the position of the last
+    /// key.
     pub query: Tile<i32, 2>,
     /// Positions of the keys, of shape (1, columns).
     pub key: Tile<i32, 2>,
@@ -18,7 +19,8 @@ pub struct Place {
 
 /// A function of tiles of scores, with kernel parameters `P`.
 ///
-/// [`Prefill::scores`](super::Prefill::scores) and [`Prefill::mask`](super::Prefill::mask) make these values.
+/// [`Prefill::scores`](super::Prefill::scores) and [`Prefill::mask`](super::Prefill::mask) make
+/// these values.
 pub trait Scores<P>: Copy {
     /// True if the function takes scores after their factor, and not up to a factor.
     const SCALED: bool;

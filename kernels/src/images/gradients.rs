@@ -1,16 +1,19 @@
 //! Gradients of convolutions.
 //!
-//! * Of the image: element h is in the window of result p at tap r where p · stride = h + padding - r · dilation. For each
-//!   remainder of h by the stride this is a convolution of the gradient of the results, with some of the taps.
-//! * Of the weights: for each tap a product of the image, transposed, and of the gradient of the results, over all places.
-//!   The places are split among tile blocks, whose sums another kernel adds in order.
+//! * Of the image: element h is in the window of result p at tap r where p · stride = h + padding -
+//!   r · dilation. For each remainder of h by the stride this is a convolution of the gradient of
+//!   the results, with some of the taps.
+//! * Of the weights: for each tap a product of the image, transposed, and of the gradient of the
+//!   results, over all places. The places are split among tile blocks, whose sums another kernel
+//!   adds in order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
+use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
 
-use super::convolution::{Convolution, Form, convolve};
-use super::taps::{Taps, fitting_box};
+use super::convolution::{Convolution, Form, queue};
+use super::depthwise;
+use super::taps::{Geometry, Taps, fitting_box};
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors, target};
 
@@ -27,7 +30,8 @@ struct Sum {
     splits: usize,
 }
 
-/// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group, output).
+/// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group,
+/// output).
 fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, form: Sum) {
     let ([i, high, wide], [inputs, outputs]) = (form.boxed, form.tile);
     let places = i * high * wide;
@@ -36,9 +40,7 @@ fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, 
     let (tile, split) = (ct::bid(0), ct::bid(2));
     let (j, tile) = (tile % columns, tile / columns);
     let (k, group) = (tile % rows, tile / rows);
-    let tap = ct::bid(1);
-    let (row, above) = form.taps.rows.tap(tap / form.taps.columns.count as i32);
-    let (column, before) = form.taps.columns.tap(tap % form.taps.columns.count as i32);
+    let tap = form.taps.tap(ct::bid(1));
 
     let boxes = [i, high, wide, 1, outputs];
     let [images, highs, wides] = [0, 1, 2].map(|axis| dy.num_tiles(axis, boxes));
@@ -46,12 +48,13 @@ fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, 
     let sum = ct::fold(all, ct::zeros::<f32, 2>([inputs, outputs]), |sum, at| {
         let (c, place) = (at % wides, at / wides);
         let (r, n) = (place % highs, place / highs);
-        let from = (n, ct::at(r * high + above), ct::at(c * wide + before), group, k);
+        let from = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, k);
         let x = x.load(from, [i, high, wide, 1, inputs]).reshape([places, inputs]);
         let dy = dy.load((n, r, c, group, j), boxes).reshape([places, outputs]);
         ct::mma(x.transpose(), dy, sum)
     });
-    sums.store((split, row * form.width as i32 + column, k, group, j), sum.reshape(shape));
+    let number = tap.number[0] * form.width as i32 + tap.number[1];
+    sums.store((split, number, k, group, j), sum.reshape(shape));
 }
 
 /// Adds the sums of all splits in order.
@@ -60,6 +63,40 @@ fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, tile: usize) {
         sum + sums.load((split, ct::bid(0)), [1, tile])
     });
     dw.store(ct::bid(0), sum.cast::<T>().reshape([tile]));
+}
+
+/// Queues the sums of the gradient of the weights: (split, tap, input, group, output). Returns
+/// them.
+#[track_caller]
+fn weight_sums<T: Number>(
+    stream: &Stream,
+    geometry: Geometry,
+    x: DeviceView<T, 5>,
+    dy: DeviceView<T, 5>,
+) -> ct::Result<DeviceArray<f32, 5>> {
+    let phases = geometry.views(x)?;
+    let ([images, rows, columns, groups, outputs], inputs) = (dy.shape(), x.shape()[4]);
+    let all = geometry.taps[0] * geometry.taps[1];
+
+    let (places, most) = match (target(stream), size_of::<T>()) {
+        (None, _) => (16, [32, 32]),
+        (Some(Target::SM_90A), 2) => (64, [128, 256]),
+        (Some(_), 2) => (32, [128, 128]),
+        (Some(_), _) => (32, [64, 64]),
+    };
+    let power = |extent: usize| extent.next_power_of_two().max(16);
+    let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
+    let boxed = fitting_box(places, [images, rows, columns]);
+    let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
+    let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
+    let splits = num_multiprocessors(stream).div_ceil(tiles * all).min(boxes).max(1);
+    let mut sums = stream.device().zeros::<f32, 5>([splits, all, inputs, groups, outputs])?;
+    for taps in geometry.of_results() {
+        let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
+        let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
+        launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
+    }
+    Ok(sums)
 }
 
 /// Writes zeros.
@@ -71,7 +108,8 @@ fn clear<T: Number>(dx: ArrayMut<T, 5>, tile: [usize; 5]) {
 }
 
 impl Convolution {
-    /// Queues the gradient of the images: `dx` of the shape of the images, from `dy` of the shape of the results.
+    /// Queues the gradient of the images: `dx` of the shape of the images, from `dy` of the shape
+    /// of the results.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -102,6 +140,9 @@ impl Convolution {
         let (geometry, groups) = (self.geometry(w.shape()), self.groups);
         let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let [_, _, inputs, outputs] = w.shape();
+        if inputs == 1 && groups > 1 {
+            return depthwise::input_gradient(stream, geometry, dy, w, dx);
+        }
         let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
         let dy = dy.reshape(split(dy.shape()))?;
         let shape = split(dx.shape());
@@ -113,23 +154,19 @@ impl Convolution {
                 continue;
             }
             let form = Form::new::<T>(shape, outputs / groups, stream, vec![taps], geometry.taps[1]);
-            let launch = ct::Launch::new(form.grid(shape)).stream(stream);
             if taps.count() == 0 || dy.is_empty() {
-                let [i, high, wide] = form.boxed;
+                let ([i, high, wide], launch) = (form.boxed, ct::Launch::new(form.grid(shape)).stream(stream));
                 launch.run(clear::<T>, (part, ct::Constant([i, high, wide, 1, form.outputs])))?;
                 continue;
             }
             let form = Form { is_transposed: true, ..form };
-            let kernel = |images: Vec<Array<T, 5>>, w: Array<T, 4>, dx: ArrayMut<T, 5>, form: Form| {
-                convolve(images, w, (None, None), dx, form, |sum| sum);
-            };
-            launch.run(kernel, (vec![dy], w, part, ct::Constant(form)))?;
+            queue(stream, vec![dy], w, (None, None), |sum| sum, part, form)?;
         }
         Ok(())
     }
 
-    /// Queues the gradient of the weights: `dw` of the shape of the weights, from images and `dy` of the shape of the results.
-    /// `dw` is contiguous.
+    /// Queues the gradient of the weights: `dw` of the shape of the weights, from images and `dy`
+    /// of the shape of the results. `dw` is contiguous.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -160,30 +197,13 @@ impl Convolution {
         let (geometry, groups) = (self.geometry(dw.shape()), self.groups);
         let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let [_, _, inputs, outputs] = dw.shape();
-        let (taps, outputs) = (geometry.taps[0] * geometry.taps[1], outputs / groups);
-        let elements = taps * inputs * groups * outputs;
-        let phases = geometry.views(x.reshape(split(x.shape()))?)?;
-        let dy = dy.reshape(split(dy.shape()))?;
-        let [images, rows, columns, ..] = dy.shape();
-
-        let (places, most) = match (target(stream), size_of::<T>()) {
-            (None, _) => (16, [32, 32]),
-            (Some(Target::SM_90A), 2) => (64, [128, 256]),
-            (Some(_), 2) => (32, [128, 128]),
-            (Some(_), _) => (32, [64, 64]),
+        let elements = geometry.taps[0] * geometry.taps[1] * inputs * outputs;
+        let sums = if inputs == 1 && groups > 1 {
+            depthwise::weight_sums(stream, geometry, x, dy)?
+        } else {
+            weight_sums(stream, geometry, x.reshape(split(x.shape()))?, dy.reshape(split(dy.shape()))?)?
         };
-        let power = |extent: usize| extent.next_power_of_two().max(16);
-        let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
-        let boxed = fitting_box(places, [images, rows, columns]);
-        let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
-        let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
-        let splits = num_multiprocessors(stream).div_ceil(tiles * taps).min(boxes).max(1);
-        let mut sums = stream.device().zeros::<f32, 5>([splits, taps, inputs, groups, outputs])?;
-        for taps in geometry.of_results() {
-            let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
-            let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
-            launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
-        }
+        let splits = sums.shape()[0];
         let sums = sums.view().reshape([splits, elements])?;
         let launch = ct::Launch::new(elements.div_ceil(1024)).stream(stream);
         launch.run(add::<T>, (sums, dw.reshape([elements])?, ct::Constant(1024)))

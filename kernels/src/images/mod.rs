@@ -7,7 +7,8 @@
 //! | [`max_pool`], [`average_pool`] | the largest element, and the mean, of windows |
 //! | [`resize_bilinear`] | images of another size, by bilinear interpolation |
 //!
-//! Images are arrays (batch, rows, columns, channels): NHWC. Elements are f32, f16 or bf16; all sums are in f32.
+//! Images are arrays (batch, rows, columns, channels): NHWC. Elements are f32, f16 or bf16; all
+//! sums are in f32.
 
 mod convolution;
 mod depthwise;

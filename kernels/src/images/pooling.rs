@@ -16,7 +16,8 @@ pub struct Window {
     pub size: [usize; 2],
     /// Rows and columns from a window to the next one.
     pub stride: [usize; 2],
-    /// Places before the first and after the last row and column. They do not count: less than the size of the window.
+    /// Places before the first and after the last row and column. They do not count: less than the
+    /// size of the window.
     pub padding: [usize; 2],
 }
 
@@ -62,16 +63,14 @@ fn pool<T: Number>(images: Vec<Array<T, 4>>, y: ArrayMut<T, 4>, [rows, columns]:
     let options = LoadOptions::new().padding(padding);
     let mut result = ct::full(tile, start);
     for taps in taps {
-        for (_, above) in taps.rows.taps() {
-            for (_, before) in taps.columns.taps() {
-                let at = (n, ct::at(r * high + above), ct::at(c * wide + before), j);
-                let x = images[taps.phase].load_with(at, tile, options.clone()).cast::<f32>();
-                result = match reduction {
-                    Reduction::Max => result.max_nan(x),
-                    Reduction::Mean => result + x,
-                };
+        result = taps.fold(result, |result: Tile<f32, 4>, tap| {
+            let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), j);
+            let x = images[taps.phase].load_with(at, tile, options.clone()).cast::<f32>();
+            match reduction {
+                Reduction::Max => result.max_nan(x),
+                Reduction::Mean => result + x,
             }
-        }
+        });
     }
     if reduction == Reduction::Mean {
         // Places of the window inside of the image, along each axis.
@@ -82,7 +81,7 @@ fn pool<T: Number>(images: Vec<Array<T, 4>>, y: ArrayMut<T, 4>, [rows, columns]:
             let end = (begin + window.size[axis] as i32).min(extent);
             (end - begin.max(0)).cast::<f32>()
         };
-        result = result / (inside(0, r * high, rows) * inside(1, c * wide, columns));
+        result /= inside(0, r * high, rows) * inside(1, c * wide, columns);
     }
     y.store((n, r, c, j), result.cast::<T>());
 }
@@ -113,7 +112,8 @@ fn queue<T: Number>(
     ct::Launch::new(grid).stream(stream).run(pool::<T>, arguments)
 }
 
-/// Queues the largest elements of windows of images (batch, rows, columns, channels). A window with a NaN has a NaN.
+/// Queues the largest elements of windows of images (batch, rows, columns, channels). A window with
+/// a NaN has a NaN.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -140,7 +140,8 @@ pub fn max_pool<T: Number>(
     queue(stream, window, x, y, Reduction::Max)
 }
 
-/// Queues the means of the elements of windows that are inside of images (batch, rows, columns, channels).
+/// Queues the means of the elements of windows that are inside of images (batch, rows, columns,
+/// channels).
 ///
 /// ```
 /// # use cutlet as ct;

@@ -8,7 +8,8 @@ use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
 
-/// Positions and weights along an axis: centers of places correspond (half-pixel centers), and ends are repeated.
+/// Positions and weights along an axis: centers of places correspond (half-pixel centers), and ends
+/// are repeated.
 struct Positions {
     low: Tile<i32, 1>,
     high: Tile<i32, 1>,
@@ -34,8 +35,8 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
     let rows = Positions::new(r, 1, x.extent(1), scale[0]);
     let columns = Positions::new(c * wide, wide, x.extent(2), scale[1]);
     let load = |row: Tile<i32, 1>, column: Tile<i32, 1>| {
-        let shape = [1, 1, wide, channels];
-        x.load((n, ct::at(row.item()), ct::at(column), j), shape).cast::<f32>().reshape([wide, channels])
+        let own = x.index_axis(0, n).index_axis(0, row.item());
+        own.gather((column.unsqueeze(1), ct::span(j * channels as i32, channels))).cast::<f32>()
     };
     let weight = columns.weight.unsqueeze(1);
     let row = |row: Tile<i32, 1>| {
@@ -47,8 +48,8 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
     y.store((n, r, c, j), result.cast::<T>().reshape([1, 1, wide, channels]));
 }
 
-/// Queues images (batch, rows, columns, channels) of another size, by bilinear interpolation between the centers of places, as
-/// `align_corners=False` of torch.
+/// Queues images (batch, rows, columns, channels) of another size, by bilinear interpolation
+/// between the centers of places, as `align_corners=False` of torch.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -60,7 +61,8 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if batch or channels differ, or if the images have no places and the results do; those of the launch.
+/// [`ct::Error::Argument`] if batch or channels differ, or if the images have no places and the
+/// results do; those of the launch.
 #[track_caller]
 pub fn resize_bilinear<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut<T, 4>) -> ct::Result<()> {
     let ([n, rows, columns, channels], [m, high, wide, others]) = (x.shape(), y.shape());

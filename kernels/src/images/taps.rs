@@ -1,14 +1,16 @@
 //! Taps of strided windows.
 //!
-//! Tap r of a window is element `p · stride + r · dilation - padding` at result p. With a stride above 1, each remainder of
-//! this position by the stride has an array of its own: a view of every `stride`-th element (a *phase*). In it tap r of
-//! result p is element p + offset(r). So each tap is a box of a dense array, which TMA can load.
+//! Tap r of a window is element `p · stride + r · dilation - padding` at result p. With a stride
+//! above 1, each remainder of this position by the stride has an array of its own: a view of every
+//! `stride`-th element (a *phase*). In it tap r of result p is element p + offset(r). So each tap
+//! is a box of a dense array, which TMA can load.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut};
 
-/// Taps along an axis with one phase: numbers `first + i · step` at the offsets `offset + i · offset_step`.
+/// Taps along an axis with one phase: numbers `first + i · step` at the offsets `offset + i ·
+/// offset_step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     pub count: usize,
@@ -19,8 +21,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns the taps r of `0..taps` for which `start + r · slope` has the remainder `phase` by `stride`, at the offsets
-    /// that are the quotients.
+    /// Returns the taps r of `0..taps` for which `start + r · slope` has the remainder `phase` by
+    /// `stride`, at the offsets that are the quotients.
     fn new(taps: usize, start: i64, slope: i64, stride: usize, phase: usize) -> Line {
         let stride = stride as i64;
         let position = |r: usize| start + r as i64 * slope;
@@ -36,12 +38,13 @@ impl Line {
     }
 
     /// Number and offset of a tap of this line.
-    pub fn tap(self, i: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
+    fn tap(self, i: Scalar<i32>) -> (Scalar<i32>, Scalar<i32>) {
         (i * self.step as i32 + self.first as i32, i * self.offset_step + self.offset)
     }
 
     /// The numbers and offsets of the taps of this line.
-    pub fn taps(self) -> impl Iterator<Item = (usize, i32)> {
+    #[cfg(test)]
+    fn taps(self) -> impl Iterator<Item = (usize, i32)> {
         (0..self.count).map(move |i| (self.first + i * self.step, self.offset + i as i32 * self.offset_step))
     }
 }
@@ -55,9 +58,28 @@ pub struct Taps {
     pub columns: Line,
 }
 
+/// A tap of a window: its row and column, and their offsets.
+#[derive(Clone, Copy)]
+pub struct Tap {
+    pub number: [Scalar<i32>; 2],
+    pub offset: [Scalar<i32>; 2],
+}
+
 impl Taps {
     pub fn count(self) -> usize {
         self.rows.count * self.columns.count
+    }
+
+    /// Returns a tap by its place among these.
+    pub fn tap(self, at: Scalar<i32>) -> Tap {
+        let width = self.columns.count as i32;
+        let ((row, above), (column, before)) = (self.rows.tap(at / width), self.columns.tap(at % width));
+        Tap { number: [row, column], offset: [above, before] }
+    }
+
+    /// Runs a function for each of these taps.
+    pub fn fold<S: ct::ops::LoopState>(self, state: S, body: impl Fn(S, Tap) -> S) -> S {
+        ct::fold(..ct::scalar(self.count() as i32), state, |state, at| body(state, self.tap(at)))
     }
 }
 
@@ -102,8 +124,8 @@ impl Geometry {
         all.filter(|taps| taps.count() > 0).collect()
     }
 
-    /// For each phase of the image, the taps whose results have its elements in their windows. Result and image change
-    /// places, so the phase of these taps is 0.
+    /// For each phase of the image, the taps whose results have its elements in their windows.
+    /// Result and image change places, so the phase of these taps is 0.
     pub fn of_image(self) -> Vec<Taps> {
         let taps = self.phases().map(|phase| {
             let line = |axis: usize| {
@@ -143,8 +165,8 @@ impl Geometry {
     }
 }
 
-/// Returns the images, rows and columns of a box of `places` places that covers arrays with the fewest places outside. Boxes
-/// of as few have as many columns, and then rows, as possible.
+/// Returns the images, rows and columns of a box of `places` places that covers arrays with the
+/// fewest places outside. Boxes of as few have as many columns, and then rows, as possible.
 pub fn fitting_box(places: usize, [images, rows, columns]: [usize; 3]) -> [usize; 3] {
     let powers = |most: usize| (0..=most.ilog2()).map(|power| 1usize << power);
     let boxes =

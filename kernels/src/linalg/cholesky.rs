@@ -1,8 +1,8 @@
 //! Cholesky factorization.
 //!
-//! Matrices of at most 128 rows are factored in registers ([`cutlet::Tile::cholesky`]). Larger ones are factored by the
-//! right-looking block algorithm (LAPACK's `potrf`; Golub and Van Loan, *Matrix Computations*, algorithm 4.2.3). For each
-//! panel of columns:
+//! Matrices of at most 128 rows are factored in registers ([`cutlet::Tile::cholesky`]). Larger ones
+//! are factored by the right-looking block algorithm (LAPACK's `potrf`; Golub and Van Loan, *Matrix
+//! Computations*, algorithm 4.2.3). For each panel of columns:
 //!
 //! 1. The diagonal block is factored, and its factor inverted.
 //! 2. The blocks below are multiplied by the inverse.
@@ -13,7 +13,8 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
-use super::tiles::{Form, LARGEST, require_same, require_square};
+use super::tiles::{Form, LARGEST, require_same};
+use super::triangular::{Triangle, solve_triangular};
 use crate::check::require;
 use crate::launch::Run;
 
@@ -66,10 +67,12 @@ fn update_block<T: MatrixFloat>(l: ArrayMut<T, 3>, panel: Scalar<i32>) {
     l.store((batch, row, column), ct::mma(-left, right.transpose(), block));
 }
 
-/// Queues the Cholesky factorizations of symmetric positive definite matrices: the lower triangular L with L Lᵀ = A.
+/// Queues the Cholesky factorizations of symmetric positive definite matrices: the lower triangular
+/// L with L Lᵀ = A.
 ///
-/// `a` and `l` are (batch, n, n) of f32 or f64, with any n. Only the part of `a` on and below the diagonal is read; the part
-/// of `l` above is zero. From a pivot that is not positive on, the columns of L are NaN on and below the diagonal.
+/// `a` and `l` are (batch, n, n) of f32 or f64, with any n. Only the part of `a` on and below the
+/// diagonal is read; the part of `l` above is zero. From a pivot that is not positive on, the
+/// columns of L are NaN on and below the diagonal.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -82,7 +85,8 @@ fn update_block<T: MatrixFloat>(l: ArrayMut<T, 3>, panel: Scalar<i32>) {
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if the matrices are not square or the shapes differ, and those of the launches.
+/// [`ct::Error::Argument`] if the matrices are not square or the shapes differ, and those of the
+/// launches.
 #[track_caller]
 pub fn cholesky<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, l: DeviceViewMut<T, 3>) -> ct::Result<()> {
     let [count, n, columns] = a.shape();
@@ -119,10 +123,12 @@ fn by_blocks<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, mut l: Device
     Ok(())
 }
 
-/// Queues the solutions X of A X = B with symmetric positive definite matrices A, by Cholesky factorization.
+/// Queues the solutions X of A X = B with symmetric positive definite matrices A, by Cholesky
+/// factorization.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns). Only the part of `a` on and
-/// below the diagonal is read. A matrix that is not positive definite has NaN in its solution.
+/// `a` is (batch, n, n) of f32 or f64 with any n, `b` and `x` are (batch, n, columns).
+/// Only the part of `a` on and below the diagonal is read. A matrix that is not positive definite
+/// has NaN in its solution.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -144,11 +150,20 @@ pub fn solve_positive<T: MatrixFloat>(
     x: DeviceViewMut<T, 3>,
 ) -> ct::Result<()> {
     let ([count, n, _], columns) = (a.shape(), b.shape()[2]);
-    require_square("solve_positive", a.shape())?;
+    require(n == a.shape()[2], || format!("solve_positive: matrices {:?} are not square", a.shape()))?;
     require_same("solve_positive", "the right-hand side", b.shape(), [count, n, columns])?;
     require_same("solve_positive", "the solution", x.shape(), b.shape())?;
     if b.is_empty() {
         return Ok(());
+    }
+    if n > LARGEST {
+        let mut x = x;
+        let mut l = stream.device().zeros::<T, 3>([count, n, n])?;
+        let mut y = stream.device().zeros::<T, 3>([count, n, columns])?;
+        by_blocks(stream, a, l.view_mut())?;
+        solve_triangular(stream, Triangle::default(), l.view(), b, y.view_mut())?;
+        let transposed = Triangle { transposed: true, ..Triangle::default() };
+        return solve_triangular(stream, transposed, l.view(), y.view(), x.reborrow());
     }
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];

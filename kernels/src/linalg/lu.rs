@@ -1,4 +1,5 @@
-//! LU factorization with partial pivoting, in registers ([`cutlet::Tile::lu`]), and what follows from it.
+//! LU factorization with partial pivoting, in registers ([`cutlet::Tile::lu`]), and what follows
+//! from it.
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -37,9 +38,10 @@ fn determinants<T: MatrixFloat>(a: Array<T, 3>, d: ArrayMut<T, 1>, form: Form) {
 
 /// Queues the LU factorizations with partial pivoting.
 ///
-/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 128, `order` is (batch, n). `lu` has U on and above the
-/// diagonal and L, whose diagonal is one, below it. Row i of L U is row `order[i]` of A. The pivot of a column is its element
-/// of the largest magnitude, the first one of equal ones. A singular matrix has a zero on the diagonal of U.
+/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 128, `order` is (batch, n). `lu`
+/// has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is row
+/// `order[i]` of A. The pivot of a column is its element of the largest magnitude, the first one of
+/// equal ones. A singular matrix has a zero on the diagonal of U.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -76,8 +78,8 @@ pub fn lu<T: MatrixFloat>(
 
 /// Queues the solutions X of A X = B, by LU factorization with partial pivoting.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns). A singular matrix is not
-/// detected: its solution has infinities or NaN.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns). A
+/// singular matrix is not detected: its solution has infinities or NaN.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -113,9 +115,11 @@ pub fn solve<T: MatrixFloat>(
         .run(factor_and_solve::<T>, (a, b, x, ct::Constant(form)))
 }
 
-/// Queues the determinants of matrices: the product of the pivots, with the sign of the order of rows.
+/// Queues the determinants of matrices: the product of the pivots, with the sign of the order of
+/// rows.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `d` is (batch). The product may overflow.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `d` is (batch). The product may
+/// overflow.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -10,8 +10,9 @@
 //! | [`least_squares`] | the least squares solution of A X ≈ B |
 //! | [`determinant`] | the determinants of A |
 //!
-//! Arrays are (batch, rows, columns) of f32 or f64. A tile block has some whole matrices of at most 128 rows in registers.
-//! [`cholesky`] factors larger matrices by blocks. Odd extents are embedded in the next power of two.
+//! Arrays are (batch, rows, columns) of f32 or f64. A tile block has some whole matrices of at most
+//! 128 rows in registers. [`cholesky`] factors larger matrices by blocks. Odd extents are embedded
+//! in the next power of two.
 
 mod cholesky;
 mod lu;

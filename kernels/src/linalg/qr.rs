@@ -1,8 +1,10 @@
-//! QR factorization by Householder reflections, in registers ([`cutlet::Tile::qr`]), and least squares.
+//! QR factorization by Householder reflections, in registers ([`cutlet::Tile::qr`]), and least
+//! squares.
 //!
-//! Least squares of tall matrices have one factorization for some rows at a time (sequential accumulation; Lawson and Hanson,
-//! *Solving Least Squares Problems*, chapter 27): rows of the matrix and of the right-hand sides are appended to the triangle
-//! of the rows above, and their triangle replaces it.
+//! Least squares of tall matrices have one factorization for some rows at a time (sequential
+//! accumulation; Lawson and Hanson, *Solving Least Squares Problems*, chapter 27): rows of the
+//! matrix and of the right-hand sides are appended to the triangle of the rows above, and their
+//! triangle replaces it.
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -13,7 +15,8 @@ use super::tiles::{LARGEST, require_same, require_small};
 use crate::check::require;
 use crate::launch::Run;
 
-/// Matrices of a tile, and their extents: powers of two. Rows and columns outside of a matrix are zeros.
+/// Matrices of a tile, and their extents: powers of two. Rows and columns outside of a matrix are
+/// zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
     batch: usize,
@@ -46,11 +49,13 @@ fn factor<T: MatrixFloat>(a: Array<T, 3>, q: ArrayMut<T, 3>, r: ArrayMut<T, 3>, 
     r.store(at, upper);
 }
 
-/// The triangle of the matrix and of its right-hand sides has the solution: R X = Z with the columns (R Z).
+/// The triangle of the matrix and of its right-hand sides has the solution: R X = Z with the
+/// columns (R Z).
 fn fit<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: Form, is_tall: bool) {
     let Form { batch, m, n } = form;
     let columns = a.extent(2);
-    // The right-hand sides are in the columns next to those of the matrix. Elements outside are zeros.
+    // The right-hand sides are in the columns next to those of the matrix. Elements outside are
+    // zeros.
     let load = |i: Scalar<i32>, rows: usize| {
         let shape = [batch, rows, n];
         a.load((ct::bid(0), i, 0), shape) + b.load((ct::bid(0), i, ct::at(-columns)), shape)
@@ -71,10 +76,12 @@ fn fit<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: 
     x.store((ct::bid(0), 0, ct::at(-columns)), solution);
 }
 
-/// Queues the reduced QR factorizations: Q with orthonormal columns and the upper triangular R, with Q R = A.
+/// Queues the reduced QR factorizations: Q with orthonormal columns and the upper triangular R,
+/// with Q R = A.
 ///
-/// `a` and `q` are (batch, m, n) of f32 or f64 with n ≤ m ≤ 128, `r` is (batch, n, n). Elements on the diagonal of R may be
-/// negative, as with LAPACK's `geqrf`. A matrix without full rank has zeros there.
+/// `a` and `q` are (batch, m, n) of f32 or f64 with n ≤ m ≤ 128, `r` is (batch, n, n). Elements on
+/// the diagonal of R may be negative, as with LAPACK's `geqrf`. A matrix without full rank has
+/// zeros there.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -112,9 +119,9 @@ pub fn qr<T: MatrixFloat>(
 
 /// Queues the least squares solutions: X with the least norm of A X - B in each column.
 ///
-/// `a` is (batch, m, n) of f32 or f64 with n ≤ m, `b` is (batch, m, columns), `x` is (batch, n, columns). n + columns is at
-/// most 128, and at most 64 if m is above 128. A matrix without full rank is not detected: its solution has infinities
-/// or NaN.
+/// `a` is (batch, m, n) of f32 or f64 with n ≤ m, `b` is (batch, m, columns), `x` is (batch, n,
+/// columns). n + columns is at most 128, and at most 64 if m is above 128. A matrix without full
+/// rank is not detected: its solution has infinities or NaN.
 ///
 /// ```
 /// # use cutlet as ct;

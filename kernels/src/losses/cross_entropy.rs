@@ -1,20 +1,24 @@
-//! Cross-entropy of logits and labels, with label smoothing, an ignored label and z-loss, and its gradient.
+//! Cross-entropy of logits and labels, with label smoothing, an ignored label and z-loss, and its
+//! gradient.
 //!
-//! With the logarithm l of the sum of exponentials of a row of n logits x, the label y and the smoothing s, the loss is
-//! l - (1 - s) · x[y] - s · mean(x) + z · l². Its gradient is p · (1 + 2 z l) - s / n - (1 - s) · [j = y], with the softmax p.
-//! Loss and gradient are computed in one pass: the row is in registers, of one tile block or of the blocks of a cluster.
-//! Longer rows are read twice, with an online sum (Milakov and Gimelshein, 2018).
+//! With the logarithm l of the sum of exponentials of a row of n logits x, the label y and the
+//! smoothing s, the loss is l - (1 - s) · x[y] - s · mean(x) + z · l². Its gradient is p · (1 + 2 z
+//! l) - s / n - (1 - s) · [j = y], with the softmax p. Loss and gradient are computed in one pass:
+//! the row is in registers, of one tile block or of the blocks of a cluster. Longer rows are read
+//! twice, with an online sum (Milakov and Gimelshein, 2018).
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::Run;
 use crate::norms::rows::{Form, mode};
+use crate::norms::softmax::{load, online};
 
-/// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and gradient 0.
+/// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and
+/// gradient 0.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -61,27 +65,27 @@ fn kernel<T: Number>(
     Constants { form, smoothed }: Constants,
 ) {
     let (rows, columns, n) = (form.here(), x.extent(3), form.rows);
-    let load = |at| x.load_with(at, form.shape(), LoadOptions::new().padding(Padding::NegInf)).cast::<f32>();
-    let logits_of = |j: Scalar<i32>, x| if smoothed { rows.inside(x, j, columns) } else { x };
-    let tile = (!form.by_chunks).then(|| load(rows.at()));
+    let tile = (!form.by_chunks).then(|| load(x, rows.at(), form, form.padded));
     let (max, sum, total, powers) = match tile {
         Some(x) => {
             let max = rows.max(x);
             let powers = mode::<T, _>(|| (x - max).exp());
-            let total = if smoothed { rows.sum(logits_of(rows.part(), x)) } else { max };
+            let total = if smoothed { rows.sum(rows.inside(x, rows.part(), columns)) } else { max };
             (max, rows.sum(powers), total, Some(powers))
         }
-        None => {
-            let one = |value: f32| ct::full::<f32, 4>([1; 4], value);
-            let start = (one(f32::MIN), one(0.0), one(0.0));
-            let (max, sum, total) = ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sum, total), j| {
-                let x = load(rows.chunk(j));
-                let above = max.max(x.reduce_max(3));
-                let total = if smoothed { total + logits_of(j, x).sum(3) } else { total };
-                (above, sum * (max - above).exp() + (x - above).exp().sum(3), total)
-            });
+        None => mode::<T, _>(|| {
+            let load = |j: Scalar<i32>, padded| load(x, rows.chunk(j), form, padded);
+            let (max, sum) = online(rows, columns, form, load);
+            let add = |sum: Tile<f32, 4>, j, padded: bool| {
+                let x = load(j, padded);
+                sum + if padded { rows.inside(x, j, columns) } else { x }
+            };
+            let total = match smoothed {
+                true => rows.fold(columns, ct::zeros::<f32, 4>(form.shape()), add).sum(3),
+                false => max,
+            };
             (max, sum, total, None)
-        }
+        }),
     };
     let log = max + sum.log();
     let label = labels.load(rows.row, [n]);
@@ -111,8 +115,9 @@ fn kernel<T: Number>(
     };
     match powers {
         Some(powers) => gradient.store(rows.at(), result(powers, rows.part())),
-        None => ct::for_each(..x.num_tiles(3, form.shape()), |j| {
-            gradient.store(rows.chunk(j), result((load(rows.chunk(j)) - max).exp(), j));
+        None => rows.each_back(columns, |j, padded| {
+            let powers = mode::<T, _>(|| (load(x, rows.chunk(j), form, padded) - max).exp());
+            gradient.store(rows.chunk(j), result(powers, j));
         }),
     }
 }
@@ -150,7 +155,7 @@ impl CrossEntropy {
             return Ok(());
         }
         let shape = [1, 1, rows, columns];
-        let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, target(stream));
+        let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, stream);
         let constants = Constants { form, smoothed: self.label_smoothing != 0.0 };
         let gradient = match gradient {
             Some(gradient) => Some((gradient.reshape(shape)?, dloss)),
@@ -161,7 +166,8 @@ impl CrossEntropy {
         form.launch(shape, stream).run(kernel::<T>, arguments)
     }
 
-    /// Queues the losses of the rows of logits of shape (rows, columns), with a label for each row. Rows have any length.
+    /// Queues the losses of the rows of logits of shape (rows, columns), with a label for each row.
+    /// Rows have any length.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launch.
@@ -176,7 +182,8 @@ impl CrossEntropy {
         self.launch(stream, logits, labels, Results { loss: Some(loss), gradient: None, dloss: None, factor: 1.0 })
     }
 
-    /// Queues the losses, and the gradients of their sum times `factor`: one over the number of rows for the mean.
+    /// Queues the losses, and the gradients of their sum times `factor`: one over the number of
+    /// rows for the mean.
     ///
     /// # Errors
     /// Those of [`CrossEntropy::forward`].

@@ -1,7 +1,8 @@
 //! Pairs of token and expert in the order of experts, padded to tiles of rows.
 //!
-//! A counting sort in three launches, as the passes of a radix sort: counts of each block; sums over blocks and experts;
-//! places by the rank of each pair among the equal ones of its block. Pairs of an expert remain in their order.
+//! A counting sort in three launches, as the passes of a radix sort: counts of each block; sums
+//! over blocks and experts; places by the rank of each pair among the equal ones of its block.
+//! Pairs of an expert remain in their order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -29,7 +30,8 @@ fn count(experts: Array<i32, 1>, counts: ArrayMut<i32, 2>, pairs: ArrayMut<i32, 
     ct::for_each(tiles, |i| pairs.store(i, free));
 }
 
-/// First place of each expert, of each block and expert, and the expert of each tile of rows. One block.
+/// First place of each expert, of each block and expert, and the expert of each tile of rows. One
+/// block.
 fn sum(
     counts: ArrayMut<i32, 2>,
     (starts, of_tile): (ArrayMut<i32, 1>, ArrayMut<i32, 1>),
@@ -77,10 +79,11 @@ fn place(
     pairs.scatter(ct::select(inside, place, -1), pair);
 }
 
-/// Pairs of token and expert in the order of experts. The rows of each expert begin at a multiple of the tile.
+/// Pairs of token and expert in the order of experts. The rows of each expert begin at a multiple
+/// of the tile.
 ///
-/// Pair `token * taken + slot` is the choice `slot` of a token. Arrays are allocated once; [`Alignment::launch`] allocates
-/// nothing.
+/// Pair `token * taken + slot` is the choice `slot` of a token. Arrays are allocated once;
+/// [`Alignment::launch`] allocates nothing.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -108,11 +111,12 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// Allocates the arrays for some tokens with `taken` of all experts each, and tiles of `tile` rows.
+    /// Allocates the arrays for some tokens with `taken` of all experts each, and tiles of `tile`
+    /// rows.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if there are no or more than 4096 experts, or the tile is not a power of two; those of the
-    /// allocation.
+    /// [`ct::Error::Argument`] if there are no or more than 4096 experts, or the tile is not a
+    /// power of two; those of the allocation.
     #[track_caller]
     pub fn new(stream: &Stream, [tokens, taken]: [usize; 2], experts: usize, tile: usize) -> ct::Result<Alignment> {
         require((1..=4096).contains(&experts), || format!("{experts} experts; the number is 1 to 4096"))?;
@@ -133,8 +137,8 @@ impl Alignment {
         })
     }
 
-    /// Queues the alignment for the experts of each token, of shape (tokens, taken). Pairs with an expert outside of the
-    /// experts have the place -1.
+    /// Queues the alignment for the experts of each token, of shape (tokens, taken). Pairs with an
+    /// expert outside of the experts have the place -1.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for another shape; those of the launches.

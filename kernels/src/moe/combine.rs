@@ -15,16 +15,25 @@ fn kernel<T: Number>(
     places: Array<i32, 2>,
     weights: Option<Array<f32, 2>>,
     y: ArrayMut<T, 2>,
-    [slots, columns]: [usize; 2],
+    columns: usize,
+    slots: usize,
 ) {
     let along = y.num_tiles(1, [1, columns]);
     let (token, j) = (ct::bid(0) / along, ct::bid(0) % along);
-    let slot = ct::arange(0..slots);
-    let places = ct::select(slot.lt(places.extent(1)), places.load((token, 0), [1, slots]).squeeze(0), -1);
-    let rows = x.load((ct::at(places), j), [slots, columns]).cast::<f32>();
-    let rows = weights.map_or(rows, |weights| rows * weights.load((token, 0), [1, slots]).reshape([slots, 1]));
-    y.store((token, j), rows.sum(0).cast::<T>());
+    let start = ct::zeros::<f32, 2>([1, columns]);
+    let add = |sum: Tile<f32, 2>, slot: Scalar<i32>| {
+        let row = x.load((places.load_scalar((token, slot)), j), [1, columns]).cast::<f32>();
+        sum + weights.map_or(row, |weights| row * weights.load_scalar((token, slot)))
+    };
+    let sum = match slots {
+        ..=MOST_UNROLLED => (0..slots).fold(start, |sum, slot| add(sum, ct::scalar(slot as i32))),
+        _ => ct::fold(..places.extent(1), start, add),
+    };
+    y.store((token, j), sum.cast::<T>());
 }
+
+/// Rows whose loads are in flight at the same time.
+const MOST_UNROLLED: usize = 16;
 
 #[track_caller]
 pub(super) fn launch<T: Number>(
@@ -44,15 +53,15 @@ pub(super) fn launch<T: Number>(
     if y.is_empty() {
         return Ok(());
     }
-    let slots = taken.next_power_of_two();
-    let tile = [slots, columns.next_power_of_two().min(1024)];
+    let tile = columns.next_power_of_two().min(2048);
     let places = alignment.places().reshape([tokens, taken])?;
-    let grid = tokens * columns.div_ceil(tile[1]);
-    ct::Launch::new(grid).stream(stream).run(kernel::<T>, (x, places, weights, y, ct::Constant(tile)))
+    let grid = tokens * columns.div_ceil(tile);
+    let arguments = (x, places, weights, y, ct::Constant(tile), ct::Constant(taken));
+    ct::Launch::new(grid).stream(stream).run(kernel::<T>, arguments)
 }
 
-/// Queues the sums of the rows of each token, times the weights of shape (tokens, taken). `x` has a row for each place of
-/// the alignment. Sums have one order.
+/// Queues the sums of the rows of each token, times the weights of shape (tokens, taken). `x` has a
+/// row for each place of the alignment. Sums have one order.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -2,10 +2,14 @@
 
 mod alignment;
 mod combine;
+mod gather;
+mod layer;
 mod product;
 mod router;
 
 pub use alignment::Alignment;
 pub use combine::combine;
+pub use gather::gather;
+pub use layer::{Experts, Gradients, Saved};
 pub use product::{Rows, gated_product, product};
 pub use router::{Router, Scores};

@@ -1,8 +1,8 @@
 //! Products of rows with the weights of their experts.
 //!
-//! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows of tokens, which the tile
-//! lists by their indices, or rows of places. The gate is applied to the accumulator. Blocks behind the last tile end at
-//! once.
+//! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows
+//! of tokens, which the tile lists by their indices, or rows of places. The gate is applied to the
+//! accumulator. Blocks behind the last tile end at once.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -31,6 +31,8 @@ struct Form {
     /// Weights are [experts, columns, inner], else [experts, inner, columns].
     transposed: bool,
     gate: Option<Gate>,
+    /// Few rows: weights are the left operand, whose tiles have at least 64 rows.
+    swapped: bool,
     tile: [usize; 3],
 }
 
@@ -51,7 +53,8 @@ fn kernel<T: Number>(
     ct::return_if(expert.lt(0));
     // A free place is behind the last token.
     let token = pairs.load(i, [tm]) / taken;
-    let acc = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, parts * tn]), |acc, k| {
+    let shape = if form.swapped { [parts * tn, tm] } else { [tm, parts * tn] };
+    let acc = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>(shape), |acc, k| {
         let x = match form.rows {
             Rows::Tokens => x.load((ct::at(token), k), [tm, tk]),
             Rows::Places => x.load((i, k), [tm, tk]),
@@ -60,22 +63,23 @@ fn kernel<T: Number>(
             true => w.load((expert, 0, j, k), [1, parts, tn, tk]).reshape([parts * tn, tk]).transpose(),
             false => w.load((expert, 0, k, j), [1, 1, tk, tn]).reshape([tk, tn]),
         };
-        ct::mma(x, w, acc)
+        if form.swapped { ct::mma(w.transpose(), x.transpose(), acc) } else { ct::mma(x, w, acc) }
     });
     let result = match form.gate {
         None => acc.cast::<T>(),
         Some(gate) => {
-            let [of_gate, of_value] = acc.split(1);
+            let [of_gate, of_value] = acc.split(if form.swapped { 0 } else { 1 });
             mode::<T, _>(|| (gate.of(of_gate) * of_value).cast::<T>())
         }
     };
+    let result = if form.swapped { result.transpose() } else { result };
     out.store((i, j), result);
 }
 
 /// Tile of a product with this many rows in a tile.
 fn tile<T>(rows: usize, columns: usize, gated: bool) -> [usize; 3] {
     let most = match (size_of::<T>(), rows) {
-        (2, ..=128) => 256,
+        (2, 65..=128) => 256,
         _ => 128,
     };
     [rows, (if gated { most / 2 } else { most }).min(columns.next_power_of_two().max(16)), 64]
@@ -107,7 +111,8 @@ pub(super) fn launch<T: Number>(
     if out.is_empty() {
         return Ok(());
     }
-    let form = Form { rows, transposed, gate, tile: tile::<T>(alignment.tile(), columns, gate.is_some()) };
+    let swapped = size_of::<T>() == 2 && alignment.tile() <= 64;
+    let form = Form { rows, transposed, gate, swapped, tile: tile::<T>(alignment.tile(), columns, gate.is_some()) };
     let w = match gate {
         Some(_) => w.reshape([experts, 2, columns, inner])?,
         None => w.reshape([experts, 1, a, b])?,
@@ -118,8 +123,9 @@ pub(super) fn launch<T: Number>(
     ct::Launch::new(grid).stream(stream).run(kernel::<T>, arguments)
 }
 
-/// Queues the products of rows with the weights of their experts, of shape (experts, columns, inner): a row of the result
-/// for each place of the alignment. Rows of free places are zero if `x` has rows of tokens.
+/// Queues the products of rows with the weights of their experts, of shape (experts, columns,
+/// inner): a row of the result for each place of the alignment. Rows of free places are zero if `x`
+/// has rows of tokens.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -150,7 +156,8 @@ pub fn product<T: Number>(
     launch(stream, x, (weights, true), alignment, None, out)
 }
 
-/// Queues gate(a) · b of the products a and b with both halves of the weights, of shape (experts, 2 · columns, inner).
+/// Queues gate(a) · b of the products a and b with both halves of the weights, of shape (experts, 2
+/// · columns, inner).
 ///
 /// ```
 /// # use cutlet as ct;

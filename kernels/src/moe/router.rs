@@ -1,7 +1,9 @@
-//! Router of a mixture of experts: the experts of each token and their weights, with the gradient of the logits.
+//! Router of a mixture of experts: the experts of each token and their weights, with the gradient
+//! of the logits.
 //!
-//! Scores are the softmax of the logits (Shazeer et al., 2017), or their sigmoids (DeepSeek-V3, 2024), whose choice a bias
-//! of each expert may change. All experts of some tokens are in one tile.
+//! Scores are the softmax of the logits (Shazeer et al., 2017), or their sigmoids (DeepSeek-V3,
+//! 2024), whose choice a bias of each expert may change. All experts of some tokens are in one
+//! tile.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -135,11 +137,12 @@ impl Router {
         Ok(Form { scores: self.scores, normalised: self.normalised, taken, tile })
     }
 
-    /// Queues the choice for logits of shape (tokens, experts): experts and weights of shape (tokens, chosen experts).
-    /// `bias` is added to the scores for the choice alone.
+    /// Queues the choice for logits of shape (tokens, experts): experts and weights of shape
+    /// (tokens, chosen experts). `bias` is added to the scores for the choice alone.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or with more than 4096 experts; those of the launch.
+    /// [`ct::Error::Argument`] if shapes do not fit, or with more than 4096 experts; those of the
+    /// launch.
     #[track_caller]
     pub fn launch<T: Number>(
         self,

@@ -102,8 +102,8 @@ fn tiles<T>(shape: [usize; 4]) -> ([usize; 4], [usize; 3]) {
     ([1, 1, rows, tile], [shape[2].div_ceil(rows) * shape[3].div_ceil(tile), shape[1], shape[0]])
 }
 
-/// Queues y = gate(a) · b. Arrays have up to four axes, or more if their strides are those of fewer axes; halves of one
-/// array are views of it.
+/// Queues y = gate(a) · b. Arrays have up to four axes, or more if their strides are those of fewer
+/// axes; halves of one array are views of it.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,8 +1,9 @@
 //! Group norm of images (Wu and He, 2018) of shape (images, channels, ..), with gradients.
 //!
-//! A group of channels is in registers from its load to its store: in one tile, or in the tile blocks of a cluster, which
-//! share the positions of each channel. Larger groups are read once for each sum and once for the result. Sums of a
-//! channel over positions are stored for each image, and added over images by a second kernel, in one order.
+//! A group of channels is in registers from its load to its store: in one tile, or in the tile
+//! blocks of a cluster, which share the positions of each channel. Larger groups are read once for
+//! each sum and once for the result. Sums of a channel over positions are stored for each image,
+//! and added over images by a second kernel, in one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -17,7 +18,8 @@ use crate::launch::{Run, target};
 /// Largest number of elements of a tile.
 const LARGEST_TILE: usize = 12288;
 
-/// In a kernel: the group of a tile block, in an array of shape (images, groups, channels, positions).
+/// In a kernel: the group of a tile block, in an array of shape (images, groups, channels,
+/// positions).
 #[derive(Clone, Copy)]
 struct Group {
     form: Form,
@@ -115,7 +117,8 @@ fn forward<T: Number>(
     });
 }
 
-/// `sums`: sums over positions of dy · normal and dy, for each image, of shape (images, groups, channels).
+/// `sums`: sums over positions of dy · normal and dy, for each image, of shape (images, groups,
+/// channels).
 fn backward<T: Number>(
     [x, dy]: [Array<T, 4>; 2],
     weight: Array<T, 2>,
@@ -177,7 +180,7 @@ fn backward<T: Number>(
 
 /// Shape of an array with an axis of groups, the form, and the grid.
 #[track_caller]
-fn form<T, const R: usize>(
+fn form<const R: usize>(
     stream: &Stream,
     shape: [usize; R],
     groups: usize,
@@ -212,8 +215,9 @@ fn form<T, const R: usize>(
     Ok((shape, Form { padded, ..form }, [form.parts, groups, images]))
 }
 
-/// Queues the group norm of images of shape (images, channels, ..): (x - mean) / √(variance + epsilon) · weight + bias, with
-/// mean and variance of each group of adjacent channels. The axes of positions have the strides of one axis.
+/// Queues the group norm of images of shape (images, channels, ..): (x - mean) / √(variance +
+/// epsilon) · weight + bias, with mean and variance of each group of adjacent channels. The axes of
+/// positions have the strides of one axis.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -238,7 +242,7 @@ pub fn group_norm<T: Number, const R: usize>(
     epsilon: f32,
 ) -> ct::Result<()> {
     require(x.shape() == y.shape(), || format!("group norm of an array of {:?} into {:?}", x.shape(), y.shape()))?;
-    let (shape, form, grid) = form::<T, R>(stream, x.shape(), groups, &[weight.len(), bias.len()])?;
+    let (shape, form, grid) = form(stream, x.shape(), groups, &[weight.len(), bias.len()])?;
     if x.is_empty() {
         return Ok(());
     }
@@ -278,7 +282,7 @@ pub fn group_norm_backward<T: Number, const R: usize>(
         format!("gradient of the group norm of {:?}, dy of {:?}, dx of {:?}", x.shape(), dy.shape(), dx.shape())
     })?;
     let vectors = [weight.len(), dweight.len(), dbias.len()];
-    let (shape, form, grid) = form::<T, R>(stream, x.shape(), groups, &vectors)?;
+    let (shape, form, grid) = form(stream, x.shape(), groups, &vectors)?;
     if shape[2] == 0 {
         return Ok(());
     }

@@ -7,9 +7,9 @@ use super::norm::{self, Residual};
 use super::norm_backward::{self, Gradient};
 use crate::Number;
 
-/// Queues the layer norm of the rows along the last axis: (x - mean) / √(variance + epsilon) · weight + bias. Rows may have
-/// any length, and arrays up to four axes, or more if their strides are those of fewer axes. The variance is that of the
-/// differences from the mean.
+/// Queues the layer norm of the rows along the last axis: (x - mean) / √(variance + epsilon) ·
+/// weight + bias. Rows may have any length, and arrays up to four axes, or more if their strides
+/// are those of fewer axes. The variance is that of the differences from the mean.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -62,10 +62,12 @@ pub fn add_layer_norm<T: Number, const R: usize>(
     norm::launch(stream, x, Some(Residual { residual, sum }), (weight, Some(bias)), y, epsilon)
 }
 
-/// Queues the gradients of [`layer_norm`] for its operand, weight and bias. With `dsum`, `x` is the sum of
-/// [`add_layer_norm`], `dsum` the gradient of this sum from its other uses, and `dx` the gradient of operand and residual.
+/// Queues the gradients of [`layer_norm`] for its operand, weight and bias. With `dsum`, `x` is the
+/// sum of [`add_layer_norm`], `dsum` the gradient of this sum from its other uses, and `dx` the
+/// gradient of operand and residual.
 ///
-/// Sums over rows are added in one order. Rows have at most 2^18 columns on Hopper, and 16384 elsewhere.
+/// Sums over rows are added in one order. Rows have at most 2^18 columns on Hopper, and 16384
+/// elsewhere.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -8,8 +8,12 @@ mod norm_backward;
 mod rms_norm;
 mod rotary;
 pub(crate) mod rows;
+<<<<<<< HEAD
 mod softmax;
 mod sparsemax;
+=======
+pub(crate) mod softmax;
+>>>>>>> main
 pub(crate) mod sums;
 
 pub use gated::{Gate, gated, gated_backward};

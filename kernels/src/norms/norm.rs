@@ -1,16 +1,16 @@
 //! Kernels of RMS norm and layer norm over rows.
 //!
-//! A row is in registers from its load to its store. The variance is the mean of the squared differences from the mean.
-//! Longer rows are read once for each sum and once for the result.
+//! A row is in registers from its load to its store. The variance is the mean of the squared
+//! differences from the mean. Longer rows are read once for each sum and once for the result.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::{Form, collapses, four, is_hopper};
+use super::rows::{Form, collapses, four};
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::Run;
 
 /// Least elements of a tile of short rows, which share the loads of weight and bias.
 const ELEMENTS: usize = 8192;
@@ -50,19 +50,16 @@ fn kernel<T: Number>(
         }
     };
     if form.by_chunks {
-        let chunks = || ..x.num_tiles(3, form.shape());
         let zeros = || ct::zeros::<f32, 4>(form.shape());
-        let mean = centered.then(|| ct::fold(chunks(), zeros(), |sum, j| sum + load(rows.chunk(j))).sum(3) / count);
-        let centered = |j: Scalar<i32>| match mean {
-            Some(mean) => load(rows.chunk(j)) - mean,
-            None => load(rows.chunk(j)),
-        };
-        let squares = ct::fold(chunks(), zeros(), |sum, j| {
-            let x = rows.inside(centered(j), j, columns);
+        let sum_of = || rows.fold(columns, zeros(), |sum, j, _| sum + load(rows.chunk(j))).sum(3);
+        let mean = centered.then(|| sum_of() / count);
+        let centered = |j: Scalar<i32>| mean.map_or(load(rows.chunk(j)), |mean| load(rows.chunk(j)) - mean);
+        let squares = rows.fold(columns, zeros(), |sum, j, padded| {
+            let x = if padded { rows.inside(centered(j), j, columns) } else { centered(j) };
             x.fma(x, sum)
         });
         let scale = (squares.sum(3) / count + epsilon).rsqrt();
-        ct::for_each(chunks(), |j| {
+        rows.each_back(columns, |j, _| {
             if let Some(sum) = sum {
                 sum.store(rows.chunk(j), load(rows.chunk(j)).cast::<T>());
             }
@@ -116,8 +113,7 @@ pub fn launch<T: Number, const R: usize>(
     }
     let of_residual = residual.as_ref().is_none_or(|r| collapses(r.residual) && collapses(r.sum.as_view()));
     let shape = four(shape, collapses(x) && collapses(y.as_view()) && of_residual);
-    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
-    let form = Form::with_longest(shape, ELEMENTS, longest, target(stream));
+    let form = Form::new(shape, ELEMENTS, stream);
     let constants = Constants { form, centered: bias.is_some() };
     let (residual, sum) = residual.map_or((None, None), |r| (Some(r.residual), Some(r.sum)));
     let residual = residual.map(|r| r.reshape(shape)).transpose()?;

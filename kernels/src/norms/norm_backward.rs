@@ -1,9 +1,10 @@
 //! Gradients of RMS norm and layer norm over rows.
 //!
-//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)), and s · (g - mean(g) -
-//! n · mean(g n)) where the mean is subtracted; s is the inverse deviation. A tile block, or a cluster with parts of a
-//! longer row, iterates over rows and keeps the sums of dy · n and dy for each column. A second kernel adds the sums of
-//! all blocks, always in one order. Rows have up to 2^18 columns on Hopper, and 16384 elsewhere.
+//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
+//! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
+//! A tile block, or a cluster with parts of a longer row, iterates over rows and keeps the sums of
+//! dy · n and dy for each column. A second kernel adds the sums of all blocks, always in one order.
+//! Rows have up to 2^18 columns on Hopper, and 16384 elsewhere.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -43,7 +44,8 @@ fn kernel<T: Number>(
         let at = [index / inner / middle, index / inner % middle, index % inner, part];
         let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
         let x = if centered { rows.inside(x - rows.sum(x) / count, part, columns) } else { x };
-        let scale = (rows.sum(x * x) / count + epsilon).rsqrt();
+        // Rows behind the last one are zeros, whose scale is finite for every epsilon.
+        let scale = (rows.sum(x * x) / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
         let (normal, weighted) = (x * scale, dy * weight);
         let along = rows.sum(weighted * normal) / count;
         let level = if centered { weighted - rows.sum(weighted) / count } else { weighted };
@@ -93,9 +95,10 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     }
     let all = collapses(x) && collapses(dy) && collapses(dx.as_view()) && dsum.is_none_or(collapses);
     let shape = four(shape, all);
-    // Five tiles are live: operand, gradient, weight and two sums.
-    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
-    let form = Form::with_longest(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, longest, target(stream));
+    // Several tiles are live: operand, gradient, weight and two sums.
+    let (longest, largest) = if is_hopper(target(stream)) { (8192, 16) } else { (16384, 1) };
+    let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
+    let form = Form::with_clusters(shape, elements, longest, largest);
     require(!form.by_chunks, || {
         format!("gradient of a norm of rows of {columns} columns, which exceed the registers")
     })?;

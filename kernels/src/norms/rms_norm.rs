@@ -7,8 +7,9 @@ use super::norm::{self, Residual};
 use super::norm_backward::{self, Gradient};
 use crate::Number;
 
-/// Queues the RMS norm of the rows along the last axis: x / √(mean of x² + epsilon) · weight. Rows may have any length, and
-/// arrays up to four axes, or more if their strides are those of fewer axes.
+/// Queues the RMS norm of the rows along the last axis: x / √(mean of x² + epsilon) · weight. Rows
+/// may have any length, and arrays up to four axes, or more if their strides are those of fewer
+/// axes.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -58,10 +59,12 @@ pub fn add_rms_norm<T: Number, const R: usize>(
     norm::launch(stream, x, Some(Residual { residual, sum }), (weight, None), y, epsilon)
 }
 
-/// Queues the gradients of [`rms_norm`] for its operand and its weight. With `dsum`, `x` is the sum of [`add_rms_norm`],
-/// `dsum` the gradient of this sum from its other uses, and `dx` the gradient of operand and residual.
+/// Queues the gradients of [`rms_norm`] for its operand and its weight. With `dsum`, `x` is the sum
+/// of [`add_rms_norm`], `dsum` the gradient of this sum from its other uses, and `dx` the gradient
+/// of operand and residual.
 ///
-/// Sums over rows are added in one order. Rows have at most 2^18 columns on Hopper, and 16384 elsewhere.
+/// Sums over rows are added in one order. Rows have at most 2^18 columns on Hopper, and 16384
+/// elsewhere.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -121,8 +121,8 @@ fn launch<T: Number>(
     ct::Launch::new(grid).stream(stream).run(kernel::<T>, (first, second, [cos, sin], ct::Constant(form)))
 }
 
-/// Queues the rotation of tokens of shape (batch, heads, tokens, dim) by the angles of cos and sin, of shape (tokens,
-/// dim / 2).
+/// Queues the rotation of tokens of shape (batch, heads, tokens, dim) by the angles of cos and sin,
+/// of shape (tokens, dim / 2).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -152,8 +152,8 @@ pub fn rotary<T: Number>(
     launch(stream, [Some((x, y)), None], angles, pairs, false)
 }
 
-/// Queues the rotation of queries and keys in one launch. Both have the shape of [`rotary`], with heads of their own
-/// number.
+/// Queues the rotation of queries and keys in one launch. Both have the shape of [`rotary`], with
+/// heads of their own number.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -182,8 +182,8 @@ pub fn rotary_pair<T: Number>(
     launch(stream, [Some((q, of_q)), Some((k, of_k))], angles, pairs, false)
 }
 
-/// Queues the gradients of [`rotary_pair`]: the inverse rotations of the gradients of both results. Those of [`rotary`]
-/// are the same with an array without heads in the place of `k`.
+/// Queues the gradients of [`rotary_pair`]: the inverse rotations of the gradients of both results.
+/// Those of [`rotary`] are the same with an array without heads in the place of `k`.
 ///
 /// ```
 /// # use cutlet as ct;

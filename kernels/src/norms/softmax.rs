@@ -1,47 +1,60 @@
 //! Softmax and its logarithm over the last axis, with gradients.
 //!
-//! A row is in registers from its load to its store: in one tile, or in the tile blocks of a cluster, up to 2^18 columns on
-//! Hopper. Longer rows are read twice: for maximum and sum (online softmax; Milakov and Gimelshein, 2018), and for the result.
+//! A row is in registers from its load to its store: in one tile, or in the tile blocks of a
+//! cluster, up to 2^18 columns on Hopper. Longer rows are read twice: for maximum and sum (online
+//! softmax; Milakov and Gimelshein, 2018), and for the result.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
-use super::rows::{Form, Rows, collapses, four, is_hopper};
+use super::rows::{Form, Rows, collapses, four, mode};
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::Run;
 
-/// Loads a tile whose elements behind the end of the row are -inf.
-fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form) -> Tile<f32, 4> {
-    x.load_with(at, form.shape(), LoadOptions::new().padding(Padding::NegInf)).cast::<f32>()
+/// Loads a tile. Elements behind the end of the row are -inf, if there are any.
+pub fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form, padded: bool) -> Tile<f32, 4> {
+    let padding = if padded { Padding::NegInf } else { Padding::Zero };
+    x.load_with(at, form.shape(), LoadOptions::new().padding(padding)).cast::<f32>()
 }
 
-/// Maximum of a row, and the sum of its exponentials, by chunks.
-fn online<T: Number>(x: Array<T, 4>, rows: Rows, form: Form) -> (Tile<f32, 4>, Tile<f32, 4>) {
+/// Maximum of a row, and the sum of its exponentials, by chunks. Each element of a chunk has a
+/// maximum and a sum of its own, so that threads exchange nothing before the end of the row.
+pub fn online(
+    rows: Rows,
+    columns: Scalar<i32>,
+    form: Form,
+    load: impl Fn(Scalar<i32>, bool) -> Tile<f32, 4>,
+) -> (Tile<f32, 4>, Tile<f32, 4>) {
     // Not from -inf on: a chunk of nothing but -inf adds nothing.
-    let start = (ct::full([1, 1, 1, 1], f32::MIN), ct::zeros([1, 1, 1, 1]));
-    ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sum): (Tile<f32, 4>, Tile<f32, 4>), j| {
-        let x = load(x, rows.chunk(j), form);
-        let above = max.max(x.reduce_max(3));
-        (above, sum * (max - above).exp() + (x - above).exp().sum(3))
-    })
+    let start = (ct::full::<f32, 4>(form.shape(), f32::MIN), ct::zeros::<f32, 4>(form.shape()));
+    let (maxima, sums) = rows.fold(columns, start, |(max, sum), j, padded| {
+        let x = load(j, padded);
+        let above = max.max(x);
+        (above, sum.fma((max - above).exp(), (x - above).exp()))
+    });
+    let max = maxima.reduce_max(3);
+    (max, (sums * (maxima - max).exp()).sum(3))
 }
 
 /// `log`: the logarithm of the softmax.
 fn forward<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, form: Form, log: bool) {
-    let rows = form.here();
+    let (rows, columns) = (form.here(), x.extent(3));
     if form.by_chunks {
-        let (max, sum) = online(x, rows, form);
-        let (factor, offset) = (1.0 / sum, max + sum.log());
-        ct::for_each(..x.num_tiles(3, form.shape()), |j| {
-            let x = load(x, rows.chunk(j), form);
-            let result = if log { x - offset } else { (x - max).exp() * factor };
-            y.store(rows.chunk(j), result.cast::<T>());
+        mode::<T, _>(|| {
+            let load = |j: Scalar<i32>, padded| load(x, rows.chunk(j), form, padded);
+            let (max, sum) = online(rows, columns, form, load);
+            let (factor, offset) = (1.0 / sum, max + sum.log());
+            rows.each_back(columns, |j, padded| {
+                let x = load(j, padded);
+                let result = if log { x - offset } else { (x - max).exp() * factor };
+                y.store(rows.chunk(j), result.cast::<T>());
+            });
         });
         return;
     }
-    let x = load(x, rows.at(), form);
+    let x = load(x, rows.at(), form, form.padded);
     let below = x - rows.max(x);
     let powers = below.exp();
     let sum = rows.sum(powers);
@@ -63,11 +76,13 @@ fn backward<T: Number>(y: Array<T, 4>, dy: Array<T, 4>, dx: ArrayMut<T, 4>, form
     let rows = form.here();
     let load = |at: [Scalar<i32>; 4]| [y, dy].map(|array| array.load(at, form.shape()).cast::<f32>());
     if form.by_chunks {
-        let chunks = || ..y.num_tiles(3, form.shape());
+        let columns = y.extent(3);
         let sums =
-            ct::fold(chunks(), ct::zeros(form.shape()), |sum: Tile<f32, 4>, j| sum + term(load(rows.chunk(j)), log));
+            rows.fold(columns, ct::zeros::<f32, 4>(form.shape()), |sum, j, _| sum + term(load(rows.chunk(j)), log));
         let sum = sums.sum(3);
-        ct::for_each(chunks(), |j| dx.store(rows.chunk(j), gradient(load(rows.chunk(j)), sum, log).cast::<T>()));
+        rows.each_back(columns, |j, _| {
+            dx.store(rows.chunk(j), gradient(load(rows.chunk(j)), sum, log).cast::<T>());
+        });
         return;
     }
     let tiles = load(rows.at());
@@ -91,7 +106,7 @@ fn launch_forward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
-    let form = Form::new(shape, elements::<T>(), target(stream));
+    let form = Form::new(shape, elements::<T>(), stream);
     let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(forward::<T>, arguments)
 }
@@ -110,14 +125,13 @@ fn launch_backward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
-    let longest = if is_hopper(target(stream)) { 8192 } else { 16384 };
-    let form = Form::with_longest(shape, elements::<T>(), longest, target(stream));
+    let form = Form::new(shape, elements::<T>(), stream);
     let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(backward::<T>, arguments)
 }
 
-/// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have any length, and arrays
-/// up to four axes, or more if their strides are those of fewer axes.
+/// Queues the softmax of the rows along the last axis: exponentials over their sum. Rows may have
+/// any length, and arrays up to four axes, or more if their strides are those of fewer axes.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -139,7 +153,8 @@ pub fn softmax<T: Number, const R: usize>(
     launch_forward(stream, x, y, false)
 }
 
-/// Queues the logarithm of the softmax of the rows along the last axis. Shapes are those of [`softmax`].
+/// Queues the logarithm of the softmax of the rows along the last axis. Shapes are those of
+/// [`softmax`].
 ///
 /// ```
 /// # use cutlet as ct;
@@ -161,7 +176,8 @@ pub fn log_softmax<T: Number, const R: usize>(
     launch_forward(stream, x, y, true)
 }
 
-/// Queues the gradient of [`softmax`]: y · (dy - Σ y · dy), from the result `y` and its gradient `dy`.
+/// Queues the gradient of [`softmax`]: y · (dy - Σ y · dy), from the result `y` and its gradient
+/// `dy`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -184,7 +200,8 @@ pub fn softmax_backward<T: Number, const R: usize>(
     launch_backward(stream, [y, dy], dx, false)
 }
 
-/// Queues the gradient of [`log_softmax`]: dy - exp(y) · Σ dy, from the result `y` and its gradient `dy`.
+/// Queues the gradient of [`log_softmax`]: dy - exp(y) · Σ dy, from the result `y` and its gradient
+/// `dy`.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,7 +1,8 @@
 //! Fourier transforms of rows of complex numbers.
 //!
-//! Rows of up to 2^13 numbers are transformed in the registers of a block. Longer ones are matrices of n1 x n2 numbers, and
-//! have two passes (Bailey, "FFTs in External or Hierarchical Memory", 1989):
+//! Rows of up to 2^13 numbers are transformed in the registers of a block. Longer ones are matrices
+//! of n1 x n2 numbers, and have two passes (Bailey, "FFTs in External or Hierarchical Memory",
+//! 1989):
 //!
 //! 1. Transforms of columns, times the twiddle factors exp(-2πi k1 j2 / n).
 //! 2. Transforms of rows, which are stored as columns.

@@ -1,7 +1,9 @@
-//! Hadamard transform of rows: products with the matrix of Sylvester's construction, H(2n) = [H(n), H(n); H(n), -H(n)].
+//! Hadamard transform of rows: products with the matrix of Sylvester's construction, H(2n) = [H(n),
+//! H(n); H(n), -H(n)].
 //!
-//! The columns are digits of at most 4 bits. A thread holds the numbers of one digit, and adds and subtracts them in registers.
-//! Between two digits, threads exchange numbers through shared memory once. All sums are f32.
+//! The columns are digits of at most 4 bits. A thread holds the numbers of one digit, and adds and
+//! subtracts them in registers. Between two digits, threads exchange numbers through shared memory
+//! once. All sums are f32.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -50,8 +52,9 @@ fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows
     y.store(at, (all * factor).cast::<T>());
 }
 
-/// Queues the Hadamard transform of each row of shape (rows, columns), times a factor. Columns are a power of two from 2^5 to
-/// 2^15; the factor 1 / sqrt(columns) makes the transform its own inverse.
+/// Queues the Hadamard transform of each row of shape (rows, columns), times a factor. Columns are
+/// a power of two from 2^5 to 2^15; the factor 1 / sqrt(columns) makes the transform its own
+/// inverse.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();

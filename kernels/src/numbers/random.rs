@@ -1,7 +1,8 @@
-//! Arrays of random numbers, by the counter-based generator Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as
-//! 1, 2, 3", 2011).
+//! Arrays of random numbers, by the counter-based generator Philox4x32-10 (Salmon et al., "Parallel
+//! Random Numbers: As Easy as 1, 2, 3", 2011).
 //!
-//! The number at a position depends on seed, offset and position alone: it is that of [`ct::random::Philox`] along one axis.
+//! The number at a position depends on seed, offset and position alone: it is that of
+//! [`ct::random::Philox`] along one axis.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,7 +1,9 @@
-//! Compaction: the elements that a mask or a predicate selects, in their order, in one pass by decoupled look-back.
+//! Compaction: the elements that a mask or a predicate selects, in their order, in one pass by
+//! decoupled look-back.
 //!
-//! A block counts the selected elements of its tile, and adds the counts of all earlier tiles. The elements are moved
-//! together in shared memory first, so that adjacent threads store adjacent elements.
+//! A block counts the selected elements of its tile, and adds the counts of all earlier tiles. The
+//! elements are moved together in shared memory first, so that adjacent threads store adjacent
+//! elements.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -71,8 +73,9 @@ fn check(n: usize, y: usize, count: usize) -> ct::Result<()> {
     require(n < 1 << 31, || format!("compaction of {n} elements: there may be 2^31 - 1"))
 }
 
-/// Queues the compaction of the elements of shape (n) whose mask is not 0, in their order, and their number, of shape (1).
-/// The result has room for n elements. The elements beyond the count are not written.
+/// Queues the compaction of the elements of shape (n) whose mask is not 0, in their order, and
+/// their number, of shape (1). The result has room for n elements. The elements beyond the count
+/// are not written.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();

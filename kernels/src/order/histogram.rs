@@ -64,7 +64,8 @@ fn prepared(stream: &Stream, n: usize, element: usize, counts: DeviceViewMut<i32
     Ok(((2 * num_multiprocessors(stream)).min(n.div_ceil(tile)), tile))
 }
 
-/// Queues the counts of the integers from 0 to the number of counts. Other integers are not counted.
+/// Queues the counts of the integers from 0 to the number of counts. Other integers are not
+/// counted.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();
@@ -90,8 +91,8 @@ pub fn histogram<T: Int>(stream: &Stream, x: DeviceView<T, 1>, mut counts: Devic
     ct::Launch::new(blocks).stream(stream).run(of_integers::<T>, (x, counts, ct::Constant([bins, tile])))
 }
 
-/// Queues the counts of numbers in bins of equal widths from `lower` to before `upper`. Other numbers and NaNs are not
-/// counted.
+/// Queues the counts of numbers in bins of equal widths from `lower` to before `upper`. Other
+/// numbers and NaNs are not counted.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();

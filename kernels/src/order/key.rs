@@ -23,7 +23,8 @@ pub trait Key: Number + ct::ops::Sorted + sealed::Sealed {
     const FIRST: Self;
     /// The last key of the ascending order: a NaN of floats.
     const LAST: Self;
-    /// Returns `count` bits of the keys from bit `first` on, up to 32. Unsigned words of all bits have the order of the keys.
+    /// Returns `count` bits of the keys from bit `first` on, up to 32. Unsigned words of all bits
+    /// have the order of the keys.
     #[doc(hidden)]
     fn digits<const R: usize>(keys: Tile<Self, R>, first: usize, count: usize) -> Tile<u32, R>;
 }

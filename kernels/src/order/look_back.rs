@@ -1,9 +1,9 @@
-//! Sums over all earlier tiles, by decoupled look-back (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled
-//! Look-back", 2016).
+//! Sums over all earlier tiles, by decoupled look-back (Merrill and Garland, "Single-pass Parallel
+//! Prefix Scan with Decoupled Look-back", 2016).
 //!
-//! A block publishes the sum of its tile, adds up the published sums of earlier tiles until one contains all before, and
-//! publishes its own sum of all. State and sum are one word, so that one load reads both. Sums of 8 bytes are two words,
-//! which are read again while their states differ.
+//! A block publishes the sum of its tile, adds up the published sums of earlier tiles until one
+//! contains all before, and publishes its own sum of all. State and sum are one word, so that one
+//! load reads both. Sums of 8 bytes are two words, which are read again while their states differ.
 //!
 //! A block has its tile by a ticket, so all earlier tiles belong to blocks that have begun.
 
@@ -89,7 +89,8 @@ pub fn combined<T: Scanned>(op: Combine, a: Scalar<T>, b: Scalar<T>) -> Scalar<T
     }
 }
 
-/// Returns the shape of the words for this many tiles, zeros before the launch. The last column has the ticket.
+/// Returns the shape of the words for this many tiles, zeros before the launch. The last column has
+/// the ticket.
 pub fn words_shape<T: Scanned>(tiles: usize) -> [usize; 2] {
     [T::WORDS, tiles + 1]
 }

@@ -13,7 +13,8 @@ use crate::launch::{Run, num_multiprocessors};
 pub enum Prefix {
     /// All up to the element itself.
     Inclusive,
-    /// All before the element. The first result is the identity: 0, or the least or the largest value.
+    /// All before the element. The first result is the identity: 0, or the least or the largest
+    /// value.
     Exclusive,
 }
 
@@ -50,8 +51,8 @@ pub fn tile(n: usize, element: usize, stream: &Stream) -> usize {
     (n / (2 * num_multiprocessors(stream)).max(1)).next_power_of_two().clamp(1024, most)
 }
 
-/// Queues the sums, or the extrema, of all first elements of an array of shape (n): u32, i32, f32, u64, i64 or f64. The
-/// grouping of the sums of floats depends on the order of the blocks.
+/// Queues the sums, or the extrema, of all first elements of an array of shape (n): u32, i32, f32,
+/// u64, i64 or f64. The grouping of the sums of floats depends on the order of the blocks.
 ///
 /// ```
 /// use cutlet_kernels::order::{Combine, Prefix, prefix};

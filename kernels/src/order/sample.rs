@@ -2,13 +2,16 @@
 //!
 //! A row has a block. All filters keep the logits from some threshold on:
 //!
-//! 1. The largest logit and the sum of the exponentials give the probabilities, as whole numbers of 2^-31.
+//! 1. The largest logit and the sum of the exponentials determine the probabilities, as whole
+//!    numbers of 2^-31.
 //! 2. top-k: a radix select finds the k-th logit. Equal logits are kept, too.
-//! 3. top-p: a radix select by probabilities finds the smallest set with that part of the probability which top-k leaves.
+//! 3. top-p: a radix select by probabilities finds the smallest set with that part of the
+//!    probability which top-k leaves.
 //! 4. min-p: logits from the logarithm of this part of the largest probability on.
 //! 5. The sums of the kept probabilities of each tile choose a tile, and a scan in it a token.
 //!
-//! The probabilities are whole numbers, so that the token does not depend on the order of additions.
+//! The probabilities are whole numbers, so that the token does not depend on the order of
+//! additions.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -23,6 +26,11 @@ use crate::launch::Run;
 /// Elements of a tile, and most tiles of a row.
 const TILE: usize = 4096;
 const MAX_TILES: usize = 1024;
+/// Returns the elements of a tile, fewer for short rows.
+fn tile(columns: usize) -> usize {
+    columns.next_power_of_two().clamp(512, TILE)
+}
+
 /// A probability of 1.
 const ONE: f32 = (1u32 << 31) as f32;
 
@@ -63,7 +71,7 @@ fn tokens<T: Number>(
         let k = k.load_scalar(row);
         let k = (k.le(0) | k.gt(all)).select(all, k).cast::<u32>();
         let of_tile = |i| Keys { keys: key(load(i)), weights: None, regarded: is_inside(i) };
-        threshold = select(tiles, of_tile, k).0;
+        threshold = select(tiles, of_tile, k);
     }
     let kept = |i, threshold: Scalar<u32>| {
         let x = load(i);
@@ -84,7 +92,7 @@ fn tokens<T: Number>(
         let p = p.load_scalar(row);
         let all = sums(threshold).sum(0).item();
         let target = (p * all.cast::<f32>()).cast::<u32>().max(1).min(all);
-        let at = select(tiles, |i| kept(i, threshold), target).0;
+        let at = select(tiles, |i| kept(i, threshold), target);
         threshold = p.lt(1.0).select(threshold.max(at), threshold);
     }
     if let Some(p) = min_p {
@@ -168,7 +176,8 @@ impl<'a> Sampling<'a> {
         self
     }
 
-    /// Keeps the smallest set of the most probable tokens with this part of the probability that top-k leaves.
+    /// Keeps the smallest set of the most probable tokens with this part of the probability that
+    /// top-k leaves.
     #[must_use]
     pub fn top_p(mut self, top_p: DeviceView<'a, f32, 1>) -> Sampling<'a> {
         self.top_p = Some(top_p);
@@ -185,7 +194,8 @@ impl<'a> Sampling<'a> {
     /// Queues the choice of tokens, of shape (rows), from logits of shape (rows, vocabulary).
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for other shapes, an empty vocabulary, or one of more than 2^22 tokens; those of the launch.
+    /// [`ct::Error::Argument`] for other shapes, an empty vocabulary, or one of more than 2^22
+    /// tokens; those of the launch.
     #[track_caller]
     pub fn sample<T: Number>(
         self,
@@ -208,13 +218,16 @@ impl<'a> Sampling<'a> {
             return Ok(());
         }
         let filters = [self.temperature, self.top_p, self.min_p];
-        let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(16));
-        let args = ((logits, tokens_of_rows), (filters, self.top_k), (numbers, seed, offset), ct::Constant(TILE));
+        let warps = (tile(columns) / 256) as u32;
+        let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(warps));
+        let args =
+            ((logits, tokens_of_rows), (filters, self.top_k), (numbers, seed, offset), ct::Constant(tile(columns)));
         launch.run(tokens::<T>, args)
     }
 }
 
-/// Queues the positions of the largest logits of each row, of shape (rows); the first of equal ones.
+/// Queues the positions of the largest logits of each row, of shape (rows); the first of equal
+/// ones.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();
@@ -233,8 +246,9 @@ pub fn greedy<T: Number>(stream: &Stream, logits: DeviceView<T, 2>, tokens: Devi
     if rows * columns == 0 {
         return Ok(());
     }
-    let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(16));
-    launch.run(largest::<T>, (logits, tokens, ct::Constant(TILE)))
+    let warps = (tile(columns) / 256) as u32;
+    let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(warps));
+    launch.run(largest::<T>, (logits, tokens, ct::Constant(tile(columns))))
 }
 
 /// Each place of the tiles has its largest element and the number of its tile.

@@ -1,7 +1,8 @@
 //! Sort of segments of an array, each apart.
 //!
-//! A segment has a block. A segment that fits a tile is sorted in registers. A longer one is sorted by radix passes over digits
-//! of 8 bits: a pass counts the digits, and then moves tile after tile to the places behind all earlier equal digits.
+//! A segment has a block. A segment that fits a tile is sorted in registers. A longer one is sorted
+//! by radix passes over digits of 8 bits: a pass counts the digits, and then moves tile after tile
+//! to the places behind all earlier equal digits.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -19,11 +20,14 @@ const TILES: [usize; 2] = [64, 2048];
 /// Input, result and spare memory of keys or of values.
 type Moved<T> = (Array<T, 1>, ArrayMut<T, 1>, ArrayMut<T, 1>);
 
+/// The same of values, if there are some.
+type MovedValues<V> = (Option<Array<V, 1>>, Option<ArrayMut<V, 1>>, Option<ArrayMut<V, 1>>);
+
 /// Source and destination of a pass: the last one writes to the result.
 fn ends<T: ByteSized>((from, to, spare): Moved<T>, pass: usize) -> (Array<T, 1>, ArrayMut<T, 1>) {
     match pass {
         0 => (from, spare),
-        _ if pass % 2 == 0 => (to.as_array(), spare),
+        _ if pass.is_multiple_of(2) => (to.as_array(), spare),
         _ => (spare.as_array(), to),
     }
 }
@@ -97,7 +101,7 @@ fn long<K: Key, V: Number>(
 
 fn segments<K: Key, V: Number>(
     keys: Moved<K>,
-    (values, sorted_values, spare_values): (Option<Array<V, 1>>, Option<ArrayMut<V, 1>>, Option<ArrayMut<V, 1>>),
+    (values, sorted_values, spare_values): MovedValues<V>,
     offsets: Array<i32, 1>,
     form: (usize, Direction),
 ) {
@@ -123,9 +127,10 @@ fn check(keys: usize, others: &[(&str, usize)], offsets: usize) -> ct::Result<()
     require(offsets > 0, || "segmented sort: n segments have n + 1 offsets".to_owned())
 }
 
-/// Queues the sort of each segment of keys of shape (n). Segment i begins at `offsets[i]` and ends before `offsets[i + 1]`, in
-/// ascending order from 0 to n. The order is that of [`sort_keys`](super::sort_keys); bits of NaNs may change. A segment is the
-/// work of one multiprocessor: sort few segments of millions of keys one by one.
+/// Queues the sort of each segment of keys of shape (n). Segment i begins at `offsets[i]` and ends
+/// before `offsets[i + 1]`, in ascending order from 0 to n. The order is that of
+/// [`sort_keys`](super::sort_keys); bits of NaNs may change. A segment is the work of one
+/// multiprocessor: sort few segments of millions of keys one by one.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, segmented_sort_keys};
@@ -162,8 +167,8 @@ pub fn segmented_sort_keys<K: Key>(
     ct::Launch::new(count).stream(stream).run(segments::<K, u32>, ((keys, sorted, &mut spare), none, offsets, form))
 }
 
-/// Queues the sort of each segment of keys with their values, as [`segmented_sort_keys`]. Values of equal keys remain in their
-/// order.
+/// Queues the sort of each segment of keys with their values, as [`segmented_sort_keys`]. Values of
+/// equal keys remain in their order.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, segmented_sort_pairs};

@@ -1,7 +1,8 @@
 //! Radix select in a row: the key at which the weights of all larger keys reach a number.
 //!
-//! Three passes over digits of 11, 11 and 10 bits, from the highest one on, add up the weights of keys by digits in shared
-//! memory. Each pass regards the keys with the digits that the earlier ones have found.
+//! Passes over digits of 12, 10 and 10 bits, from the highest one on, add up the weights of keys
+//! by digits in shared memory. Each pass regards the keys with the digits that the earlier ones
+//! have found.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -15,38 +16,67 @@ pub struct Keys {
 }
 
 /// First bit and number of bits of each digit.
-const DIGITS: [(u32, usize); 3] = [(21, 11), (10, 11), (0, 10)];
+const DIGITS: [(u32, usize); 3] = [(20, 12), (10, 10), (0, 10)];
 
-/// Returns the smallest key for which the weights of all keys from it on are `target` or more, and the part of the target
-/// that the larger keys leave. The target is 1 or more, and at most the sum.
-pub fn select(
+/// Digits that are found.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// The upper bits of the key.
+    pub prefix: Scalar<u32>,
+    /// The part of the target that the larger prefixes leave.
+    pub left: Scalar<u32>,
+    /// The weights of all keys with the prefix.
+    pub equal: Scalar<u32>,
+}
+
+/// Finds the next digit of the key.
+fn digit(
     tiles: Scalar<i32>,
     load: impl Fn(Scalar<i32>) -> Keys,
-    target: Scalar<u32>,
-) -> (Scalar<u32>, Scalar<u32>) {
-    let (mut found, mut left) = (ct::scalar(0u32), target);
-    for (first, count) in DIGITS {
-        let bins = 1usize << count;
-        let sums = ct::scratch::<u32, 1>([bins]);
-        sums.store(0, ct::zeros([bins]));
-        ct::fold(..tiles, (), |(), i| {
-            let Keys { keys, weights, mut regarded } = load(i);
-            if first + (count as u32) < 32 {
-                regarded = regarded & (keys >> (first + count as u32)).eq(found);
-            }
-            let options = ct::AtomicOptions::new().relaxed(ct::Scope::Block).mask(regarded);
-            let digits = (keys >> first) & (bins as u32 - 1);
-            match weights {
-                Some(weights) => sums.atomic_add_with(digits, weights, options),
-                None => sums.atomic_add_with(digits, 1, options),
-            };
-        });
-        let sums = sums.load(0, [bins]);
-        let above = sums.cumsum_with(0, ct::ScanOptions::new().exclusive().reverse());
-        let is_digit = above.lt(left) & (above + sums).ge(left);
-        let digit = is_digit.select(ct::arange_from(bins, 0u32, 1), 0).sum(0).item();
-        left = left - is_digit.select(above, 0).sum(0).item();
-        found = (found << count as u32) | digit;
+    Found { prefix, left, .. }: Found,
+    (first, count): (u32, usize),
+) -> Found {
+    let bins = 1usize << count;
+    let sums = ct::scratch::<u32, 1>([bins]);
+    sums.store(0, ct::zeros([bins]));
+    ct::fold(..tiles, (), |(), i| {
+        let Keys { keys, weights, mut regarded } = load(i);
+        if first + (count as u32) < 32 {
+            regarded &= (keys >> (first + count as u32)).eq(prefix);
+        }
+        let options = ct::AtomicOptions::new().relaxed(ct::Scope::Block).mask(regarded);
+        let digits = (keys >> first) & (bins as u32 - 1);
+        match weights {
+            Some(weights) => sums.atomic_add_with(digits, weights, options),
+            None => sums.atomic_add_with(digits, 1, options),
+        };
+    });
+    let sums = sums.load(0, [bins]);
+    let above = sums.cumsum_with(0, ct::ScanOptions::new().exclusive().reverse());
+    let is_digit = above.lt(left) & (above + sums).ge(left);
+    let of_digit = |values: Tile<u32, 1>| is_digit.select(values, 0).sum(0).item();
+    Found {
+        prefix: (prefix << count as u32) | of_digit(ct::arange_from(bins, 0u32, 1)),
+        left: left - of_digit(above),
+        equal: of_digit(sums),
     }
-    (found, left)
+}
+
+/// Finds the upper 12 bits of the smallest key for which the weights of all keys from it on are
+/// `target` or more. The target is 1 or more, and at most the sum.
+pub fn select_prefix(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, target: Scalar<u32>) -> Found {
+    let start = Found { prefix: ct::scalar(0u32), left: target, equal: target };
+    digit(tiles, load, start, DIGITS[0])
+}
+
+/// Returns the whole key, and the part of the target that the larger keys leave.
+pub fn select_rest(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, found: Found) -> (Scalar<u32>, Scalar<u32>) {
+    let found = DIGITS[1..].iter().fold(found, |found, &of| digit(tiles, &load, found, of));
+    (found.prefix, found.left)
+}
+
+/// Returns the smallest key for which the weights of all keys from it on are `target` or more.
+pub fn select(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, target: Scalar<u32>) -> Scalar<u32> {
+    let found = select_prefix(tiles, &load, target);
+    select_rest(tiles, load, found).0
 }

@@ -1,14 +1,19 @@
 //! The largest elements of rows: by the tile's own selection, or by radix select for long rows.
 //!
-//! Long rows have a block each. A radix select finds the k-th key. Another pass over the row writes the larger keys and as
-//! many equal ones as are left, each in the order of the row, and a sort in registers orders them.
+//! Long rows have a block each:
+//!
+//! 1. The first pass of a radix select finds the upper bits of the k-th key.
+//! 2. A second pass over the row writes the elements with larger bits, and collects those with
+//!    equal bits in shared memory. There the rest of the key is found. If they are too many, the
+//!    passes read the row again.
+//! 3. A sort in registers orders the results.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::key::Key;
-use super::select::{Keys, select};
+use super::select::{Keys, select_prefix, select_rest};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
@@ -17,6 +22,8 @@ use crate::launch::Run;
 const SHORT: usize = 4096;
 /// Elements of a tile of a long row.
 const TILE: usize = 8192;
+/// Most elements with the first digit of the k-th key that are kept in shared memory.
+const CANDIDATES: usize = 8192;
 /// Most elements of a result.
 const MAX_K: usize = 4096;
 
@@ -44,6 +51,45 @@ fn short_rows<T: Number>(
     positions.store(at, places);
 }
 
+/// Arrays of the results of a row.
+struct Results<T: Number> {
+    values: ArrayMut<T, 2>,
+    positions: ArrayMut<i32, 2>,
+    row: Scalar<i32>,
+    k: usize,
+}
+
+/// Numbers of larger and of equal elements before a tile.
+type Before = (Scalar<i32>, Scalar<i32>);
+
+/// Places of the elements of a tile: first those of the larger ones, then those of the equal ones.
+/// Returns the numbers before the next tile, too.
+fn places(larger: Tile<bool, 1>, equal: Tile<bool, 1>, before: Before) -> (Tile<i32, 1>, Tile<i32, 1>, Before) {
+    let ones = larger.select(1, equal.select(1u32 << 16, 0));
+    let earlier = ones.cumsum(0) - ones;
+    let all = ones.sum(0).item();
+    let next = (before.0 + (all & 0xffff).cast::<i32>(), before.1 + (all >> 16).cast::<i32>());
+    ((earlier & 0xffff).cast::<i32>() + before.0, (earlier >> 16).cast::<i32>() + before.1, next)
+}
+
+impl<T: Number> Results<T> {
+    /// Stores the elements that are larger, and the equal ones before the end of the results.
+    fn store(
+        &self,
+        elements: Tile<T, 1>,
+        columns: Tile<i32, 1>,
+        [larger, equal]: [Tile<bool, 1>; 2],
+        before: Before,
+    ) -> Before {
+        let (of_larger, of_equal, next) = places(larger, equal, before);
+        let places = larger.select(of_larger, of_equal);
+        let options = ct::ScatterOptions::new().mask(larger | (equal & of_equal.lt(self.k as i32)));
+        self.values.scatter_with((self.row, places), elements, options);
+        self.positions.scatter_with((self.row, places), columns, options);
+        next
+    }
+}
+
 fn long_rows<T: Number>(
     x: Array<T, 2>,
     values: ArrayMut<T, 2>,
@@ -51,31 +97,60 @@ fn long_rows<T: Number>(
     (k, tile, order): (usize, usize, Selected),
 ) {
     let row = ct::bid(0);
+    let results = Results { values, positions, row, k };
     let tiles = x.num_tiles(1, [1, tile]);
     let numbers = ct::arange(0..tile);
     let load = |i: Scalar<i32>| {
         let elements = x.load((row, i), [1, tile]).reshape([tile]);
         (elements, f32::digits(elements.cast::<f32>(), 0, 32), (numbers + i * tile).lt(x.extent(1)))
     };
-    let of_tile = |i| {
+    let of_row = |i| {
         let (_, keys, regarded) = load(i);
         Keys { keys, weights: None, regarded }
     };
-    let (threshold, equal) = select(tiles, of_tile, ct::scalar(k as u32));
-    // Larger keys are the first results. The number of equal ones before is in the upper half.
-    let first_equal = k as i32 - equal.cast::<i32>();
-    ct::fold(..tiles, (ct::scalar(0), first_equal), |(larger, equal), i| {
-        let (elements, keys, inside) = load(i);
-        let (is_larger, is_equal) = (keys.gt(threshold) & inside, keys.eq(threshold) & inside);
-        let ones = is_larger.select(1, is_equal.select(1u32 << 16, 0));
-        let before = ones.cumsum(0) - ones;
-        let places = is_larger.select((before & 0xffff).cast::<i32>() + larger, (before >> 16).cast::<i32>() + equal);
-        let taken = is_larger | (is_equal & places.lt(k as i32));
-        let options = ct::ScatterOptions::new().mask(taken);
-        values.scatter_with((row, places), elements, options);
-        positions.scatter_with((row, places), numbers + i * tile, options);
-        let all = ones.sum(0).item();
-        (larger + (all & 0xffff).cast::<i32>(), equal + (all >> 16).cast::<i32>())
+    let found = select_prefix(tiles, of_row, ct::scalar(k as u32));
+    let is_few = found.equal.le(CANDIDATES as u32);
+    ct::if_then(is_few, || {
+        // Elements with a larger prefix are results, those with an equal one are candidates.
+        let [keys_of, columns_of] = [(); 2].map(|()| ct::scratch::<u32, 1>([CANDIDATES]));
+        keys_of.store(0, ct::zeros([CANDIDATES]));
+        columns_of.store(0, ct::zeros([CANDIDATES]));
+        let start = (ct::scalar(0), ct::scalar(0));
+        let (larger, count) = ct::fold(..tiles, start, |before, i| {
+            let (elements, keys, inside) = load(i);
+            let prefix = keys >> 20;
+            let [is_larger, is_equal] = [prefix.gt(found.prefix) & inside, prefix.eq(found.prefix) & inside];
+            let (of_larger, of_equal, next) = places(is_larger, is_equal, before);
+            let columns = numbers + i * tile;
+            let options = ct::ScatterOptions::new().mask(is_larger);
+            results.values.scatter_with((row, of_larger), elements, options);
+            results.positions.scatter_with((row, of_larger), columns, options);
+            let options = ct::ScatterOptions::new().mask(is_equal);
+            keys_of.scatter_with(of_equal, keys, options);
+            columns_of.scatter_with(of_equal, columns.cast::<u32>(), options);
+            next
+        });
+        let part = tile.min(CANDIDATES);
+        let parts = count.ceil_div(part as i32);
+        let regarded = |i: Scalar<i32>| (ct::arange(0..part) + i * part).lt(count);
+        let of_part = |i| Keys { keys: keys_of.load(i, [part]), weights: None, regarded: regarded(i) };
+        let (threshold, equal) = select_rest(parts, of_part, found);
+        let first_equal = k as i32 - equal.cast::<i32>();
+        ct::fold(..parts, (larger, first_equal), |before, i| {
+            let (keys, columns) = (keys_of.load(i, [part]), columns_of.load(i, [part]).cast::<i32>());
+            let both = [keys.gt(threshold) & regarded(i), keys.eq(threshold) & regarded(i)];
+            let options = ct::GatherOptions::new().mask(both[0] | both[1]);
+            results.store(x.gather_with((row, columns), options), columns, both, before)
+        });
+    });
+    ct::if_then(!is_few, || {
+        let (threshold, equal) = select_rest(tiles, of_row, found);
+        let first_equal = k as i32 - equal.cast::<i32>();
+        ct::fold(..tiles, (ct::scalar(0), first_equal), |before, i| {
+            let (elements, keys, inside) = load(i);
+            let both = [keys.gt(threshold) & inside, keys.eq(threshold) & inside];
+            results.store(elements, numbers + i * tile, both, before)
+        });
     });
     if order == Selected::Sorted {
         let extent = k.next_power_of_two();
@@ -89,8 +164,9 @@ fn long_rows<T: Number>(
     }
 }
 
-/// Queues the `k` largest elements of each row of shape (rows, columns), and their positions: results of shape (rows, k).
-/// A NaN is larger than all numbers, and -0 is below +0. Of equal elements the first ones are selected.
+/// Queues the `k` largest elements of each row of shape (rows, columns), and their positions:
+/// results of shape (rows, k). A NaN is larger than all numbers, and -0 is below +0. Of equal
+/// elements the first ones are selected.
 ///
 /// ```
 /// use cutlet_kernels::order::{Selected, top_k};
@@ -105,7 +181,8 @@ fn long_rows<T: Number>(
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] for results of other shapes, or of more columns than 4096 or the row; those of the launch.
+/// [`ct::Error::Argument`] for results of other shapes, or of more columns than 4096 or the row;
+/// those of the launch.
 #[track_caller]
 pub fn top_k<T: Number>(
     stream: &Stream,

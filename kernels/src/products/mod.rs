@@ -6,5 +6,7 @@ mod matmul;
 pub mod packed;
 pub mod prologue;
 pub mod quantized;
+mod scaled;
 
-pub use matmul::{Configuration, Factor, Matmul, Precision, Share, matmul};
+pub use matmul::{Configuration, Factor, Matmul, Precision, Share, Workspace, matmul};
+pub use scaled::Float8;

@@ -15,12 +15,12 @@ use super::matmul::{Factor, Matmul, Right, Work};
 use super::prologue::Prologue;
 use crate::check::require;
 
-/// Order of the axes of packed weights, scales and zeros.
+/// Order of the axes of packed codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Codes of shape (inputs, outputs), scales of (groups of inputs, outputs).
+    /// Codes of shape (inputs, outputs).
     InputsOutputs,
-    /// Codes of shape (outputs, inputs), scales of (outputs, groups of inputs).
+    /// Codes of shape (outputs, inputs): the faster order for few rows.
     OutputsInputs,
 }
 
@@ -42,8 +42,19 @@ pub struct Form {
     center: u32,
 }
 
+impl Form {
+    /// Returns inputs and outputs, from the extents of codes.
+    fn extents<N>(self, [rows, columns]: [N; 2]) -> [N; 2] {
+        match self.order {
+            Order::InputsOutputs => [rows, columns],
+            Order::OutputsInputs => [columns, rows],
+        }
+    }
+}
+
 impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
-    /// Returns weights of codes and scales. `group` inputs share a scale: a power of two from 16 on.
+    /// Returns weights of codes, and of scales of shape (groups of inputs, outputs). `group` inputs share a scale: a power of
+    /// two from 16 on.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for another group, and for scales of another shape.
@@ -55,13 +66,11 @@ impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
         order: Order,
     ) -> ct::Result<PackedWeights<'a, F, S>> {
         require(group.is_power_of_two() && group >= 16, || format!("groups of {group} weights"))?;
-        let [rows, columns] = codes.shape();
-        let expected = match order {
-            Order::InputsOutputs => [rows.div_ceil(group), columns],
-            Order::OutputsInputs => [rows, columns.div_ceil(group)],
-        };
+        let form = Form { group, order, center: 0 };
+        let [inputs, outputs] = form.extents(codes.shape());
+        let expected = [inputs.div_ceil(group), outputs];
         require(scales.shape() == expected, || format!("scales of shape {:?}, not {expected:?}", scales.shape()))?;
-        Ok(PackedWeights { codes, scales, zeros: None, form: Form { group, order, center: 0 } })
+        Ok(PackedWeights { codes, scales, zeros: None, form })
     }
 
     /// Subtracts the middle of the range from codes: 7.5 for 4 bits without a sign.
@@ -84,11 +93,7 @@ impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
     /// Returns the number of inputs and outputs.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
-        let [rows, columns] = self.codes.shape();
-        match self.form.order {
-            Order::InputsOutputs => [rows, columns],
-            Order::OutputsInputs => [columns, rows],
-        }
+        self.form.extents(self.codes.shape())
     }
 }
 
@@ -124,9 +129,12 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
         // The tile index of the first group of the step, if a step has one, and the tile of its groups otherwise.
         let first = if group > tk { k / (group / tk) as i32 } else { k };
         let middle = |codes: Tile<T, 2>| if center == 0 { codes } else { codes - T::from_f64(f64::from(center) / 2.0) };
-        let of_groups = |array: Array<S, 2>| match order {
-            Order::InputsOutputs => array.load((first, at.column), [groups, tn]).cast::<T>().reshape([groups, 1, tn]),
-            Order::OutputsInputs => array.load((at.column, first), [tn, groups]).cast::<T>().reshape([tn, groups, 1]),
+        let of_groups = |array: Array<S, 2>| {
+            let groups_outputs = array.load((first, at.column), [groups, tn]).cast::<T>();
+            match order {
+                Order::InputsOutputs => groups_outputs.reshape([groups, 1, tn]),
+                Order::OutputsInputs => groups_outputs.transpose().reshape([tn, groups, 1]),
+            }
         };
         let (shape, parts) = match order {
             Order::InputsOutputs => ([tk, tn], [groups, tk / groups, tn]),
@@ -146,14 +154,11 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
     }
 
     fn extents(&self) -> [Scalar<i32>; 2] {
-        match self.form.order {
-            Order::InputsOutputs => [self.codes.extent(0), self.codes.extent(1)],
-            Order::OutputsInputs => [self.codes.extent(1), self.codes.extent(0)],
-        }
+        self.form.extents([self.codes.extent(0), self.codes.extent(1)])
     }
 }
 
-impl<P, E> Matmul<P, E> {
+impl<P, E> Matmul<'_, P, E> {
     /// Queues the product with packed weights: y of shape (rows, outputs) from x of (rows, inputs). Codes, scales and zeros
     /// are converted to the element type `T` of activations, in which weights are rounded once.
     ///

@@ -1,12 +1,12 @@
 //! Gated delta rule (Yang, Kautz and Hatamizadeh, *Gated Delta Networks*, 2024).
 //!
-//! A step of a head with the state S (keys x values): S ← e^g S, then S ← S + k (β (v - Sᵀ k))ᵀ, and the result is
-//! scale · Sᵀ q. Chunks of steps are computed together by the WY representation:
+//! A step of a head with the state S (keys x values): S ← e^g S, then S ← S + k (β (v - Sᵀ k))ᵀ,
+//! and the result is scale · Sᵀ q. Chunks of steps are computed together by the WY representation:
 //!
-//! 1. For each chunk, on its own: T = (1 + tril(β K Kᵀ ∘ decays))⁻¹, the keys W = T (β e^G K) and the values U = T (β V), where
-//!    G has the sums of g within the chunk.
-//! 2. Chunk after chunk: new values V' = U - W S, results (Q Kᵀ ∘ decays) V' + e^G Q S, and the state
-//!    e^(last G) S + (e^(last G - G) K)ᵀ V'.
+//! 1. For each chunk, on its own: T = (1 + tril(β K Kᵀ ∘ decays))⁻¹, the keys W = T (β e^G K) and
+//!    the values U = T (β V), where G has the sums of g within the chunk.
+//! 2. Chunk after chunk: new values V' = U - W S, results (Q Kᵀ ∘ decays) V' + e^G Q S, and the
+//!    state e^(last G) S + (e^(last G - G) K)ᵀ V'.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -36,14 +36,16 @@ pub struct DeltaInputs<'a, T: Element, const GATES: usize> {
     pub k: DeviceView<'a, T, 4>,
     /// Values (batch, tokens, heads, value channels).
     pub v: DeviceView<'a, T, 4>,
-    /// Logarithms of the decays: (batch, tokens, heads), with key channels as a fourth axis for KDA.
+    /// Logarithms of the decays: (batch, tokens, heads), with key channels as a fourth axis for
+    /// KDA.
     pub gates: DeviceView<'a, f32, GATES>,
     /// Rates β (batch, tokens, heads).
     pub rates: DeviceView<'a, f32, 3>,
 }
 
 impl<T: Element, const GATES: usize> DeltaInputs<'_, T, GATES> {
-    /// Checks the shapes but that of the gates. Returns batch, tokens, heads, key channels and value channels.
+    /// Checks the shapes but that of the gates. Returns batch, tokens, heads, key channels and
+    /// value channels.
     #[track_caller]
     pub(super) fn check(&self, name: &str, out: [usize; 4]) -> ct::Result<[usize; 5]> {
         let ([batch, tokens, key_heads, keys], [_, _, heads, values]) = (self.q.shape(), self.v.shape());
@@ -76,7 +78,8 @@ struct Form {
     chunks: usize,
 }
 
-/// Scratch arrays: keys W and values U (slot, head, step, channel), and sums of gates (slot, head, step).
+/// Scratch arrays: keys W and values U (slot, head, step, channel), and sums of gates (slot, head,
+/// step).
 type Prepared<T> = (ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<f32, 3>);
 
 /// The keys W and the values U of a chunk.
@@ -229,7 +232,8 @@ pub(super) fn queue_step<T: Number>(
 }
 
 impl GatedDeltaRule {
-    /// Queues the results (batch, tokens, heads, value channels) of whole sequences, by chunks of 64 steps.
+    /// Queues the results (batch, tokens, heads, value channels) of whole sequences, by chunks of
+    /// 64 steps.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -248,7 +252,8 @@ impl GatedDeltaRule {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 key channels; those of the launches.
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 key channels;
+    /// those of the launches.
     #[track_caller]
     pub fn chunks<T: Number>(
         &self,
@@ -296,9 +301,9 @@ impl GatedDeltaRule {
         launch.run(recurrence::<T>, (arguments, offsets, states, out, self.scale, ct::Constant(form)))
     }
 
-    /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels), `v` and the result (batch,
-    /// heads, value channels), gates and rates (batch, heads). The states (batch, heads, keys, values) are updated in place.
-    /// Nothing is allocated.
+    /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels),
+    /// `v` and the result (batch, heads, value channels), gates and rates (batch, heads). The
+    /// states (batch, heads, keys, values) are updated in place. Nothing is allocated.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,14 +1,17 @@
-//! Kimi delta attention (KDA; *Kimi Linear*, 2025): the delta rule with a decay for each key channel.
+//! Kimi delta attention (KDA; *Kimi Linear*, 2025): the delta rule with a decay for each key
+//! channel.
 //!
-//! A step of a head with the state S (keys x values): S ← diag(e^g) S, then S ← S + k (β (v - Sᵀ k))ᵀ, and the result is
-//! scale · Sᵀ q. Chunks of 64 steps are computed together as in [`super::GatedDeltaRule`]. The products of steps i ≥ j are
-//! Σ k_ic k_jc e^(G_ic - G_jc). No exponent may be positive, so that nothing overflows:
+//! A step of a head with the state S (keys x values): S ← diag(e^g) S, then S ← S + k (β (v - Sᵀ
+//! k))ᵀ, and the result is scale · Sᵀ q. Chunks of 64 steps are computed together as in
+//! [`super::GatedDeltaRule`]. The products of steps i ≥ j are Σ k_ic k_jc e^(G_ic - G_jc). No
+//! exponent may be positive, so that nothing overflows:
 //!
-//! * Within blocks of 16 steps the exponentials of all pairs are computed.
-//! * A block of rows and the columns before it are a product of matrices. The exponents of both are relative to the sum of gates
-//!   at the first step of the block.
+//! * Within blocks of 8 steps the exponentials of all pairs are computed.
+//! * A block of rows and the columns before it are a product of matrices. The exponents of both are
+//!   relative to the sum of gates at the first step of the block.
 //!
-//! Each chunk is prepared on its own; then the recurrence over chunks has products of matrices alone.
+//! Each chunk is prepared on its own; then the recurrence over chunks has products of matrices
+//! alone.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -24,7 +27,7 @@ use crate::check::require;
 use crate::launch::{Run, num_multiprocessors};
 
 /// Steps of a block of a chunk.
-const BLOCK: usize = 16;
+const BLOCK: usize = 8;
 /// Blocks of a chunk.
 const BLOCKS: usize = STEPS / BLOCK;
 
@@ -49,46 +52,60 @@ struct Form {
     chunks: usize,
 }
 
-/// Scratch arrays (slot, head, step, channel): keys W, values U, decayed queries and keys, scores; decays (slot, head, key).
+/// Scratch arrays (slot, head, step, channel): keys W, values U, decayed queries and keys, scores;
+/// decays (slot, head, key).
 type Scratch<T> = (ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<T, 4>, ArrayMut<f32, 3>);
 
-/// Returns the products of rows and of keys of steps i ≥ j, with their decays by the sums of gates.
-fn products<T: Number>(rows: Tile<f32, 2>, keys: Tile<f32, 2>, sums: Tile<f32, 2>) -> Tile<f32, 2> {
+/// Returns the products of queries with keys of steps i ≥ j, and of keys with keys of steps i > j,
+/// with their decays by the sums of gates.
+fn products<T: Number>(q: Tile<f32, 2>, k: Tile<f32, 2>, sums: Tile<f32, 2>) -> [Tile<f32, 2>; 2] {
     let width = sums.shape()[1];
     // Blocks on the diagonal: a column of all of them at a time.
     let blocks = |tile: Tile<f32, 2>| tile.reshape([BLOCKS, BLOCK, width]);
-    let (all, own, gates) = (blocks(rows), blocks(keys), blocks(sums));
+    let (queries, keys, gates) = (blocks(q), blocks(k), blocks(sums));
     let columns = ct::indices([BLOCKS, BLOCK, BLOCK], 2);
     let zeros = ct::zeros::<f32, 3>([BLOCKS, BLOCK, BLOCK]);
-    let diagonal = ct::fold(..ct::scalar(BLOCK as i32), zeros, |diagonal: Tile<f32, 3>, j| {
+    type Both = (Tile<f32, 3>, Tile<f32, 3>);
+    let diagonal: Both = ct::fold(..ct::scalar(BLOCK as i32), (zeros, zeros), |(of_q, of_k): Both, j| {
         let column = |tile: Tile<f32, 3>| tile.extract((0, j, 0), [BLOCKS, 1, width]);
-        let decay = (gates - column(gates)).min(0.0).exp();
-        let product = (all * column(own) * decay).sum(2);
-        columns.eq(j).select(product, diagonal)
+        let decayed = column(keys) * (gates - column(gates)).min(0.0).exp();
+        let is_own = columns.eq(j);
+        (is_own.select((queries * decayed).sum(2), of_q), is_own.select((keys * decayed).sum(2), of_k))
     });
-    let row_blocks = (0..BLOCKS).map(|block| {
+    let rows = (0..BLOCKS).map(|block| {
         let part = |tile: Tile<f32, 2>| tile.extract((block, 0), [BLOCK, width]);
-        let on_diagonal = diagonal.extract((block, 0, 0), [1, BLOCK, BLOCK]).reshape([BLOCK, BLOCK]);
-        let at = |other: usize| if other == block { on_diagonal } else { ct::zeros([BLOCK, BLOCK]) };
-        let near = ct::cat((0..BLOCKS).map(at), 1);
+        let near = |diagonal: Tile<f32, 3>| {
+            let own = diagonal.extract((block, 0, 0), [1, BLOCK, BLOCK]).reshape([BLOCK, BLOCK]);
+            ct::cat((0..BLOCKS).map(|other| if other == block { own } else { ct::zeros([BLOCK, BLOCK]) }), 1)
+        };
+        let near = ct::cat([near(diagonal.0), near(diagonal.1)], 0);
         if block == 0 {
             return near;
         }
         let first = sums.extract((block * BLOCK, 0), [1, width]);
-        let left = (part(rows) * (part(sums) - first).exp()).cast::<T>();
-        let right = (keys * (first - sums).min(0.0).exp()).cast::<T>();
-        let product = ct::mma(left, right.transpose(), ct::zeros::<f32, 2>([BLOCK, STEPS]));
-        let is_before = ct::indices([BLOCK, STEPS], 1).lt((block * BLOCK) as i32);
+        let decay = (part(sums) - first).exp();
+        let left = ct::cat([part(q) * decay, part(k) * decay], 0).cast::<T>();
+        let right = (k * (first - sums).min(0.0).exp()).cast::<T>();
+        let product = ct::mma(left, right.transpose(), ct::zeros::<f32, 2>([2 * BLOCK, STEPS]));
+        let is_before = ct::indices([2 * BLOCK, STEPS], 1).lt((block * BLOCK) as i32);
         is_before.select(product, near)
     });
-    let all = ct::cat(row_blocks, 0);
+    let rows: Vec<Tile<f32, 2>> = rows.collect();
     let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-    row.ge(column).select(all, 0.0)
+    let half = |half: usize| ct::cat(rows.iter().map(|both| both.extract((half, 0), [BLOCK, STEPS])), 0);
+    [row.ge(column).select(half(0), 0.0), row.gt(column).select(half(1), 0.0)]
 }
 
+/// Queries, keys, values, gates and rates.
+type Inputs<T> = (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<f32>, Tokens<f32>);
+
 /// All that the recurrence needs of a chunk.
-fn prepare<T: Number>(
-    (q, k, v, gates, rates): (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<f32>, Tokens<f32>),
+fn prepare<T: Number>(inputs: Inputs<T>, offsets: Option<Array<i32, 1>>, scratch: Scratch<T>, form: Form) {
+    ct::with_mode(ct::FloatMode::fast(), || prepare_chunk(inputs, offsets, scratch, form));
+}
+
+fn prepare_chunk<T: Number>(
+    (q, k, v, gates, rates): Inputs<T>,
     offsets: Option<Array<i32, 1>>,
     (w, u, queries, ends, scores, decays): Scratch<T>,
     form: Form,
@@ -111,11 +128,12 @@ fn prepare<T: Number>(
     queries.store(place, (q * sums.exp()).cast::<T>().reshape(shape));
     ends.store(place, (k * (last - sums).exp()).cast::<T>().reshape(shape));
     decays.store((slot, head, 0), last.exp().reshape([1, 1, keys]));
-    scores.store(place, products::<T>(q, k, sums).cast::<T>().reshape([1, 1, STEPS, STEPS]));
+    let [of_queries, of_keys] = products::<T>(q, k, sums);
+    scores.store(place, of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
 
     let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
     let one = rows.eq(columns).cast::<f32>();
-    let triangle = rows.gt(columns).select(products::<T>(k, k, sums) * rates, one);
+    let triangle = of_keys * rates + one;
     let inverse = triangle.inverse_unit_lower().cast::<T>();
     let scaled = (k * (rates * sums.exp())).cast::<T>();
     let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, keys])).cast::<T>();
@@ -166,8 +184,8 @@ fn recurrence<T: Number>(
 }
 
 impl KimiDelta {
-    /// Queues the results (batch, tokens, heads, value channels) of whole sequences, by chunks of 64 steps. Gates are (batch,
-    /// tokens, heads, key channels), and not positive.
+    /// Queues the results (batch, tokens, heads, value channels) of whole sequences, by chunks of
+    /// 64 steps. Gates are (batch, tokens, heads, key channels), and not positive.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -186,7 +204,8 @@ impl KimiDelta {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 key channels; those of the launches.
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 key channels;
+    /// those of the launches.
     #[track_caller]
     pub fn chunks<T: Number>(
         &self,
@@ -227,7 +246,9 @@ impl KimiDelta {
             let keys = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?);
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
             let scratch = (&mut w, &mut u, &mut queries, &mut ends, &mut scores, &mut decays);
-            let launch = ct::Launch::new([chunks, heads, sequences]).stream(stream);
+            // Eight warps have registers for queries, keys, gates and their products.
+            let hints = ct::Hints::new().num_warps(8);
+            let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch, ct::Constant(form)))?;
         }
         let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
@@ -239,9 +260,10 @@ impl KimiDelta {
         launch.run(recurrence::<T>, (arguments, like, offsets, states, out, self.scale, ct::Constant(form)))
     }
 
-    /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels), `v` and the result (batch,
-    /// heads, value channels), gates (batch, heads, key channels), rates (batch, heads). The states (batch, heads, keys,
-    /// values) are updated in place. Nothing is allocated.
+    /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels),
+    /// `v` and the result (batch, heads, value channels), gates (batch, heads, key channels), rates
+    /// (batch, heads). The states (batch, heads, keys, values) are updated in place. Nothing is
+    /// allocated.
     ///
     /// ```
     /// # use cutlet as ct;

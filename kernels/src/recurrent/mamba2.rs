@@ -1,8 +1,9 @@
 //! Mamba-2: state-space duality (Dao and Gu, *Transformers are SSMs*, 2024).
 //!
-//! A step of a head with the state S (states x channels): S ← e^(dt · a) S + dt · B xᵀ, and the result is Sᵀ C + d · x. Chunks of
-//! steps are computed together: with the sums G of dt · a within a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S, and
-//! the state becomes e^(last G) S + (e^(last G - G) dt B)ᵀ X.
+//! A step of a head with the state S (states x channels): S ← e^(dt · a) S + dt · B xᵀ, and the
+//! result is Sᵀ C + d · x. Chunks of steps are computed together: with the sums G of dt · a within
+//! a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S, and the state becomes e^(last G) S +
+//! (e^(last G - G) dt B)ᵀ X. The sums of all chunks are computed first.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -19,7 +20,8 @@ use crate::launch::{Run, num_multiprocessors};
 /// Mamba-2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mamba2 {
-    /// `dt` is the softplus of the array of that name, with the bias of a head added, if there is one.
+    /// `dt` is the softplus of the array of that name, with the bias of a head added, if there is
+    /// one.
     pub softplus: bool,
 }
 
@@ -42,66 +44,107 @@ pub struct Mamba2Inputs<'a, T: Element> {
     pub d: Option<DeviceView<'a, f32, 1>>,
 }
 
+impl<T: Element> Mamba2Inputs<'_, T> {
+    /// Checks the shapes. Returns batch, tokens, heads, channels, groups and states.
+    #[track_caller]
+    pub(super) fn check(&self, name: &str) -> ct::Result<[usize; 6]> {
+        let Mamba2Inputs { x, dt, dt_bias, a, b, c, d } = *self;
+        let ([batch, count, heads, channels], [.., groups, width]) = (x.shape(), b.shape());
+        require(dt.shape() == [batch, count, heads], || {
+            format!("{name}: dt is of shape {:?}, not {:?}", dt.shape(), [batch, count, heads])
+        })?;
+        let is_fitting = b.shape() == c.shape() && b.shape()[..2] == x.shape()[..2] && width <= 256;
+        require(is_fitting && groups > 0 && heads.is_multiple_of(groups), || {
+            format!("{name}: x {:?}, b {:?} and c {:?} do not fit", x.shape(), b.shape(), c.shape())
+        })?;
+        check_heads(name, heads, [Some(a), dt_bias, d])?;
+        Ok([batch, count, heads, channels, groups, width])
+    }
+}
+
 /// Constants of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Form {
+pub(super) struct Form {
     /// States, and channels of a part, in tiles.
-    states: usize,
-    channels: usize,
+    pub states: usize,
+    pub channels: usize,
     /// Heads of a group.
-    group: usize,
+    pub group: usize,
     /// The most chunks of a sequence.
-    chunks: usize,
-    softplus: bool,
+    pub chunks: usize,
+    pub softplus: bool,
 }
 
 /// `a`, the bias of `dt`, and `d` of all heads.
 type OfHeads = (Array<f32, 1>, Option<Array<f32, 1>>, Option<Array<f32, 1>>);
 
+/// Heads of a tile of lengths.
+pub(super) const HEADS: usize = 32;
+
+/// Lengths of the steps of a chunk of some heads, and their sums times `a`: (slot, head, step).
+pub(super) fn lengths<T: Number>(
+    dt: Tokens<T>,
+    (a, bias): (Array<f32, 1>, Option<Array<f32, 1>>),
+    offsets: Option<Array<i32, 1>>,
+    (all, sums): (ArrayMut<f32, 3>, ArrayMut<f32, 3>),
+    Form { chunks, softplus, .. }: Form,
+) {
+    let [heads, at, sequence] = [0, 1, 2].map(ct::bid);
+    let sequence = Sequence::new(sequence, offsets);
+    if offsets.is_some() {
+        ct::return_if(at.ge(sequence.chunks(dt, chunks)));
+    }
+    let mut lengths = sequence.load(dt, [at, ct::scalar(0), heads], HEADS).cast::<f32>();
+    if let Some(bias) = bias {
+        lengths += bias.load(heads, [HEADS]);
+    }
+    if softplus {
+        lengths = lengths.softplus();
+    }
+    // Steps behind the last token have no length.
+    let is_step = (at * STEPS as i32 + ct::indices([STEPS, 1], 0)).lt(sequence.tokens(dt));
+    let lengths = is_step.select(lengths, 0.0);
+    let place = (sequence.slot(at, chunks), heads, 0);
+    let of_heads = |tile: Tile<f32, 2>| tile.transpose().reshape([1, HEADS, STEPS]);
+    all.store(place, of_heads(lengths));
+    sums.store(place, of_heads((lengths * a.load(heads, [HEADS])).cumsum(0)));
+}
+
 /// The sequence of a part of the channels of a head.
 fn sequences<T: Number>(
-    (x, dt, b, c): (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<T>),
-    (a, bias, d): OfHeads,
+    (x, b, c): (Tokens<T>, Tokens<T>, Tokens<T>),
+    (lengths, sums): (Array<f32, 3>, Array<f32, 3>),
+    d: Option<Array<f32, 1>>,
     offsets: Option<Array<i32, 1>>,
     (before, last): (Option<Array<f32, 4>>, Option<ArrayMut<f32, 4>>),
     out: TokensMut<T>,
     form: Form,
 ) {
-    let Form { states, channels, group, chunks, softplus } = form;
+    let Form { states, channels, group, chunks, .. } = form;
     let [part, head, sequence] = [0, 1, 2].map(ct::bid);
     let place = [sequence, head, part];
     let sequence = Sequence::new(sequence, offsets);
-    let a = a.load_scalar(head);
-    let bias = bias.map(|bias| bias.load_scalar(head));
     let d = d.map(|d| d.load_scalar(head));
-    let tokens = sequence.tokens(x);
     let start = initial(before, place, [states, channels]);
     let state = ct::fold(..sequence.chunks(x, chunks), start, |state: Tile<f32, 2>, at| {
-        let zero = ct::scalar(0);
         let x = sequence.load(x, [at, head, part], channels);
-        let of_group = [at, head / group as i32, zero];
+        let of_group = [at, head / group as i32, ct::scalar(0)];
         let (b, c) = (sequence.load(b, of_group, states), sequence.load(c, of_group, states));
-        let mut dt = sequence.load(dt, [at, head, zero], 1).cast::<f32>();
-        if let Some(bias) = bias {
-            dt += bias;
-        }
-        if softplus {
-            dt = dt.softplus();
-        }
-        // Steps behind the last token have no length.
-        let is_step = (at * STEPS as i32 + ct::indices([STEPS, 1], 0)).lt(tokens);
-        let dt = is_step.select(dt, 0.0);
-        let sums = (dt * a).cumsum(0);
-        let whole = sums.extract((STEPS - 1, 0), [1, 1]);
-        let scores = ct::mma(c, b.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS])) * decays(sums, false);
-        let inputs = x.cast::<f32>() * dt;
+        let slot = sequence.slot(at, chunks);
+        let lengths = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
+        let gates = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
+        let whole = gates.extract(STEPS - 1, [1]).reshape([1, 1]);
+        let sums = gates.unsqueeze(1);
+        let products = ct::mma(c, b.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS]));
+        let scores = (products * decays(sums, false) * lengths.unsqueeze(0)).cast::<T>();
         let carried = ct::mma(c, state.cast::<T>(), ct::zeros::<f32, 2>([STEPS, channels])) * sums.exp();
-        let mut result = ct::mma(scores.cast::<T>(), inputs.cast::<T>(), carried);
+        let mut result = ct::mma(scores, x, carried);
+        let exact = x.cast::<f32>();
         if let Some(d) = d {
-            result += x.cast::<f32>() * d;
+            result += exact * d;
         }
         sequence.store(out, [at, head, part], result.cast::<T>());
-        let decayed = (inputs * (whole - sums).exp()).cast::<T>();
+        let decayed = (exact * (lengths.unsqueeze(1) * (whole - sums).exp())).cast::<T>();
         ct::mma(b.transpose(), decayed, state * whole.exp())
     });
     store_last(last, place, state);
@@ -150,8 +193,8 @@ fn check_heads(name: &str, heads: usize, arrays: [Option<DeviceView<f32, 1>>; 3]
 }
 
 impl Mamba2 {
-    /// Queues the results (batch, tokens, heads, channels) of whole sequences, by chunks of 64 steps. States are (sequence,
-    /// head, states, channels).
+    /// Queues the results (batch, tokens, heads, channels) of whole sequences, by chunks of 64
+    /// steps. States are (sequence, head, states, channels).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -169,7 +212,8 @@ impl Mamba2 {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states; those of the launch.
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states; those of
+    /// the launch.
     #[track_caller]
     pub fn chunks<T: Number>(
         &self,
@@ -181,19 +225,11 @@ impl Mamba2 {
     ) -> ct::Result<()> {
         let name = "Mamba2::chunks";
         let Mamba2Inputs { x, dt, dt_bias, a, b, c, d } = inputs;
-        let ([batch, count, heads, channels], [.., groups, width]) = (x.shape(), b.shape());
-        require(dt.shape() == [batch, count, heads], || {
-            format!("{name}: dt is of shape {:?}, not {:?}", dt.shape(), [batch, count, heads])
-        })?;
-        let is_fitting = b.shape() == c.shape() && b.shape()[..2] == x.shape()[..2] && width <= 256;
-        require(is_fitting && groups > 0 && heads.is_multiple_of(groups), || {
-            format!("{name}: x {:?}, b {:?} and c {:?} do not fit", x.shape(), b.shape(), c.shape())
-        })?;
-        check_heads(name, heads, [Some(a), dt_bias, d])?;
+        let [batch, count, heads, channels, groups, width] = inputs.check(name)?;
         require(out.shape() == x.shape(), || {
             format!("{name}: the result is of shape {:?}, not {:?}", out.shape(), x.shape())
         })?;
-        let Extents { sequences: number, chunks, .. } = Extents::new(name, [batch, count], packing)?;
+        let Extents { sequences: number, chunks, slots } = Extents::new(name, [batch, count], packing)?;
         states.check(name, [number, heads, width, channels])?;
         if number * heads * channels == 0 {
             return Ok(());
@@ -206,17 +242,24 @@ impl Mamba2 {
             chunks,
             softplus: self.softplus,
         };
-        let dt = tokens(dt.reshape([batch, count, heads, 1])?, packing)?;
-        let arguments = (tokens(x, packing)?, dt, tokens(b, packing)?, tokens(c, packing)?);
         let (offsets, states) = (packing.map(|packing| packing.offsets), (states.initial, states.last));
+        let mut all = stream.device().zeros::<f32, 3>([slots, heads, STEPS])?;
+        let mut sums = stream.device().zeros::<f32, 3>([slots, heads, STEPS])?;
+        if chunks > 0 {
+            let dt = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
+            let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, number]).stream(stream);
+            launch.run(lengths::<T>, (dt, (a, dt_bias), offsets, (&mut all, &mut sums), ct::Constant(form)))?;
+        }
+        let arguments = (tokens(x, packing)?, tokens(b, packing)?, tokens(c, packing)?);
         let out = tokens_mut(out, packing)?;
         let launch = ct::Launch::new([parts, heads, number]).stream(stream);
-        launch.run(sequences::<T>, (arguments, (a, dt_bias, d), offsets, states, out, ct::Constant(form)))
+        launch.run(sequences::<T>, (arguments, (&all, &sums), d, offsets, states, out, ct::Constant(form)))
     }
 
-    /// Queues one step of each sequence of a batch, with tokens of one: `x` and the result (batch, heads, channels), `dt`
-    /// (batch, heads), `b` and `c` (batch, groups, states). `of_heads` has `a`, the bias of `dt`, and `d`. The states (batch,
-    /// heads, states, channels) are updated in place. Nothing is allocated.
+    /// Queues one step of each sequence of a batch, with tokens of one: `x` and the result (batch,
+    /// heads, channels), `dt` (batch, heads), `b` and `c` (batch, groups, states). `of_heads` has
+    /// `a`, the bias of `dt`, and `d`. The states (batch, heads, states, channels) are updated in
+    /// place. Nothing is allocated.
     ///
     /// ```
     /// # use cutlet as ct;

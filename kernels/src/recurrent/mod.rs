@@ -7,19 +7,22 @@
 //! | [`GatedDeltaRule`] | keys x values | of the head |
 //! | [`KimiDelta`] (KDA) | keys x values | of each key channel |
 //!
-//! Each has a function of whole sequences, which computes by chunks of steps, and one of single steps for decoding, which
-//! updates states in place and allocates nothing. Sequences are arrays (batch, tokens, heads, channels). Those of the delta
-//! rules and of Mamba-2 may be packed: a batch of one, with the first token of each sequence ([`Packing`]). Logarithms of
-//! decays are natural. States are f32.
+//! Each has a function of whole sequences, which computes by chunks of steps, and one of single
+//! steps for decoding, which updates states in place and allocates nothing. Sequences are arrays
+//! (batch, tokens, heads, channels). Those of the delta rules and of Mamba-2 may be packed: a batch
+//! of one, with the first token of each sequence ([`Packing`]). Logarithms of decays are natural.
+//! States are f32.
 
 mod delta_rule;
 mod kimi_delta;
 mod mamba2;
+mod mamba2_gradients;
 mod selective_scan;
 mod tokens;
 
 pub use delta_rule::{DeltaInputs, GatedDeltaRule};
 pub use kimi_delta::KimiDelta;
 pub use mamba2::{Mamba2, Mamba2Inputs};
+pub use mamba2_gradients::Mamba2Gradients;
 pub use selective_scan::{SelectiveInputs, SelectiveScan};
 pub use tokens::{Packing, States};

@@ -1,7 +1,8 @@
 //! Selective scan of Mamba (Gu and Dao, 2023).
 //!
-//! A step of a channel with its states h: h ← e^(dt · a) h + dt · x · b, and the result is Σ h c + d · x, times silu(z) if there
-//! is a gate. Tiles of steps, channels and states are scanned along the steps, with the state before the tile carried.
+//! A step of a channel with its states h: h ← e^(dt · a) h + dt · x · b, and the result is Σ h c +
+//! d · x, times silu(z) if there is a gate. Tiles of steps, channels and states are scanned along
+//! the steps, with the state before the tile carried.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -14,12 +15,13 @@ use crate::launch::Run;
 /// The selective scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SelectiveScan {
-    /// `dt` is the softplus of the array of that name, with the bias of a channel added, if there is one.
+    /// `dt` is the softplus of the array of that name, with the bias of a channel added, if there
+    /// is one.
     pub softplus: bool,
 }
 
-/// Arrays of the selective scan. Those of tokens have rank 3: (batch, tokens, channels) or (batch, tokens, states). A step has
-/// one token.
+/// Arrays of the selective scan. Those of tokens have rank 3: (batch, tokens, channels) or (batch,
+/// tokens, states). A step has one token.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectiveInputs<'a, T: Element> {
     /// (batch, tokens, channels).
@@ -120,7 +122,7 @@ fn scan_of_channels<T: Number>(
             result += x * d;
         }
         if let Some(z) = z {
-            result = result * of_channel(z).silu();
+            result *= of_channel(z).silu();
         }
         out.store((batch, i, block), result.cast::<T>().reshape([1, steps, channels]));
         state
@@ -131,8 +133,8 @@ fn scan_of_channels<T: Number>(
 }
 
 impl SelectiveScan {
-    /// Queues the results (batch, tokens, channels) of whole sequences. States (batch, channels, states) are before the first
-    /// and after the last token: zeros, and not stored, by default.
+    /// Queues the results (batch, tokens, channels) of whole sequences. States (batch, channels,
+    /// states) are before the first and after the last token: zeros, and not stored, by default.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -149,7 +151,8 @@ impl SelectiveScan {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states; those of the launch.
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states; those of
+    /// the launch.
     #[track_caller]
     pub fn tokens<T: Number>(
         &self,
@@ -161,8 +164,8 @@ impl SelectiveScan {
         self.queue(stream, "SelectiveScan::tokens", inputs, (initial, last, false), out)
     }
 
-    /// Queues one step of each sequence of a batch, with inputs of one token. The states (batch, channels, states) are updated
-    /// in place. Nothing is allocated.
+    /// Queues one step of each sequence of a batch, with inputs of one token. The states (batch,
+    /// channels, states) are updated in place. Nothing is allocated.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -179,7 +182,8 @@ impl SelectiveScan {
     /// ```
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] if shapes do not fit or if there are several tokens, and those of the launch.
+    /// [`ct::Error::Argument`] if shapes do not fit or if there are several tokens, and those of
+    /// the launch.
     #[track_caller]
     pub fn step<T: Number>(
         &self,

@@ -12,7 +12,8 @@ pub const STEPS: usize = 64;
 /// Sequences of different lengths, one after another in a batch of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing<'a> {
-    /// The first token of each sequence, and the number of all tokens: one element more than sequences. They ascend from 0.
+    /// The first token of each sequence, and the number of all tokens: one element more than
+    /// sequences. They ascend from 0.
     pub offsets: DeviceView<'a, i32, 1>,
     /// The most tokens of a sequence, or more. Tokens of a sequence beyond have no results.
     pub longest: usize,
@@ -173,6 +174,24 @@ impl Sequence {
     }
 }
 
+impl Sequence {
+    /// Adds to the tokens of a chunk of a group, by atomic additions.
+    pub fn add(self, tokens: TokensMut<f32>, [chunk, group, part]: [Scalar<i32>; 3], tile: Tile<f32, 2>) {
+        let [_, channels] = tile.shape();
+        match (self.bounds, tokens) {
+            (None, (Some(array), _)) => {
+                let at = (self.number, chunk, group, part);
+                array.atomic_store_add(at, tile.reshape([1, STEPS, 1, channels]));
+            }
+            (Some([begin, end]), (_, Some(array))) => {
+                let own = array.slice(0, begin..end);
+                own.atomic_store_add((chunk, group, part), tile.reshape([STEPS, 1, channels]));
+            }
+            _ => unreachable!("bounds belong to packed arrays"),
+        }
+    }
+}
+
 /// Returns the state of a head before the first token.
 pub fn initial(
     states: Option<Array<f32, 4>>,
@@ -193,12 +212,14 @@ pub fn store_last(states: Option<ArrayMut<f32, 4>>, [sequence, head, part]: [Sca
     }
 }
 
-/// Returns the decay from each column's step to each row's step by sums of logarithms, with zeros above the diagonal. `strict`:
-/// on the diagonal, too.
+/// Returns the decay from each column's step to each row's step by sums of logarithms, with zeros
+/// above the diagonal. `strict`: on the diagonal, too.
 pub fn decays(sums: Tile<f32, 2>, strict: bool) -> Tile<f32, 2> {
     let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
     let is_seen = if strict { rows.gt(columns) } else { rows.ge(columns) };
-    is_seen.select((sums - sums.transpose()).exp(), 0.0)
+    // An exponential of one instruction: the products of 16-bit numbers are less exact.
+    let decay = ct::with_mode(ct::FloatMode::fast(), || (sums - sums.transpose()).exp());
+    is_seen.select(decay, 0.0)
 }
 
 /// Returns the width of a tile of values of a head.
@@ -206,7 +227,8 @@ pub fn widest(values: usize) -> usize {
     values.next_power_of_two().clamp(16, 128)
 }
 
-/// Returns how many parts of the values of a head there are, and their width: enough tile blocks, down to 32 values.
+/// Returns how many parts of the values of a head there are, and their width: enough tile blocks,
+/// down to 32 values.
 pub fn parts(values: usize, heads: usize, multiprocessors: usize) -> (usize, usize) {
     let mut width = widest(values);
     while width > 32 && heads * values.div_ceil(width) < multiprocessors / 2 {

@@ -28,7 +28,8 @@ impl<const R: usize> Host<R> {
     }
 }
 
-/// Calls a function with the indices of each product of a convolution: of the image, of the weights, of the result.
+/// Calls a function with the indices of each product of a convolution: of the image, of the
+/// weights, of the result.
 fn products(
     convolution: Convolution,
     [x, w, y]: [[usize; 4]; 3],
@@ -96,6 +97,13 @@ fn convolution() {
 }
 
 #[test]
+fn convolution_with_shared_products() {
+    let same = Convolution { padding: [1, 1], ..Convolution::default() };
+    convolves::<f32>(same, [3, 5, 3, 60], [3, 3, 60, 60], 3e-4);
+    convolves::<f32>(Convolution { stride: [2, 2], ..same }, [1, 6, 5, 130], [3, 3, 130, 140], 3e-4);
+}
+
+#[test]
 fn convolution_with_strides() {
     let plain = Convolution::default();
     let halved = Convolution { stride: [2, 2], padding: [1, 1], ..plain };
@@ -117,18 +125,18 @@ fn convolution_of_groups() {
 
 #[test]
 fn convolution_with_bias_residual_and_activation() -> ct::Result<()> {
-    for groups in [1, 6] {
+    for (groups, channels) in [(1, 6), (6, 6), (1, 70)] {
         let same = Convolution { padding: [1, 1], groups, ..Convolution::default() };
-        let (x, w) = ([2, 5, 4, 6], [3, 3, 6 / groups, 6]);
+        let (x, w) = ([2, 5, 4, channels], [3, 3, channels / groups, channels]);
         let (images, xs) = random::<f32, 4>(1, x, 1.0)?;
         let (weights, ws) = random::<f32, 4>(2, w, 1.0)?;
         let (residual, mut want) = random::<f32, 4>(3, x, 1.0)?;
-        let (bias, bs) = random::<f32, 1>(4, [6], 1.0)?;
+        let (bias, bs) = random::<f32, 1>(4, [channels], 1.0)?;
         let mut sums = Host { shape: x, elements: want.clone() };
         let (xs, ws) = (Host { shape: x, elements: xs }, Host { shape: w, elements: ws });
         products(same, [x, w, x], |i, j, k| sums.add(k, xs.at(i) * ws.at(j)));
         for (at, want) in want.iter_mut().enumerate() {
-            *want = (sums.elements[at] + bs[at % 6]).max(0.0);
+            *want = (sums.elements[at] + bs[at % channels]).max(0.0);
         }
         let mut y = device().zeros(x)?;
         let added = (Some(bias.view()), Some(residual.view()));

@@ -129,7 +129,8 @@ fn cholesky_of_no_positive_matrix() -> ct::Result<()> {
     Ok(())
 }
 
-fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize) {
+/// `triangles`: numbers of triangles, as many as kernels to compile.
+fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize, triangles: &[u32]) {
     let stream = device().default_stream();
     let x = rounded::<T>(&uniform(3, count, n, columns));
     let sides = |a: &[Matrix]| array::<T>(&a.iter().zip(&x).map(|(a, x)| a.times(x)).collect::<Vec<_>>());
@@ -144,12 +145,12 @@ fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize) {
 
     // A permuted matrix of small condition: every pivot is in another row.
     let a: Vec<Matrix> = a.iter().map(|a| Matrix::new(n, n, |i, j| a.at((i * 7 + 3) % n.max(1), j))).collect();
-    if n % 7 != 0 {
+    if !n.is_multiple_of(7) {
         linalg::solve(&stream, array::<T>(&a).view(), sides(&a).view(), result.view_mut()).unwrap();
         check(&result);
     }
 
-    for code in 0..8 {
+    for code in triangles {
         let triangle = Triangle { upper: code & 1 != 0, transposed: code & 2 != 0, unit_diagonal: code & 4 != 0 };
         let is_read = |i: usize, j: usize| if triangle.upper { i < j } else { i > j };
         let a = uniform(6, count, n, n);
@@ -177,10 +178,41 @@ fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize) {
 
 #[test]
 fn systems() {
-    solves::<f32>(5, 3, 1);
-    solves::<f32>(3, 32, 4);
-    solves::<f32>(1, 60, 70);
-    solves::<f64>(2, 17, 5);
+    solves::<f32>(5, 3, 1, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    solves::<f32>(1, 60, 3, &[3]);
+    solves::<f64>(2, 17, 20, &[0]);
+}
+
+#[test]
+fn systems_by_blocks() {
+    let (count, n, columns) = (2, 150, 5);
+    let stream = device().default_stream();
+    let x = uniform(3, count, n, columns);
+    let sides = |a: &[Matrix]| array::<f64>(&a.iter().zip(&x).map(|(a, x)| a.times(x)).collect::<Vec<_>>());
+    let mut result = zeros::<f64>([count, n, columns]);
+    let check = |result: &DeviceArray<f64, 3>| {
+        Matrix::of(result).iter().zip(&x).for_each(|(result, x)| result.is_near(x, 1e-9));
+    };
+    let a = positive::<f64>(5, count, n);
+    linalg::solve_positive(&stream, array::<f64>(&a).view(), sides(&a).view(), result.view_mut()).unwrap();
+    check(&result);
+    for (upper, transposed, unit_diagonal) in [(false, true, true), (true, false, false), (true, true, false)] {
+        let triangle = Triangle { upper, transposed, unit_diagonal };
+        let is_read = |i: usize, j: usize| if upper { i < j } else { i > j };
+        let value = |i: usize, j: usize, x: f64| match i == j {
+            true if unit_diagonal => 1.0,
+            true => 1.0 + x.abs(),
+            false if is_read(i, j) => x / n as f64,
+            false => 0.0,
+        };
+        let a: Vec<Matrix> = uniform(6, count, n, n).iter().map(|a| a.map(value)).collect();
+        let used: Vec<Matrix> = a.iter().map(|a| if transposed { a.transposed() } else { a.clone() }).collect();
+        let is_given = |i: usize, j: usize| is_read(i, j) || (i == j && !unit_diagonal);
+        let given: Vec<Matrix> = a.iter().map(|a| a.map(|i, j, x| if is_given(i, j) { x } else { f64::NAN })).collect();
+        let given = array::<f64>(&given);
+        linalg::solve_triangular(&stream, triangle, given.view(), sides(&used).view(), result.view_mut()).unwrap();
+        check(&result);
+    }
 }
 
 #[test]

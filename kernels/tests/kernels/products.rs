@@ -3,6 +3,7 @@
 mod batches;
 mod matmul;
 mod packed;
+mod scaled;
 mod stages;
 
 use cutlet as ct;

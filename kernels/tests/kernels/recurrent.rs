@@ -5,7 +5,8 @@ use cutlet::element::bf16;
 use cutlet::{DeviceArray, Element};
 use cutlet_kernels::Number;
 use cutlet_kernels::recurrent::{
-    DeltaInputs, GatedDeltaRule, KimiDelta, Mamba2, Mamba2Inputs, Packing, SelectiveInputs, SelectiveScan, States,
+    DeltaInputs, GatedDeltaRule, KimiDelta, Mamba2, Mamba2Gradients, Mamba2Inputs, Packing, SelectiveInputs,
+    SelectiveScan, States,
 };
 
 use crate::support::{Numbers, close, device, random};
@@ -43,7 +44,8 @@ struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// Runs the tokens of a row of the batch on its states, and returns the results with their places.
+    /// Runs the tokens of a row of the batch on its states, and returns the results with their
+    /// places.
     fn run(&self, e: Extents, tokens: std::ops::Range<usize>, states: &mut [f64], out: &mut [f64]) {
         let gate_width = self.gates.len() / self.rates.len();
         for token in tokens {
@@ -254,6 +256,88 @@ fn mamba2() {
     ssd::<f32>(2, 70, [4, 12, 2, 24], None, 1e-4);
     ssd::<f32>(1, 150, [2, 20, 1, 16], Some(&[0, 5, 5, 80, 150]), 1e-4);
     ssd::<bf16>(1, 64, [2, 32, 1, 32], None, 0.06);
+}
+
+/// The product of `dy` and of the results, as a function of the inputs in one list.
+fn weighted_results(all: &[f64], sizes: &[usize], dy: &[f64], extents: [usize; 4], bounds: &[i32]) -> f64 {
+    let mut rest = all;
+    let mut next = |size: usize| {
+        let (part, other) = rest.split_at(size);
+        rest = other;
+        part
+    };
+    let [x, raw, a, b, c, d, initial] = [0, 1, 2, 3, 4, 5, 6].map(|at| next(sizes[at]));
+    let dts: Vec<f64> = raw.iter().map(|&x| softplus(x)).collect();
+    let host = Ssd { x, dt: &dts, a, b, c, d };
+    let (mut states, mut out) = (initial.to_vec(), vec![0.0; x.len()]);
+    let own = extents[0] * extents[1] * extents[3];
+    for (pair, states) in bounds.windows(2).zip(states.chunks_mut(own)) {
+        host.run(extents, pair[0] as usize..pair[1] as usize, states, &mut out);
+    }
+    out.iter().zip(dy).map(|(x, y)| x * y).sum()
+}
+
+/// Compares gradients with quotients of differences, of some elements of each input.
+fn ssd_gradients(batch: usize, tokens: usize, extents: [usize; 4], offsets: Option<&[i32]>) {
+    let [heads, channels, groups, width] = extents;
+    let all: Vec<i32> = (0..=batch).map(|at| (at * tokens) as i32).collect();
+    let bounds = offsets.unwrap_or(&all);
+    let (x, xs) = random::<f32, 4>(1, [batch, tokens, heads, channels], 1.0).unwrap();
+    let (dt, dts) = random::<f32, 3>(2, [batch, tokens, heads], 1.0).unwrap();
+    let (a, a_s) = mapped::<f32, 1>(3, [heads], |x| -1.1 - x);
+    let (b, bs) = random::<f32, 4>(4, [batch, tokens, groups, width], 0.5).unwrap();
+    let (c, cs) = random::<f32, 4>(5, [batch, tokens, groups, width], 0.5).unwrap();
+    let (d, ds) = random::<f32, 1>(6, [heads], 1.0).unwrap();
+    let (initial, states) = random::<f32, 4>(7, [bounds.len() - 1, heads, width, channels], 0.5).unwrap();
+    let (dy, dys) = random::<f32, 4>(8, [batch, tokens, heads, channels], 1.0).unwrap();
+
+    let mut dx = device().full(x.shape(), 9.0f32).unwrap();
+    let mut ddt = device().full(dt.shape(), 9.0f32).unwrap();
+    let (mut da, mut dd) = (device().full([heads], 9.0f32).unwrap(), device().full([heads], 9.0f32).unwrap());
+    let (mut db, mut dc) = (device().full(b.shape(), 9.0f32).unwrap(), device().full(b.shape(), 9.0f32).unwrap());
+    let gradients = Mamba2Gradients {
+        x: dx.view_mut(),
+        dt: ddt.view_mut(),
+        a: da.view_mut(),
+        b: db.view_mut(),
+        c: dc.view_mut(),
+        d: dd.view_mut(),
+    };
+    let table = offsets.map(|offsets| device().array(offsets, [offsets.len()]).unwrap());
+    let packing = table.as_ref().map(|table| Packing { offsets: table.view(), longest: tokens });
+    let (a, b, c, d) = (a.view(), b.view(), c.view(), Some(d.view()));
+    let inputs = Mamba2Inputs { x: x.view(), dt: dt.view(), dt_bias: None, a, b, c, d };
+    let stream = device().default_stream();
+    let layer = Mamba2 { softplus: true };
+    layer.gradients(&stream, inputs, dy.view(), packing, Some(initial.view()), gradients).unwrap();
+
+    let sizes = [xs.len(), dts.len(), heads, bs.len(), cs.len(), heads, states.len()];
+    let mut values = [xs, dts, a_s, bs, cs, ds, states].concat();
+    let results = [dx.to_vec(), ddt.to_vec(), da.to_vec(), db.to_vec(), dc.to_vec(), dd.to_vec()];
+    let mut start = 0;
+    let mut numbers = Numbers::new(9);
+    for (input, result) in results.into_iter().enumerate() {
+        let result = result.unwrap();
+        for _ in 0..12 {
+            let (at, step) = (numbers.below(sizes[input]), 1e-5);
+            let value = values[start + at];
+            let mut moved = |value: f64| {
+                values[start + at] = value;
+                weighted_results(&values, &sizes, &dys, extents, bounds)
+            };
+            let want = (moved(value + step) - moved(value - step)) / (2.0 * step);
+            moved(value);
+            let error = (f64::from(result[at]) - want).abs();
+            assert!(error <= 2e-3 * (1.0 + want.abs()), "input {input}, element {at}: {} and {want}", result[at]);
+        }
+        start += sizes[input];
+    }
+}
+
+#[test]
+fn mamba2_gradients() {
+    ssd_gradients(2, 70, [4, 12, 2, 20], None);
+    ssd_gradients(1, 150, [2, 20, 1, 16], Some(&[0, 5, 5, 80, 150]));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! e4m3 and e5m2 with a scale for each row, or for each block: 1 x 128 and 128 x 128 of f32 (DeepSeek-V3, 2024), and 1 x 32
-//! of powers of two (mxfp8: OCP Microscaling Formats, 2023).
+//! e4m3 and e5m2 with a scale for each row, or for each block: 1 x 128 and 128 x 128 of f32
+//! (DeepSeek-V3, 2024), and 1 x 32 of powers of two (mxfp8: OCP Microscaling Formats, 2023).
 //!
-//! A scale is the largest magnitude over the largest number of the format. A power of two is the next one from there on, so
-//! that no number saturates.
+//! A scale is the largest magnitude over the largest number of the format. A power of two is the
+//! next one from there on, so that no number saturates.
 
 use cutlet as ct;
 use cutlet::packed::f8e8m0fnu;
@@ -149,8 +149,9 @@ fn grid([rows, columns]: [usize; 2], tile: [usize; 2]) -> [usize; 2] {
     [columns.div_ceil(tile[1]), rows.div_ceil(tile[0])]
 }
 
-/// Queues the quantisation of numbers of shape (rows, columns) to codes of the same shape, with a scale for each block: f32, or
-/// f8e8m0fnu for powers of two. A number is its code times the scale of its block.
+/// Queues the quantisation of numbers of shape (rows, columns) to codes of the same shape, with a
+/// scale for each block: f32, or f8e8m0fnu for powers of two. A number is its code times the scale
+/// of its block.
 ///
 /// ```
 /// use cutlet::packed::{f8e4m3fn, f8e8m0fnu};
@@ -186,7 +187,8 @@ pub fn quantize_blocks<T: Number, F: Float8, S: BlockScale>(
     launch.run(quantize::<T, F, S>, (x, (codes, scales), seed, form))
 }
 
-/// Queues the quantisation of numbers of shape (rows, columns) with a scale for each row, of shape (rows, 1).
+/// Queues the quantisation of numbers of shape (rows, columns) with a scale for each row, of shape
+/// (rows, 1).
 ///
 /// ```
 /// use cutlet::packed::f8e5m2;

@@ -1,8 +1,8 @@
 //! Codes of 1 to 8 bits with a scale for each group of columns, and a zero for unsigned ones.
 //!
 //! * Signed integers and floats: the scale is the largest magnitude over the largest code.
-//! * Unsigned integers: the scale is the difference of the largest and the least number over the largest code, and the zero is
-//!   the least number.
+//! * Unsigned integers: the scale is the difference of the largest and the least number over the
+//!   largest code, and the zero is the least number.
 //!
 //! A number is code x scale + zero.
 
@@ -24,8 +24,9 @@ fn tile(group: usize, stochastic: bool) -> [usize; 2] {
     [if stochastic { TILE[0] / 2 } else { TILE[0] }, TILE[1].max(group)]
 }
 
-/// Codes: integers `IntN` and `UIntN` of 1 to 7 bits, i8, u8, and f4e2m1fn. An `IntN` of one bit has no positive code and is
-/// none of them: 0 and -1 times a negative scale would be another format.
+/// Codes: integers `IntN` and `UIntN` of 1 to 7 bits, i8, u8, and f4e2m1fn. An `IntN` of one bit
+/// has no positive code and is none of them: 0 and -1 times a negative scale would be another
+/// format.
 pub trait Code: Narrow {}
 impl<const B: u32> Code for IntN<B> {}
 impl<const B: u32> Code for UIntN<B> {}
@@ -109,8 +110,8 @@ fn check<F: Code>(
     zeros: Option<[usize; 2]>,
 ) -> ct::Result<usize> {
     require(x == codes, || format!("quantisation: numbers of shape {x:?} and codes of shape {codes:?}"))?;
-    let group = if scales[1] == 0 { 1 } else { x[1] / scales[1] };
-    let fits = scales == [x[0], x[1] / group.max(1)] && group.is_power_of_two() && x[1] % group == 0;
+    let group = x[1].checked_div(scales[1]).unwrap_or(1);
+    let fits = scales == [x[0], x[1] / group.max(1)] && group.is_power_of_two() && x[1].is_multiple_of(group);
     require(fits || x[0] * x[1] == 0, || {
         format!("quantisation of {x:?}: scales of shape {scales:?}; groups have a power of two of columns")
     })?;
@@ -125,8 +126,9 @@ fn grid([rows, columns]: [usize; 2], tile: [usize; 2]) -> [usize; 2] {
     [columns.div_ceil(tile[1]), rows.div_ceil(tile[0])]
 }
 
-/// Queues the quantisation of numbers of shape (rows, columns) to packed codes, with a scale for each group of columns: scales
-/// of shape (rows, columns / group). Unsigned codes have a zero for each group, too.
+/// Queues the quantisation of numbers of shape (rows, columns) to packed codes, with a scale for
+/// each group of columns: scales of shape (rows, columns / group). Unsigned codes have a zero for
+/// each group, too.
 ///
 /// ```
 /// use cutlet::packed::i4;

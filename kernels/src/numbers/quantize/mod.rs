@@ -20,8 +20,8 @@ pub enum Rounded {
     /// To the nearest code, ties to the even one.
     #[default]
     Nearest,
-    /// To one of two adjacent codes, with probabilities such that the mean is exact. The random bits are those of
-    /// [`ct::random::Philox`] at row and column.
+    /// To one of two adjacent codes, with probabilities such that the mean is exact. The random
+    /// bits are those of [`ct::random::Philox`] at row and column.
     Stochastic(Seed),
 }
 

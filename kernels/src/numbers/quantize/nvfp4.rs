@@ -1,8 +1,8 @@
-//! nvfp4: codes f4e2m1fn with a scale f8e4m3fn for each 16 columns, and one of f32 for the tensor (NVIDIA, "Pretraining Large
-//! Language Models with NVFP4", 2025).
+//! nvfp4: codes f4e2m1fn with a scale f8e4m3fn for each 16 columns, and one of f32 for the tensor
+//! (NVIDIA, "Pretraining Large Language Models with NVFP4", 2025).
 //!
-//! A number is code x scale of the block x scale of the tensor. The scale of the tensor maps its largest magnitude to the largest
-//! code and the largest scale of a block: 6 x 448.
+//! A number is code x scale of the block x scale of the tensor. The scale of the tensor maps its
+//! largest magnitude to the largest code and the largest scale of a block: 6 x 448.
 
 use cutlet as ct;
 use cutlet::packed::{PackedArray, PackedArrayMut, PackedDeviceArray, f4e2m1fn, f8e4m3fn};
@@ -79,7 +79,8 @@ fn check(x: [usize; 2], codes: [usize; 2], scales: [usize; 2], of_tensor: usize)
     require(fits, || format!("nvfp4 of {x:?}: codes {codes:?}, scales {scales:?}, {of_tensor} scales of the tensor"))
 }
 
-/// Queues the scale of a tensor for [`quantize_nvfp4`], of shape (1): the largest magnitude over 6 x 448.
+/// Queues the scale of a tensor for [`quantize_nvfp4`], of shape (1): the largest magnitude over 6
+/// x 448.
 ///
 /// # Errors
 /// [`ct::Error::Argument`] for a result of another shape; those of the launch.
@@ -98,8 +99,8 @@ pub fn nvfp4_tensor_scale<T: Number>(
     ct::Launch::new(tiles.min(4 * num_multiprocessors(stream))).stream(stream).run(largest::<T>, (x, scale))
 }
 
-/// Queues the quantisation of numbers of shape (rows, columns) by the scale of the tensor, of shape (1): codes of the same shape,
-/// and scales of shape (rows, columns / 16).
+/// Queues the quantisation of numbers of shape (rows, columns) by the scale of the tensor, of shape
+/// (1): codes of the same shape, and scales of shape (rows, columns / 16).
 ///
 /// ```
 /// use cutlet_kernels::numbers::{Rounded, nvfp4_tensor_scale, quantize_nvfp4};

@@ -52,6 +52,11 @@ pub trait Epilogue<S: Float> {
     #[track_caller]
     fn check(&self, extents: Extents) -> ct::Result<Extents>;
 
+    /// Returns true if the values are the sums.
+    fn is_plain(&self) -> bool {
+        false
+    }
+
     /// Returns the number of columns of which a tile has a multiple.
     fn width(&self) -> usize {
         1
@@ -83,6 +88,10 @@ impl<S: Float> Epilogue<S> for Plain {
 
     fn check(&self, extents: Extents) -> ct::Result<Extents> {
         Ok(extents)
+    }
+
+    fn is_plain(&self) -> bool {
+        true
     }
 }
 

@@ -29,7 +29,7 @@ pub use argument::{Argument, Epilogue, Extents, Stage};
 pub use numbers::{Activate, Activation, Apply, Function, GatePairs, Round};
 pub use place::{Columns, Matrix, Place, Rows};
 pub use quantize::QuantizeBlocks;
-pub use rotate::{Heads, Rotate};
+pub use rotate::{Heads, Rotate, Rotation};
 pub use stages::{Bias, Gate, Residual, Scale, ScaleColumns, ScaleRows, Then};
 pub use sums::{ColumnSums, RowSums};
 

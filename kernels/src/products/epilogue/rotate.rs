@@ -28,6 +28,9 @@ pub struct Rotate<A, H> {
 }
 ct::impl_kernel_args!(Rotate<A, H> { angles, heads });
 
+/// The rotation of heads by cosines and sines.
+pub type Rotation<A> = Rotate<(A, A), Heads>;
+
 impl<S: Float, A: Matrix> Stage<S> for Rotate<(A, A), Heads> {
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2> {
         let Heads { dim, end, pairs } = self.heads;
@@ -63,7 +66,7 @@ impl<S: Float, A: Argument<Kernel: Matrix>> Epilogue<S> for Rotate<(A, A), Heads
         let angles = [extents.rows, dim / 2];
         let fits = |shape: &Vec<usize>| *shape == angles || *shape == [extents.batches, angles[0], angles[1]];
         require(shapes.iter().all(fits), || format!("angles of shapes {shapes:?} for {}", text(extents)))?;
-        require(dim.is_power_of_two() && dim >= 2 && dim <= 256, || format!("heads of {dim} columns"))?;
+        require(dim.is_power_of_two() && (2..=256).contains(&dim), || format!("heads of {dim} columns"))?;
         require(end.is_multiple_of(dim), || format!("heads of {dim} columns up to column {end}"))?;
         Ok(extents)
     }

@@ -91,6 +91,8 @@ pub(crate) struct Shape {
     pub is_direct: [bool; 2],
     /// Groups of rows: `batches` of them, and rows of a group on average.
     pub is_grouped: bool,
+    /// There is no epilogue.
+    pub is_plain: bool,
     /// Columns of which a tile has a multiple.
     pub width: usize,
 }
@@ -115,6 +117,9 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
         let share = if shape.is_grouped { Share::Persistent } else { Share::Tiles };
         return vec![Configuration::new([32, 32usize.max(shape.width), 32]).share(share)];
     };
+    if !shape.is_direct[1] && shape.extents[0] <= 64 && !shape.is_grouped {
+        return of_packed(shape, multiprocessors);
+    }
     let mut all = match (shape.on_tensor_cores, shape.size) {
         (false, _) => of_threads(shape),
         (true, 8) => of_doubles(shape),
@@ -195,6 +200,11 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
             if shape.is_direct == [true, true] {
                 all.push(persistent(256, 128).cluster(2));
             }
+            // Tiles of 192 columns spill registers in epilogues.
+            if !shape.is_plain {
+                all.push(persistent(128, 128));
+                return all;
+            }
             if shape.is_direct == [true, true] && shape.extents.iter().all(|&extent| extent >= 2048) {
                 all.push(persistent(128, 192).warps(4));
             }
@@ -204,6 +214,26 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
     }
 }
 
+/// Few rows and packed weights, which memory bounds: some tile blocks of a multiprocessor copy and convert at the same time.
+fn of_packed(shape: Shape, multiprocessors: usize) -> Vec<Configuration> {
+    let [m, n, k] = shape.extents;
+    let rows = m.next_power_of_two().max(16);
+    let mut all: Vec<Configuration> = Vec::new();
+    for [columns, depth] in [[64, 128], [128, 128], [128, 64], [64, 64]] {
+        let columns = columns.max(shape.width);
+        for of_each in [4, 2, 8] {
+            let tiles = n.div_ceil(columns);
+            let parts = (of_each * multiprocessors / tiles).min(k.div_ceil(depth) / 2).clamp(1, 32);
+            let one = Configuration::new([rows, columns, depth]).turned();
+            let one = if parts > 1 { one.share(Share::Split(parts)) } else { one };
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+    }
+    all
+}
+
 /// Returns forms of a configuration in which tile blocks share the terms of tiles.
 fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Configuration> {
     let [m, n, k] = shape.extents;
@@ -211,14 +241,8 @@ fn shared(one: Configuration, shape: Shape, multiprocessors: usize) -> Vec<Confi
     if shape.batches > 1 || tiles == 0 || one.cluster > 1 {
         return Vec::new();
     }
-    // A part of four steps has some copies in flight. Small tiles need several tile blocks on a multiprocessor.
-    let wanted = match (one.tile[0], shape.is_direct[1]) {
-        (0..=64, true) => 2 * multiprocessors,
-        // A step of packed weights has few bytes.
-        (0..=64, false) => 8 * multiprocessors,
-        _ => multiprocessors,
-    };
-    let parts = (wanted / tiles).min(steps / 4).min(16);
+    // A part of four steps has some copies in flight.
+    let parts = (multiprocessors / tiles).min(steps / 4).min(16);
     let mut all = Vec::new();
     if parts >= 2 {
         all.push(one.share(Share::Split(parts)));
@@ -240,7 +264,7 @@ pub(crate) fn blocks(one: Configuration, shape: Shape, rows: usize, multiprocess
     let [_, n, k] = shape.extents;
     let tiles = match shape.is_grouped {
         // Each group may have a tile that is not full.
-        true => (rows.div_ceil(one.tile[0]) + shape.batches) * n.div_ceil(one.tile[1]),
+        true => (rows / one.tile[0] + shape.batches) * n.div_ceil(one.tile[1]),
         false => one.tiles([rows, n]) * shape.batches,
     };
     match one.share {

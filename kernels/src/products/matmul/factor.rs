@@ -1,8 +1,10 @@
 //! Element types of operands, and their products.
 
 use cutlet as ct;
-use cutlet::element::{Element, Float, Number, bf16, f8e4m3fn, f8e5m2, f16, tf32};
+use cutlet::element::{Element, Float, bf16, f8e4m3fn, f8e5m2, f16, tf32};
 use cutlet::prelude::*;
+
+use super::workspace::Sums;
 
 /// Accuracy of products and sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +19,7 @@ pub enum Precision {
 /// Element types of the operands of products: f16, bf16, f32, f64, e4m3, e5m2, i8.
 pub trait Factor: Element {
     /// The type of the accumulators: f32, f64, or i32 for i8.
-    type Sum: Number;
+    type Sum: Sums;
     /// The type that epilogues compute with: f32, or f64 for f64.
     type Value: Float;
 

@@ -1,44 +1,37 @@
 //! Tiles of groups of rows that begin anywhere: each group has tiles of its own, which begin at its first row.
+//!
+//! Group g has the row tiles from offset(g) / m + g on, for tiles of m rows. The next group begins behind its last tile, and
+//! at most one tile of a group has no rows. So a search in the offsets finds the group of a tile, by scalars alone.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
+use super::kernel::order;
 use crate::products::epilogue::Place;
 
-/// First rows, ends, and numbers of tiles of all groups.
-pub struct Groups {
-    offsets: Array<i32, 1>,
-    /// The number of row tiles up to each group, this one included.
-    until: Tile<i32, 1>,
-    /// The number of row tiles of each group.
-    tiles: Tile<i32, 1>,
+/// Returns the number of row tiles of all groups.
+pub fn num_row_tiles(rows: Scalar<i32>, groups: usize, tm: usize) -> Scalar<i32> {
+    rows / tm as i32 + groups as i32
 }
 
-impl Groups {
-    /// Returns the groups between adjacent offsets, in tiles of `tm` rows.
-    pub fn new(offsets: Array<i32, 1>, count: usize, tm: usize) -> Groups {
-        let padded = count.next_power_of_two();
-        let (begin, end) = (offsets.load(0, [padded]), offsets.load(ct::at(1), [padded]));
-        let is_group = ct::arange(0..padded).lt(count as i32);
-        let rows = ct::select(is_group, (end - begin).max(0), 0);
-        let tiles = rows.ceil_div(tm as i32);
-        Groups { offsets, until: tiles.cumsum(0), tiles }
+/// Returns the position of the tile with an index, and true if it has rows.
+pub fn place(
+    (offsets, groups): (Array<i32, 1>, usize),
+    index: Scalar<i32>,
+    (tiles, columns): ([Scalar<i32>; 2], Scalar<i32>),
+    tile: [usize; 3],
+) -> (Place, Scalar<bool>) {
+    let tm = tile[0] as i32;
+    let [row, column] = order(index, tiles, tile);
+    let first = |group: Scalar<i32>| offsets.load_scalar(group) / tm + group;
+    let (mut group, mut step) = (ct::scalar(0), groups.next_power_of_two() / 2);
+    while step > 0 {
+        let next = (group + step as i32).min(groups as i32 - 1);
+        group = ct::select(first(next).le(row), next, group);
+        step /= 2;
     }
-
-    /// Returns the number of row tiles of all groups.
-    pub fn tiles(&self) -> Scalar<i32> {
-        self.tiles.sum(0).item()
-    }
-
-    /// Returns the position of the tile with an index. Row tiles of a group are adjacent: they share the right operand.
-    pub fn place(&self, index: Scalar<i32>, [column_tiles, columns]: [Scalar<i32>; 2]) -> Place {
-        let is_before = (self.until * column_tiles).le(index);
-        let group = is_before.cast::<i32>().sum(0).item();
-        let before = ct::select(is_before, self.tiles, 0).sum(0).item();
-        let [begin, end] = [0, 1].map(|next| self.offsets.load_scalar(group + next));
-        let rows = (self.tiles * ct::arange(0..self.tiles.shape()[0]).eq(group).cast::<i32>()).sum(0).item().max(1);
-        let index = index - before * column_tiles;
-        let extents = [end - begin, columns];
-        Place { row: index % rows, column: index / rows, batch: group, group: Some([begin, end]), extents }
-    }
+    let [begin, end] = [0, 1].map(|next| offsets.load_scalar(group + next));
+    let row = row - first(group);
+    let extents = [end - begin, columns];
+    (Place { row, column, batch: group, group: Some([begin, end]), extents }, (row * tm).lt(end - begin))
 }

@@ -8,7 +8,7 @@ use cutlet::{AtomicOptions, GatherOptions, Scope};
 
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
-use super::groups::Groups;
+use super::groups;
 use super::operands::{Left, Right, Target};
 use crate::products::epilogue::{Place, Stage};
 
@@ -21,6 +21,8 @@ pub struct Form {
     pub is_batched: bool,
     /// The number of groups.
     pub groups: usize,
+    /// Columns of sums that an epilogue receives at a time.
+    pub strip: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -56,15 +58,25 @@ pub fn sums<T: Factor>(
     }
 }
 
-/// Returns the values of an epilogue in the type of the result.
-pub fn finished<T: Factor, O: Element>(
+/// Returns the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
+/// one strip, the sums of the later ones and the results of the earlier ones are live.
+fn finished<T: Factor, O: Element>(
     sums: Tile<T::Sum, 2>,
-    epilogue: &impl Stage<T::Value>,
-    place: Place,
+    (epilogue, strip): (&impl Stage<T::Value>, usize),
+    at: Place,
 ) -> Tile<O, 2> {
-    match epilogue.is_plain() {
-        true => sums.cast::<O>(),
-        false => epilogue.apply(sums.cast::<T::Value>(), place).cast::<O>(),
+    let [m, n] = sums.shape();
+    let values = |sums: Tile<T::Sum, 2>, at| epilogue.apply(sums.cast::<T::Value>(), at).cast::<O>();
+    match n / strip {
+        _ if epilogue.is_plain() => sums.cast::<O>(),
+        parts if parts > 1 && n.is_multiple_of(strip) => {
+            let strips = (0..parts).map(|part| {
+                let at = Place { column: at.column * parts as i32 + part as i32, ..at };
+                values(sums.extract((0, part), [m, strip]), at)
+            });
+            ct::cat(strips.collect::<Vec<_>>(), 1)
+        }
+        _ => values(sums, at),
     }
 }
 
@@ -87,26 +99,33 @@ pub fn product<T, O, L, R, C, E>(
 {
     let [tm, tn, tk] = form.configuration.tile;
     let (rows, [terms, columns]) = (left.rows(), right.extents());
-    let tiles = [rows.ceil_div(tm as i32), columns.ceil_div(tn as i32)];
+    let row_tiles = match offsets {
+        Some(_) => groups::num_row_tiles(rows, form.groups, tm),
+        None => rows.ceil_div(tm as i32),
+    };
+    let tiles = [row_tiles, columns.ceil_div(tn as i32)];
     let steps = terms.ceil_div(tk as i32);
     let each = tiles[0] * tiles[1];
-    let groups = offsets.map(|offsets| Groups::new(offsets, form.groups, tm));
-    let count = groups.as_ref().map_or(each * left.batches(), |groups| groups.tiles() * tiles[1]);
-    let place = |index: Scalar<i32>| match &groups {
-        Some(groups) => groups.place(index, [tiles[1], columns]),
-        None => {
-            let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
-            let [row, column] = order(index, tiles, form.configuration.tile);
-            Place { row, column, batch, group: None, extents: [rows, columns] }
-        }
+    let count = if form.is_batched { each * left.batches() } else { each };
+    let place = |index: Scalar<i32>| {
+        let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
+        let [row, column] = order(index, tiles, form.configuration.tile);
+        Place { row, column, batch, group: None, extents: [rows, columns] }
     };
     let add = |at: Place, begin, end| {
         sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
-    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, &epilogue, at));
-    let whole = |index| {
-        let at = place(index);
-        store(at, add(at, ct::scalar(0), steps));
+    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, (&epilogue, form.strip), at));
+    let whole = |index| match offsets {
+        Some(offsets) => {
+            let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);
+            let (at, has_rows) = found;
+            store(at, add(at, ct::scalar(0), ct::select(has_rows, steps, 0)));
+        }
+        None => {
+            let at = place(index);
+            store(at, add(at, ct::scalar(0), steps));
+        }
     };
     match (form.configuration.share, shared) {
         (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
@@ -119,13 +138,7 @@ pub fn product<T, O, L, R, C, E>(
         (Share::Persistent, _) => {
             ct::fold(ct::range(ct::bid(0), count).step(ct::num_blocks(0)), (), |(), index| whole(index));
         }
-        (Share::Tiles | Share::Split(_) | Share::Terms, _) => {
-            if groups.is_some() {
-                // The host knows a bound of the number of tiles only.
-                ct::return_if(ct::bid(0).ge(count));
-            }
-            whole(ct::bid(0));
-        }
+        (Share::Tiles | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
     }
 }
 

@@ -9,14 +9,18 @@ use super::configuration::{Configuration, Shape, blocks, in_tensor_cores, launch
 use super::factor::Factor;
 use super::kernel::{Form, product};
 use super::operands::{Left, Right, Target};
-use super::workspace::shared;
+use super::workspace::Shared;
 use crate::check::require;
 use crate::choice::{Problem, bucket, choose};
 use crate::launch::{Run, num_multiprocessors, target};
 use crate::products::epilogue::{Argument, Epilogue, Extents};
 use crate::products::prologue::Prologue;
 
-impl<P, E> Matmul<P, E> {
+/// Columns of a strip of an epilogue. With 128 and more, `ptxas` spills registers in tiles of 128 x 256 with GELU and a
+/// residual (row `matmul_bias_gelu_residual` of the benchmark).
+const STRIP: usize = 64;
+
+impl<P, E> Matmul<'_, P, E> {
     /// Queues the product: c of shape (m, n) from a of (m, k) and b of (k, n). Views have any strides. Operands of 8 bits are
     /// fastest if both are contiguous along the terms: b is then the transpose of an array of (n, k).
     ///
@@ -171,22 +175,27 @@ impl<P, E> Matmul<P, E> {
             on_tensor_cores,
             is_direct,
             is_grouped,
+            is_plain: self.epilogue.is_plain(),
             width: self.epilogue.width(),
         };
         let candidates = || space(shape, target(stream), multiprocessors);
-        let how = ["converted", "direct"][usize::from(is_direct[0])];
+        let how = [["converted", "direct"][usize::from(is_direct[0])], ["fused", "plain"][usize::from(shape.is_plain)]];
         let problem = Problem {
             kernel,
-            types: &[U::NAME, right, T::NAME, O::NAME, how],
+            types: &[U::NAME, right, T::NAME, O::NAME, how[0], how[1]],
             extents: &[batches, bucket(m), n, k, self.precision as usize, shape.width],
             is_estimated: !shape.is_bound_by_memory(),
         };
         let given = self.configuration;
+        let strip = STRIP.max(shape.width);
         let mut run = |one: &Configuration| {
-            let mut shared = shared::<T::Sum>(stream, *one, [m, n], multiprocessors)?;
-            let shared = shared.as_mut().map(|(sums, flags)| (sums.view_mut(), flags.view_mut()));
+            let given = self.workspace.as_deref_mut();
+            let tiles = one.tiles([m, n]) * if is_batched { batches } else { 1 };
+            let mut shared = Shared::<T::Sum>::new(stream.device(), *one, tiles, multiprocessors, given)?;
+            let given = self.workspace.as_deref_mut();
+            let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
-            let form = Form { configuration: *one, precision: self.precision, is_batched, groups };
+            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip };
             let left = (self.prologue.arg(), a.arg());
             let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)

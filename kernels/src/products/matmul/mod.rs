@@ -15,24 +15,26 @@ mod workspace;
 pub use configuration::{Configuration, Share};
 pub use factor::{Factor, Precision};
 pub(crate) use launch::Work;
-pub use operands::{Left, Right, Target};
+pub(crate) use operands::Right;
+pub use workspace::Workspace;
 
 use cutlet::element::Element;
 
 use super::epilogue::{
     Activate, Activation, Apply, Bias, ColumnSums, Function, Gate, GatePairs, Heads, Plain, QuantizeBlocks, Residual,
-    Rotate, Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
+    Rotate, Rotation, Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
 };
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
 
 /// A matrix product: its prologue, its epilogue and its options. Stages of the epilogue run in the order of their methods.
-#[derive(Clone, Copy, Debug)]
-pub struct Matmul<P = Same, E = Plain> {
+#[derive(Debug)]
+pub struct Matmul<'w, P = Same, E = Plain> {
     pub(crate) prologue: P,
     pub(crate) epilogue: E,
     pub(crate) precision: Precision,
     pub(crate) configuration: Option<Configuration>,
+    pub(crate) workspace: Option<&'w mut Workspace>,
 }
 
 /// Returns a matrix product without prologue and epilogue.
@@ -51,11 +53,11 @@ pub struct Matmul<P = Same, E = Plain> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[must_use]
-pub fn matmul() -> Matmul {
-    Matmul { prologue: Same, epilogue: Plain, precision: Precision::Full, configuration: None }
+pub fn matmul() -> Matmul<'static> {
+    Matmul { prologue: Same, epilogue: Plain, precision: Precision::Full, configuration: None, workspace: None }
 }
 
-impl<P, E> Matmul<P, E> {
+impl<'w, P, E> Matmul<'w, P, E> {
     /// Selects the accuracy of f32 operands and of sums of 8-bit floats.
     #[must_use]
     pub fn precision(self, precision: Precision) -> Self {
@@ -68,99 +70,107 @@ impl<P, E> Matmul<P, E> {
         Matmul { configuration: Some(configuration), ..self }
     }
 
-    /// Adds a stage to the epilogue.
+    /// Uses memory of the caller for sums that tile blocks share, so that the launch does not allocate: for graphs, and for
+    /// products of few rows.
     #[must_use]
-    pub fn then<N>(self, stage: N) -> Matmul<P, Then<E, N>> {
-        let Matmul { prologue, epilogue, precision, configuration } = self;
-        Matmul { prologue, epilogue: Then { first: epilogue, second: stage }, precision, configuration }
+    pub fn workspace<'x>(self, workspace: &'x mut Workspace) -> Matmul<'x, P, E> {
+        let Matmul { prologue, epilogue, precision, configuration, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace) }
     }
 
-    fn after<N>(self, prologue: N) -> Matmul<N, E> {
-        let Matmul { epilogue, precision, configuration, .. } = self;
-        Matmul { prologue, epilogue, precision, configuration }
+    /// Adds a stage to the epilogue.
+    #[must_use]
+    pub fn then<N>(self, stage: N) -> Matmul<'w, P, Then<E, N>> {
+        let Matmul { prologue, epilogue, precision, configuration, workspace } = self;
+        Matmul { prologue, epilogue: Then { first: epilogue, second: stage }, precision, configuration, workspace }
+    }
+
+    fn after<N>(self, prologue: N) -> Matmul<'w, N, E> {
+        let Matmul { epilogue, precision, configuration, workspace, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration, workspace }
     }
 
     /// Converts the elements of the left operand to the type of the right one, before the multiplication.
     #[must_use]
-    pub fn cast_left(self) -> Matmul<Cast, E> {
+    pub fn cast_left(self) -> Matmul<'w, Cast, E> {
         self.after(Cast)
     }
 
     /// Multiplies the left operand with a factor for each row and a weight for each column, before the multiplication.
     #[must_use]
-    pub fn normalize_left<R, W>(self, rows: R, weight: W) -> Matmul<Normalize<R, W>, E> {
+    pub fn normalize_left<R, W>(self, rows: R, weight: W) -> Matmul<'w, Normalize<R, W>, E> {
         self.after(Normalize { rows, weight })
     }
 
     /// Adds a number for each column: a view of (columns) or of (batches or groups, columns).
     #[must_use]
-    pub fn bias<A>(self, bias: A) -> Matmul<P, Then<E, Bias<A>>> {
+    pub fn bias<A>(self, bias: A) -> Matmul<'w, P, Then<E, Bias<A>>> {
         self.then(Bias { array: bias })
     }
 
     /// Adds a matrix.
     #[must_use]
-    pub fn residual<A>(self, residual: A) -> Matmul<P, Then<E, Residual<A>>> {
+    pub fn residual<A>(self, residual: A) -> Matmul<'w, P, Then<E, Residual<A>>> {
         self.then(Residual { array: residual })
     }
 
     /// Multiplies with a matrix.
     #[must_use]
-    pub fn gate<A>(self, gate: A) -> Matmul<P, Then<E, Gate<A>>> {
+    pub fn gate<A>(self, gate: A) -> Matmul<'w, P, Then<E, Gate<A>>> {
         self.then(Gate { array: gate })
     }
 
     /// Multiplies with a number.
     #[must_use]
-    pub fn scale(self, factor: f32) -> Matmul<P, Then<E, Scale<f32>>> {
+    pub fn scale(self, factor: f32) -> Matmul<'w, P, Then<E, Scale<f32>>> {
         self.then(Scale { factor })
     }
 
     /// Multiplies with a number for each row: a view of (rows) or of (batches, rows).
     #[must_use]
-    pub fn scale_rows<A>(self, scales: A) -> Matmul<P, Then<E, ScaleRows<A>>> {
+    pub fn scale_rows<A>(self, scales: A) -> Matmul<'w, P, Then<E, ScaleRows<A>>> {
         self.then(ScaleRows { array: scales })
     }
 
     /// Multiplies with a number for each column: a view of (columns) or of (batches or groups, columns).
     #[must_use]
-    pub fn scale_columns<A>(self, scales: A) -> Matmul<P, Then<E, ScaleColumns<A>>> {
+    pub fn scale_columns<A>(self, scales: A) -> Matmul<'w, P, Then<E, ScaleColumns<A>>> {
         self.then(ScaleColumns { array: scales })
     }
 
     /// Applies an activation.
     #[must_use]
-    pub fn activate(self, activation: Activation) -> Matmul<P, Then<E, Activate>> {
+    pub fn activate(self, activation: Activation) -> Matmul<'w, P, Then<E, Activate>> {
         self.then(Activate(activation))
     }
 
     /// Applies [`Activation::Relu`].
     #[must_use]
-    pub fn relu(self) -> Matmul<P, Then<E, Activate>> {
+    pub fn relu(self) -> Matmul<'w, P, Then<E, Activate>> {
         self.activate(Activation::Relu)
     }
 
     /// Applies [`Activation::Gelu`].
     #[must_use]
-    pub fn gelu(self) -> Matmul<P, Then<E, Activate>> {
+    pub fn gelu(self) -> Matmul<'w, P, Then<E, Activate>> {
         self.activate(Activation::Gelu)
     }
 
     /// Applies [`Activation::Silu`].
     #[must_use]
-    pub fn silu(self) -> Matmul<P, Then<E, Activate>> {
+    pub fn silu(self) -> Matmul<'w, P, Then<E, Activate>> {
         self.activate(Activation::Silu)
     }
 
     /// Applies [`Activation::Tanh`].
     #[must_use]
-    pub fn tanh(self) -> Matmul<P, Then<E, Activate>> {
+    pub fn tanh(self) -> Matmul<'w, P, Then<E, Activate>> {
         self.activate(Activation::Tanh)
     }
 
     /// Multiplies the activation of each even column with the odd column on its right: half as many columns.
     #[must_use]
-    pub fn gate_pairs(self, activation: Activation) -> Matmul<P, Then<E, GatePairs>> {
+    pub fn gate_pairs(self, activation: Activation) -> Matmul<'w, P, Then<E, GatePairs>> {
         self.then(GatePairs(activation))
     }
 
@@ -172,32 +182,32 @@ impl<P, E> Matmul<P, E> {
         sin: A,
         [dim, end]: [usize; 2],
         pairs: Pairs,
-    ) -> Matmul<P, Then<E, Rotate<(A, A), Heads>>> {
+    ) -> Matmul<'w, P, Then<E, Rotation<A>>> {
         self.then(Rotate { angles: (cos, sin), heads: Heads { dim, end, pairs } })
     }
 
     /// Rounds the values to an element type, as a separate kernel would.
     #[must_use]
-    pub fn round<T: Element>(self) -> Matmul<P, Then<E, Round<T>>> {
+    pub fn round<T: Element>(self) -> Matmul<'w, P, Then<E, Round<T>>> {
         self.then(Round::new())
     }
 
     /// Adds the sums of the rows to a mutable view of f32, of shape (rows).
     #[must_use]
-    pub fn row_sums<A>(self, sums: A) -> Matmul<P, Then<E, RowSums<A>>> {
+    pub fn row_sums<A>(self, sums: A) -> Matmul<'w, P, Then<E, RowSums<A>>> {
         self.then(RowSums { array: sums })
     }
 
     /// Adds the sums of the columns to a mutable view of f32, of shape (columns).
     #[must_use]
-    pub fn column_sums<A>(self, sums: A) -> Matmul<P, Then<E, ColumnSums<A>>> {
+    pub fn column_sums<A>(self, sums: A) -> Matmul<'w, P, Then<E, ColumnSums<A>>> {
         self.then(ColumnSums { array: sums })
     }
 
     /// Divides 128 columns of a row by a scale, so that their largest magnitude is `largest` (448 for e4m3, 127 for i8).
     /// Stores the scales in a mutable view of f32, of shape (blocks of columns, rows).
     #[must_use]
-    pub fn quantize_blocks<A>(self, scales: A, largest: f32) -> Matmul<P, Then<E, QuantizeBlocks<(A, f32)>>> {
+    pub fn quantize_blocks<A>(self, scales: A, largest: f32) -> Matmul<'w, P, Then<E, QuantizeBlocks<(A, f32)>>> {
         self.then(QuantizeBlocks { arguments: (scales, largest) })
     }
 
@@ -217,7 +227,7 @@ impl<P, E> Matmul<P, E> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn apply<A, F>(self, arguments: A, function: F) -> Matmul<P, Then<E, Apply<Function<F>, A>>> {
+    pub fn apply<A, F>(self, arguments: A, function: F) -> Matmul<'w, P, Then<E, Apply<Function<F>, A>>> {
         self.then(Apply { function: Function::new(function), arguments })
     }
 }

@@ -1,9 +1,10 @@
 //! Operands and results of a product in the kernel: matrices, batches of matrices, and rows of groups.
 
+use cutlet as ct;
 use cutlet::element::Element;
 use cutlet::prelude::*;
 
-use crate::products::epilogue::{Matrix, Place};
+use crate::products::epilogue::Place;
 use crate::products::prologue::LeftStage;
 
 /// The left operand.
@@ -18,28 +19,38 @@ pub trait Left<T: Element> {
     fn batches(&self) -> Scalar<i32>;
 }
 
-macro_rules! left {
-    ($rank:literal, |$array:ident| $rows:expr, $batches:expr) => {
-        impl<U: Element, T: Element, P: LeftStage<U, T>> Left<T> for (P, Array<U, $rank>) {
-            fn load(&self, at: Place, k: Scalar<i32>, shape: [usize; 2]) -> Tile<T, 2> {
-                self.0.apply(self.1.tile(Place { column: k, ..at }, shape), at, k)
-            }
+impl<U: Element, T: Element, P: LeftStage<U, T>> Left<T> for (P, Array<U, 2>) {
+    fn load(&self, at: Place, k: Scalar<i32>, [m, tk]: [usize; 2]) -> Tile<T, 2> {
+        let elements = match at.group {
+            // Rows behind the group are multiplied and not stored. A slice would not be copied by TMA in a loop over tiles.
+            Some([begin, _]) => self.1.load((ct::at(begin + at.row * m), k), [m, tk]),
+            None => self.1.load((at.row, k), [m, tk]),
+        };
+        self.0.apply(elements, at, k)
+    }
 
-            fn rows(&self) -> Scalar<i32> {
-                let $array = self.1;
-                $rows
-            }
+    fn rows(&self) -> Scalar<i32> {
+        self.1.extent(0)
+    }
 
-            fn batches(&self) -> Scalar<i32> {
-                let $array = self.1;
-                let _ = $array;
-                $batches
-            }
-        }
-    };
+    fn batches(&self) -> Scalar<i32> {
+        ct::scalar(1)
+    }
 }
-left!(2, |array| array.extent(0), cutlet::scalar(1));
-left!(3, |array| array.extent(1), array.extent(0));
+
+impl<U: Element, T: Element, P: LeftStage<U, T>> Left<T> for (P, Array<U, 3>) {
+    fn load(&self, at: Place, k: Scalar<i32>, [m, tk]: [usize; 2]) -> Tile<T, 2> {
+        self.0.apply(self.1.load((at.batch, at.row, k), [1, m, tk]).reshape([m, tk]), at, k)
+    }
+
+    fn rows(&self) -> Scalar<i32> {
+        self.1.extent(1)
+    }
+
+    fn batches(&self) -> Scalar<i32> {
+        self.1.extent(0)
+    }
+}
 
 /// The right operand.
 pub trait Right<T: Element> {

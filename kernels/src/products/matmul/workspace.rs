@@ -1,26 +1,114 @@
 //! Memory that tile blocks of a product share: sums of parts, and flags or tickets.
 
 use cutlet as ct;
-use cutlet::element::Element;
-use cutlet::{DeviceArray, Stream};
+use cutlet::element::Number;
+use cutlet::{Device, DeviceArray, DeviceViewMut};
 
 use super::configuration::{Configuration, Share};
 
-/// Sums and flags, as arguments of a launch.
-pub(super) type Shared<S> = (DeviceArray<S, 3>, DeviceArray<i32, 1>);
+/// Memory for products whose terms several tile blocks share. Launches with a workspace do not allocate, once it is large
+/// enough: after the first launch of the largest product. Launches with one workspace belong to one stream.
+#[derive(Debug)]
+pub struct Workspace {
+    sums: DeviceArray<f32, 1>,
+    /// Zero between two launches.
+    flags: DeviceArray<i32, 1>,
+}
 
-/// Allocates the sums of parts, and the flags or tickets.
-pub(super) fn shared<S: Element>(
-    stream: &Stream,
-    one: Configuration,
-    result: [usize; 2],
-    multiprocessors: usize,
-) -> ct::Result<Option<Shared<S>>> {
-    let (parts, flags) = match one.share {
-        Share::Tiles | Share::Persistent => return Ok(None),
-        Share::Split(parts) => (parts * one.tiles(result), one.tiles(result)),
-        Share::Terms => (multiprocessors, multiprocessors),
-    };
-    let device = stream.device();
-    Ok(Some((device.zeros([parts, one.tile[0], one.tile[1]])?, device.zeros([flags])?)))
+impl Workspace {
+    /// Returns a workspace without memory for sums.
+    ///
+    /// # Errors
+    /// Those of the allocation.
+    pub fn new(device: Device) -> ct::Result<Workspace> {
+        Ok(Workspace { sums: device.zeros([0])?, flags: device.zeros([0])? })
+    }
+
+    /// Allocates memory for sums of parts and flags, if there is less.
+    fn grow(&mut self, sums: usize, flags: usize) -> ct::Result<()> {
+        let device = self.sums.device();
+        if self.sums.len() < sums {
+            self.sums = device.zeros([sums])?;
+        }
+        if self.flags.len() < flags {
+            self.flags = device.zeros([flags])?;
+        }
+        Ok(())
+    }
+}
+
+/// Types of accumulators: f32, f64, i32.
+pub trait Sums: Number {
+    /// Returns a part of the memory of a workspace, if it has this type.
+    #[doc(hidden)]
+    fn of_workspace(
+        memory: &mut DeviceArray<f32, 1>,
+        shape: [usize; 3],
+    ) -> Option<ct::Result<DeviceViewMut<'_, Self, 3>>> {
+        let _ = (memory, shape);
+        None
+    }
+}
+
+impl Sums for f32 {
+    fn of_workspace(
+        memory: &mut DeviceArray<f32, 1>,
+        shape: [usize; 3],
+    ) -> Option<ct::Result<DeviceViewMut<'_, f32, 3>>> {
+        let count = shape.iter().product::<usize>();
+        Some(memory.slice_mut(0, ..count).and_then(|memory| memory.reshape(shape)))
+    }
+}
+impl Sums for f64 {}
+impl Sums for i32 {}
+
+/// Sums and flags of one launch.
+pub(super) struct Shared<S> {
+    sums: Option<DeviceArray<S, 3>>,
+    own: Workspace,
+    shape: [usize; 3],
+    flags: usize,
+}
+
+impl<S: Sums> Shared<S> {
+    /// Returns the memory of a configuration for a number of tiles; none if tile blocks share nothing.
+    pub fn new(
+        device: Device,
+        one: Configuration,
+        tiles: usize,
+        multiprocessors: usize,
+        given: Option<&mut Workspace>,
+    ) -> ct::Result<Option<Shared<S>>> {
+        let (parts, flags) = match one.share {
+            Share::Tiles | Share::Persistent => return Ok(None),
+            Share::Split(parts) => (parts * tiles, tiles),
+            Share::Terms => (multiprocessors, multiprocessors),
+        };
+        let shape = [parts, one.tile[0], one.tile[1]];
+        let mut own = Workspace::new(device)?;
+        let count = if S::of_workspace(&mut own.sums, [0; 3]).is_some() { shape.iter().product() } else { 0 };
+        let sums = if count == 0 { Some(device.zeros(shape)?) } else { None };
+        match given {
+            Some(given) => given.grow(count, flags)?,
+            None => own.grow(count, flags)?,
+        }
+        Ok(Some(Shared { sums, own, shape, flags }))
+    }
+
+    /// Returns the views of sums and flags.
+    #[allow(clippy::type_complexity, reason = "arguments of a launch")]
+    pub fn views<'a>(
+        &'a mut self,
+        given: Option<&'a mut Workspace>,
+    ) -> ct::Result<(DeviceViewMut<'a, S, 3>, DeviceViewMut<'a, i32, 1>)> {
+        let Workspace { sums, flags } = given.unwrap_or(&mut self.own);
+        let flags = flags.slice_mut(0, ..self.flags)?;
+        match &mut self.sums {
+            Some(sums) => Ok((sums.view_mut(), flags)),
+            None => match S::of_workspace(sums, self.shape) {
+                Some(sums) => Ok((sums?, flags)),
+                None => Err(ct::Error::Argument(ct::Diagnostic::new("no memory for sums", None))),
+            },
+        }
+    }
 }

@@ -33,9 +33,11 @@ fn sum<T: Number, F: Narrow>(
     extents: Extents,
 ) -> Tile<f32, 2> {
     let ([tm, tn, tk], _) = extents;
-    ct::fold(ct::range(first, end), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
-        ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
+    // A converted operand is best the left one of tensor cores: the transposes are multiplied.
+    ct::fold(ct::range(first, end), ct::zeros::<f32, 2>([tn, tm]), |sum, k| {
+        ct::mma(unpacked(weights, scales, (k, j), extents).transpose(), x.load((i, k), [tm, tk]).transpose(), sum)
     })
+    .transpose()
 }
 
 /// A tile of the result a block.

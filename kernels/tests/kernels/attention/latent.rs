@@ -1,7 +1,7 @@
 use cutlet as ct;
 use cutlet::element::{bf16, f16};
 use cutlet_kernels::Number;
-use cutlet_kernels::attention::{Latent, Latents};
+use cutlet_kernels::attention::{Latent, Latents, Order};
 
 use super::decode::table;
 use super::{Rows, attended, dot};
@@ -10,6 +10,7 @@ use crate::support::{close, device, random};
 /// Heads, latent and rotated columns.
 type Extents = [usize; 3];
 
+/// Pages of one token are a list of chosen ones.
 fn decodes<T: Number>(
     [heads, latent, rotated]: Extents,
     lengths: &[usize],
@@ -31,8 +32,12 @@ fn decodes<T: Number>(
     let of_device = device().array(&of_device, [batch])?;
     let scale = 1.5 / (dim as f64).sqrt();
     let decode = Latent::new(scale as f32, latent).parts(parts);
-    let latents =
-        Latents { vectors: vectors.view(), table: table.as_ref().map(|table| table.view()), lengths: of_device.view() };
+    let order = match &table {
+        None => Order::Contiguous,
+        Some(table) if page == Some(1) => Order::Chosen(table.view()),
+        Some(table) => Order::Pages(table.view()),
+    };
+    let latents = Latents { vectors: vectors.view(), order, lengths: of_device.view() };
     let mut scratch = decode.scratch(device(), [batch, heads, dim], &latents)?;
     let mut out = device().full([batch, heads, latent], T::from_f64(7.0))?;
     decode.launch(&device().default_stream(), q.view(), latents, out.view_mut(), &mut scratch)?;
@@ -51,8 +56,8 @@ fn decodes<T: Number>(
 }
 
 #[test]
-fn contiguous_and_pages() -> ct::Result<()> {
-    for page in [None, Some(16), Some(64), Some(128)] {
+fn contiguous_pages_and_chosen() -> ct::Result<()> {
+    for page in [None, Some(1), Some(16), Some(64), Some(128)] {
         decodes::<f16>([6, 64, 16], &[150, 0, 33], page, 1, 4e-3)?;
         decodes::<bf16>([16, 128, 32], &[300, 7], page, 3, 3e-2)?;
     }
@@ -64,7 +69,7 @@ fn contiguous_and_pages() -> ct::Result<()> {
 fn wrong_arguments_are_errors() -> ct::Result<()> {
     let (q, vectors) = (device().zeros::<f16, 3>([1, 4, 80])?, device().zeros::<f16, 3>([1, 8, 80])?);
     let (lengths, mut out) = (device().zeros([1])?, device().zeros([1, 4, 60])?);
-    let latents = Latents { vectors: vectors.view(), table: None, lengths: lengths.view() };
+    let latents = Latents { vectors: vectors.view(), order: Order::Contiguous, lengths: lengths.view() };
     let latent = Latent::new(1.0, 60);
     let mut scratch = latent.scratch(device(), [1, 4, 80], &latents)?;
     let stream = device().default_stream();

@@ -3,8 +3,10 @@
 mod backward;
 mod decode;
 mod f8;
+mod gpus;
 mod latent;
 mod prefill;
+mod sparse;
 
 /// Row-major rows of `dim` numbers.
 pub struct Rows<'a> {
@@ -22,8 +24,9 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Returns the weighted mean of the rows of values, and the logarithm of the sum of exponentials. Scores are those of the keys
-/// that are seen, with the row of values of each. A sink is a score without a value.
+/// Returns the weighted mean of the rows of values, and the logarithm of the sum of exponentials.
+/// Scores are those of the keys that are seen, with the row of values of each. A sink is a score
+/// without a value.
 pub fn attended(scores: &[(f64, &[f64])], sink: Option<f64>, dim: usize) -> (Vec<f64>, f64) {
     let most = scores.iter().map(|(score, _)| *score).chain(sink).fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {
@@ -38,7 +41,8 @@ pub fn attended(scores: &[(f64, &[f64])], sink: Option<f64>, dim: usize) -> (Vec
     (out, most + sum.ln())
 }
 
-/// Panics at the first logarithm that differs by more than `tolerance`. That of no key is below -1e28.
+/// Panics at the first logarithm that differs by more than `tolerance`. That of no key is below
+/// -1e28.
 #[track_caller]
 pub fn close_logs(logs: &[f32], reference: &[f64], tolerance: f64) {
     assert_eq!(logs.len(), reference.len());

@@ -148,12 +148,12 @@ fn score_and_mask_functions() -> ct::Result<()> {
         prefill.mask(&numbers, alike).launch(&stream, qkv, mask.view_mut(), None)?;
         for (out, biased) in [(both, true), (mask, false)] {
             let mut want = Vec::new();
-            for head in 0..heads {
+            for (head, slope) in slopes_of.iter().enumerate() {
                 let of = |values| Rows { values, dim };
                 let (q, k, v) = (of(&q_of), of(&k_of), of(&v_of));
                 let [q, k, v] = [&q, &k, &v].map(|x| |i: usize| x.row(head * tokens + i));
                 let function = |score: f64, i: usize, j: usize| {
-                    let bias = if biased { (j as f64 - i as f64) * slopes_of[head] } else { 0.0 };
+                    let bias = if biased { (j as f64 - i as f64) * slope } else { 0.0 };
                     if documents[i] == documents[j] { score + bias } else { f64::NEG_INFINITY }
                 };
                 let row = expected(case, scale, [&q, &k, &v], None, &function);

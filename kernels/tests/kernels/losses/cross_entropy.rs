@@ -67,12 +67,13 @@ fn rows_of_any_length() -> ct::Result<()> {
 
 #[test]
 fn rows_of_clusters() -> ct::Result<()> {
-    check::<f32>(2, 20_000, CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::new() })?;
-    check::<bf16>(2, 40_000, CrossEntropy::new())
+    check::<f32>(1, 20_000, CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::new() })?;
+    check::<bf16>(1, 40_000, CrossEntropy::new())
 }
 
 #[test]
 fn rows_by_chunks() -> ct::Result<()> {
+    check::<bf16>(5, 40_000, CrossEntropy::new())?;
     check::<f32>(1, (1 << 18) + 5, CrossEntropy { label_smoothing: 0.1, z_loss: 1e-3, ignored: None })
 }
 

@@ -8,7 +8,8 @@ use cutlet_kernels::norms::{Gate, gated, gated_backward};
 use super::tolerance;
 use crate::support::{close, device, random};
 
-/// The error function by its series and its continued fraction (Abramowitz and Stegun, 7.1.6 and 7.1.14).
+/// The error function by its series and its continued fraction (Abramowitz and Stegun, 7.1.6 and
+/// 7.1.14).
 fn erf(x: f64) -> f64 {
     if x.abs() < 3.0 {
         let (mut term, mut sum) = (x, x);

@@ -7,7 +7,8 @@ use cutlet_kernels::numbers::hadamard;
 
 use crate::support::{close, device, random};
 
-/// Element (i, j) of the matrix is -1 for an odd number of common bits, which halves of the vector follow.
+/// Element (i, j) of the matrix is -1 for an odd number of common bits, which halves of the vector
+/// follow.
 fn reference(x: &[f64]) -> Vec<f64> {
     if x.len() == 1 {
         return x.to_vec();

@@ -84,13 +84,13 @@ fn check_blocks<F: Float8>(shape @ [rows, columns]: [usize; 2], blocks: Scales) 
     let (codes, scales, y) = (codes.to_vec()?, scales.to_vec()?, y.to_vec()?);
     let (of_powers, powers) = (of_powers.to_vec()?, powers.to_vec()?);
     let [r, c] = blocks.block();
+    let mut largest = vec![0f32; scales.len()];
+    let of_scale = |at: usize| at / columns / r * columns.div_ceil(c) + at % columns / c;
+    host.iter().enumerate().for_each(|(at, x)| largest[of_scale(at)] = largest[of_scale(at)].max(x.abs()));
     for row in 0..rows {
         for column in 0..columns {
-            let largest = (row / r * r..rows.min(row / r * r + r))
-                .flat_map(|i| &host[i * columns + column / c * c..i * columns + columns.min(column / c * c + c)])
-                .fold(0f32, |a, b| a.max(b.abs()));
-            let at_scale = row / r * columns.div_ceil(c) + column / c;
-            let (at, scale) = (row * columns + column, scale_of(largest, F::LARGEST));
+            let at = row * columns + column;
+            let (at_scale, scale) = (of_scale(at), scale_of(largest[of_scale(at)], F::LARGEST));
             assert_eq!(scales[at_scale], scale);
             let want = F::from_f64(f64::from(host[at] * (1.0 / scale)));
             assert_eq!(codes[at].to_bits(), want.to_bits(), "number {at}: {} over {scale}", host[at]);

@@ -42,10 +42,8 @@ fn check<F: Narrow, T: Factor + Float>(
     let largest = F::from_value(1e9).to_value();
     let values: Vec<F> = (0..n * k).map(|_| F::from_value((numbers.number() * 1.2 * largest).round())).collect();
     let groups = k.div_ceil(group);
-    let (by, shape) = match order {
-        Order::InputsOutputs => ([k, n], [groups, n]),
-        Order::OutputsInputs => ([n, k], [n, groups]),
-    };
+    let by = if order == Order::InputsOutputs { [k, n] } else { [n, k] };
+    let shape = [groups, n];
     // Powers of two: a weight has the bits of its code.
     let factor = |at: usize| [0.25, 0.5, 1.0, 2.0][at * 7 % 4];
     let scales = device().from_fn(shape, |[i, j]| T::from_f64(factor(i * shape[1] + j)))?;
@@ -53,10 +51,8 @@ fn check<F: Narrow, T: Factor + Float>(
     let codes = packed(&values, by)?;
     let (x, a) = random::<T, 2>(1, [m, k], 1.0)?;
     let weight = |l: usize, j: usize| {
-        let (code, at) = match order {
-            Order::InputsOutputs => (values[l * n + j], [l / group, j]),
-            Order::OutputsInputs => (values[j * k + l], [j, l / group]),
-        };
+        let code = values[if order == Order::InputsOutputs { l * n + j } else { j * k + l }];
+        let at = [l / group, j];
         let zero = match zero {
             Zero::None => 0.0,
             Zero::Center => f64::from((1 << F::BITS) - 1) / 2.0,

@@ -32,15 +32,6 @@ impl CpAsyncState {
     }
 }
 
-/// Switch of carried steps of synchronous MMAs.
-///
-/// With them, an f64 product of tiles `[64, 8, 64]` with 8 warps differed from run to run on an
-/// H100. Its PTX is right: each stage is waited for and published by the barrier before it is read,
-/// and written after the barrier behind its last read. In the SASS of ptxas 13.5 an MMA reads its
-/// accumulator without a wait for the MMA before it. Steps of so few MMAs are not carried any more.
-/// The switch is off, because no run on a GPU has confirmed the cause.
-const CARRIES_STEPS: bool = false;
-
 impl Lowering<'_> {
     /// Sets the carried step of a loop, and returns that of the outer loop.
     pub fn enter_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
@@ -53,7 +44,7 @@ impl Lowering<'_> {
     fn start_carried_step(&mut self, plan: &For, carried: &[Option<FixedRegisters>]) -> Option<CarriedMmaStep> {
         let cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head && !cp_async.async_mma)?;
         let is_plain = plan.unroll.is_none() && plan.pingpong.is_none() && plan.carried_mmas.is_empty();
-        if !CARRIES_STEPS || !is_plain || !self.info.is_enabled(Optimization::MmaCarry) {
+        if !is_plain || !self.info.is_enabled(Optimization::MmaCarry) {
             return None;
         }
         let module = self.module;

@@ -432,8 +432,9 @@ impl KernelInfo<'_> {
                     && operand_use.rounds_to_tf32 == next.rounds_to_tf32;
                 let Some(axis) = next.row_dim() else { return false };
                 // The combined tile does not overlap with the one at the next index.
-                let step =
-                    ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
+                // Operands of different arrays may have different ranks.
+                let step = ViewShape::of(self.module, self.module.op(first.load).group(0)[0])
+                    .and_then(|shape| shape.steps.get(axis).copied());
                 alike
                     && self.is_enabled(Optimization::FusedBoxes)
                     && first.partitions.max(load.partitions) == 1

@@ -1,0 +1,266 @@
+//! Gradients of Mamba-2.
+//!
+//! The states S before each chunk are computed again. Then a tile block for each head runs through
+//! the chunks backward, with the gradient H of the state behind the chunk. Within a chunk, with the
+//! sums G of dt · a:
+//!
+//! * dX' = (C Bᵀ ∘ decays)ᵀ dY + e^(last G - G) B H, and the gradient of X is dt dX' + d dY
+//! * M = dY Xᵀ ∘ decays ∘ dt; that of C is M B + e^G dY Sᵀ, and that of B is
+//!   Mᵀ C + dt e^(last G - G) X Hᵀ
+//! * Result i has e^(G_i) as a factor, and input j e^(-G_j): the gradient of G_i is C_i · dC_i -
+//!   dt_i X_i · dX'_i. The last one also has the product of H and of the state behind the chunk.
+//!   The sums of these from the end on are the gradients of dt · a.
+//! * H becomes e^(last G) H + (e^G C)ᵀ dY
+//!
+//! Gradients of `b` and `c` have the sum over the heads of a group, by atomic additions in any
+//! order.
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
+
+use super::mamba2::{Form, HEADS, Mamba2, Mamba2Inputs, lengths};
+use super::tokens::{
+    Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, tokens, tokens_mut, widest,
+};
+use crate::Number;
+use crate::check::require;
+use crate::launch::Run;
+
+/// Gradients of the inputs of Mamba-2, of their shapes.
+#[derive(Debug)]
+pub struct Mamba2Gradients<'a, T: Element> {
+    /// Of `x`.
+    pub x: DeviceViewMut<'a, T, 4>,
+    /// Of `dt`, before the softplus. Its sum over batch and tokens is that of the bias.
+    pub dt: DeviceViewMut<'a, f32, 3>,
+    /// Of `a`.
+    pub a: DeviceViewMut<'a, f32, 1>,
+    /// Of `b`.
+    pub b: DeviceViewMut<'a, f32, 4>,
+    /// Of `c`.
+    pub c: DeviceViewMut<'a, f32, 4>,
+    /// Of `d`.
+    pub d: DeviceViewMut<'a, f32, 1>,
+}
+
+/// Stores the states before each chunk: (slot, head, state, channel).
+fn states<T: Number>(
+    (x, b): (Tokens<T>, Tokens<T>),
+    (lengths, sums): (Array<f32, 3>, Array<f32, 3>),
+    offsets: Option<Array<i32, 1>>,
+    before: Option<Array<f32, 4>>,
+    starts: ArrayMut<T, 4>,
+    form: Form,
+) {
+    let Form { states, channels, group, chunks, .. } = form;
+    let [head, sequence] = [0, 1].map(ct::bid);
+    let zero = ct::scalar(0);
+    let start = initial(before, [sequence, head, zero], [states, channels]);
+    let sequence = Sequence::new(sequence, offsets);
+    ct::fold(..sequence.chunks(x, chunks), start, |state: Tile<f32, 2>, at| {
+        let slot = sequence.slot(at, chunks);
+        starts.store((slot, head, 0, 0), state.cast::<T>().reshape([1, 1, states, channels]));
+        let x = sequence.load(x, [at, head, zero], channels);
+        let b = sequence.load(b, [at, head / group as i32, zero], states);
+        let lengths = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
+        let sums = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
+        let whole = sums.extract((STEPS - 1, 0), [1, 1]);
+        let decayed = (x.cast::<f32>() * (lengths * (whole - sums).exp())).cast::<T>();
+        ct::mma(b.transpose(), decayed, state * whole.exp())
+    });
+}
+
+/// Results of [`backward`]: gradients of `x`, `dt`, `b` and `c`.
+type Results<T> = (TokensMut<T>, TokensMut<f32>, TokensMut<f32>, TokensMut<f32>);
+
+/// The sequence of a head, from the last chunk to the first.
+fn backward<T: Number>(
+    (x, dy, b, c): (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<T>),
+    (lengths, sums, starts): (Array<f32, 3>, Array<f32, 3>, Array<T, 4>),
+    (a, d): (Array<f32, 1>, Option<Array<f32, 1>>),
+    offsets: Option<Array<i32, 1>>,
+    (dx, ddt, db, dc): Results<T>,
+    of_heads: ArrayMut<f32, 3>,
+    form: Form,
+) {
+    let Form { states, channels, group, chunks, softplus } = form;
+    let [head, sequence] = [0, 1].map(ct::bid);
+    let (zero, number) = (ct::scalar(0), sequence);
+    let sequence = Sequence::new(sequence, offsets);
+    let a = a.load_scalar(head);
+    let d = d.map(|d| d.load_scalar(head));
+    let count = sequence.chunks(x, chunks);
+    let one = ct::zeros::<f32, 2>([1, 1]);
+    type State = (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>);
+    let start: State = (ct::zeros([states, channels]), one, one);
+    let (_, da, dd) = ct::fold(..count, start, |(behind, da, dd): State, i| {
+        let at = count - 1 - i;
+        let (slot, of_group) = (sequence.slot(at, chunks), [at, head / group as i32, zero]);
+        let (x, dy) = (sequence.load(x, [at, head, zero], channels), sequence.load(dy, [at, head, zero], channels));
+        let (b, c) = (sequence.load(b, of_group, states), sequence.load(c, of_group, states));
+        let row = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
+        let sums = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
+        let before = starts.load((slot, head, 0, 0), [1, 1, states, channels]).reshape([states, channels]);
+        let lengths = row.unsqueeze(1);
+        let whole = sums.extract((STEPS - 1, 0), [1, 1]);
+        let (head_decay, tail) = (sums.exp(), (whole - sums).exp());
+        let rounded = behind.cast::<T>();
+        let (exact_x, exact_dy) = (x.cast::<f32>(), dy.cast::<f32>());
+        let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
+        let decays = decays(sums, false);
+
+        let scores = (ct::mma(c, b.transpose(), square) * decays).cast::<T>();
+        let from_behind = ct::mma(b, rounded, ct::zeros::<f32, 2>([STEPS, channels])) * tail;
+        let inner = ct::mma(scores.transpose(), dy, from_behind);
+        let direct = (inner * exact_x).sum(1);
+        let mut of_x = inner * lengths;
+        if let Some(d) = d {
+            of_x += exact_dy * d;
+        }
+        sequence.store(dx, [at, head, zero], of_x.cast::<T>());
+
+        let products = (ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0)).cast::<T>();
+        let wide = ct::zeros::<f32, 2>([STEPS, states]);
+        let of_c = ct::mma(products, b, ct::mma(dy, before.transpose(), wide) * head_decay);
+        let of_row = (of_c * c.cast::<f32>()).sum(1);
+        sequence.add(dc, of_group, of_c);
+        let of_b = ct::mma(products.transpose(), c, ct::mma(x, rounded.transpose(), wide) * (lengths * tail));
+        sequence.add(db, of_group, of_b);
+
+        let of_state = (behind * before.cast::<f32>()).sum([0, 1]) * whole.exp();
+        let end = of_state + ((from_behind * exact_x).sum(1) * lengths).sum(0);
+        let of_sums = of_row - direct * lengths;
+        let of_gates = of_sums.cumsum_with(0, ScanOptions::new().reverse()) + end;
+        let mut of_dt = direct + of_gates * a;
+        if softplus {
+            // The derivative of the softplus is 1 - e^-softplus.
+            of_dt *= 1.0 - (-lengths).exp();
+        }
+        sequence.store(ddt, [at, head, zero], of_dt);
+
+        let decayed = (c.cast::<f32>() * head_decay).cast::<T>();
+        let behind = ct::mma(decayed.transpose(), dy, behind * whole.exp());
+        (behind, da + (of_gates * lengths).sum(0), dd + (exact_dy * exact_x).sum([0, 1]))
+    });
+    of_heads.store((0, number, head), da.reshape([1, 1, 1]));
+    of_heads.store((1, number, head), dd.reshape([1, 1, 1]));
+}
+
+/// Adds the gradients of all sequences in order, of some heads.
+fn add(of_heads: Array<f32, 3>, da: ArrayMut<f32, 1>, dd: ArrayMut<f32, 1>) {
+    let sum = |which: i32| {
+        ct::fold(..of_heads.extent(1), ct::zeros::<f32, 1>([HEADS]), |sum, sequence| {
+            sum + of_heads.load((which, sequence, ct::bid(0)), [1, 1, HEADS]).reshape([HEADS])
+        })
+    };
+    da.store(ct::bid(0), sum(0));
+    dd.store(ct::bid(0), sum(1));
+}
+
+/// Writes zeros to the tokens of a group.
+fn clear(y: ArrayMut<f32, 4>, states: usize) {
+    y.store((ct::bid(2), ct::bid(0), ct::bid(1), 0), ct::zeros([1, STEPS, 1, states]));
+}
+
+impl Mamba2 {
+    /// Queues the gradients of the inputs of [`Self::chunks`] from `dy` of the shape of the result.
+    /// `initial` has the states before the first token. Channels are at most 128.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::recurrent::{Mamba2, Mamba2Gradients, Mamba2Inputs};
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, dt) = (device.full([1, 2, 1, 1], 3.0f32)?, device.full([1, 2, 1], 1.0f32)?);
+    /// let (a, one) = (device.zeros::<f32, 1>([1])?, device.full([1, 2, 1, 1], 1.0f32)?);
+    /// let (x, dt, a, one) = (x.view(), dt.view(), a.view(), one.view());
+    /// let inputs = Mamba2Inputs { x, dt, dt_bias: None, a, b: one, c: one, d: None };
+    /// let (mut dx, mut ddt) = (device.zeros([1, 2, 1, 1])?, device.zeros([1, 2, 1])?);
+    /// let (mut db, mut dc) = (device.zeros([1, 2, 1, 1])?, device.zeros([1, 2, 1, 1])?);
+    /// let (mut da, mut dd) = (device.zeros([1])?, device.zeros([1])?);
+    /// let gradients = Mamba2Gradients {
+    ///     x: dx.view_mut(),
+    ///     dt: ddt.view_mut(),
+    ///     a: da.view_mut(),
+    ///     b: db.view_mut(),
+    ///     c: dc.view_mut(),
+    ///     d: dd.view_mut(),
+    /// };
+    /// Mamba2::default().gradients(&device.default_stream(), inputs, one, None, None, gradients)?;
+    /// assert_eq!(dx.to_vec()?, [2.0, 1.0]); // the first input is in both results
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] if shapes do not fit, or if there are more than 256 states or 128
+    /// channels; those of the launches.
+    #[track_caller]
+    pub fn gradients<T: Number>(
+        &self,
+        stream: &Stream,
+        inputs: Mamba2Inputs<T>,
+        dy: DeviceView<T, 4>,
+        packing: Option<Packing>,
+        initial: Option<DeviceView<f32, 4>>,
+        gradients: Mamba2Gradients<T>,
+    ) -> ct::Result<()> {
+        let name = "Mamba2::gradients";
+        let Mamba2Inputs { x, dt, dt_bias, a, b, c, d } = inputs;
+        let [batch, count, heads, channels, groups, width] = inputs.check(name)?;
+        let Mamba2Gradients { x: dx, dt: ddt, a: da, b: mut db, c: mut dc, d: dd } = gradients;
+        require(dy.shape() == x.shape() && dx.shape() == x.shape() && ddt.shape() == dt.shape(), || {
+            format!("{name}: gradients {:?}, {:?}, {:?} do not fit", dy.shape(), dx.shape(), ddt.shape())
+        })?;
+        require(db.shape() == b.shape() && dc.shape() == c.shape(), || {
+            format!("{name}: gradients {:?} and {:?} do not fit {:?}", db.shape(), dc.shape(), b.shape())
+        })?;
+        require(da.shape() == [heads] && dd.shape() == [heads], || {
+            format!("{name}: gradients {:?} and {:?} for {heads} heads", da.shape(), dd.shape())
+        })?;
+        require(channels <= 128, || format!("{name}: {channels} channels, and 128 is the largest number"))?;
+        let Extents { sequences, chunks, slots } = Extents::new(name, [batch, count], packing)?;
+        if let Some(initial) = &initial {
+            let wanted = [sequences, heads, width, channels];
+            require(initial.shape() == wanted, || {
+                format!("{name}: states are of shape {:?}, not {wanted:?}", initial.shape())
+            })?;
+        }
+        if heads == 0 {
+            return Ok(());
+        }
+        let form = Form {
+            states: width.next_power_of_two().max(16),
+            channels: widest(channels),
+            group: heads / groups,
+            chunks,
+            softplus: self.softplus,
+        };
+        let device = stream.device();
+        let offsets = packing.map(|packing| packing.offsets);
+        let mut of_heads = device.zeros::<f32, 3>([2, sequences, heads])?;
+        if count * channels * sequences * chunks > 0 {
+            let mut all = device.zeros::<f32, 3>([slots, heads, STEPS])?;
+            let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
+            let mut starts = device.zeros::<T, 4>([slots, heads, width, channels])?;
+            let by_heads = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
+            let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, sequences]).stream(stream);
+            launch.run(lengths::<T>, (by_heads, (a, dt_bias), offsets, (&mut all, &mut sums), ct::Constant(form)))?;
+            for gradient in [&mut db, &mut dc] {
+                let launch = ct::Launch::new([count.div_ceil(STEPS), groups, batch]).stream(stream);
+                launch.run(clear, (gradient.reborrow(), ct::Constant(form.states)))?;
+            }
+            let (x, dy) = (tokens(x, packing)?, tokens(dy, packing)?);
+            let (b, c) = (tokens(b, packing)?, tokens(c, packing)?);
+            let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            launch.run(states::<T>, ((x, b), (&all, &sums), offsets, initial, &mut starts, ct::Constant(form)))?;
+            let ddt = tokens_mut(ddt.reshape([batch, count, heads, 1])?, packing)?;
+            let results = (tokens_mut(dx, packing)?, ddt, tokens_mut(db, packing)?, tokens_mut(dc, packing)?);
+            let scratch = (&all, &sums, &starts);
+            let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            let arguments = ((x, dy, b, c), scratch, (a, d), offsets, results, &mut of_heads, ct::Constant(form));
+            launch.run(backward::<T>, arguments)?;
+        }
+        ct::Launch::new(heads.div_ceil(HEADS)).stream(stream).run(add, (&of_heads, da, dd))
+    }
+}
