@@ -2,7 +2,7 @@
 
 use cutlet::element::bf16;
 use cutlet_kernels::Number;
-use cutlet_kernels::losses::{CrossEntropy, Grpo, Policy, divergence};
+use cutlet_kernels::losses::{CrossEntropy, FusedGrpo, Policy, divergence};
 
 use crate::row::{Peak, Row, Work};
 
@@ -94,10 +94,10 @@ fn grpo<T: Number>([batch, tokens, columns]: [usize; 3], backward: bool) -> Row 
             let (tokens, advantages, old) = (tokens.view(), advantages.view(), Some(old.view()));
             let policy = Policy { tokens, advantages, old, reference: old, mask: None };
             match backward {
-                false => Grpo::new().forward(&stream, logits.view(), policy, (loss.view_mut(), logs.view_mut())),
+                false => FusedGrpo::new().forward(&stream, logits.view(), policy, (loss.view_mut(), logs.view_mut())),
                 true => {
                     let sums = (logs.view(), loss.view());
-                    Grpo::new().backward(&stream, logits.view(), policy, sums, gradient.view_mut())
+                    FusedGrpo::new().backward(&stream, logits.view(), policy, sums, gradient.view_mut())
                 }
             }
         },

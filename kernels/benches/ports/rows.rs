@@ -3,8 +3,8 @@
 use cutlet as ct;
 use cutlet::element::{bf16, f16};
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
-use cutlet_kernels::attention::{Latent, Latents, Prefill};
-use cutlet_kernels::losses::{Grpo, Policy};
+use cutlet_kernels::attention::{Latent, Latents, Order, Prefill};
+use cutlet_kernels::losses::{FusedGrpo, Policy};
 use cutlet_kernels::moe::{Alignment, Rows, product};
 use cutlet_kernels::norms::{Gate, gated, rotary_pair, sparsemax};
 use cutlet_kernels::products::Factor;
@@ -480,7 +480,7 @@ fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() 
 
 /// Loss of group-relative policy optimization, forward or backward.
 fn of_grpo<const BATCH: usize, const TOKENS: usize, const COLUMNS: usize, const BACKWARD: bool>() -> Case {
-    const OF: Grpo = Grpo { temperature: 1.0, beta: 0.04, clip: [0.2, 0.2], bound: None };
+    const OF: FusedGrpo = FusedGrpo { temperature: 1.0, beta: 0.04, clip: [0.2, 0.2], bound: None };
     let count = BATCH * TOKENS;
     let data = move |device: ct::Device| {
         let len = BATCH * (TOKENS + 1) * COLUMNS;
@@ -616,8 +616,11 @@ fn of_latent<const BATCH: usize, const HEADS: usize, const LENGTH: usize>() -> C
             ("vectors", vectors),
         ];
         let lengths = device.full([BATCH], LENGTH as i32)?;
-        let latents =
-            Latents { vectors: inputs[5].1.reshape([BATCH, LENGTH, DIM])?, table: None, lengths: lengths.view() };
+        let latents = Latents {
+            vectors: inputs[5].1.reshape([BATCH, LENGTH, DIM])?,
+            order: Order::Contiguous,
+            lengths: lengths.view(),
+        };
         let scratch = Latent::new(1.0, LATENT).scratch(device, [BATCH, HEADS, DIM], &latents)?;
         Ok(Data {
             // Parts of the original: a part has at least 128 keys.
@@ -635,7 +638,7 @@ fn of_latent<const BATCH: usize, const HEADS: usize, const LENGTH: usize>() -> C
         let Data { inputs, outputs, integers, kept, .. } = data;
         let Some(scratch) = kept.as_mut().and_then(|kept| kept.downcast_mut()) else { return Ok(()) };
         let vectors = matrix(&inputs[5].1, [BATCH, LENGTH, DIM])?;
-        let latents = Latents { vectors, table: None, lengths: integers[0].1.view() };
+        let latents = Latents { vectors, order: Order::Contiguous, lengths: integers[0].1.view() };
         let (q, y) =
             (matrix(&inputs[4].1, [BATCH, HEADS, DIM])?, matrix_mut(&mut outputs[0].1, [BATCH, HEADS, LATENT])?);
         Latent::new(1.0 / (DIM as f32).sqrt(), LATENT).launch(stream, q, latents, y, scratch)

@@ -14,17 +14,19 @@ use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::Run;
 use crate::norms::rows::{Form, mode};
 
 /// Columns of a block of the gradient.
 const COLUMNS: usize = 4096;
 
-/// Loss of group-relative policy optimization.
+/// Loss of group-relative policy optimization from logits, in one kernel. [`Grpo`] computes it from the entropies of tokens.
+///
+/// [`Grpo`]: super::Grpo
 ///
 /// ```
 /// # use cutlet as ct;
-/// use cutlet_kernels::losses::{Grpo, Policy};
+/// use cutlet_kernels::losses::{FusedGrpo, Policy};
 ///
 /// let device = ct::Device::cpu();
 /// let stream = device.default_stream();
@@ -32,12 +34,12 @@ const COLUMNS: usize = 4096;
 /// let (tokens, advantages) = (device.array(&[0, 3], [1, 2])?, device.array(&[0.5f32], [1])?);
 /// let policy = Policy { tokens: tokens.view(), advantages: advantages.view(), old: None, reference: None, mask: None };
 /// let (mut loss, mut logs) = (device.zeros([1, 2])?, device.zeros([1, 2])?);
-/// Grpo::new().forward(&stream, logits.view(), policy, (loss.view_mut(), logs.view_mut()))?;
+/// FusedGrpo::new().forward(&stream, logits.view(), policy, (loss.view_mut(), logs.view_mut()))?;
 /// assert_eq!(loss.to_vec()?, [-0.5, -0.5]); // equal policies: minus the advantage
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Grpo {
+pub struct FusedGrpo {
     /// Divisor of the logits, above 0.
     pub temperature: f32,
     /// Factor of the divergence from the reference.
@@ -142,17 +144,17 @@ fn backward<T: Number>(
     dx.store(place, ct::select(counted, result, 0.0).cast::<T>());
 }
 
-impl Default for Grpo {
-    fn default() -> Grpo {
-        Grpo::new()
+impl Default for FusedGrpo {
+    fn default() -> FusedGrpo {
+        FusedGrpo::new()
     }
 }
 
-impl Grpo {
+impl FusedGrpo {
     /// Ratios are clipped at 0.8 and 1.2, the factor of the divergence is 0.04, and the temperature is 1.
     #[must_use]
-    pub fn new() -> Grpo {
-        Grpo { temperature: 1.0, beta: 0.04, clip: [0.2, 0.2], bound: None }
+    pub fn new() -> FusedGrpo {
+        FusedGrpo { temperature: 1.0, beta: 0.04, clip: [0.2, 0.2], bound: None }
     }
 
     #[allow(clippy::type_complexity, reason = "the arguments of a kernel")]
@@ -178,7 +180,7 @@ impl Grpo {
         })
     }
 
-    /// Queues the loss of each token, and the logarithms of the sums of exponentials, which [`Grpo::backward`] needs. Logits are of
+    /// Queues the loss of each token, and the logarithms of the sums of exponentials, which [`FusedGrpo::backward`] needs. Logits are of
     /// shape (batch, tokens + 1, columns): their last row has no token.
     ///
     /// # Errors
@@ -197,9 +199,7 @@ impl Grpo {
             return Ok(());
         }
         let shape = [1, batch, tokens, logits.shape()[2]];
-        let form = Form { rows: 1, ..Form::new(shape, 1, target(stream)) };
-        // The row is read once: the blocks of a cluster would wait for one another in vain.
-        let form = if form.parts > 1 { Form::chunked(shape) } else { form };
+        let form = Form { rows: 1, ..Form::new(shape, 1, stream) };
         let Policy { tokens: of, advantages, old, reference, mask } = policy;
         let logits = logits.slice(1, 0..tokens)?.reshape(shape)?;
         let arguments =
@@ -207,10 +207,10 @@ impl Grpo {
         form.launch(shape, stream).run(forward::<T>, arguments)
     }
 
-    /// Queues the gradient of the logits from that of the loss of each token. `logs` are those of [`Grpo::forward`].
+    /// Queues the gradient of the logits from that of the loss of each token. `logs` are those of [`FusedGrpo::forward`].
     ///
     /// # Errors
-    /// Those of [`Grpo::forward`].
+    /// Those of [`FusedGrpo::forward`].
     #[track_caller]
     pub fn backward<T: Number>(
         self,

@@ -1,17 +1,12 @@
 //! Losses of language models.
 
 mod cross_entropy;
-<<<<<<< HEAD
-mod grpo;
-
-pub use cross_entropy::CrossEntropy;
-pub use grpo::{Grpo, Policy};
-=======
 mod divergence;
+mod grpo;
 mod linear;
 mod preference;
 
 pub use cross_entropy::CrossEntropy;
 pub use divergence::divergence;
+pub use grpo::{FusedGrpo, Policy};
 pub use preference::{Dpo, Grpo};
->>>>>>> main

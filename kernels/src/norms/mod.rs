@@ -8,12 +8,8 @@ mod norm_backward;
 mod rms_norm;
 mod rotary;
 pub(crate) mod rows;
-<<<<<<< HEAD
-mod softmax;
-mod sparsemax;
-=======
 pub(crate) mod softmax;
->>>>>>> main
+mod sparsemax;
 pub(crate) mod sums;
 
 pub use gated::{Gate, gated, gated_backward};

@@ -8,7 +8,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
-use super::rows::{Form, collapses, four};
+use super::rows::{Form, LARGEST_CLUSTER, LONGEST_TILE, collapses, four, is_hopper};
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, target};
@@ -48,7 +48,8 @@ fn backward<T: Number>(y: Array<T, 4>, dy: Array<T, 4>, dx: ArrayMut<T, 4>, form
 
 #[track_caller]
 fn form<T>(shape: [usize; 4], stream: &Stream) -> ct::Result<Form> {
-    let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, target(stream));
+    let largest = if is_hopper(target(stream)) { LARGEST_CLUSTER } else { 1 };
+    let form = Form::with_clusters(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, LONGEST_TILE, largest);
     require(!form.by_chunks, || format!("sparsemax of rows of {}: at most 2^14, on Hopper 2^18", shape[3]))?;
     // Rows of one tile would wait for the one with most iterations; clusters must agree on their number.
     Ok(Form { rows: 1, ..form })

@@ -3,14 +3,14 @@
 use cutlet as ct;
 use cutlet::element::bf16;
 use cutlet_kernels::Number;
-use cutlet_kernels::losses::{Grpo, Policy};
+use cutlet_kernels::losses::{FusedGrpo, Policy};
 
 use crate::support::{close, device, random};
 
 /// Numbers of a token: log-probabilities of the old policy and of the reference, advantage, whether it counts.
 type Token = (f64, f64, f64, bool);
 
-fn loss(of: Grpo, logits: &[f64], token: usize, (old, reference, advantage, counts): Token) -> f64 {
+fn loss(of: FusedGrpo, logits: &[f64], token: usize, (old, reference, advantage, counts): Token) -> f64 {
     let scaled: Vec<f64> = logits.iter().map(|x| x / f64::from(of.temperature)).collect();
     let max = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let log = scaled[token] - max - scaled.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
@@ -22,7 +22,7 @@ fn loss(of: Grpo, logits: &[f64], token: usize, (old, reference, advantage, coun
     if counts { -(ratio.min(bound) * advantage).min(clipped * advantage) + divergence } else { 0.0 }
 }
 
-fn compare<T: Number>(of: Grpo, [batch, tokens, columns]: [usize; 3], tolerance: f64) -> ct::Result<()> {
+fn compare<T: Number>(of: FusedGrpo, [batch, tokens, columns]: [usize; 3], tolerance: f64) -> ct::Result<()> {
     let (logits, exact) = random::<T, 3>(3, [batch, tokens + 1, columns], 3.0)?;
     let chosen: Vec<i32> = (0..batch * tokens).map(|at| (at * 7 % columns) as i32).collect();
     let numbers = |seed, scale: f64, shift: f64| -> ct::Result<Vec<f32>> {
@@ -76,9 +76,9 @@ fn compare<T: Number>(of: Grpo, [batch, tokens, columns]: [usize; 3], tolerance:
 
 #[test]
 fn losses_and_gradients_are_those_of_the_formula() -> ct::Result<()> {
-    compare::<f32>(Grpo { temperature: 0.9, ..Grpo::new() }, [3, 6, 45], 1e-4)?;
-    compare::<f32>(Grpo { bound: Some(1.5), clip: [0.1, 0.3], ..Grpo::new() }, [2, 5, 128], 1e-4)?;
-    compare::<bf16>(Grpo { beta: 0.0, ..Grpo::new() }, [2, 3, 70], 3e-2)
+    compare::<f32>(FusedGrpo { temperature: 0.9, ..FusedGrpo::new() }, [3, 6, 45], 1e-4)?;
+    compare::<f32>(FusedGrpo { bound: Some(1.5), clip: [0.1, 0.3], ..FusedGrpo::new() }, [2, 5, 128], 1e-4)?;
+    compare::<bf16>(FusedGrpo { beta: 0.0, ..FusedGrpo::new() }, [2, 3, 70], 3e-2)
 }
 
 /// Logits whose rows have several chunks.
@@ -90,7 +90,7 @@ fn rows_are_longer_than_a_tile() -> ct::Result<()> {
     let policy =
         Policy { tokens: chosen.view(), advantages: advantages.view(), old: None, reference: None, mask: None };
     let (mut loss, mut logs) = (device().zeros([batch, tokens])?, device().zeros([batch, tokens])?);
-    Grpo::new().forward(&device().default_stream(), logits.view(), policy, (loss.view_mut(), logs.view_mut()))?;
+    FusedGrpo::new().forward(&device().default_stream(), logits.view(), policy, (loss.view_mut(), logs.view_mut()))?;
     close(&loss, &[-2.0; 2], 1e-6, 0.0);
     close(&logs, &[(columns as f64).ln(); 2], 1e-5, 0.0);
     Ok(())
@@ -104,7 +104,7 @@ fn shapes_are_checked() -> ct::Result<()> {
         Policy { tokens: chosen.view(), advantages: advantages.view(), old: None, reference: None, mask: None };
     let (mut loss, mut logs) = (device().zeros([1, 2])?, device().zeros([1, 2])?);
     let results = (loss.view_mut(), logs.view_mut());
-    let fault = Grpo::new().forward(&device().default_stream(), logits.view(), policy, results);
+    let fault = FusedGrpo::new().forward(&device().default_stream(), logits.view(), policy, results);
     let fault = fault.err().map(|fault| fault.to_string());
     assert!(fault.is_some_and(|fault| fault.contains("logits of [1, 2, 4] for tokens of [1, 2]")));
     Ok(())
