@@ -2,6 +2,7 @@
 
     cargo bench -p cutlet-kernels --bench kernels --no-run     # prints the path of the program
     python3 kernels/benches/compared.py PROGRAM [ROW]...       # words are parts of names of rows
+    python3 kernels/benches/compared.py PROGRAM --page docs/kernels-library.md [ROW]...
 
 The program measures all rows first, the peers follow. Long products run at the power limit, so that
 ratios are right within some 3 percent. A peer is the fastest of the functions listed for its row.
@@ -287,22 +288,42 @@ def best_peer(name):
     return best
 
 
+def table(program, words):
+    """Yields the lines of the table, and ends with the status of the program."""
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    yield f"{torch.cuda.get_device_name()}, torch {torch.__version__}.\n"
+    yield "| row | us | GB/s | TFLOP/s | roofline | peer | us | ratio |\n|---|---|---|---|---|---|---|---|"
+    for line in done.stdout.splitlines():
+        name, *cells = line.split("\t")
+        if len(cells) < 4:
+            print(line, file=sys.stderr)
+            continue
+        time, *rates = (cell.split()[0] for cell in cells)
+        found = best_peer(name)
+        theirs = ["", "", ""] if found is None else [found[0], f"{found[1]:.1f}", f"{found[1] / float(time):.2f}"]
+        yield f"| {' | '.join([name, time, *rates, *theirs])} |"
+    print(done.stderr[-2000:], file=sys.stderr)
+    return done.returncode
+
+
 def main():
     program, *words = sys.argv[1:]
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
-    print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    print("| row | us | GB/s | TFLOP/s | roofline | peer | us | ratio |\n|---|---|---|---|---|---|---|---|")
-    for line in done.stdout.splitlines():
-        cells = line.split("\t")
-        if len(cells) < 4 or "FAULT" in cells[1]:
-            print(line)
-            continue
-        name, time, *rates = cells
-        found = best_peer(name)
-        theirs = ["", "", ""] if found is None else [found[0], f"{found[1]:.1f}", f"{found[1] / float(time.split()[0]):.2f}"]
-        print("| " + " | ".join([name, time.split()[0], *(rate.split()[0] for rate in rates), *theirs]) + " |", flush=True)
-    print(done.stderr[-2000:], file=sys.stderr)
-    sys.exit(done.returncode)
+    page = None
+    if "--page" in words:
+        at = words.index("--page")
+        page, words = Path(words[at + 1]), words[:at] + words[at + 2 :]
+    lines, rows = [], table(program, words)
+    while True:
+        try:
+            lines.append(next(rows))
+        except StopIteration as end:
+            status = end.value
+            break
+        print(lines[-1], flush=True)
+    if page is not None:
+        before, after = re.split(r"(?<=<!-- table -->\n).*(?=<!-- end -->)", page.read_text(), flags=re.DOTALL)
+        page.write_text(before + "\n".join(lines) + "\n" + after)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

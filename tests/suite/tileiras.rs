@@ -75,7 +75,7 @@ fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
 }
 
 /// Of so many tests one has its first kernel assembled.
-const EVERY: usize = 32;
+const EVERY: usize = 64;
 
 thread_local! {
     /// Has the test of this thread had nothing assembled yet?
@@ -89,7 +89,7 @@ pub fn begin_test() {
 
 /// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
 /// element types, ranks, attributes, in a loop or branch), where a form has its turn on one of the targets, as its neighbours
-/// of other element types have on others, or if it is the first of its test, of one in 32, and this target's turn.
+/// of other element types have on others, or if it is the first of its test, of one in 64, and this target's turn.
 /// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
 ///
 /// # Errors
