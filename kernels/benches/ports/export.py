@@ -37,7 +37,7 @@ TARGET, ENTRY = "sm_90", "kernel"
 # Of an H100 SXM and of an H200.
 MULTIPROCESSORS = 132
 # Functions of our attention.
-ATTENTION = {"attention/prefill.rs": ("attend", "contiguous"), "attention/online.rs": ("new", "add", "finish")}
+ATTENTION = {"attention/forward.rs": ("attend", "contiguous"), "attention/online.rs": ("new", "add", "finish")}
 KERNELS = Path(__file__).resolve().parents[2]
 TYPES = {"f32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn, "i32": ct.int32, "i64": ct.int64,
          "u8": ct.uint8}
@@ -343,6 +343,21 @@ def attention():
                   {"split": [first, second]})
 
 
+def sparse():
+    """Latent attention with chosen keys: those of a query are at or before its position."""
+    queries, heads, taken, latent, rotated = 2048, 128, 1024, 512, 64
+    q, y = (A(name, "bf16", (1, heads, queries, latent)) for name in ("by_heads", "y"))
+    of_place = A("qpe", "bf16", (1, heads, queries, rotated))
+    vectors, places = A("kv", "bf16", (1, 1, queries, latent)), A("kpe", "bf16", (1, 1, queries, rotated))
+    chosen = A("chosen", "i32", (1, queries, 1, taken))
+    yield Row(f"sparse latent attention bf16 {queries} {heads} {taken} {latent}+{rotated}", "ops/cutile/experimental/sparse_mla", (),
+              {"attention/latent.rs": ("decode",), "attention/online.rs": ("new", "add", "finish")}, {
+        f"{th} heads, {tn} keys": [Launch("_sparse_mla_fwd_kernel", (queries, heads // th),
+                                          (q, vectors, vectors, chosen, of_place, places, y, F((latent + rotated) ** -0.5), latent, rotated,
+                                           heads, tn, I(taken // tn), heads, th, heads // th))]
+        for th in (16, 32, 64) for tn in (16, 32, 64)})
+
+
 def groups():
     """Products of groups of rows."""
     experts, each, n, k, tile = 32, 512, 2048, 4096, 128
@@ -477,7 +492,7 @@ def main():
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows(), *attention(), *groups(), *experts(), *recurrences(), *losses()):
+    for row in (*rows(), *more_rows(), *attention(), *sparse(), *groups(), *experts(), *recurrences(), *losses()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []

@@ -858,6 +858,90 @@ fn of_experts<const TOKENS: usize, const EXPERTS: usize, const N: usize, const K
     Case::new(format!("experts bf16 {TOKENS} {TAKEN} {EXPERTS} {N} {K}"), 8e-3, 0.0, flops, functions)
 }
 
+/// Latent attention with chosen keys. The original has queries and results by heads.
+fn of_sparse<const QUERIES: usize, const HEADS: usize, const TAKEN: usize>() -> Case {
+    const LATENT: usize = 512;
+    const ROTATED: usize = 64;
+    const DIM: usize = LATENT + ROTATED;
+    /// Key `i` of a query: at or before its position, or behind it where there are too few.
+    fn key<const TAKEN: usize>(query: usize, i: usize) -> usize {
+        if query + 1 >= TAKEN { i * (query + 1) / TAKEN } else { i }
+    }
+    let data = move |device: ct::Device| {
+        let (queries, vectors) =
+            (random::<bf16>(device, 1, QUERIES * HEADS * DIM, 2.0)?, random::<bf16>(device, 2, QUERIES * DIM, 1.0)?);
+        let columns = |of: &DeviceArray<bf16, 1>, heads: usize, range: std::ops::Range<usize>| {
+            let mut part = device.zeros::<bf16, 1>([heads * QUERIES * range.len()])?;
+            let from = matrix(of, [QUERIES, heads, DIM])?.permute([1, 0, 2])?.slice(2, range.clone())?;
+            part.view_mut().reshape([heads, QUERIES, range.len()])?.copy_from_array(&from)?;
+            Ok::<_, ct::Error>(part)
+        };
+        let inputs = vec![
+            ("by_heads", columns(&queries, HEADS, 0..LATENT)?),
+            ("qpe", columns(&queries, HEADS, LATENT..DIM)?),
+            ("kv", columns(&vectors, 1, 0..LATENT)?),
+            ("kpe", columns(&vectors, 1, LATENT..DIM)?),
+            ("queries", queries),
+            ("vectors", vectors),
+        ];
+        let chosen = device.from_fn([QUERIES * TAKEN], |[at]| key::<TAKEN>(at / TAKEN, at % TAKEN) as i32)?;
+        let lengths = device.from_fn([QUERIES], |[query]| (query + 1).min(TAKEN) as i32)?;
+        let latents = Latents {
+            vectors: inputs[5].1.reshape([1, QUERIES, DIM])?,
+            order: Order::Chosen(chosen.reshape([QUERIES, TAKEN])?),
+            lengths: lengths.view(),
+        };
+        let scratch = Latent::new(1.0, LATENT).scratch(device, [QUERIES, HEADS, DIM], &latents)?;
+        let result = || device.zeros::<bf16, 1>([QUERIES * HEADS * LATENT]);
+        Ok(Data {
+            outputs: vec![("y", result()?), ("by_queries", result()?)],
+            inputs,
+            numbers: vec![],
+            integers: vec![("chosen", chosen), ("lengths", lengths)],
+            kept: Some(Box::new(scratch)),
+        })
+    };
+    let ours = |stream: &Stream, data: &mut Data<bf16>| {
+        let Data { inputs, outputs, integers, kept, .. } = data;
+        let Some(scratch) = kept.as_mut().and_then(|kept| kept.downcast_mut()) else { return Ok(()) };
+        let latents = Latents {
+            vectors: matrix(&inputs[5].1, [1, QUERIES, DIM])?,
+            order: Order::Chosen(matrix(&integers[0].1, [QUERIES, TAKEN])?),
+            lengths: integers[1].1.view(),
+        };
+        let q = matrix(&inputs[4].1, [QUERIES, HEADS, DIM])?;
+        let y = matrix_mut(&mut outputs[1].1, [QUERIES, HEADS, LATENT])?;
+        Latent::new(1.0 / (DIM as f32).sqrt(), LATENT).launch(stream, q, latents, y, scratch)
+    };
+    let error = |data: &Data<bf16>| {
+        // The original has not written the first array.
+        let is_ours = data.outputs[0].1.view().slice(0, 0..1)?.to_vec()?[0].to_f64().is_nan();
+        let vectors = data.read("vectors", 0, QUERIES * DIM)?;
+        let mut worst = 0.0f64;
+        for at in places(QUERIES * HEADS) {
+            let (query, head) = (at / HEADS, at % HEADS);
+            let q = data.read("queries", at * DIM, DIM)?;
+            let keys: Vec<&[f64]> =
+                (0..TAKEN.min(query + 1)).map(|i| &vectors[key::<TAKEN>(query, i) * DIM..][..DIM]).collect();
+            let dot = |v: &&[f64]| q.iter().zip(*v).map(|(a, b)| a * b).sum::<f64>() / (DIM as f64).sqrt();
+            let scores: Vec<f64> = keys.iter().map(dot).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            let value = |c: usize| weights.iter().zip(&keys).map(|(w, key)| w * key[c]).sum::<f64>() / sum;
+            let want: Vec<f64> = (0..LATENT).map(value).collect();
+            let (array, row) = if is_ours { (1, at) } else { (0, head * QUERIES + query) };
+            worst = worst.max(difference(&values(&data.outputs[array].1, row * LATENT, LATENT)?, &want));
+        }
+        Ok(worst)
+    };
+    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let pairs: usize = (0..QUERIES).map(|query| (query + 1).min(TAKEN)).sum();
+    let flops = 2.0 * (HEADS * pairs * (DIM + LATENT)) as f64;
+    let name = format!("sparse latent attention bf16 {QUERIES} {HEADS} {TAKEN} {LATENT}+{ROTATED}");
+    Case::new(name, 1e-2, 0.0, flops, functions)
+}
+
 struct Small<const CAUSAL: bool, const WINDOW: usize>;
 impl<const CAUSAL: bool, const WINDOW: usize> Shape for Small<CAUSAL, WINDOW> {
     const OF: [usize; 5] = [2, 4, 2, 96, 32];
@@ -878,6 +962,7 @@ pub fn small() -> Vec<Case> {
         of_matmul::<f16, 64, 48, 80>(),
         of_attention::<SmallNeighbors>("neighborhood attention".into()),
         of_latent::<2, 16, 40>(),
+        of_sparse::<24, 16, 16>(),
         of_groups::<4, 16, 32, 48>(),
         of_experts::<24, 8, 32, 48>(),
         of_sparsemax::<16, 128>(),
@@ -914,6 +999,7 @@ pub fn cases() -> Vec<Case> {
         of_attention::<Neighbors>("neighborhood attention 255 bf16 4 16 8192 64".into()),
         of_latent::<64, 128, 8192>(),
         of_latent::<16, 16, 16384>(),
+        of_sparse::<2048, 128, 1024>(),
         of_groups::<32, 512, 2048, 4096>(),
         of_experts::<4096, 64, 2816, 2048>(),
         of_sparsemax::<4096, 8192>(),
