@@ -2,7 +2,7 @@
 
 use cutlet::element::bf16;
 use cutlet_kernels::Number;
-use cutlet_kernels::losses::{CrossEntropy, divergence};
+use cutlet_kernels::losses::{CrossEntropy, FusedGrpo, Policy, divergence};
 
 use crate::row::{Peak, Row, Work};
 
@@ -76,6 +76,34 @@ fn of_divergence([rows, columns]: [usize; 2]) -> Row {
     )
 }
 
+/// Loss of group-relative policy optimization, forward or backward.
+fn grpo<T: Number>([batch, tokens, columns]: [usize; 3], backward: bool) -> Row {
+    let name = if backward { "grpo_backward" } else { "grpo" };
+    let arrays = if backward { 2 } else { 1 };
+    Row::new(
+        format!("{name} {} {batch} {tokens} {columns}", T::NAME),
+        Work::bytes((arrays * batch * tokens * columns * size_of::<T>()) as f64),
+        move |device| {
+            let logits = || device.full([batch, tokens + 1, columns], T::from_f64(0.5));
+            let of_tokens = device.from_fn([batch, tokens], move |[i, j]| ((i + j) * 7919 % columns) as i32)?;
+            let numbers = || device.full([batch, tokens], -0.5f32);
+            Ok((logits()?, logits()?, of_tokens, device.full([batch], 0.5f32)?, [numbers()?, numbers()?, numbers()?]))
+        },
+        move |(logits, gradient, tokens, advantages, [old, loss, logs])| {
+            let stream = logits.device().default_stream();
+            let (tokens, advantages, old) = (tokens.view(), advantages.view(), Some(old.view()));
+            let policy = Policy { tokens, advantages, old, reference: old, mask: None };
+            match backward {
+                false => FusedGrpo::new().forward(&stream, logits.view(), policy, (loss.view_mut(), logs.view_mut())),
+                true => {
+                    let sums = (logs.view(), loss.view());
+                    FusedGrpo::new().backward(&stream, logits.view(), policy, sums, gradient.view_mut())
+                }
+            }
+        },
+    )
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -85,5 +113,6 @@ pub fn rows() -> Vec<Row> {
         rows.push(linear([4096, 4096, 128_256], gradient));
     }
     rows.push(of_divergence([4096, 128_256]));
+    rows.extend([false, true].map(|backward| grpo::<bf16>([4, 1024, 128_256], backward)));
     rows
 }

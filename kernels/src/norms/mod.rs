@@ -9,6 +9,7 @@ mod rms_norm;
 mod rotary;
 pub(crate) mod rows;
 pub(crate) mod softmax;
+mod sparsemax;
 pub(crate) mod sums;
 
 pub use gated::{Gate, gated, gated_backward};
@@ -17,3 +18,4 @@ pub use layer_norm::{add_layer_norm, layer_norm, layer_norm_backward};
 pub use rms_norm::{add_rms_norm, rms_norm, rms_norm_backward};
 pub use rotary::{Pairs, rotary, rotary_backward, rotary_pair};
 pub use softmax::{log_softmax, log_softmax_backward, softmax, softmax_backward};
+pub use sparsemax::{sparsemax, sparsemax_backward};

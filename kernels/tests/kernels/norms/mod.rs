@@ -5,6 +5,7 @@ mod groups;
 mod rotary;
 mod rows;
 mod softmax;
+mod sparsemax;
 
 /// Absolute and relative tolerance of results of an element type.
 fn tolerance<T: cutlet::Element>() -> (f64, f64) {

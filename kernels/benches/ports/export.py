@@ -1,0 +1,516 @@
+"""Compiles kernels in cuTile Python to cubins of sm_90, with a manifest of their launches. No GPU is needed.
+
+    export.py TILEGYM CUTILE FOLDER [ROW]...
+
+TILEGYM and CUTILE are checkouts of https://github.com/NVIDIA/TileGym and https://github.com/NVIDIA/cutile-python: their code stays
+there. The packages that its modules import beside
+`cuda.tile` are replaced by stubs, because the kernels themselves use none. `tileiras` is on PATH. Cubins that exist are kept.
+
+Lines of `FOLDER/manifest.tsv`:
+
+    lines  ROW  lines of our kernel code
+    launch ROW  configuration  lines of kernel code of the original  cubin  grid  arguments
+
+The word `clear` in place of a cubin stands for zeros in an array.
+"""
+import ast
+import hashlib
+import importlib.abc
+import importlib.util
+import io
+import os
+import re
+import sys
+import textwrap
+import time
+import tokenize
+import types
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+import cuda.tile as ct
+from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, ScalarConstraint, export_kernel
+
+TARGET, ENTRY = "sm_90", "kernel"
+# Of an H100 SXM and of an H200.
+MULTIPROCESSORS = 132
+# Functions of our attention.
+ATTENTION = {"attention/forward.rs": ("attend", "contiguous"), "attention/online.rs": ("new", "add", "finish")}
+KERNELS = Path(__file__).resolve().parents[2]
+TYPES = {"f32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn, "i32": ct.int32, "i64": ct.int64,
+         "u8": ct.uint8}
+
+
+class Base:
+    """A base of classes."""
+    apply = None
+
+
+class Stub(types.ModuleType):
+    """A module whose attributes are stubs, which decorate nothing."""
+    __path__ = []
+
+    def __init__(self, name="stub"):
+        super().__init__(name)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Base if name in ("Function", "Module") else Stub(name)
+
+    def __call__(self, *arguments, **named):
+        return arguments[0] if len(arguments) == 1 and not named and not isinstance(arguments[0], str) else self
+
+    def __or__(self, other):
+        return self
+
+    __ror__ = __getitem__ = __or__
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of TileGym that are asked for by name, and stubs for all others."""
+
+    def __init__(self, tilegym, cutile):
+        self.roots, self.real = {"tilegym": tilegym / "src", "samples": cutile}, set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name in self.real:
+            return importlib.util.spec_from_file_location(name, self.roots[name.partition(".")[0]] / (name.replace(".", "/") + ".py"))
+        if name.partition(".")[0] in ("torch", "tilegym", "samples", "triton", "numpy"):
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        return Stub(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+    def load(self, path):
+        """The module of a file, such as ops/cutile/softmax or samples/MoE."""
+        name = path.replace("/", ".") if path.startswith("samples/") else "tilegym." + path.replace("/", ".")
+        self.real.add(name)
+        # Another module may have imported the stub.
+        if isinstance(sys.modules.get(name), Stub):
+            del sys.modules[name]
+        return importlib.import_module(name)
+
+
+@dataclass(frozen=True)
+class A:
+    """An array, contiguous: its name in the row, its elements and extents."""
+    name: str
+    element: str
+    shape: tuple
+
+    def constraint(self):
+        """What cuTile Python assumes of such an array, compiling just in time."""
+        divides = lambda n: 16 if n % 16 == 0 else 1
+        rank = len(self.shape)
+        strides = [prod(self.shape[axis + 1:]) for axis in range(rank)]
+        return ArrayConstraint(TYPES[self.element], rank, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(),
+                               may_alias_internally=False, stride_constant=(None,) * (rank - 1) + (1,),
+                               stride_divisible_by=tuple(map(divides, strides[:-1])) + (1,),
+                               shape_divisible_by=tuple(map(divides, self.shape)), base_addr_divisible_by=16)
+
+    def text(self):
+        return f"{self.name}:{','.join(map(str, self.shape))}"
+
+
+@dataclass(frozen=True)
+class F:
+    """A number of 32 bits that is passed at the launch."""
+    value: float
+
+    def constraint(self):
+        return ScalarConstraint(ct.float32)
+
+    def text(self):
+        return f"f={self.value!r}"
+
+
+@dataclass(frozen=True)
+class I:
+    """An integer of 32 bits that is passed at the launch."""
+    value: int
+
+    def constraint(self):
+        return ScalarConstraint(ct.int32)
+
+    def text(self):
+        return f"i={self.value}"
+
+
+@dataclass
+class Launch:
+    """A launch; other arguments than A, F and I are constants."""
+    kernel: str
+    grid: tuple
+    arguments: tuple
+    hints: dict = field(default_factory=dict)
+    # Where it is not that of the row.
+    module: str = None
+
+
+@dataclass
+class Clear:
+    """Zeros in an array."""
+    array: A
+    kernel = module = None
+
+
+@dataclass
+class Row:
+    name: str
+    module: str
+    # Functions that the kernels of the original call, and functions of our kernels by file.
+    helpers: tuple
+    ours: dict
+    # label: launches
+    configurations: dict
+
+
+def power(n):
+    return 1 << (n - 1).bit_length()
+
+
+def up(a, b):
+    return -(-a // b)
+
+
+def rows():
+    for element, m, n in (("bf16", 8192, 8192), ("bf16", 32768, 1024), ("f32", 4096, 32768)):
+        x, y = A("x", element, (m, n)), A("y", element, (m, n))
+        tile = power(n)
+        configurations = {
+            "persistent": [Launch("_softmax_kernel", (min(MULTIPROCESSORS * 4, m),), (y, x, m, tile, n))],
+            "persistent, TMA": [Launch("_softmax_kernel_tma", (min(MULTIPROCESSORS * 2, m),), (y, x, m, n, tile))],
+            "row a block": [Launch("_softmax_kernel_multi_wave_full_row_reg_cached_ldg", (m,), (y, x, n, tile))],
+            "chunks": [Launch("_softmax_kernel_chunked", (min(MULTIPROCESSORS * 4, m),), (y, x, m, n, min(8192, tile)))],
+        }
+        yield Row(f"softmax {element} {m} {n}", "ops/cutile/softmax", (), {"norms/softmax.rs": ("load", "online", "forward")}, configurations)
+    for m, n in ((8192, 8192), (32768, 2048)):
+        x, y, w, r = A("x", "bf16", (m, n)), A("y", "bf16", (m, n)), A("w", "bf16", (n,)), A("rstd", "f32", (m,))
+        tile = power(n)
+        rows_of_tile = 16 if tile <= 1024 else 2 if tile >= 16384 else 4
+        configurations = {
+            "persistent": [Launch("_rms_norm_kernel_static_persistent", (min(MULTIPROCESSORS, up(m, rows_of_tile)),),
+                                  (x, y, w, r, rows_of_tile, tile, 1e-5, 0.0))],
+            "row a block": [Launch("_rms_norm_kernel_multi_wave_cached", (m,), (x, w, y, r, n, 1e-5, 0.0, tile))],
+            "reload": [Launch("_rms_norm_kernel_gather", (m,), (x, w, y, r, n, 1e-5, 0.0, min(2048, tile)))],
+        }
+        yield Row(f"rms_norm bf16 {m} {n}", "ops/cutile/rms_norm", (), {"norms/norm.rs": ("kernel",)}, configurations)
+        b, mean = A("b", "bf16", (n,)), A("mean", "f32", (m,))
+        configurations = {
+            f"{block} rows, {warps} warps":
+                [Launch("_persistent_layer_norm_fwd_kernel", (min(MULTIPROCESSORS, up(m, block)),),
+                        (x, y, w, b, mean, r, m, n, 1e-5, n, n, 0, 1, block, tile, 1, min(MULTIPROCESSORS, up(m, block))),
+                        {"num_worker_warps": warps})]
+            for block in (1, 2, 4, 8) for warps in (4, 8) if block * tile <= 65536
+        }
+        configurations["row a block"] = [Launch("_layer_norm_fwd_kernel", (m,), (x, y, w, b, mean, r, n, 1e-5, 0.0, tile))]
+        yield Row(f"layer_norm bf16 {m} {n}", "ops/cutile/layer_norm_legacy", (), {"norms/norm.rs": ("kernel",)}, configurations)
+    batch, heads, key_heads, length, dim = 4, 32, 8, 4096, 128
+    q, k = (A(name, "bf16", (batch, h, length, dim)) for name, h in (("q", heads), ("k", key_heads)))
+    cos, sin = A("cos", "bf16", (1, length, dim)), A("sin", "bf16", (1, length, dim))
+    yield Row(f"rope bf16 {batch} {heads}+{key_heads} {length} {dim}", "ops/cutile/rope", (), {"norms/rotary.rs": ("rotate", "kernel")},
+              {"in place": [Launch("_rope_kernel", (batch * length,), (q, k, cos, sin, 1, length, heads, key_heads, dim // 2))]})
+    for m, n in ((8192, 14336), (4096, 8192)):
+        a, b, y = (A(name, "bf16", (m, n)) for name in "aby")
+        yield Row(f"swiglu bf16 {m} {n}", "ops/cutile/swiglu", ("_sigmoid", "_silu"),
+                  {"norms/gated.rs": ("of", "place", "forward")},
+                  {"row a block": [Launch("_swiglu_forward_kernel", (m,), (a, b, y, power(n)))]})
+    for element, m, n, k in (("f16", 4096, 4096, 4096), ("bf16", 8192, 8192, 8192)):
+        a, b, c = A("a", element, (m, k)), A("b", element, (k, n)), A("y", element, (m, n))
+        configurations = {}
+        # Its own lists of configurations, and tiles that suit Hopper.
+        for tm, tn, tk, ctas, occupancy in ((128, 128, 32, 1, 1), (256, 256, 64, 2, 1), (128, 256, 64, 1, 1), (128, 128, 64, 1, 1),
+                                            (128, 128, 64, 1, 2), (256, 128, 64, 1, 1)):
+            blocks = up(m, tm) * up(n, tn)
+            hints = {"num_ctas": ctas, "occupancy": occupancy}
+            label = f"{tm} x {tn} x {tk}, {ctas} CTAs, occupancy {occupancy}"
+            configurations[label] = [Launch("_matmul_kernel", (blocks,), (a, b, c, tm, tn, tk), hints)]
+            configurations[label + ", persistent"] = [
+                Launch("_static_persistent_matmul_kernel", (min(MULTIPROCESSORS // ctas, blocks) * occupancy,),
+                       (a, b, c, I(m), I(n), I(k), tm, tn, tk, False, False, 8, -1), hints)]
+        yield Row(f"matmul {element} {m} {n} {k}", "ops/cutile/matmul",
+                  ("_swizzle_2d", "_compute_bid"), {"products/matmul/kernel.rs": ("order", "sums", "finished", "product")}, configurations)
+    batch, heads, length, dim = 4, 32, 4096, 128
+    q, k, v, y = (A(name, "bf16", (batch, heads, length, dim)) for name in "qkvy")
+    tiles = ((256, 128, 1, 1), (128, 128, 1, 2), (256, 128, 1, 2), (128, 128, 1, 1), (128, 64, 1, 2))
+    for causal in (True, False):
+        configurations = {
+            f"{tm} x {tn}, occupancy {occupancy}":
+                [Launch("_fmha_kernel", (up(length, tm), batch * heads, 1),
+                        (q, k, v, y, F(dim ** -0.5), I(0), dim, heads, tm, tn, 1, causal, length % tn == 0),
+                        {"num_ctas": ctas, "occupancy": occupancy})]
+            for tm, tn, ctas, occupancy in tiles
+        }
+        yield Row(f"attention {'causal' if causal else 'full'} bf16 {batch} {heads} {length} {dim}", "ops/cutile/attention",
+                  ("fmha_kernel_impl",), ATTENTION, configurations)
+    batch, heads, key_heads, length, dim, window, cap = 2, 16, 8, 8192, 128, 1024, 50.0
+    q, y = (A(name, "bf16", (batch, heads, length, dim)) for name in "qy")
+    k, v = (A(name, "bf16", (batch, key_heads, length, dim)) for name in "kv")
+    for window in (0, 1024):
+        configurations = {
+            f"{tm} x {tn}, occupancy {occupancy}":
+                [Launch("_gemma_fmha_kernel", (up(length, tm), batch * heads, 1),
+                        (q, k, v, y, F(dim ** -0.5), batch, heads, length, length, dim, tm, tn, heads // key_heads, 3, window, cap, True,
+                         length % tn == 0), {"num_ctas": 1, "occupancy": occupancy})]
+            for tm, tn, occupancy in ((128, 128, 2), (256, 128, 1), (64, 32, 2), (64, 64, 2), (128, 64, 2))
+        }
+        yield Row(f"attention softcap {f'window {window} ' if window else ''}bf16 {batch} {heads}+{key_heads} {length} {dim}",
+                  "ops/cutile/gemma_attention", ("_gemma_attn_fwd_inner",), ATTENTION, configurations)
+
+
+def more_rows():
+    """Kernels of section "ports" in docs, beside those of `rows`."""
+    m, n = 4096, 8192
+    x, s, y = (A(name, "f32", (m, n)) for name in ("x", "sorted", "y"))
+    yield Row(f"sparsemax f32 {m} {n}", "suites/liger/cutile/sparsemax", (), {"norms/sparsemax.rs": ("forward",)}, {
+        f"{warps} warps, occupancy {occupancy}":
+            [Launch("_sparsemax_fwd_kernel", (m,), (y, x, s, n, power(n)), {"num_worker_warps": warps, "occupancy": occupancy})]
+        for occupancy in (2, 4, 8) for warps in (4, 8)
+    })
+    batch, heads, value_heads, dim = 64, 16, 32, 128
+    q, k = (A(name, "bf16", (batch, 1, heads, dim)) for name in "qk")
+    v, y = (A(name, "bf16", (batch, 1, value_heads, dim)) for name in "vy")
+    gates, rates = (A(name, "f32", (batch, 1, value_heads)) for name in ("gates", "rates"))
+    state, after = (A(name, "f32", (batch, value_heads, dim, dim)) for name in ("state", "after"))
+    common = (q, k, v, gates, rates, y, state, after, F(dim ** -0.5), True, True, False, dim)
+    configurations = {}
+    for columns in (16, 32, 64, 128):
+        for occupancy in (1, 2, 4):
+            grid, hints = (batch * value_heads, dim // columns, 1), {"occupancy": occupancy}
+            configurations[f"{columns} columns, occupancy {occupancy}"] = [
+                Launch("_recurrent_gated_delta_rule_fwd_kernel", grid, (*common, columns, True, True, 1), hints)]
+            if occupancy == 2:
+                for part in (8, 16, 32):
+                    if 2 * part <= columns:
+                        configurations[f"{columns} columns, {part} at a time"] = [
+                            Launch("_recurrent_gated_delta_rule_fwd_kernel_decode_vstream", grid, (*common, columns, True, True, part), hints)]
+        configurations[f"{columns} columns, persistent"] = [
+            Launch("_recurrent_gated_delta_rule_fwd_kernel_persistent", (MULTIPROCESSORS,), (*common, columns, True, True, 1), {"occupancy": 2})]
+    yield Row(f"gated delta step bf16 {batch} {heads}+{value_heads} {dim}", "ops/cutile/recurrent_gated_delta_rule", (),
+              {"recurrent/delta_rule.rs": ("step",)}, configurations)
+    for tokens, taken, experts, tile in ((8192, 8, 128, 64), (512, 8, 256, 16)):
+        pairs = tokens * taken
+        places = pairs + experts * (tile - 1)
+        chosen, order = A("chosen", "i32", (pairs,)), A("order", "i32", (places,))
+        of_tile, counts = A("of_tile", "i32", (up(places, tile),)), A("counts", "i32", ((experts + 1) * experts,))
+        starts, total, most = A("starts", "i32", (experts + 1,)), A("total", "i32", (1,)), A("most", "i32", (1,))
+        each = up(pairs, experts)
+        names = [f"_moe_align_block_size_stage{i}_kernel" for i in (1, 2, 3, 4)]
+        yield Row(f"moe alignment {tokens} {taken} {experts} {tile}", "ops/cutile/moe_align_block", (),
+                  {"moe/alignment.rs": ("experts_of", "count", "sum", "place")}, {"four launches": [
+                      Clear(counts), Clear(starts),
+                      Launch(names[0], (experts,), (chosen, counts, experts, pairs, each)),
+                      Launch(names[1], (experts,), (counts, experts, power(experts))),
+                      Launch(names[2], (1,), (total, most, counts, starts, experts, tile)),
+                      Launch(names[3], (experts,), (chosen, order, of_tile, counts, starts, experts, tile, pairs, each))]})
+
+
+def attention():
+    """Attention of other forms."""
+    batch, heads, length, dim, window = 4, 16, 8192, 64, 255
+    q, k, v, y = (A(name, "bf16", (batch, heads, length, dim)) for name in "qkvy")
+    configurations = {}
+    for tm, tn, occupancy in ((64, 64, 1), (64, 64, 2), (128, 64, 1), (128, 64, 2), (128, 128, 1), (128, 128, 2), (64, 128, 2)):
+        logs = A("logs", "f32", (batch * heads * length,))
+        configurations[f"{tm} x {tn}, occupancy {occupancy}"] = [
+            Launch("_fna_fused_forward_kernel", (batch * heads, up(length, tm), 1),
+                   (q, k, v, y, logs, F(dim ** -0.5), I(heads), I(length), dim, window, 1, tm, tn, I(length)), {"occupancy": occupancy})]
+    yield Row(f"neighborhood attention {window} bf16 {batch} {heads} {length} {dim}", "suites/liger/cutile/fused_neighborhood_attention", (),
+              ATTENTION, configurations)
+    for batch, heads, length in ((64, 128, 8192), (16, 16, 16384)):
+        latent, rotated, tile = 512, 64, 128
+        each = max(tile, power(length // max(1, MULTIPROCESSORS // batch)))
+        splits = up(length, each)
+        q, y = (A(name, "bf16", (batch, heads, latent)) for name in ("q", "y"))
+        of_place, vectors, places = A("qpe", "bf16", (batch, heads, rotated)), A("kv", "bf16", (batch, length, latent)), A(
+            "kpe", "bf16", (batch, length, rotated))
+        parts, logs = A("parts", "bf16", (batch, heads, splits, latent)), A("logs", "f32", (batch, heads, splits))
+        first = Launch("_naive_absorb_mla_transpose_kernel", (up(heads, 16), batch, splits),
+                       (q, of_place, vectors, vectors, places, parts, logs, F((latent + rotated) ** -0.5), I(batch), I(heads), I(length),
+                        splits, each, latent, 16, tile, rotated, length % tile == 0))
+        second = Launch("_splitk_reduce_kernel", (batch, heads, latent // 128),
+                        (parts, logs, y, batch, length, heads, latent, splits, power(splits), 128, power(splits) >= 16),
+                        module="ops/cutile/splitk_reduce")
+        yield Row(f"latent decode bf16 {batch} {heads} {length} {latent}+{rotated}", "ops/cutile/mla_decoding_split_kv", (),
+                  {"attention/latent.rs": ("decode",), "attention/online.rs": ("new", "add", "finish"), "attention/decode.rs": ("add_parts",)},
+                  {"split": [first, second]})
+
+
+def sparse():
+    """Latent attention with chosen keys: those of a query are at or before its position."""
+    queries, heads, taken, latent, rotated = 2048, 128, 1024, 512, 64
+    q, y = (A(name, "bf16", (1, heads, queries, latent)) for name in ("by_heads", "y"))
+    of_place = A("qpe", "bf16", (1, heads, queries, rotated))
+    vectors, places = A("kv", "bf16", (1, 1, queries, latent)), A("kpe", "bf16", (1, 1, queries, rotated))
+    chosen = A("chosen", "i32", (1, queries, 1, taken))
+    yield Row(f"sparse latent attention bf16 {queries} {heads} {taken} {latent}+{rotated}", "ops/cutile/experimental/sparse_mla", (),
+              {"attention/latent.rs": ("decode",), "attention/online.rs": ("new", "add", "finish")}, {
+        f"{th} heads, {tn} keys": [Launch("_sparse_mla_fwd_kernel", (queries, heads // th),
+                                          (q, vectors, vectors, chosen, of_place, places, y, F((latent + rotated) ** -0.5), latent, rotated,
+                                           heads, tn, I(taken // tn), heads, th, heads // th))]
+        for th in (16, 32, 64) for tn in (16, 32, 64)})
+
+
+def groups():
+    """Products of groups of rows."""
+    experts, each, n, k, tile = 32, 512, 2048, 4096, 128
+    m = experts * each
+    x, w, y = A("x", "bf16", (m, k)), A("w", "bf16", (experts * n, k)), A("y", "bf16", (m, n))
+    sizes, order = A("sizes", "i32", (experts,)), A("order", "i32", (m,))
+    yield Row(f"grouped product bf16 {experts} {m} {n} {k}", "suites/unsloth/cutile/grouped_gemm", (),
+              {"products/matmul/kernel.rs": ("order", "sums", "finished", "product")}, {
+        f"{tn} x {tk}, {hints}": [Launch("_grouped_gemm_fwd_kernel_ct", (MULTIPROCESSORS,),
+                                         (x, w, y, sizes, order, n, k, m, experts, MULTIPROCESSORS, tile, tn, tk, 0, 0, 1), hints)]
+        for tn, tk in ((128, 128), (128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2}, {"num_worker_warps": 8})})
+
+
+def experts():
+    """Products of tokens with the weights of their experts. Each expert has as many tokens."""
+    tokens, taken, count, n, k = 4096, 8, 64, 2816, 2048
+    pairs = tokens * taken
+    x, w, y = A("x", "bf16", (tokens, k)), A("w", "bf16", (count, n, k)), A("y", "bf16", (pairs, n))
+    weights, order = A("weights", "f32", (pairs,)), A("order", "i32", (pairs,))
+    yield Row(f"experts bf16 {tokens} {taken} {count} {n} {k}", "samples/MoE", ("swizzle_2d", "swizzle_2d_from_bid"),
+              {"moe/product.rs": ("kernel",)}, {
+        f"{tm} x {tn} x {tk}, {hints}": [Launch("fused_moe_kernel", (up(pairs, tm) * up(n, tn),),
+                                                (x, w, y, weights, order, A("of_tile", "i32", (pairs // tm,)), I(taken), False, tm, tn, tk), hints)]
+        for tm, tn, tk in ((128, 128, 64), (128, 256, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2})})
+
+
+def recurrences():
+    """Recurrences by chunks."""
+    batch, tokens, heads, dim, steps = 2, 4096, 32, 128, 64
+    chunks = tokens // steps
+    q, k, v = (A(name, "bf16", (batch, tokens, heads, dim)) for name in "qkv")
+    gates, rates = (A(name, "f32", (batch, tokens, heads)) for name in ("gates", "rates"))
+    parts = [A(name, "bf16", (batch, heads, chunks, steps, dim)) for name in ("of_q", "of_k", "of_v", "decayed")]
+    sums, out = A("sums", "f32", (batch, heads, chunks, steps)), A("out", "f32", (batch, heads, chunks, steps, dim))
+    none, last = A("none", "f32", (1, 1, 1, 1)), A("last", "f32", (batch, heads, dim, dim))
+    first = Launch("_intra_chunk_prepare_kernel", (batch * heads, chunks, 1),
+                   (q, k, v, rates, gates, *parts, sums, I(tokens), I(dim), I(dim), F(dim ** -0.5), heads, False, steps, dim, 6, True))
+    configurations = {}
+    for columns in (128, 64):
+        second = Launch("_chunk_inter_recurrence_kernel", (batch * heads, dim // columns, 1),
+                        (*parts, sums, out, none, last, I(chunks), I(dim), I(dim), heads, False, True, steps, dim, columns))
+        configurations[f"{columns} columns"] = [first, second]
+    yield Row(f"gated delta chunks bf16 {batch} {tokens} {heads} {dim}", "ops/cutile/chunk_gated_delta_rule",
+              ("_ct_mm", "_ct_solve_tril_neumann_guarded", "_ct_solve_tril_serial"),
+              {"recurrent/delta_rule.rs": ("prepare", "recurrence"), "recurrent/tokens.rs": ("decays", "initial", "store_last")}, configurations)
+
+
+def losses():
+    """Losses of language models."""
+    batch, tokens, columns = 4, 1024, 128256
+    x, dx = (A(name, "bf16", (batch * (tokens + 1), columns)) for name in "xy")
+    old, reference, loss, logs, kl, clipped, dloss = (
+        A(name, "f32", (batch, tokens)) for name in ("old", "reference", "loss", "logs", "kl", "clipped", "dloss"))
+    chosen, mask = (A(name, "i32", (batch, tokens)) for name in ("chosen", "mask"))
+    advantages, none = A("advantages", "f32", (batch,)), A("none", "f32", (1,))
+    tile = min(8192, columns)
+    sizes = (batch, tokens, columns, tile, F(1.0), 0.04, F(0.2), F(0.2), 0, F(1.0), F(1.0), F(0.0), 0, 1, 1, 0, I(1))
+    hints = [{"num_worker_warps": warps, "occupancy": occupancy} for occupancy in (1, 2, 4) for warps in (4, 8)] + [{}]
+    ours = ("loss", "forward"), ("loss", "backward")
+    yield Row(f"grpo bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", (), {"losses/grpo.rs": ours[0]}, {
+        str(of): [Launch("_grpo_loss_fwd_ct", (batch, tokens), (x, old, reference, chosen, mask, advantages, none, none, loss, logs, kl,
+                                                               clipped, *sizes), of)] for of in hints})
+    yield Row(f"grpo backward bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", (), {"losses/grpo.rs": ours[1]}, {
+        str(of): [Launch("_grpo_loss_bwd_ct", (batch, tokens), (dloss, dx, x, old, reference, chosen, advantages, mask, logs, none, none,
+                                                               *sizes), of)] for of in hints})
+
+
+def code_lines(text):
+    """Lines of Python that have code: no comments, no documentation."""
+    tree = ast.parse(text)
+    documentation = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documentation |= set(range(node.lineno, node.end_lineno + 1))
+    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in skipped:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - documentation)
+
+
+def original_lines(path, names):
+    text = path.read_text()
+    split, count = text.splitlines(), 0
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            first = min([node.lineno] + [decorator.lineno for decorator in node.decorator_list])
+            count += code_lines(textwrap.dedent("\n".join(split[first - 1:node.end_lineno])))
+    return count
+
+
+def our_lines(sources):
+    """Lines of code of functions of our files, as rustfmt writes them."""
+    count = 0
+    for name, functions in sources.items():
+        end = None
+        for line in (KERNELS / "src" / name).read_text().split("#[cfg(test)]")[0].splitlines():
+            start = re.match(r"( *)(?:pub(?:\([a-z]+\))? )?fn (\w+)", line)
+            if start and end is None and start[2] in functions:
+                end = start[1] + "}"
+            if end is not None:
+                count += bool(line.strip()) and not line.strip().startswith("//")
+                if line == end or (start and line.endswith("}")):
+                    end = None
+    return count
+
+
+def export(folder, row, module, launch):
+    if isinstance(launch, Clear):
+        return "clear", "1,1,1", launch.array.text()
+    signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I)) else a for a in launch.arguments],
+                                CallingConvention.cutile_python_v1(), symbol=ENTRY)
+    source = Path(module.__file__).read_text()
+    identity = hashlib.sha256(repr((ct.__version__, source, launch.kernel, signature.parameters, sorted(launch.hints.items()),
+                                    TARGET)).encode()).hexdigest()
+    path = folder / f"{launch.kernel.strip('_')}-{identity[:16]}.cubin"
+    if not path.exists():
+        part = path.with_suffix(f".part{os.getpid()}")
+        kernel = getattr(module, launch.kernel)
+        kernel = kernel.replace_hints(**launch.hints) if launch.hints else kernel
+        export_kernel(kernel, [signature], part, gpu_code=TARGET, output_format="cubin")
+        part.rename(path)
+    grid = ",".join(map(str, (*launch.grid, 1, 1)[:3]))
+    return path.name, grid, " ".join(a.text() for a in launch.arguments if isinstance(a, (A, F, I)))
+
+
+def main():
+    tilegym, cutile, folder, words = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
+    folder.mkdir(parents=True, exist_ok=True)
+    finder = Finder(tilegym, cutile)
+    sys.meta_path.insert(0, finder)
+    path = folder / "manifest.tsv"
+    kept = [line for line in path.read_text().splitlines()] if path.exists() else []
+    for row in (*rows(), *more_rows(), *attention(), *sparse(), *groups(), *experts(), *recurrences(), *losses()):
+        if words and not any(word in row.name for word in words):
+            continue
+        start, module, lines = time.perf_counter(), finder.load(row.module), []
+        lines.append(("lines", row.name, str(our_lines(row.ours))))
+        for label, launches in row.configurations.items():
+            try:
+                modules = [finder.load(launch.module) if launch.module else module for launch in launches]
+                made = [export(folder, row, of, launch) for of, launch in zip(modules, launches)]
+            except Exception as fault:  # the assembler refuses it
+                print(f"{row.name}, {label}: {' '.join(str(fault).split())[:300]}", file=sys.stderr, flush=True)
+                continue
+            names = {launch.kernel for launch in launches} | set(row.helpers)
+            count = str(sum(original_lines(Path(of.__file__), names) for of in {of.__name__: of for of in modules}.values()))
+            lines += [("launch", row.name, label, count, *one) for one in made]
+        kept = [line for line in kept if line.split("\t")[1] != row.name] + ["\t".join(line) for line in lines]
+        path.write_text("\n".join(kept) + "\n")
+        print(f"{row.name}: {len(lines) - 1} launches, {lines[0][2]} lines of ours, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+//! Launches of cubins that tileiras made from cuTile Python, by the CUDA driver.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::path::Path;
+use std::ptr::null_mut;
+
+use anyhow::{Context, Result, bail, ensure};
+use cutlet::Stream;
+use libloading::Library;
+
+type Load = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
+type Function = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
+type Launch = unsafe extern "C" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> c_int;
+
+/// The driver, with the primary context of the first GPU.
+pub struct Driver {
+    library: Library,
+}
+
+impl Driver {
+    /// Loads the driver's library.
+    pub fn new() -> Result<Driver> {
+        // SAFETY: the library of the driver has no constructors that depend on this program.
+        let driver = Driver { library: unsafe { Library::new("libcuda.so.1") }.context("the driver of the GPU")? };
+        let mut context = null_mut();
+        // SAFETY: the signatures are those of the driver API.
+        unsafe {
+            let retain = driver
+                .library
+                .get::<unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int>(b"cuDevicePrimaryCtxRetain\0")?;
+            ensure!(retain(&mut context, 0) == 0, "no context of the first GPU");
+            let select = driver.library.get::<unsafe extern "C" fn(*mut c_void) -> c_int>(b"cuCtxSetCurrent\0")?;
+            ensure!(select(context) == 0, "the context of the first GPU is not accepted");
+        }
+        Ok(driver)
+    }
+
+    /// Returns the zeros of an argument of the manifest.
+    pub fn clear(&self, argument: &str, arrays: &HashMap<&str, u64>) -> Result<Clear> {
+        let Some((name, len)) = argument.split_once(':') else { bail!("the array {argument}") };
+        let address = *arrays.get(name).with_context(|| format!("this row has no array {name}"))?;
+        // SAFETY: the signature is that of the driver API.
+        let memset = unsafe { *self.library.get(b"cuMemsetD32Async\0")? };
+        Ok(Clear { memset, address, len: len.parse()? })
+    }
+
+    /// Loads the kernel of a cubin.
+    pub fn kernel(&self, path: &Path) -> Result<Kernel> {
+        let image = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let (mut module, mut function, name) = (null_mut(), null_mut(), CString::new("kernel")?);
+        // SAFETY: the signatures are those of the driver API; the image outlives the call.
+        unsafe {
+            let status = self.library.get::<Load>(b"cuModuleLoadData\0")?(&mut module, image.as_ptr().cast());
+            ensure!(status == 0, "loading {}: status {status}", path.display());
+            let status = self.library.get::<Function>(b"cuModuleGetFunction\0")?(&mut function, module, name.as_ptr());
+            ensure!(status == 0, "{} has no kernel: status {status}", path.display());
+            Ok(Kernel { function, launch: *self.library.get::<Launch>(b"cuLaunchKernel\0")? })
+        }
+    }
+}
+
+/// A loaded kernel.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    function: *mut c_void,
+    launch: Launch,
+}
+
+/// Zeros in an array of elements of 4 bytes.
+pub struct Clear {
+    memset: unsafe extern "C" fn(u64, u32, usize, *mut c_void) -> c_int,
+    address: u64,
+    len: usize,
+}
+
+impl Clear {
+    /// Queues the zeros.
+    pub fn queue(&self, stream: &Stream) -> cutlet::Result<()> {
+        // SAFETY: the row owns the array.
+        let status = unsafe { (self.memset)(self.address, 0, self.len, stream.raw()) };
+        assert_eq!(status, 0, "the driver refuses a memset");
+        Ok(())
+    }
+}
+
+/// A kernel with grid and arguments.
+pub struct Call {
+    kernel: Kernel,
+    grid: [u32; 3],
+    /// Words whose first 4 or 8 bytes count.
+    arguments: Vec<u64>,
+}
+
+impl Call {
+    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides.
+    pub fn new(kernel: Kernel, grid: &str, arguments: &str, arrays: &HashMap<&str, u64>) -> Result<Call> {
+        let grid: Vec<u32> = grid.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        let mut words = Vec::new();
+        for argument in arguments.split_whitespace() {
+            if let Some(number) = argument.strip_prefix("f=") {
+                words.push(u64::from(number.parse::<f32>()?.to_bits()));
+            } else if let Some(number) = argument.strip_prefix("i=") {
+                words.push(u64::from(number.parse::<i32>()? as u32));
+            } else {
+                let Some((name, shape)) = argument.split_once(':') else { bail!("the argument {argument}") };
+                let shape: Vec<u64> = shape.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                words.push(*arrays.get(name).with_context(|| format!("this row has no array {name}"))?);
+                words.extend(&shape);
+                words.extend((0..shape.len()).map(|axis| shape[axis + 1..].iter().product::<u64>()));
+            }
+        }
+        let [x, y, z] = grid[..] else { bail!("a grid of {} axes", grid.len()) };
+        Ok(Call { kernel, grid: [x, y, z], arguments: words })
+    }
+
+    /// Queues the kernel. Blocks have one thread for the driver; the cubin has their real number.
+    pub fn queue(&self, stream: &Stream) -> cutlet::Result<()> {
+        let mut pointers: Vec<*mut c_void> =
+            self.arguments.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
+        let [x, y, z] = self.grid;
+        // SAFETY: the manifest has the parameters of the cubin; the driver copies them during the call.
+        let status = unsafe {
+            (self.kernel.launch)(
+                self.kernel.function,
+                x,
+                y,
+                z,
+                1,
+                1,
+                1,
+                0,
+                stream.raw(),
+                pointers.as_mut_ptr(),
+                null_mut(),
+            )
+        };
+        assert_eq!(status, 0, "the driver refuses a launch");
+        Ok(())
+    }
+}
