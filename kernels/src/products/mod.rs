@@ -9,6 +9,7 @@
 //! | [`Matmul::launch_batched`] | two batches of matrices |
 //! | [`Matmul::launch_grouped`] | groups of rows that begin anywhere, and a matrix for each group |
 //! | [`Matmul::launch_packed`] | activations, and [packed weights](packed) of 1 to 8 bits with scales of groups |
+//! | [`Matmul::launch_grouped_packed`] | groups of rows, and packed weights of each group |
 //! | [`Matmul::launch_scaled`] | e4m3 or e5m2 with scales of 1 x 128, 128 x 128 and 128 x 1 elements |
 //!
 //! Integers with scales are `matmul().scale_rows(..).scale_columns(..)`. Few tiles are divided along the terms ([`Share`]);
