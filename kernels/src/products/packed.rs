@@ -128,18 +128,20 @@ impl<F: Narrow, S: Element, const R: usize> Argument for PackedWeights<'_, F, S,
     }
 }
 
-/// Returns a tile of weights at a tile index along the inputs. `codes` and `vectors` load tiles at a tile index.
+/// A load of a tile of a shape at a tile index, converted to the type of activations.
+type Load<'a, T> = &'a dyn Fn([Scalar<i32>; 2], [usize; 2]) -> Tile<T, 2>;
+
+/// Returns a tile of weights at a tile index along the inputs, from loads of codes, scales and zeros.
 fn weights<T: Factor + Float>(
     Form { group, order, center }: Form,
     (k, column): (Scalar<i32>, Scalar<i32>),
     [tk, tn]: [usize; 2],
-    codes: impl Fn([Scalar<i32>; 2], [usize; 2]) -> Tile<T, 2>,
-    [scales, zeros]: [Option<&dyn Fn([Scalar<i32>; 2], [usize; 2]) -> Tile<T, 2>>; 2],
+    (codes, scales, zeros): (Load<'_, T>, Load<'_, T>, Option<Load<'_, T>>),
 ) -> Tile<T, 2> {
     let groups = (tk / group).max(1);
     // The tile index of the first group of the step, if a step has one, and the tile of its groups otherwise.
     let first = if group > tk { k / (group / tk) as i32 } else { k };
-    let of_groups = |load: &dyn Fn([Scalar<i32>; 2], [usize; 2]) -> Tile<T, 2>| {
+    let of_groups = |load: Load<'_, T>| {
         let groups_outputs = load([first, column], [groups, tn]);
         match order {
             Order::InputsOutputs => groups_outputs.reshape([groups, 1, tn]),
@@ -154,7 +156,7 @@ fn weights<T: Factor + Float>(
     let codes = if center == 0 { codes } else { codes - T::from_f64(f64::from(center) / 2.0) };
     let codes = codes.reshape(parts);
     let codes = zeros.map_or(codes, |zeros| codes - of_groups(zeros));
-    let weights = scales.map_or(codes, |scales| codes * of_groups(scales)).reshape(shape);
+    let weights = (codes * of_groups(scales)).reshape(shape);
     match order {
         Order::InputsOutputs => weights,
         Order::OutputsInputs => weights.transpose(),
@@ -168,7 +170,7 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
         let codes = |index, shape| self.codes.load(index, shape).cast::<T>();
         let scales = |index, shape| self.scales.load(index, shape).cast::<T>();
         let zeros = self.zeros.map(|zeros| move |index, shape| zeros.load(index, shape).cast::<T>());
-        weights(self.form, (k, at.column), shape, codes, [Some(&scales), zeros.as_ref().map(|zeros| zeros as _)])
+        weights(self.form, (k, at.column), shape, (&codes, &scales, zeros.as_ref().map(|zeros| zeros as _)))
     }
 
     fn extents(&self) -> [Scalar<i32>; 2] {
@@ -189,7 +191,7 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
             self.codes.load((at.batch, i, j), [1, m, n]).cast::<T>().reshape([m, n])
         };
         let (scales, zeros) = (of_batch(self.scales), self.zeros.map(of_batch));
-        weights(self.form, (k, at.column), shape, codes, [Some(&scales), zeros.as_ref().map(|zeros| zeros as _)])
+        weights(self.form, (k, at.column), shape, (&codes, &scales, zeros.as_ref().map(|zeros| zeros as _)))
     }
 
     fn extents(&self) -> [Scalar<i32>; 2] {
