@@ -6,6 +6,7 @@ use cutlet::{Device, DeviceArray};
 use cutlet_kernels::matmul;
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::{Factor, Precision, Workspace};
+use cutlet_kernels::quantized::{self, Bits};
 
 use crate::row::{Peak, Row, Work};
 
@@ -158,6 +159,27 @@ fn packed<F: Narrow>(m: usize, order: Order) -> Row {
     )
 }
 
+/// A product with weights of 4 bits by [`quantized`], of which 128 share a scale.
+fn of_quantized(m: usize) -> Row {
+    let (n, k, group) = (8192, 8192, 128);
+    let bytes = n * k / 2 + 2 * (n * k / group + m * k + m * n);
+    Row::new(
+        format!("quantized_matmul i4 f16 {m} {n} {k}"),
+        Work { bytes: bytes as f64, flops: 2.0 * (m * n * k) as f64, peak: Peak::F16 },
+        move |device| {
+            let product = quantized::Product { bits: Bits::Four, group };
+            let tiles = product.tiles::<f16>(device, [m, n], k);
+            let codes = device.full([k, Bits::Four.words(n)], 0x5a3c_9617u32)?;
+            let inputs = (numbers::<f16, 2>(device, [m, k])?, codes, numbers::<f16, 2>(device, [k / group, n])?);
+            Ok(((product, tiles), inputs, device.zeros(tiles.scratch([m, n]))?, device.zeros::<f16, 2>([m, n])?))
+        },
+        |((product, tiles), (x, codes, scales), scratch, y)| {
+            let inputs = (x.view(), codes.view(), scales.view());
+            product.launch(*tiles, &x.device().default_stream(), inputs, scratch.view_mut(), y.view_mut())
+        },
+    )
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     use Precision::{Fast, Full};
@@ -191,5 +213,7 @@ pub fn rows() -> Vec<Row> {
         packed::<u4>(1, Order::OutputsInputs),
         packed::<u4>(16, Order::OutputsInputs),
         packed::<i4>(4096, Order::InputsOutputs),
+        of_quantized(1),
+        of_quantized(64),
     ]
 }

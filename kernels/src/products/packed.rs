@@ -24,12 +24,13 @@ pub enum Order {
     OutputsInputs,
 }
 
-/// Packed weights with the scales of groups of inputs.
+/// Packed weights with the scales of groups of inputs: a matrix, or one for each group of rows (`R` = 3, with the group as the
+/// first axis of codes, scales and zeros).
 #[derive(Clone, Copy, Debug)]
-pub struct PackedWeights<'a, F: Narrow, S: Element> {
-    codes: PackedView<'a, F, 2>,
-    scales: DeviceView<'a, S, 2>,
-    zeros: Option<DeviceView<'a, S, 2>>,
+pub struct PackedWeights<'a, F: Narrow, S: Element, const R: usize = 2> {
+    codes: PackedView<'a, F, R>,
+    scales: DeviceView<'a, S, R>,
+    zeros: Option<DeviceView<'a, S, R>>,
     form: Form,
 }
 
@@ -50,9 +51,14 @@ impl Form {
             Order::OutputsInputs => [columns, rows],
         }
     }
+
+    /// Returns inputs and outputs, from the extents of codes of two axes or more.
+    fn of_codes<const R: usize>(self, shape: [usize; R]) -> [usize; 2] {
+        self.extents([shape[R - 2], shape[R - 1]])
+    }
 }
 
-impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
+impl<'a, F: Narrow, S: Element, const R: usize> PackedWeights<'a, F, S, R> {
     /// Returns weights of codes, and of scales of shape (groups of inputs, outputs). `group` inputs share a scale: a power of
     /// two from 16 on.
     ///
@@ -60,15 +66,17 @@ impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
     /// [`ct::Error::Argument`] for another group, and for scales of another shape.
     #[track_caller]
     pub fn new(
-        codes: PackedView<'a, F, 2>,
-        scales: DeviceView<'a, S, 2>,
+        codes: PackedView<'a, F, R>,
+        scales: DeviceView<'a, S, R>,
         group: usize,
         order: Order,
-    ) -> ct::Result<PackedWeights<'a, F, S>> {
+    ) -> ct::Result<PackedWeights<'a, F, S, R>> {
+        require(R == 2 || R == 3, || format!("weights of {R} axes"))?;
         require(group.is_power_of_two() && group >= 16, || format!("groups of {group} weights"))?;
         let form = Form { group, order, center: 0 };
-        let [inputs, outputs] = form.extents(codes.shape());
-        let expected = [inputs.div_ceil(group), outputs];
+        let [inputs, outputs] = form.of_codes(codes.shape());
+        let mut expected = codes.shape();
+        (expected[R - 2], expected[R - 1]) = (inputs.div_ceil(group), outputs);
         require(scales.shape() == expected, || format!("scales of shape {:?}, not {expected:?}", scales.shape()))?;
         Ok(PackedWeights { codes, scales, zeros: None, form })
     }
@@ -84,7 +92,7 @@ impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
     /// # Errors
     /// [`ct::Error::Argument`] for another shape.
     #[track_caller]
-    pub fn zeros(self, zeros: DeviceView<'a, S, 2>) -> ct::Result<Self> {
+    pub fn zeros(self, zeros: DeviceView<'a, S, R>) -> ct::Result<Self> {
         let [shape, expected] = [zeros.shape(), self.scales.shape()];
         require(shape == expected, || format!("zeros of shape {shape:?}, not {expected:?}"))?;
         Ok(PackedWeights { zeros: Some(zeros), ..self })
@@ -93,7 +101,7 @@ impl<'a, F: Narrow, S: Element> PackedWeights<'a, F, S> {
     /// Returns the number of inputs and outputs.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
-        self.form.extents(self.codes.shape())
+        self.form.of_codes(self.codes.shape())
     }
 }
 
@@ -107,10 +115,10 @@ pub struct Packed<C, S, Z, K> {
 }
 ct::impl_kernel_args!(Packed<C, S, Z, K> { codes, scales, zeros, form });
 
-impl<F: Narrow, S: Element> Argument for PackedWeights<'_, F, S> {
-    type Kernel = Packed<PackedArray<F, 2>, Array<S, 2>, Option<Array<S, 2>>, Form>;
+impl<F: Narrow, S: Element, const R: usize> Argument for PackedWeights<'_, F, S, R> {
+    type Kernel = Packed<PackedArray<F, R>, Array<S, R>, Option<Array<S, R>>, Form>;
     type Arg<'x>
-        = Packed<PackedView<'x, F, 2>, DeviceView<'x, S, 2>, Option<DeviceView<'x, S, 2>>, ct::Constant<Form>>
+        = Packed<PackedView<'x, F, R>, DeviceView<'x, S, R>, Option<DeviceView<'x, S, R>>, ct::Constant<Form>>
     where
         Self: 'x;
 
@@ -120,41 +128,74 @@ impl<F: Narrow, S: Element> Argument for PackedWeights<'_, F, S> {
     }
 }
 
+/// A load of a tile of a shape at a tile index, converted to the type of activations.
+type Load<'a, T> = &'a dyn Fn([Scalar<i32>; 2], [usize; 2]) -> Tile<T, 2>;
+
+/// Returns a tile of weights at a tile index along the inputs, from loads of codes, scales and zeros.
+fn weights<T: Factor + Float>(
+    Form { group, order, center }: Form,
+    (k, column): (Scalar<i32>, Scalar<i32>),
+    [tk, tn]: [usize; 2],
+    (codes, scales, zeros): (Load<'_, T>, Load<'_, T>, Option<Load<'_, T>>),
+) -> Tile<T, 2> {
+    let groups = (tk / group).max(1);
+    // The tile index of the first group of the step, if a step has one, and the tile of its groups otherwise.
+    let first = if group > tk { k / (group / tk) as i32 } else { k };
+    let of_groups = |load: Load<'_, T>| {
+        let groups_outputs = load([first, column], [groups, tn]);
+        match order {
+            Order::InputsOutputs => groups_outputs.reshape([groups, 1, tn]),
+            Order::OutputsInputs => groups_outputs.transpose().reshape([tn, groups, 1]),
+        }
+    };
+    let (index, shape, parts) = match order {
+        Order::InputsOutputs => ([k, column], [tk, tn], [groups, tk / groups, tn]),
+        Order::OutputsInputs => ([column, k], [tn, tk], [tn, groups, tk / groups]),
+    };
+    let codes = codes(index, shape);
+    let codes = if center == 0 { codes } else { codes - T::from_f64(f64::from(center) / 2.0) };
+    let codes = codes.reshape(parts);
+    let codes = zeros.map_or(codes, |zeros| codes - of_groups(zeros));
+    let weights = (codes * of_groups(scales)).reshape(shape);
+    match order {
+        Order::InputsOutputs => weights,
+        Order::OutputsInputs => weights.transpose(),
+    }
+}
+
 impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
     for Packed<PackedArray<F, 2>, Array<S, 2>, Option<Array<S, 2>>, Form>
 {
-    fn load(&self, at: Place, k: Scalar<i32>, [tk, tn]: [usize; 2]) -> Tile<T, 2> {
-        let Form { group, order, center } = self.form;
-        let groups = (tk / group).max(1);
-        // The tile index of the first group of the step, if a step has one, and the tile of its groups otherwise.
-        let first = if group > tk { k / (group / tk) as i32 } else { k };
-        let middle = |codes: Tile<T, 2>| if center == 0 { codes } else { codes - T::from_f64(f64::from(center) / 2.0) };
-        let of_groups = |array: Array<S, 2>| {
-            let groups_outputs = array.load((first, at.column), [groups, tn]).cast::<T>();
-            match order {
-                Order::InputsOutputs => groups_outputs.reshape([groups, 1, tn]),
-                Order::OutputsInputs => groups_outputs.transpose().reshape([tn, groups, 1]),
-            }
-        };
-        let (shape, parts) = match order {
-            Order::InputsOutputs => ([tk, tn], [groups, tk / groups, tn]),
-            Order::OutputsInputs => ([tn, tk], [tn, groups, tk / groups]),
-        };
-        let index = match order {
-            Order::InputsOutputs => (k, at.column),
-            Order::OutputsInputs => (at.column, k),
-        };
-        let codes = middle(self.codes.load(index, shape).cast::<T>()).reshape(parts);
-        let codes = self.zeros.map_or(codes, |zeros| codes - of_groups(zeros));
-        let weights = (codes * of_groups(self.scales)).reshape(shape);
-        match order {
-            Order::InputsOutputs => weights,
-            Order::OutputsInputs => weights.transpose(),
-        }
+    fn load(&self, at: Place, k: Scalar<i32>, shape: [usize; 2]) -> Tile<T, 2> {
+        let codes = |index, shape| self.codes.load(index, shape).cast::<T>();
+        let scales = |index, shape| self.scales.load(index, shape).cast::<T>();
+        let zeros = self.zeros.map(|zeros| move |index, shape| zeros.load(index, shape).cast::<T>());
+        weights(self.form, (k, at.column), shape, (&codes, &scales, zeros.as_ref().map(|zeros| zeros as _)))
     }
 
     fn extents(&self) -> [Scalar<i32>; 2] {
         self.form.extents([self.codes.extent(0), self.codes.extent(1)])
+    }
+}
+
+impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
+    for Packed<PackedArray<F, 3>, Array<S, 3>, Option<Array<S, 3>>, Form>
+{
+    fn load(&self, at: Place, k: Scalar<i32>, shape: [usize; 2]) -> Tile<T, 2> {
+        let of_batch = |array: Array<S, 3>| {
+            move |[i, j]: [Scalar<i32>; 2], [m, n]: [usize; 2]| {
+                array.load((at.batch, i, j), [1, m, n]).reshape([m, n]).cast::<T>()
+            }
+        };
+        let codes = |[i, j]: [Scalar<i32>; 2], [m, n]: [usize; 2]| {
+            self.codes.load((at.batch, i, j), [1, m, n]).cast::<T>().reshape([m, n])
+        };
+        let (scales, zeros) = (of_batch(self.scales), self.zeros.map(of_batch));
+        weights(self.form, (k, at.column), shape, (&codes, &scales, zeros.as_ref().map(|zeros| zeros as _)))
+    }
+
+    fn extents(&self) -> [Scalar<i32>; 2] {
+        self.form.extents([self.codes.extent(1), self.codes.extent(2)])
     }
 }
 
@@ -201,7 +242,45 @@ impl<P, E> Matmul<'_, P, E> {
         let ([rows, inputs], [terms, outputs]) = (x.shape(), weights.shape());
         require(inputs == terms, || format!("activations of shape {:?}, weights of {:?}", x.shape(), weights.shape()))?;
         let extents = Extents { batches: 1, rows, columns: outputs, is_grouped: false };
-        let work = Work { kernel: "packed_matmul", right: F::NAME, extents, terms: inputs, offsets: None };
+        let work =
+            Work { kernel: "packed_matmul", right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets: None };
+        self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
+    }
+
+    /// Queues products of groups of rows with packed weights of each group: as [`Matmul::launch_grouped`], with weights of
+    /// three axes.
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] for shapes that do not fit; those of the launch.
+    #[track_caller]
+    pub fn launch_grouped_packed<U, T, O, F, S>(
+        self,
+        stream: &Stream,
+        x: DeviceView<U, 2>,
+        weights: PackedWeights<'_, F, S, 3>,
+        offsets: DeviceView<i32, 1>,
+        y: DeviceViewMut<O, 2>,
+    ) -> ct::Result<()>
+    where
+        U: Element,
+        T: Factor + Float,
+        O: Element,
+        F: Narrow,
+        S: Element,
+        P: Prologue<U, T>,
+        E: Epilogue<T::Value>,
+    {
+        let ([rows, inputs], [terms, columns], [groups, ..]) = (x.shape(), weights.shape(), weights.codes.shape());
+        let fits = inputs == terms && offsets.shape() == [groups + 1];
+        let shapes = || format!("activations of {:?}, {groups} weights of {terms} x {columns}", x.shape());
+        require(fits, || format!("{}, {} offsets", shapes(), offsets.shape()[0]))?;
+        if groups == 0 {
+            return Ok(());
+        }
+        let extents = Extents { batches: groups, rows, columns, is_grouped: true };
+        let offsets = Some(offsets);
+        let kernel = "grouped_packed_matmul";
+        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 }

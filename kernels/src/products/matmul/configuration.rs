@@ -98,6 +98,8 @@ pub(crate) struct Shape {
     pub on_tensor_cores: bool,
     /// The left and the right operand are those of tensor cores, without a conversion in registers.
     pub is_direct: [bool; 2],
+    /// Bits of a packed weight in memory.
+    pub bits: u32,
     /// Groups of rows: `batches` of them, and rows of a group on average.
     pub is_grouped: bool,
     /// There is no epilogue.
@@ -146,9 +148,9 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
     // Few tiles leave most multiprocessors without work: parts are the default then.
     match shared.first() {
         Some(split) if matches!(split.share, Share::Split(_)) && (shape.is_bound_by_memory() || shared.len() > 1) => {
-            shared.into_iter().chain(all).take(6).collect()
+            shared.into_iter().chain(all).take(8).collect()
         }
-        _ => all.into_iter().chain(shared).take(6).collect(),
+        _ => all.into_iter().chain(shared).take(8).collect(),
     }
 }
 
@@ -214,8 +216,12 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
                 all.push(persistent(128, 128));
                 return all;
             }
-            if shape.is_direct == [true, true] && shape.extents.iter().all(|&extent| extent >= 2048) {
+            // Two warp groups with tiles of their own: one stores while the other multiplies.
+            if shape.is_direct == [true, true] && m * n >= 2048 * 2048 {
                 all.push(persistent(128, 192).warps(4));
+                if shape.extents[2] <= 2048 {
+                    all.push(persistent(128, 128).warps(4));
+                }
             }
             all.extend([persistent(128, 128), persistent(128, 192)]);
             all
@@ -228,10 +234,12 @@ fn of_packed(shape: Shape, multiprocessors: usize) -> Vec<Configuration> {
     let [m, n, k] = shape.extents;
     let rows = m.next_power_of_two().max(16);
     let mut all: Vec<Configuration> = Vec::new();
+    // With more tile blocks, the activations have one stage: each step would wait for them.
+    let most = 4 - u32::from(rows > 32) - u32::from(shape.bits > 4);
     for ([columns, depth], occupancy, of_each) in [
-        ([64, 128], if rows <= 32 { 4 } else { 3 }, 4),
-        ([64, 128], if rows <= 32 { 4 } else { 3 }, 8),
-        ([64, 128], 3, 3),
+        ([64, 128], most, 4),
+        ([64, 128], most, 8),
+        ([64, 128], 2, 2),
         ([64, 128], 0, 4),
         ([128, 64], 4, 4),
         ([128, 64], 4, 8),

@@ -44,7 +44,14 @@ impl<P, E> Matmul<'_, P, E> {
         let ([m, k], [terms, n]) = (a.shape(), b.shape());
         require(k == terms, || format!("operands of shapes {:?} and {:?}", a.shape(), b.shape()))?;
         let extents = Extents { batches: 1, rows: m, columns: n, is_grouped: false };
-        let problem = Work { kernel: "matmul", right: T::NAME, extents, terms: k, offsets: None };
+        let problem = Work {
+            kernel: "matmul",
+            right: T::NAME,
+            bits: 8 * size_of::<T>() as u32,
+            extents,
+            terms: k,
+            offsets: None,
+        };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
 
@@ -81,7 +88,14 @@ impl<P, E> Matmul<'_, P, E> {
         let fits = k == terms && batches == others;
         require(fits, || format!("operands of shapes {:?} and {:?}", a.shape(), b.shape()))?;
         let extents = Extents { batches, rows: m, columns: n, is_grouped: false };
-        let problem = Work { kernel: "batched_matmul", right: T::NAME, extents, terms: k, offsets: None };
+        let problem = Work {
+            kernel: "batched_matmul",
+            right: T::NAME,
+            bits: 8 * size_of::<T>() as u32,
+            extents,
+            terms: k,
+            offsets: None,
+        };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
 
@@ -129,7 +143,14 @@ impl<P, E> Matmul<'_, P, E> {
             return Ok(());
         }
         let extents = Extents { batches: groups, rows: m, columns: n, is_grouped: true };
-        let problem = Work { kernel: "grouped_matmul", right: T::NAME, extents, terms: k, offsets: Some(offsets) };
+        let problem = Work {
+            kernel: "grouped_matmul",
+            right: T::NAME,
+            bits: 8 * size_of::<T>() as u32,
+            extents,
+            terms: k,
+            offsets: Some(offsets),
+        };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
 
@@ -154,7 +175,7 @@ impl<P, E> Matmul<'_, P, E> {
         E: Epilogue<T::Value>,
         (P::Kernel, A::Kernel): Left<T>,
     {
-        let Work { kernel, right, extents, terms: k, offsets } = work;
+        let Work { kernel, right, bits, extents, terms: k, offsets } = work;
         let Extents { batches, rows: m, columns: n, is_grouped } = extents;
         let values = self.epilogue.check(extents)?;
         let is_batched = !is_grouped && c.extents().len() == 3;
@@ -174,6 +195,7 @@ impl<P, E> Matmul<'_, P, E> {
             size,
             on_tensor_cores,
             is_direct,
+            bits,
             is_grouped,
             is_plain: self.epilogue.is_plain(),
             width: self.epilogue.width(),
@@ -212,6 +234,8 @@ pub(crate) struct Work<'a> {
     pub kernel: &'static str,
     /// Element type of the right operand in memory.
     pub right: &'static str,
+    /// Bits of an element of the right operand in memory.
+    pub bits: u32,
     /// Extents of the sums.
     pub extents: Extents,
     /// Terms of a sum.

@@ -41,7 +41,11 @@ fn run<T: Number, F: Narrow>(
         return Ok(());
     }
     let grid = [rows.div_ceil(tm), outputs.div_ceil(tn), count];
-    let launch = ct::Launch::new(grid).stream(stream);
+    // Few rows: a step of a tile block has few bytes, so several of them are on a multiprocessor. More would leave one stage
+    // for the activations.
+    let most = 4 - u32::from(tm > 32) - u32::from(F::BITS > 4);
+    let hints = if tm <= 64 && size_of::<T>() == 2 { ct::Hints::new().occupancy(most) } else { ct::Hints::new() };
+    let launch = ct::Launch::new(grid).hints(hints).stream(stream);
     if count == 1 {
         return launch.run(whole::<T, F>, (x, weights, scales, y, ct::Constant(extents)));
     }
@@ -74,16 +78,16 @@ impl Product {
     pub fn tiles<T: Number>(&self, device: ct::Device, [rows, outputs]: [usize; 2], inputs: usize) -> Tiles {
         let group = self.group;
         let ([tm, tn], depth) = match (rows, size_of::<T>()) {
-            (0..=16, _) => ([16, 128], 128),
+            (0..=16, _) => ([16, 64], 128),
             (_, 4) => ([64, 64], 64),
-            (17..=64, _) => ([64, 128], 128),
+            (17..=64, _) => ([64, 64], 128),
             (65..=128, _) => ([128, 128], 64),
             // Each weight is unpacked once for so many rows.
             (_, _) => ([256, 128], 64),
         };
         let blocks = rows.div_ceil(tm) * outputs.div_ceil(tn);
         // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to have some on their way.
-        let wanted = 2 * device.num_multiprocessors() / blocks.max(1);
+        let wanted = 4 * device.num_multiprocessors() / blocks.max(1);
         let parts = wanted.min(inputs / (4 * depth)).clamp(1, MAX_PARTS);
         // As many as have something to do.
         let steps = inputs.div_ceil(depth);

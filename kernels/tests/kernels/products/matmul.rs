@@ -4,10 +4,10 @@ use cutlet as ct;
 use cutlet::element::Element;
 use cutlet::prelude::*;
 use cutlet_kernels::matmul;
-use cutlet_kernels::products::{Configuration, Factor, Precision, Share};
+use cutlet_kernels::products::{Configuration, Factor, Precision, Share, Workspace};
 
 use super::{near, product, stream, zeros};
-use crate::support::random;
+use crate::support::{device, random};
 
 const SHAPES: [[usize; 3]; 4] = [[1, 1, 1], [70, 50, 40], [33, 130, 77], [5, 64, 200]];
 
@@ -61,6 +61,31 @@ fn all_configurations_have_the_same_result() -> ct::Result<()> {
         near(&c, [&want, &sizes], 2e-6);
     }
     Ok(())
+}
+
+#[test]
+fn a_workspace_serves_products_of_all_types() -> ct::Result<()> {
+    let mut workspace = Workspace::new(device())?;
+    for (seed, [m, n, k]) in [[20, 30, 100], [70, 90, 300], [10, 20, 50]].into_iter().enumerate() {
+        let one = Configuration::new([32, 32, 16]).share(Share::Split(3));
+        let ((a, x), (b, y)) = (random::<i8, 2>(seed as u64, [m, k], 9.0)?, random::<i8, 2>(5, [k, n], 9.0)?);
+        let (mut c, mut d) = (zeros::<i32, 2>([m, n])?, zeros::<f32, 2>([m, n])?);
+        matmul().configuration(one).workspace(&mut workspace).launch(&stream(), a.view(), b.view(), c.view_mut())?;
+        let [want, sizes] = product([m, n, k], |i, l| x[i * k + l], |l, j| y[l * n + j]);
+        near(&c, [&want, &sizes], 0.0);
+        let (a, b) = (numbers(&x, [m, k])?, numbers(&y, [k, n])?);
+        for share in [Share::Split(4), Share::Terms, Share::Split(2)] {
+            let product = matmul().configuration(one.share(share)).workspace(&mut workspace);
+            product.launch(&stream(), a.view(), b.view(), d.view_mut())?;
+            near(&d, [&want, &sizes], 0.0);
+        }
+    }
+    Ok(())
+}
+
+/// Returns an array of f16 of these values.
+fn numbers(values: &[f64], shape: [usize; 2]) -> ct::Result<ct::DeviceArray<f16, 2>> {
+    device().array(&values.iter().map(|&x| f16::from_f64(x)).collect::<Vec<_>>(), shape)
 }
 
 #[test]

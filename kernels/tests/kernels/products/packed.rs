@@ -112,3 +112,40 @@ fn epilogues_follow_packed_weights() -> ct::Result<()> {
     assert!(error.unwrap_err().to_string().contains("scales of shape [2, 40], not [1, 40]"));
     Ok(())
 }
+
+#[test]
+fn groups_of_rows_have_packed_weights() -> ct::Result<()> {
+    let ([groups, m, n, k], offsets) = ([3usize, 50usize, 40usize, 64usize], [2, 20, 20, 47]);
+    let (x, a) = random::<f16, 2>(1, [m, k], 1.0)?;
+    let starts = device().array(&offsets, [groups + 1])?;
+    let code = |at: usize| i4::from_value((at * 7 % 15) as f64 - 7.0);
+    let (scale, zero) = (|at: usize| [0.5, 1.0, 2.0][at % 3], |at: usize| (at % 4) as f64);
+    let scales = device().from_fn([groups, 2, n], |[g, l, j]| f16::from_f64(scale((g * 2 + l) * n + j)))?;
+    let zeros = device().from_fn([groups, 2, n], |[g, l, j]| f16::from_f64(zero((g * 2 + l) * n + j)))?;
+    for order in [Order::InputsOutputs, Order::OutputsInputs] {
+        let shape = if order == Order::InputsOutputs { [k, n] } else { [n, k] };
+        let codes: Vec<i4> = (0..groups * n * k).map(code).collect();
+        let words = packed(&codes, [groups * shape[0], shape[1]])?;
+        let [_, row] = words.shape();
+        let words = words.view().reshape([groups, shape[0], row])?;
+        let view = PackedView::<i4, 3>::new(words, [groups, shape[0], shape[1]])?;
+        let weights = PackedWeights::new(view, scales.view(), 32, order)?.zeros(zeros.view())?;
+        let mut y = device().full([m, n], 7.0f32)?;
+        matmul().relu().launch_grouped_packed(&stream(), x.view(), weights, starts.view(), y.view_mut())?;
+        let (mut want, mut sizes) = (vec![7.0; m * n], vec![0.0; m * n]);
+        for (g, bounds) in offsets.windows(2).enumerate() {
+            for at in bounds[0] as usize * n..bounds[1] as usize * n {
+                let (i, j) = (at / n, at % n);
+                let weight = |l: usize| {
+                    let code = codes[g * n * k + if order == Order::InputsOutputs { l * n + j } else { j * k + l }];
+                    let vector = (g * 2 + l / 32) * n + j;
+                    (code.to_value() - zero(vector)) * scale(vector)
+                };
+                let terms = || (0..k).map(|l| a[i * k + l] * weight(l));
+                (want[at], sizes[at]) = (terms().sum::<f64>().max(0.0), terms().map(f64::abs).sum());
+            }
+        }
+        near(&y, [&want, &sizes], 2e-6);
+    }
+    Ok(())
+}
