@@ -85,7 +85,7 @@ impl Visible {
 /// values and gradients of results.
 fn weighted(
     scores: Tile<f32, 2>,
-    steps: impl Fn() -> Tile<f32, 2>,
+    steps: Tile<f32, 2>,
     [logs, sums]: [Tile<f32, 2>; 2],
     (scale, softcap, _): Parameters,
     mask: impl Fn(Tile<f32, 2>) -> Tile<f32, 2>,
@@ -94,12 +94,12 @@ fn weighted(
     match softcap {
         None => {
             let weights = mask(scores.fma(scale * LOG2_E, -logs).exp2());
-            [weights, weights * (steps() - sums)]
+            [weights, weights * (steps - sums)]
         }
         Some(cap) => {
             let bounded = (scores * (scale / cap)).tanh_approx();
             let weights = mask(bounded.fma(cap * LOG2_E, -logs).exp2());
-            [weights, weights * (steps() - sums) * (1.0 - bounded * bounded)]
+            [weights, weights * (steps - sums) * (1.0 - bounded * bounded)]
         }
     }
 }
@@ -140,7 +140,7 @@ pub fn of_keys<T: Number>(
             let whole = visible.all([i * m + offset, tile * n], [m, n]);
             ct::if_else(whole, || weights, || ct::select(visible.pairs(query, key), weights, 0.0))
         };
-        let [weights, steps] = weighted(scores, || steps, rows, parameters, mask);
+        let [weights, steps] = weighted(scores, steps, rows, parameters, mask);
         let value = ct::mma(weights.cast::<T>(), dy, value);
         let steps = steps.cast::<T>();
         let query = dq.map(|dq| (dq, ct::mma(steps.transpose(), keys, ct::zeros::<f32, 2>([m, d]))));
@@ -187,14 +187,14 @@ pub fn of_queries<T: Number>(
     let query = ct::fold(begin / n..end.max(0).ceil_div(n), ct::zeros::<f32, 2>([m, d]), |query, j| {
         let (y, z) = (load(k, head / group, j, [n, d]), load(v, head / group, j, [n, e]));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let scores = product(queries, y);
+        let (scores, steps) = (product(queries, y), product(dout, z));
         let mask = |weights: Tile<f32, 2>| {
             let query = (position + ct::arange_from(m, 0, 1)).unsqueeze(1);
             let key = (j * n + ct::arange_from(n, 0, 1)).unsqueeze(0);
             let whole = visible.all([position, j * n], [m, n]);
             ct::if_else(whole, || weights, || ct::select(visible.pairs(query, key), weights, 0.0))
         };
-        let [_, steps] = weighted(scores, || product(dout, z), rows, parameters, mask);
+        let [_, steps] = weighted(scores, steps, rows, parameters, mask);
         ct::mma(steps.cast::<T>(), y, query)
     });
     dq.store((batch, head, tile, 0), (query * parameters.0).cast::<T>().reshape([1, 1, m, d]));

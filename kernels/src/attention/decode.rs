@@ -292,7 +292,9 @@ impl Decode {
             format!("queries of shape {:?}, keys of {:?}, values of {:?}", q.shape(), keys.shape(), values.shape())
         })?;
         require(page.is_power_of_two(), || format!("pages of {page} tokens: a power of two"))?;
-        require(dim.max(of_values) <= 512, || format!("queries of {dim} numbers, values of {of_values}: at most 512"))?;
+        require(dim > 0 && dim.max(of_values) <= 512, || {
+            format!("queries of {dim} numbers, values of {of_values}: 1 to 512")
+        })?;
         require(table.shape()[0] == batch && lengths.shape() == [batch], || {
             format!("a table of shape {:?}, {} lengths for {batch} sequences", table.shape(), lengths.shape()[0])
         })?;

@@ -146,7 +146,9 @@ impl PrefillF8 {
         require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
             format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
         })?;
-        require(dim.max(values) <= 256, || format!("queries of {dim} numbers, values of {values}: at most 256"))?;
+        require(dim > 0 && dim.max(values) <= 256, || {
+            format!("queries of {dim} numbers, values of {values}: 1 to 256")
+        })?;
         if out.is_empty() {
             return Ok(());
         }

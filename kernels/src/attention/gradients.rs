@@ -126,7 +126,9 @@ impl Gradients {
         require(dq.shape() == q.shape() && dk.shape() == k.shape() && dv.shape() == v.shape(), || {
             format!("gradients of shape {:?}, {:?}, {:?}", dq.shape(), dk.shape(), dv.shape())
         })?;
-        require(dim.max(values) <= 256, || format!("queries of {dim} numbers, values of {values}: at most 256"))?;
+        require(dim > 0 && values > 0 && dim.max(values) <= 256, || {
+            format!("queries of {dim} numbers, values of {values}: 1 to 256")
+        })?;
         if batch == 0 || heads == 0 || (queries == 0 && keys == 0) {
             return Ok(());
         }

@@ -166,7 +166,9 @@ impl<'a, A, F> Prefill<'a, A, F> {
         require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
             format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
         })?;
-        require(dim.max(values) <= 512, || format!("queries of {dim} numbers, values of {values}: at most 512"))?;
+        require(dim > 0 && dim.max(values) <= 512, || {
+            format!("queries of {dim} numbers, values of {values}: 1 to 512")
+        })?;
         if out.is_empty() {
             return Ok(());
         }
@@ -245,7 +247,9 @@ impl<'a, A, F> Prefill<'a, A, F> {
         require(logs_shape.is_none_or(|shape| shape == [heads, tokens]), || {
             format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
         })?;
-        require(dim.max(values) <= 512, || format!("queries of {dim} numbers, values of {values}: at most 512"))?;
+        require(dim > 0 && dim.max(values) <= 512, || {
+            format!("queries of {dim} numbers, values of {values}: 1 to 512")
+        })?;
         let [[count], [of_keys]] = starts.map(|starts| starts.shape());
         require(count > 0 && count == of_keys, || format!("{count} and {of_keys} starts: equal, and at least 1"))?;
         if out.is_empty() || longest == 0 || count == 1 {

@@ -139,7 +139,9 @@ impl Sparse {
         require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
             format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
         })?;
-        require(dim.max(values) <= 256, || format!("queries of {dim} numbers, values of {values}: at most 256"))?;
+        require(dim > 0 && dim.max(values) <= 256, || {
+            format!("queries of {dim} numbers, values of {values}: 1 to 256")
+        })?;
         require(block.iter().all(|x| x.is_power_of_two() && *x >= 16) && block[0] <= 128, || {
             format!("blocks of {block:?} queries and keys: powers of two from 16 on, at most 128 queries")
         })?;

@@ -35,13 +35,11 @@ fn prefill<T: Number>([queries, keys, dim, values]: [usize; 4], causal: bool) ->
         let gradients = [device.zeros::<T, 4>(q.shape())?, device.zeros(k.shape())?, device.zeros(v.shape())?];
         let [mut dq, mut dk, mut dv] = gradients;
         let (out, dout) = (device.zeros::<T, 4>(y.shape())?, device.zeros::<T, 4>(y.shape())?);
-        for deterministic in [false, true] {
-            let backward = Gradients::new(1.0).causal(causal).window(50).deterministic(deterministic);
-            compiles(&what, || {
-                let inputs = [q.view(), k.view(), v.view(), out.view(), dout.view()];
-                backward.launch(&stream, inputs, logs.view(), [dq.view_mut(), dk.view_mut(), dv.view_mut()])
-            });
-        }
+        let backward = Gradients::new(1.0).causal(causal).window(50).deterministic(causal);
+        compiles(&what, || {
+            let inputs = [q.view(), k.view(), v.view(), out.view(), dout.view()];
+            backward.launch(&stream, inputs, logs.view(), [dq.view_mut(), dk.view_mut(), dv.view_mut()])
+        });
         let (list, counts) =
             (device.zeros([1, 1, queries.div_ceil(64), 3])?, device.zeros([1, 1, queries.div_ceil(64)])?);
         let chosen = Chosen { block: [64, 64], list: list.view(), counts: counts.view() };
@@ -55,8 +53,7 @@ fn prefill<T: Number>([queries, keys, dim, values]: [usize; 4], causal: bool) ->
 fn prefill_and_gradients() -> ct::Result<()> {
     prefill::<bf16>([1000, 1000, 128, 128], true)?;
     prefill::<f16>([2000, 300, 64, 64], false)?;
-    prefill::<f16>([33, 65, 192, 128], true)?;
-    prefill::<f16>([300, 300, 256, 256], true)?;
+    prefill::<f16>([300, 300, 192, 256], false)?;
     prefill::<f16>([40, 90, 500, 500], false)?;
     prefill::<bf16>([70, 201, 96, 80], true)?;
     prefill::<f32>([37, 53, 24, 24], true)
