@@ -3,10 +3,10 @@
 //! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
 //! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
 //!
-//! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each column.
-//! Rows of more than 8192 columns have two passes: one computes s, the mean of x, mean(g) and
-//! mean(g n) of each row, the other one the gradients, with a part of the columns in each block.
-//! A last kernel adds the sums of all blocks, always in one order.
+//! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each
+//! column. Rows of more than 8192 columns have two passes: one computes s, the mean of x, mean(g)
+//! and mean(g n) of each row, the other one the gradients, with a part of the columns in each
+//! block. A last kernel adds the sums of all blocks, always in one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
