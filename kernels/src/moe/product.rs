@@ -2,7 +2,8 @@
 //!
 //! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows
 //! of tokens, which the tile lists by their indices, or rows of places. The gate is applied to the
-//! accumulator. Blocks behind the last tile end at once.
+//! accumulator. A tile block computes several tiles, up to the last one that has rows: the loads of
+//! a tile overlap with the store of the one before.
 
 use cutlet as ct;
 use cutlet::prelude::*;
