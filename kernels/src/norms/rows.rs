@@ -12,9 +12,9 @@ use cutlet::{DeviceView, Stream, Target};
 use crate::launch::{num_multiprocessors, target};
 
 /// Largest extent of a tile along a row: 32 numbers of f32 in each of 512 threads.
-const LONGEST_TILE: usize = 16384;
+pub const LONGEST_TILE: usize = 16384;
 /// Largest cluster of an H100.
-const LARGEST_CLUSTER: usize = 16;
+pub const LARGEST_CLUSTER: usize = 16;
 /// Bytes of a chunk of a row: four stages of it fit in the shared memory of a pipeline.
 const CHUNK: usize = 16384;
 
