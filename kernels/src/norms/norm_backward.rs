@@ -190,7 +190,11 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     let (in_one_pass, multiprocessors) = (columns <= 8192, num_multiprocessors(stream));
     // The form of the first pass, whose blocks iterate over rows if it is the only one.
     let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
-    let form = if in_one_pass { Form::new::<T>(shape, elements, stream) } else { Form::chunks::<T>(shape) };
+    let form = if in_one_pass {
+        Form::new(shape, elements, stream).sized::<T>(shape)
+    } else {
+        Form::chunks(shape).sized::<T>(shape)
+    };
     let rows = if in_one_pass { form.rows } else { TILE[0] };
     let tiles = shape[0] * shape[1] * shape[2].div_ceil(rows);
     let parts = if in_one_pass { 1 } else { columns.div_ceil(TILE[1]) };

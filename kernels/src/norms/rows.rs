@@ -12,11 +12,11 @@ use cutlet::{DeviceView, Stream, Target};
 use crate::launch::{num_multiprocessors, target};
 
 /// Largest extent of a tile along a row: 32 numbers of f32 in each of 512 threads.
-pub const LONGEST_TILE: usize = 16384;
+const LONGEST_TILE: usize = 16384;
 /// Largest cluster of an H100.
-pub const LARGEST_CLUSTER: usize = 16;
-/// Bytes of a chunk of a row: four stages of it fit in the shared memory of a pipeline.
-const CHUNK: usize = 16384;
+const LARGEST_CLUSTER: usize = 16;
+/// Extent of a chunk of a row.
+const CHUNK: usize = 8192;
 
 /// Shape with four axes, whose last axis is the row: one axis of rows, if all arrays permit it.
 pub fn four<const R: usize>(shape: [usize; R], collapses: bool) -> [usize; 4] {
@@ -65,16 +65,22 @@ pub struct Form {
 impl Form {
     /// Form for rows of an array of this shape. `elements` is the least number of elements of a
     /// tile of short rows.
-    pub fn new<T>(shape: [usize; 4], elements: usize, stream: &Stream) -> Form {
+    pub fn new(shape: [usize; 4], elements: usize, stream: &Stream) -> Form {
         let rows = shape[0] * shape[1] * shape[2];
         // Blocks that wait for each other load less than a block that streams a row: 2056 of 3000
         // GB/s for 4096 rows of 65536 columns on an H100.
         let few = rows < num_multiprocessors(stream);
         let largest = if few && is_hopper(target(stream)) { LARGEST_CLUSTER } else { 1 };
+        Form::with_clusters(shape, elements, LONGEST_TILE, largest)
+    }
+
+    /// As [`Form::new`], with tiles of at most `longest` columns, and clusters of at most `largest`
+    /// tile blocks for all longer rows.
+    pub fn with_clusters(shape: [usize; 4], elements: usize, longest: usize, largest: usize) -> Form {
         let columns = shape[3].next_power_of_two();
-        let parts = columns.div_ceil(LONGEST_TILE).min(largest);
+        let parts = columns.div_ceil(longest).min(largest);
         if columns / parts > LONGEST_TILE {
-            return Form::chunks::<T>(shape);
+            return Form::chunks(shape);
         }
         let tile = columns / parts;
         let rows = (elements / tile).max(1).min(shape[2].next_power_of_two());
@@ -82,9 +88,17 @@ impl Form {
     }
 
     /// Form for rows that are read by chunks.
-    pub fn chunks<T>(shape: [usize; 4]) -> Form {
-        let tile = CHUNK / size_of::<T>();
-        Form { rows: 1, tile, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(tile) }
+    pub fn chunks(shape: [usize; 4]) -> Form {
+        Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) }
+    }
+
+    /// The form with chunks of at most 16 KiB, of which shared memory has four.
+    pub fn sized<T>(self, shape: [usize; 4]) -> Form {
+        let tile = CHUNK.min(16384 / size_of::<T>());
+        match self.by_chunks {
+            true => Form { tile, padded: !shape[3].is_multiple_of(tile), ..self },
+            false => self,
+        }
     }
 
     /// Launch with a cluster for each tile of rows; rows of the innermost axis are first.
