@@ -155,7 +155,7 @@ impl CrossEntropy {
             return Ok(());
         }
         let shape = [1, 1, rows, columns];
-        let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, stream);
+        let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, stream).sized::<T>(shape);
         let constants = Constants { form, smoothed: self.label_smoothing != 0.0 };
         let gradient = match gradient {
             Some(gradient) => Some((gradient.reshape(shape)?, dloss)),

@@ -111,7 +111,7 @@ pub fn divergence<T: Number>(
         return Ok(());
     }
     let shape = [1, 1, rows, columns];
-    let form = Form::new(shape, 4096, stream);
+    let form = Form::new(shape, 4096, stream).sized::<T>(shape);
     let gradient = gradient.map(|gradient| gradient.reshape(shape)).transpose()?;
     let logits = [student.reshape(shape)?, teacher.reshape(shape)?];
     let arguments = (logits, (loss, gradient), (1.0 / temperature, factor), ct::Constant(form));

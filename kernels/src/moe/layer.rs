@@ -209,7 +209,8 @@ impl<T: Number> Experts<'_, T> {
         combine(stream, out.view(), alignment, weights, y)
     }
 
-    /// Queues the gradients from that of the result. The arrays of the forward pass are overwritten.
+    /// Queues the gradients from that of the result. The arrays of the forward pass are
+    /// overwritten.
     ///
     /// # Errors
     /// Those of [`Experts::forward`].

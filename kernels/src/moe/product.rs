@@ -2,7 +2,8 @@
 //!
 //! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows
 //! of tokens, which the tile lists by their indices, or rows of places. The gate is applied to the
-//! accumulator. Blocks behind the last tile end at once.
+//! accumulator. A tile block computes several tiles, up to the last one that has rows: the loads of
+//! a tile overlap with the store of the one before.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -11,7 +12,7 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use super::Alignment;
 use crate::Number;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, num_multiprocessors};
 use crate::norms::Gate;
 use crate::norms::rows::mode;
 
@@ -40,17 +41,34 @@ struct Form {
 type Inputs<T> = (Array<T, 2>, Array<T, 4>);
 
 fn kernel<T: Number>(
-    (x, w): Inputs<T>,
-    (pairs, of_tile): (Array<i32, 1>, Array<i32, 1>),
+    inputs: Inputs<T>,
+    lists: (Array<i32, 1>, Array<i32, 1>, Array<i32, 1>),
     out: ArrayMut<T, 2>,
     taken: Scalar<i32>,
     form: Form,
 ) {
+    let [tm, tn, _] = form.tile;
+    let (starts, columns) = (lists.2, out.num_tiles(1, [tm, tn]));
+    // Tiles of rows in front of the end of the last expert.
+    let rows = starts.load_scalar(starts.extent(0) - 1) / tm as i32;
+    let tiles = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
+    ct::for_each(tiles, |index| {
+        let at = ct::swizzle_2d(index, rows, columns, 8);
+        one_tile(inputs, (lists.0, lists.1), out, taken, at, form);
+    });
+}
+
+fn one_tile<T: Number>(
+    (x, w): Inputs<T>,
+    (pairs, of_tile): (Array<i32, 1>, Array<i32, 1>),
+    out: ArrayMut<T, 2>,
+    taken: Scalar<i32>,
+    [i, j]: [Scalar<i32>; 2],
+    form: Form,
+) {
     let [tm, tn, tk] = form.tile;
     let parts = if form.gate.is_some() { 2 } else { 1 };
-    let [i, j] = ct::swizzle_2d(ct::bid(0), of_tile.extent(0), out.num_tiles(1, [tm, tn]), 8);
     let expert = of_tile.load_scalar(i);
-    ct::return_if(expert.lt(0));
     // A free place is behind the last token.
     let token = pairs.load(i, [tm]) / taken;
     let shape = if form.swapped { [parts * tn, tm] } else { [tm, parts * tn] };
@@ -117,8 +135,9 @@ pub(super) fn launch<T: Number>(
         Some(_) => w.reshape([experts, 2, columns, inner])?,
         None => w.reshape([experts, 1, a, b])?,
     };
-    let grid = alignment.of_tile().len() * columns.div_ceil(form.tile[1]);
-    let lists = (alignment.pairs(), alignment.of_tile());
+    let tiles = alignment.of_tile().len() * columns.div_ceil(form.tile[1]);
+    let grid = num_multiprocessors(stream).min(tiles);
+    let lists = (alignment.pairs(), alignment.of_tile(), alignment.starts());
     let arguments = ((x, w), lists, out, alignment.tokens()[1] as i32, ct::Constant(form));
     ct::Launch::new(grid).stream(stream).run(kernel::<T>, arguments)
 }

@@ -13,7 +13,7 @@ use crate::check::require;
 use crate::launch::Run;
 
 /// Least elements of a tile of short rows, which share the loads of weight and bias.
-const ELEMENTS: usize = 4096;
+const ELEMENTS: usize = 8192;
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,15 +67,15 @@ fn kernel<T: Number>(
         });
         return;
     }
-    // In flight at the same time as the row.
-    let vectors = vectors(rows.part());
+    // In flight at the same time as the row, if registers have room for both.
+    let early = (form.tile <= 8192).then(|| vectors(rows.part()));
     let x = load(rows.at());
     if let Some(sum) = sum {
         sum.store(rows.at(), x.cast::<T>());
     }
     let x = if centered { rows.inside(x - rows.sum(x) / count, rows.part(), columns) } else { x };
     let scale = (rows.sum(x * x) / count + epsilon).rsqrt();
-    y.store(rows.at(), scaled(x * scale, vectors));
+    y.store(rows.at(), scaled(x * scale, early.unwrap_or_else(|| vectors(rows.part()))));
 }
 
 /// Operand of a norm and its residual, with the result of their sum.
@@ -113,7 +113,7 @@ pub fn launch<T: Number, const R: usize>(
     }
     let of_residual = residual.as_ref().is_none_or(|r| collapses(r.residual) && collapses(r.sum.as_view()));
     let shape = four(shape, collapses(x) && collapses(y.as_view()) && of_residual);
-    let form = Form::new(shape, ELEMENTS, stream);
+    let form = Form::new(shape, ELEMENTS, stream).sized::<T>(shape);
     let constants = Constants { form, centered: bias.is_some() };
     let (residual, sum) = residual.map_or((None, None), |r| (Some(r.residual), Some(r.sum)));
     let residual = residual.map(|r| r.reshape(shape)).transpose()?;

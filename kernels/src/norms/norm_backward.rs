@@ -3,10 +3,10 @@
 //! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
 //! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
 //!
-//! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each column.
-//! Rows of more than 8192 columns have two passes: one computes s, the mean of x, mean(g) and
-//! mean(g n) of each row, the other one the gradients, with a part of the columns in each block.
-//! A last kernel adds the sums of all blocks, always in one order.
+//! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each
+//! column. Rows of more than 8192 columns have two passes: one computes s, the mean of x, mean(g)
+//! and mean(g n) of each row, the other one the gradients, with a part of the columns in each
+//! block. A last kernel adds the sums of all blocks, always in one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -190,7 +190,11 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     let (in_one_pass, multiprocessors) = (columns <= 8192, num_multiprocessors(stream));
     // The form of the first pass, whose blocks iterate over rows if it is the only one.
     let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
-    let form = if in_one_pass { Form::new(shape, elements, stream) } else { Form::chunks(shape) };
+    let form = if in_one_pass {
+        Form::new(shape, elements, stream).sized::<T>(shape)
+    } else {
+        Form::chunks(shape).sized::<T>(shape)
+    };
     let rows = if in_one_pass { form.rows } else { TILE[0] };
     let tiles = shape[0] * shape[1] * shape[2].div_ceil(rows);
     let parts = if in_one_pass { 1 } else { columns.div_ceil(TILE[1]) };

@@ -92,6 +92,15 @@ impl Form {
         Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) }
     }
 
+    /// The form with chunks of at most 16 KiB, of which shared memory has four.
+    pub fn sized<T>(self, shape: [usize; 4]) -> Form {
+        let tile = CHUNK.min(16384 / size_of::<T>());
+        match self.by_chunks {
+            true => Form { tile, padded: !shape[3].is_multiple_of(tile), ..self },
+            false => self,
+        }
+    }
+
     /// Launch with a cluster for each tile of rows; rows of the innermost axis are first.
     pub fn launch(self, shape: [usize; 4], stream: &Stream) -> ct::Launch<'_> {
         let grid = [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]];

@@ -106,7 +106,7 @@ fn launch_forward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
-    let form = Form::new(shape, elements::<T>(), stream);
+    let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
     let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(forward::<T>, arguments)
 }
@@ -125,7 +125,7 @@ fn launch_backward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
-    let form = Form::new(shape, elements::<T>(), stream);
+    let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
     let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(backward::<T>, arguments)
 }
