@@ -40,6 +40,11 @@ impl SortPlan {
             (_, true) => SortPlan { warps: 8, elements: 8, blocks: 2 },
         }
     }
+
+    /// Returns the number of elements of a tile.
+    pub fn tile(self) -> usize {
+        32 * self.warps * self.elements
+    }
 }
 
 /// A plan with the direction and the device.
@@ -54,8 +59,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(SortPlan { warps, elements, blocks }: SortPlan, stream: &Stream, direction: Direction) -> Plan {
-        Plan { tile: 32 * warps * elements, warps, blocks, layouts: target(stream).is_some(), direction }
+    pub fn new(plan: SortPlan, stream: &Stream, direction: Direction) -> Plan {
+        let SortPlan { warps, blocks, .. } = plan;
+        Plan { tile: plan.tile(), warps, blocks, layouts: target(stream).is_some(), direction }
     }
 
     pub fn hints(self) -> Hints {
