@@ -52,7 +52,7 @@ impl SortPlan {
 pub struct Plan {
     pub tile: usize,
     warps: usize,
-    blocks: u32,
+    pub blocks: u32,
     /// Layouts are chosen for the code of this device.
     layouts: bool,
     direction: Direction,

@@ -191,7 +191,7 @@ impl<K: Key, V: Number> RadixSort<K, V> {
         let Counts { mut counts, mut tickets, mut starts, mut tiles } = counts;
         let passes = size_of::<K>();
         let launch = |grid: usize| ct::Launch::new(grid).stream(stream).hints(plan.hints());
-        let counting = (2 * num_multiprocessors(stream)).min(blocks);
+        let counting = (plan.blocks as usize * num_multiprocessors(stream)).min(blocks);
         launch(counting).run(kernels::count::<K>, (keys, &mut counts, ct::Constant(plan)))?;
         let args = (&mut counts, &mut starts, &mut tickets, ct::Constant(passes));
         ct::Launch::new(1).stream(stream).run(kernels::starts, args)?;
