@@ -157,7 +157,8 @@ pub fn pass<K: Key, V: Number>(
     let numbers = ct::arange(0..tile);
     // Elements beyond the end are the last ones of their tile.
     let digits = ct::select(numbers.lt(left), plan.digits(elements, number), BINS as i32 - 1);
-    let (ranks, counts) = digits.ranks(BINS);
+    // The counts are published before the ranks are known: later tiles wait for them.
+    let counts = digits.histogram(BINS);
     let publish = |words: Tile<u32, 1>| {
         tiles.scatter_with((mine, ct::arange(0..BINS)), words, ct::ScatterOptions::new().relaxed(ct::Scope::Device));
     };
@@ -166,6 +167,7 @@ pub fn pass<K: Key, V: Number>(
     let is_first = ct::full::<i32, 1>([BINS], mine).eq(0);
     let start = starts.gather_with((number as i32, bins), ct::GatherOptions::new().mask(is_first));
     publish((start + counts).cast::<u32>() | is_first.select(ALL, OWN));
+    let (ranks, _) = digits.ranks(BINS);
     let before = counts.cumsum_with(0, ct::ScanOptions::new().exclusive());
     let places = ranks + before.gather(0, digits);
     let own = ct::scratch::<K, 1>([tile]);
