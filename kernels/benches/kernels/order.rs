@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::order::{
     Combine, Direction, Draws, Prefix, RadixSort, Sampling, Selected, SortPlan, compact_if, greedy, histogram, prefix,
-    top_k,
+    segmented_sort_keys, top_k,
 };
 
 use crate::row::{Row, Work};
@@ -147,6 +147,51 @@ fn samples() -> Vec<Row> {
     ]
 }
 
+fn wide_sort() -> Row {
+    let n = 1usize << 26;
+    Row::new(
+        "sort u64 2^26",
+        Work::bytes(8.0 * n as f64 * 17.0),
+        move |device| {
+            let x = device.zeros::<u64, 1>([n])?;
+            Ok((x, device.zeros([n])?, RadixSort::<u64>::new(device, n)?))
+        },
+        |(x, y, sort)| sort.keys(&x.device().default_stream(), x.view(), y.view_mut(), Direction::Ascending),
+    )
+}
+
+fn argsort() -> Row {
+    let n = 1usize << 26;
+    Row::new(
+        "argsort f32 2^26",
+        Work::bytes(4.0 * n as f64 * 16.0),
+        move |device| {
+            let x = normal(device, [1, n])?.into_shape([n])?;
+            Ok((x, device.zeros([n])?, device.zeros([n])?, RadixSort::<f32>::with_values(device, n)?))
+        },
+        |(x, y, positions, sort)| {
+            let results = (y.view_mut(), positions.view_mut());
+            sort.positions(&x.device().default_stream(), x.view(), results, Direction::Ascending)
+        },
+    )
+}
+
+fn segments() -> Row {
+    let (n, each) = (1usize << 24, 1024);
+    Row::new(
+        "segmented sort u32 2^24 by 1024",
+        Work::bytes(8.0 * n as f64),
+        move |device| {
+            let offsets: Vec<i32> = (0..=n / each).map(|i| (i * each) as i32).collect();
+            Ok((words(device, n)?, device.array(&offsets, [n / each + 1])?, device.zeros([n])?))
+        },
+        |(x, offsets, y)| {
+            let stream = x.device().default_stream();
+            segmented_sort_keys(&stream, x.view(), offsets.view(), y.view_mut(), Direction::Ascending)
+        },
+    )
+}
+
 /// Plans for a comparison.
 fn planned([warps, elements, blocks]: [usize; 3]) -> Row {
     let n = 1usize << 26;
@@ -184,6 +229,7 @@ pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend([24, 26, 28].map(sort));
     rows.extend([24, 26, 28].map(pairs));
+    rows.extend([wide_sort(), argsort(), segments()]);
     rows.extend(others());
     rows.extend(samples());
     rows.extend([[8, 16, 3], [8, 16, 2], [16, 16, 1], [16, 8, 2], [8, 8, 4]].map(planned));

@@ -61,7 +61,7 @@ fn by_predicate<T: Number>(
 
 /// Tile, number of blocks, and words of the look-back.
 fn prepared(stream: &Stream, n: usize, element: usize) -> ct::Result<(usize, usize, ct::DeviceArray<u64, 2>)> {
-    let tile = tile(n, element.max(4), stream) / 2;
+    let tile = tile(n, element.max(4), stream).min(4096);
     let blocks = n.div_ceil(tile);
     Ok((tile, blocks, stream.device().zeros(words_shape::<i32>(blocks))?))
 }
@@ -102,7 +102,7 @@ pub fn compact<T: Number>(
         return count.copy_from(&[0]);
     }
     let (tile, blocks, mut words) = prepared(stream, n, size_of::<T>())?;
-    let launch = ct::Launch::new(blocks).stream(stream).hints(Hints::new().occupancy(2));
+    let launch = ct::Launch::new(blocks).stream(stream).hints(Hints::new().occupancy(4));
     launch.run(by_mask::<T>, ((x, mask), (y, count), &mut words, ct::Constant(tile)))
 }
 
@@ -133,6 +133,6 @@ pub fn compact_if<T: Number>(
         return count.copy_from(&[0]);
     }
     let (tile, blocks, mut words) = prepared(stream, n, size_of::<T>())?;
-    let launch = ct::Launch::new(blocks).stream(stream).hints(Hints::new().occupancy(2));
+    let launch = ct::Launch::new(blocks).stream(stream).hints(Hints::new().occupancy(4));
     launch.run(by_predicate::<T>, (x, (y, count), &mut words, ct::Constant((predicate, tile))))
 }

@@ -6,7 +6,7 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::key::{Direction, Key};
 use crate::check::require;
@@ -118,6 +118,12 @@ fn tile(keys: usize, segments: usize) -> usize {
     (2 * keys / segments).next_power_of_two().clamp(TILES[0], TILES[1])
 }
 
+/// Eight keys are in the registers of a thread.
+fn launch(stream: &Stream, segments: usize, tile: usize) -> ct::Launch<'_> {
+    let hints = Hints::new().num_warps((tile / 256).max(1) as u32);
+    ct::Launch::new(segments).stream(stream).hints(hints)
+}
+
 #[track_caller]
 fn check(keys: usize, others: &[(&str, usize)], offsets: usize) -> ct::Result<()> {
     for (name, len) in others {
@@ -160,11 +166,12 @@ pub fn segmented_sort_keys<K: Key>(
         return Ok(());
     }
     let mut spare = stream.device().zeros(keys.shape())?;
-    let form = ct::Constant((tile(keys.len(), count), direction));
+    let tile = tile(keys.len(), count);
+    let form = ct::Constant((tile, direction));
     type NoValues<'a> =
         (Option<DeviceView<'a, u32, 1>>, Option<DeviceViewMut<'a, u32, 1>>, Option<DeviceViewMut<'a, u32, 1>>);
     let none: NoValues = (None, None, None);
-    ct::Launch::new(count).stream(stream).run(segments::<K, u32>, ((keys, sorted, &mut spare), none, offsets, form))
+    launch(stream, count, tile).run(segments::<K, u32>, ((keys, sorted, &mut spare), none, offsets, form))
 }
 
 /// Queues the sort of each segment of keys with their values, as [`segmented_sort_keys`]. Values of
@@ -200,7 +207,8 @@ pub fn segmented_sort_pairs<K: Key, V: Number>(
     }
     let device = stream.device();
     let (mut spare, mut spare_values) = (device.zeros(keys.shape())?, device.zeros(keys.shape())?);
-    let form = ct::Constant((tile(keys.len(), count), direction));
+    let tile = tile(keys.len(), count);
+    let form = ct::Constant((tile, direction));
     let all = (Some(values), Some(sorted_values), Some(spare_values.view_mut()));
-    ct::Launch::new(count).stream(stream).run(segments::<K, V>, ((keys, sorted, &mut spare), all, offsets, form))
+    launch(stream, count, tile).run(segments::<K, V>, ((keys, sorted, &mut spare), all, offsets, form))
 }

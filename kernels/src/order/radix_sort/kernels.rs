@@ -40,6 +40,11 @@ impl SortPlan {
             (_, true) => SortPlan { warps: 8, elements: 8, blocks: 2 },
         }
     }
+
+    /// Returns the number of elements of a tile.
+    pub fn tile(self) -> usize {
+        32 * self.warps * self.elements
+    }
 }
 
 /// A plan with the direction and the device.
@@ -47,15 +52,16 @@ impl SortPlan {
 pub struct Plan {
     pub tile: usize,
     warps: usize,
-    blocks: u32,
+    pub blocks: u32,
     /// Layouts are chosen for the code of this device.
     layouts: bool,
     direction: Direction,
 }
 
 impl Plan {
-    pub fn new(SortPlan { warps, elements, blocks }: SortPlan, stream: &Stream, direction: Direction) -> Plan {
-        Plan { tile: 32 * warps * elements, warps, blocks, layouts: target(stream).is_some(), direction }
+    pub fn new(plan: SortPlan, stream: &Stream, direction: Direction) -> Plan {
+        let SortPlan { warps, blocks, .. } = plan;
+        Plan { tile: plan.tile(), warps, blocks, layouts: target(stream).is_some(), direction }
     }
 
     pub fn hints(self) -> Hints {
@@ -151,7 +157,8 @@ pub fn pass<K: Key, V: Number>(
     let numbers = ct::arange(0..tile);
     // Elements beyond the end are the last ones of their tile.
     let digits = ct::select(numbers.lt(left), plan.digits(elements, number), BINS as i32 - 1);
-    let (ranks, counts) = digits.ranks(BINS);
+    // The counts are published before the ranks are known: later tiles wait for them.
+    let counts = digits.histogram(BINS);
     let publish = |words: Tile<u32, 1>| {
         tiles.scatter_with((mine, ct::arange(0..BINS)), words, ct::ScatterOptions::new().relaxed(ct::Scope::Device));
     };
@@ -160,6 +167,7 @@ pub fn pass<K: Key, V: Number>(
     let is_first = ct::full::<i32, 1>([BINS], mine).eq(0);
     let start = starts.gather_with((number as i32, bins), ct::GatherOptions::new().mask(is_first));
     publish((start + counts).cast::<u32>() | is_first.select(ALL, OWN));
+    let (ranks, _) = digits.ranks(BINS);
     let before = counts.cumsum_with(0, ct::ScanOptions::new().exclusive());
     let places = ranks + before.gather(0, digits);
     let own = ct::scratch::<K, 1>([tile]);

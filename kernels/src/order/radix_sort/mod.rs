@@ -59,7 +59,7 @@ pub struct RadixSort<K: Key, V: Number = i32> {
     spare: DeviceArray<K, 1>,
     spare_values: DeviceArray<V, 1>,
     /// None after an error.
-    counts: [Option<Counts>; 2],
+    counts: Option<Counts>,
 }
 
 impl<K: Key, V: Number> RadixSort<K, V> {
@@ -86,7 +86,9 @@ impl<K: Key, V: Number> RadixSort<K, V> {
         require(n < 1 << 30, || format!("radix sort of {n} keys: at most 2^30 - 1 keys can be sorted"))?;
         let plans = [false, true].map(|has_values| SortPlan::new(size_of::<K>(), has_values));
         let (spare, spare_values) = (device.zeros([n])?, device.zeros([values])?);
-        Ok(RadixSort { device, n, plans, spare, spare_values, counts: [None, None] })
+        let mut sort = RadixSort { device, n, plans, spare, spare_values, counts: None };
+        sort.counts = Some(sort.new_counts()?);
+        Ok(sort)
     }
 
     /// Queues the sort of keys, as [`sort_keys`].
@@ -144,7 +146,7 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     #[doc(hidden)]
     #[must_use]
     pub fn plan(mut self, plan: SortPlan) -> RadixSort<K, V> {
-        self.plans = [plan; 2];
+        (self.plans, self.counts) = ([plan; 2], None);
         self
     }
 
@@ -158,8 +160,9 @@ impl<K: Key, V: Number> RadixSort<K, V> {
         })
     }
 
-    fn counts(&self, tiles: usize) -> ct::Result<Counts> {
+    fn new_counts(&self) -> ct::Result<Counts> {
         let (device, passes) = (self.device, size_of::<K>());
+        let tiles = self.plans.iter().map(|plan| self.n.div_ceil(plan.tile())).max().unwrap_or(0);
         Ok(Counts {
             counts: device.zeros([passes, BINS])?,
             tickets: device.zeros([passes])?,
@@ -181,14 +184,14 @@ impl<K: Key, V: Number> RadixSort<K, V> {
         let has_values = sorted_values.is_some();
         let plan = Plan::new(self.plans[usize::from(has_values)], stream, direction);
         let blocks = self.n.div_ceil(plan.tile);
-        let counts = match self.counts[usize::from(has_values)].take() {
+        let counts = match self.counts.take() {
             Some(counts) => counts,
-            None => self.counts(blocks)?,
+            None => self.new_counts()?,
         };
         let Counts { mut counts, mut tickets, mut starts, mut tiles } = counts;
         let passes = size_of::<K>();
         let launch = |grid: usize| ct::Launch::new(grid).stream(stream).hints(plan.hints());
-        let counting = (2 * num_multiprocessors(stream)).min(blocks);
+        let counting = (plan.blocks as usize * num_multiprocessors(stream)).min(blocks);
         launch(counting).run(kernels::count::<K>, (keys, &mut counts, ct::Constant(plan)))?;
         let args = (&mut counts, &mut starts, &mut tickets, ct::Constant(passes));
         ct::Launch::new(1).stream(stream).run(kernels::starts, args)?;
@@ -211,7 +214,7 @@ impl<K: Key, V: Number> RadixSort<K, V> {
             launch(blocks).run(kernels::pass::<K, V>, args)?;
             tiles.swap(0, 1);
         }
-        self.counts[usize::from(has_values)] = Some(Counts { counts, tickets, starts, tiles });
+        self.counts = Some(Counts { counts, tickets, starts, tiles });
         Ok(())
     }
 }

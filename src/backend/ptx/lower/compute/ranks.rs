@@ -1,8 +1,8 @@
 //! `ranks`: how many earlier elements of a tile are equal.
 //!
 //! Each warp has a range of elements, 32 adjacent ones in a register. Ballots of each bit, or
-//! `match.any`, find the equal elements of a register. Counts of each warp are in shared memory. A sum over the warps gives the
-//! counts of all earlier ranges.
+//! `match.any`, find the equal elements of a register. Counts of each warp are in shared memory. A
+//! sum over the warps gives the counts of all earlier ranges.
 //!
 //! Reference: D. Merrill and M. Garland, "Onesweep: A Faster Least Significant Digit Radix Sort for
 //! GPUs" (the ranks of a tile), and CUB's `block_radix_rank`.
@@ -16,8 +16,8 @@ use crate::dtype::DType;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// Most bits of a number for which ballots of the bits find equal elements. `match.any` takes a time
-/// that is proportional to the number of different values among the lanes.
+/// Most bits of a number for which ballots of the bits find equal elements. `match.any` takes a
+/// time that is proportional to the number of different values among the lanes.
 const BALLOT_BITS: u32 = 8;
 
 /// Rows of counts, one for each warp.
