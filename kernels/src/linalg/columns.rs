@@ -2,10 +2,9 @@
 //!
 //! The operations of tiles unroll their blocks of 32 columns, which is the fastest code for small
 //! matrices. That of larger ones has more live values than registers, and takes ptxas up to half a
-//! minute.
-//! Here a matrix is in the registers of several warps, which exchange a column and a row for each
-//! rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms 3.4.1,
-//! 4.2.2 and 5.2.1).
+//! minute. Here a matrix is in the registers of several warps, which exchange a column and a row
+//! for each rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms
+//! 3.4.1, 4.2.2 and 5.2.1).
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
