@@ -3,7 +3,7 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::taps::{Geometry, Taps};
 use crate::Number;
@@ -102,6 +102,11 @@ fn products<T: Number>(x: Array<T, 4>, dy: Array<T, 5>, sums: ArrayMut<f32, 4>, 
     sums.store((split, place, number, j), sum.sum(0).reshape([1, 1, 1, channels]));
 }
 
+/// Returns hints with registers for the taps of a window.
+fn hints() -> Hints {
+    Hints::new().num_warps(8).occupancy(4)
+}
+
 /// Returns the tile for images of rows, columns and channels.
 fn tile([rows, columns, channels]: [usize; 3]) -> [usize; 3] {
     [rows.next_power_of_two().min(4), columns.next_power_of_two().min(8), channels.next_power_of_two().min(64)]
@@ -129,7 +134,7 @@ pub fn input_gradient<T: Number>(
         let tile = tile([rows, columns, channels]);
         let form = Form { tile, taps: vec![taps], width: geometry.taps[1] };
         let grid = [channels.div_ceil(tile[2]), rows.div_ceil(tile[0]) * columns.div_ceil(tile[1]), batch];
-        let launch = ct::Launch::new(grid).stream(stream);
+        let launch = ct::Launch::new(grid).hints(hints()).stream(stream);
         launch.run(spread::<T>, (dy, w, part, ct::Constant(form), ct::Constant(results)))?;
     }
     Ok(())
@@ -191,5 +196,8 @@ pub fn forward<T: Number>(
     };
     let y = y.reshape(split)?.permute(order)?;
     let images = geometry.views(x)?;
-    ct::Launch::new(grid).stream(stream).run(kernel, (images, w, (bias, residual), y, ct::Constant(form)))
+    ct::Launch::new(grid)
+        .hints(hints())
+        .stream(stream)
+        .run(kernel, (images, w, (bias, residual), y, ct::Constant(form)))
 }

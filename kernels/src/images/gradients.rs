@@ -11,8 +11,9 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
 
-use super::convolution::{Convolution, Form, queue};
+use super::convolution::Convolution;
 use super::depthwise;
+use super::implicit_gemm::{Form, queue};
 use super::taps::{Geometry, Taps, fitting_box, splits};
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors, target};

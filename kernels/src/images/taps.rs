@@ -58,6 +58,9 @@ pub struct Taps {
     pub columns: Line,
 }
 
+/// The most taps without a loop: those of windows of 3 by 3.
+const UNROLLED: i32 = 9;
+
 /// A tap of a window: its row and column, and their offsets.
 #[derive(Clone, Copy)]
 pub struct Tap {
@@ -77,9 +80,13 @@ impl Taps {
         Tap { number: [row, column], offset: [above, before] }
     }
 
-    /// Runs a function for each of these taps.
+    /// Runs a function for each of these taps. Few of them have no loop.
     pub fn fold<S: ct::ops::LoopState>(self, state: S, body: impl Fn(S, Tap) -> S) -> S {
-        ct::fold(..ct::scalar(self.count() as i32), state, |state, at| body(state, self.tap(at)))
+        let count = self.count() as i32;
+        if count <= UNROLLED {
+            return (0..count).fold(state, |state, at| body(state, self.tap(ct::scalar(at))));
+        }
+        ct::fold(..ct::scalar(count), state, |state, at| body(state, self.tap(at)))
     }
 }
 

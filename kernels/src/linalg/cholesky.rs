@@ -132,9 +132,9 @@ fn by_blocks<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, mut l: Device
 /// Queues the solutions X of A X = B with symmetric positive definite matrices A, by Cholesky
 /// factorization.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with any n, `b` and `x` are (batch, n, columns).
-/// Only the part of `a` on and below the diagonal is read. A matrix that is not positive definite
-/// has NaN in its solution.
+/// `a` is (batch, n, n) of f32 or f64 with any n, `b` and `x` are (batch, n, columns). Only the
+/// part of `a` on and below the diagonal is read. A matrix that is not positive definite has NaN in
+/// its solution.
 ///
 /// ```
 /// # use cutlet as ct;

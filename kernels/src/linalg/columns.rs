@@ -2,10 +2,9 @@
 //!
 //! The operations of tiles unroll their blocks of 32 columns, which is the fastest code for small
 //! matrices. That of larger ones has more live values than registers, and takes ptxas up to half a
-//! minute.
-//! Here a matrix is in the registers of several warps, which exchange a column and a row for each
-//! rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms 3.4.1,
-//! 4.2.2 and 5.2.1).
+//! minute. Here a matrix is in the registers of several warps, which exchange a column and a row
+//! for each rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms
+//! 3.4.1, 4.2.2 and 5.2.1).
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -13,7 +12,7 @@ use cutlet::prelude::*;
 
 use super::tiles::OPERATION;
 
-/// A column, a row, and the rows and columns of the elements of one matrix.
+/// Returns the rows and the columns of the elements of one matrix.
 fn places<T: MatrixFloat>(a: Tile<T, 3>) -> [Tile<i32, 3>; 2] {
     let [_, m, n] = a.shape();
     [ct::indices([1, m, 1], 1), ct::indices([1, 1, n], 2)]
@@ -28,7 +27,7 @@ pub fn cholesky<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
     let [rows, columns] = places(a);
     let (zero, nan) = (T::from_f64(0.0), ct::full([1, 1, 1], T::from_f64(f64::NAN)));
     let lower = rows.ge(columns).select(a, zero);
-    ct::fold(..ct::scalar(n as i32), lower, |a: Tile<T, 3>, k| {
+    let factor = ct::fold(..ct::scalar(n as i32), lower, |a: Tile<T, 3>, k| {
         let column = a.extract((0, 0, k), [1, n, 1]);
         let pivot = a.extract((0, k, k), [1, 1, 1]);
         let reciprocal = pivot.gt(zero).select(pivot, nan).rsqrt();
@@ -36,20 +35,8 @@ pub fn cholesky<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
         // Elements above the diagonal are not used: they are updated, too, and cleared at the end.
         let updated = columns.gt(k).select(a - scaled * scaled.transpose(), a);
         columns.eq(k).select(scaled, updated)
-    })
-    .select_lower()
-}
-
-/// The part of a matrix on and below the diagonal.
-trait Lower {
-    fn select_lower(self) -> Self;
-}
-
-impl<T: MatrixFloat> Lower for Tile<T, 3> {
-    fn select_lower(self) -> Self {
-        let [rows, columns] = places(self);
-        rows.ge(columns).select(self, T::from_f64(0.0))
-    }
+    });
+    rows.ge(columns).select(factor, zero)
 }
 
 /// Returns L and U in one tile and the order of the rows, as [`Tile::lu`].

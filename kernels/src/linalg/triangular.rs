@@ -112,8 +112,8 @@ fn by_blocks<T: MatrixFloat>(
 /// Queues the solutions X of A X = B with triangular matrices A.
 ///
 /// `a` is (batch, n, n) of f32 or f64 with any n, `b` and `x` are (batch, n, columns). The other
-/// triangle of `a` is not read. A zero on the diagonal is not detected: the solution has
-/// infinities or NaN.
+/// triangle of `a` is not read. A zero on the diagonal is not detected: the solution has infinities
+/// or NaN.
 ///
 /// ```
 /// # use cutlet as ct;

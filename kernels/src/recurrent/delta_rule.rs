@@ -223,8 +223,8 @@ pub(super) fn queue_step<T: Number>(
     if out.is_empty() {
         return Ok(());
     }
-    // A state is read once: narrow parts are enough work for a tile block.
-    let tile = values.next_power_of_two().min(32);
+    // Parts of 64 values: the least time by the cost model, of 16 to 128.
+    let tile = values.next_power_of_two().min(64);
     let group = heads / key_heads;
     let form = Form { keys: keys.next_power_of_two(), values: tile, parts: 1, group, chunks: 1 };
     let arguments = ((q, k, v), (gates, rates), state, out, scale, ct::Constant(form), ct::Constant(is_gated_by_key));

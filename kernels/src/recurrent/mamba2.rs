@@ -304,7 +304,7 @@ impl Mamba2 {
         if out.is_empty() {
             return Ok(());
         }
-        let tile = channels.next_power_of_two().min(32);
+        let tile = channels.next_power_of_two().min(64);
         let (states, group) = (width.next_power_of_two(), heads / groups);
         let form = Form { states, channels: tile, group, chunks: 1, softplus: self.softplus };
         let arguments = ((x, dt, b, c), (a, dt_bias, d), state, out, ct::Constant(form));
