@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cutlet as ct;
-use cutlet::element::{CastTo, Element, bf16, f8e4m3fn};
+use cutlet::element::{CastTo, Element, bf16, f8e4m3fn, f16};
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::Number;
 use cutlet_kernels::attention::{
@@ -266,6 +266,8 @@ pub fn rows() -> Vec<Row> {
         prefill::<bf16>([4, 32, 8, 4096, 128], true, "", None),
         prefill::<bf16>([4, 32, 32, 4096, 64], true, "", None),
         prefill::<bf16>([4, 32, 32, 4096, 64], false, "", None),
+        prefill::<f16>([8, 16, 16, 1024, 64], true, "", None),
+        prefill::<f16>([8, 16, 16, 1024, 64], false, "", None),
         prefill::<bf16>([2, 16, 16, 8192, 256], true, "", None),
         prefill::<bf16>([2, 16, 16, 8192, 256], false, "", None),
         prefill::<bf16>([4, 32, 32, 4096, 128], true, " softcap", None),

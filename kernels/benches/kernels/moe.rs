@@ -3,7 +3,7 @@
 use cutlet::element::{bf16, f16};
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::moe::{
-    Alignment, Experts, Gradients, Router, Rows, Scores, combine, gated_product, gather, product,
+    Alignment, Experts, Gradients, Router, Rows, Saved, Scores, Workspace, combine, gated_product, gather, product,
 };
 use cutlet_kernels::norms::Gate;
 
@@ -171,18 +171,23 @@ fn layer_of_experts(layer: Layer, training: bool) -> Row {
             let [y, dx] = [0; 2].map(|_| device.zeros::<bf16, 2>([tokens, hidden]));
             let shapes = if training { [first.shape(), second.shape()] } else { [[0; 3]; 2] };
             let [dfirst, dsecond] = shapes.map(|shape| device.zeros::<bf16, 3>(shape));
-            Ok((alignment, [x?, dy?], [first, second], weights, [y?, dx?], [dfirst?, dsecond?]))
+            let stream = device.default_stream();
+            let saved = if training { Some(Saved::new(&stream, &alignment, [hidden, between])?) } else { None };
+            let work = if training { None } else { Some(Workspace::new(&stream, &alignment, [hidden, between])?) };
+            let gradients = [dfirst?, dsecond?];
+            Ok(((alignment, saved, work), [x?, dy?], [first, second], weights, [y?, dx?], gradients))
         },
-        move |(alignment, [x, dy], [first, second], [weights, dweights], [y, dx], [dfirst, dsecond])| {
+        move |((alignment, saved, work), [x, dy], [first, second], [weights, dweights], [y, dx], [dfirst, dsecond])| {
             let (stream, gate) = (x.device().default_stream(), Gate::Silu);
             let experts = Experts { gate, weights: [first.view(), second.view()] };
-            if !training {
-                return experts.forward(&stream, x.view(), alignment, weights.view(), y.view_mut());
+            if let Some(work) = work {
+                return experts.forward(&stream, x.view(), alignment, weights.view(), work, y.view_mut());
             }
-            let saved = experts.forward_saved(&stream, x.view(), alignment, weights.view(), y.view_mut())?;
+            let Some(saved) = saved else { return Ok(()) };
+            experts.forward_saved(&stream, x.view(), alignment, weights.view(), saved, y.view_mut())?;
             let of_experts = [dfirst.view_mut(), dsecond.view_mut()];
             let gradients = Gradients { dx: dx.view_mut(), dweights: dweights.view_mut(), of_experts };
-            experts.backward(&stream, &saved, dy.view(), alignment, weights.view(), gradients)
+            experts.backward(&stream, saved, dy.view(), alignment, weights.view(), gradients)
         },
     )
 }

@@ -3,7 +3,8 @@
 use cutlet::Device;
 use cutlet::element::bf16;
 use cutlet_kernels::recurrent::{
-    DeltaInputs, GatedDeltaRule, KimiDelta, Mamba2, Mamba2Inputs, SelectiveInputs, SelectiveScan, States,
+    DeltaInputs, GatedDeltaRule, KimiDelta, Mamba2, Mamba2Gradients, Mamba2Inputs, SelectiveInputs, SelectiveScan,
+    States,
 };
 
 use crate::filled::numbers;
@@ -122,6 +123,35 @@ fn mamba2_rows([batch, tokens, heads, channels, states]: [usize; 5]) -> Vec<Row>
                 let inputs = Mamba2Inputs { x, dt, dt_bias: None, a, b, c: b, d: Some(a) };
                 let stream = x.device().default_stream();
                 Mamba2::default().chunks(&stream, inputs, None, States::default(), out.view_mut())
+            },
+        ),
+        Row::new(
+            format!("mamba2_gradients bf16 {batch} {tokens} {heads} {channels} {states}"),
+            work(rows * (3 * channels + 1) + 2 * batch * tokens * states, rows, 3.0 * (rows * products) as f64),
+            move |device| {
+                let x = numbers::<bf16, 4>(device, [batch, tokens, heads, channels], 0.0, 1.0)?;
+                let dt = numbers::<bf16, 3>(device, [batch, tokens, heads], 0.05, 0.04)?;
+                let a = numbers::<f32, 1>(device, [heads], -4.0, 3.0)?;
+                let b = numbers::<bf16, 4>(device, [batch, tokens, 1, states], 0.0, 1.0)?;
+                let dx = device.zeros::<bf16, 4>([batch, tokens, heads, channels])?;
+                let ddt = device.zeros::<f32, 3>([batch, tokens, heads])?;
+                let of_group = [batch, tokens, 1, states];
+                let (db, dc) = (device.zeros::<f32, 4>(of_group)?, device.zeros::<f32, 4>(of_group)?);
+                Ok((x, dt, a, b, (dx, ddt, db, dc), [device.zeros::<f32, 1>([heads])?, device.zeros([heads])?]))
+            },
+            |(x, dt, a, b, (dx, ddt, db, dc), [da, dd])| {
+                let (x, dt, a, b) = (x.view(), dt.view(), a.view(), b.view());
+                let inputs = Mamba2Inputs { x, dt, dt_bias: None, a, b, c: b, d: Some(a) };
+                let stream = x.device().default_stream();
+                let gradients = Mamba2Gradients {
+                    x: dx.view_mut(),
+                    dt: ddt.view_mut(),
+                    a: da.view_mut(),
+                    b: db.view_mut(),
+                    c: dc.view_mut(),
+                    d: dd.view_mut(),
+                };
+                Mamba2::default().gradients(&stream, inputs, x, None, None, gradients)
             },
         ),
         Row::new(

@@ -24,7 +24,8 @@ use crate::launch::{Run, num_multiprocessors};
 /// Keys and values in pages, and the pages of each sequence.
 ///
 /// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries
-/// behind the end of a sequence have no meaning, as have the rows of a page behind the end.
+/// behind the end of a sequence have no meaning, as have the rows of a page behind the end. A
+/// contiguous cache of 2ⁿ tokens has one page for each sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, T: Element> {
     /// Keys, of shape (pages, tokens of a page, key heads, dim). A page has 2ⁿ tokens. Pages follow

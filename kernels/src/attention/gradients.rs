@@ -75,7 +75,8 @@ impl Gradients {
     fn tiles<T>(widest: usize, [queries, keys]: [usize; 2], target: Option<Target>) -> [[usize; 2]; 2] {
         let tiles = match (size_of::<T>(), widest, target == Some(Target::SM_90A)) {
             (4, _, _) => [[16, 32], [32, 16]],
-            (_, 0..=128, true) => [[64, 128], [128, 64]],
+            (_, 0..=64, true) => [[128, 128], [128, 64]],
+            (_, 65..=128, true) => [[64, 128], [128, 64]],
             (_, _, true) => [[64, 64], [64, 64]],
             (_, 0..=64, false) => [[32, 64], [64, 32]],
             (_, _, false) => [[32, 32], [32, 32]],
@@ -159,7 +160,7 @@ impl Gradients {
             let arguments = (inputs, [logs, sums.view()], results, parameters, form(of_key));
             let launch = launch(grid(keys, key_heads, of_key[1]));
             // Four warps, which the cost model selects for 64 columns, spill registers.
-            let few = columns[0].max(columns[1]) <= 64 && of_key == [64, 128];
+            let few = columns[0].max(columns[1]) <= 64 && of_key == [128, 128];
             let launch = if few { launch.hints(Hints::new().num_warps(8)) } else { launch };
             launch.run(kernel, arguments)?;
         }

@@ -87,6 +87,9 @@ fn decode<T: Number>(
         tiles => (ct::bid(0) / tiles, ct::bid(0) % tiles),
     };
     let width = latent / BLOCKS;
+    // Chosen rows have one list, whose layout among threads is that of all loads: the rotated columns
+    // are a block of the same width, with zeros behind them.
+    let rotated = if places == Places::Chosen { width.max(rotated) } else { rotated };
     let queries = |column: usize, width: usize| {
         q.load((batch, block, tile, column / width), [1, 1, m, width]).reshape([m, width])
     };
@@ -94,7 +97,10 @@ fn decode<T: Number>(
     let length = lengths.load_scalar(batch);
     // A computed operand stays in registers: its shared memory is that of a stage.
     let narrow: Tile<T, 2> = q.load((batch, block, tile, latent / rotated), [1, 1, m, rotated]).reshape([m, rotated]);
-    let rotated_queries: Tile<T, 2> = ct::select(length.gt(0), narrow, ct::zeros::<T, 2>([m, rotated]));
+    let rotated_queries: Tile<T, 2> = match places {
+        Places::Chosen => narrow,
+        _ => ct::select(length.gt(0), narrow, ct::zeros::<T, 2>([m, rotated])),
+    };
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
@@ -285,6 +291,7 @@ impl Latent {
         let hopper = target(stream) == Some(Target::SM_90A) && size_of::<T>() == 2;
         let tile = match (hopper, places) {
             (true, Places::Chosen) => [64, 32],
+            (true, _) if rows <= 16 => [64, 64],
             (true, _) => [64, 128],
             (false, _) => [16, 32],
         };

@@ -31,7 +31,7 @@ use crate::launch::{Run, target};
 /// let slopes = device.array(&[0.5f32, 0.25], [2])?;
 /// Prefill::new(0.5)
 ///     .scores(&slopes, |scores: Tile<f32, 2>, at: Place, slopes: Array<f32, 1>| {
-///         scores + (at.key - at.query).cast::<f32>() * slopes.load_scalar(at.head)
+///         scores + (at.key.cast::<f32>() - at.query.cast::<f32>()) * slopes.load_scalar(at.head)
 ///     })
 ///     .mask((), |at: Place, ()| (at.key % 2).eq(0) | (at.key).lt(at.query - 8))
 ///     .launch(&device.default_stream(), [q.view(), k.view(), v.view()], y.view_mut(), Some(logs.view_mut()))?;
@@ -83,7 +83,10 @@ impl<'a, A, F> Prefill<'a, A, F> {
 
     /// Maps scores after factor and softcap by a function, which becomes part of the kernel.
     /// `arguments` are launch arguments, the last parameter of the function in the kernel. A
-    /// function without captures is compiled once.
+    /// function without captures is compiled once; any other one is traced at each launch.
+    ///
+    /// The conversion of a position of each pair to f32 takes as long as its exponential. The
+    /// function converts the rows and the columns first: `at.key.cast() - at.query.cast()`.
     pub fn scores<B, P, G>(self, arguments: B, function: G) -> Prefill<'a, (A, B), (F, Function<G>)>
     where
         B: IntoKernelArg<P>,
@@ -143,7 +146,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
         self,
         stream: &Stream,
         [q, k, v]: [DeviceView<T, 4>; 3],
-        out: DeviceViewMut<T, 4>,
+        mut out: DeviceViewMut<T, 4>,
         logs: Option<DeviceViewMut<f32, 3>>,
     ) -> ct::Result<()>
     where
@@ -167,7 +170,16 @@ impl<'a, A, F> Prefill<'a, A, F> {
         if out.is_empty() {
             return Ok(());
         }
-        let form = self.form::<T>([queries, keys], [dim, values], heads / key_heads, stream);
+        let group = heads / key_heads;
+        if queries == 1 && group > 1 && self.window.is_none() && self.sinks.is_none() && !F::USES_PLACE {
+            // One query sees all keys: the heads that share keys are rows of a tile.
+            let shape = |dim| [batch, key_heads, group, dim];
+            if let (Ok(q), Ok(out)) = (q.reshape(shape(dim)), out.reborrow().reshape(shape(values))) {
+                let logs = logs.map(|logs| logs.reshape([batch, key_heads, group])).transpose()?;
+                return self.causal(false).launch(stream, [q, k, v], out, logs);
+            }
+        }
+        let form = self.form::<T>([queries, keys], [dim, values], group, stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 4>; 3],
                            out: (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),

@@ -24,6 +24,8 @@ pub struct Place {
 pub trait Scores<P>: Copy {
     /// True if the function takes scores after their factor, and not up to a factor.
     const SCALED: bool;
+    /// True if the function depends on the place of the scores.
+    const USES_PLACE: bool = true;
     /// Returns the scores of a tile after the function.
     fn apply(self, scores: Tile<f32, 2>, place: Place, parameters: P) -> Tile<f32, 2>;
 }
@@ -34,6 +36,7 @@ pub struct Unchanged;
 
 impl Scores<()> for Unchanged {
     const SCALED: bool = false;
+    const USES_PLACE: bool = false;
     fn apply(self, scores: Tile<f32, 2>, _: Place, (): ()) -> Tile<f32, 2> {
         scores
     }
@@ -63,6 +66,7 @@ impl<P, F: Fn(Place, P) -> Tile<bool, 2> + Copy> Scores<P> for Mask<F> {
 
 impl<P, Q, F: Scores<P>, G: Scores<Q>> Scores<(P, Q)> for (F, G) {
     const SCALED: bool = F::SCALED || G::SCALED;
+    const USES_PLACE: bool = F::USES_PLACE || G::USES_PLACE;
     fn apply(self, scores: Tile<f32, 2>, place: Place, (p, q): (P, Q)) -> Tile<f32, 2> {
         self.1.apply(self.0.apply(scores, place, p), place, q)
     }

@@ -15,7 +15,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
 
 use super::depthwise;
-use super::taps::{Geometry, Taps, fitting_box};
+use super::taps::{Geometry, Taps, fitting_box, splits};
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors, target};
@@ -57,9 +57,6 @@ pub struct Form {
     pub splits: usize,
 }
 
-/// The fewest products of a tile block that shares those of a tile.
-const FEWEST: usize = 8;
-
 impl Form {
     /// Returns the tiles for results of this shape: batch, rows, columns, groups, channels.
     pub fn new<T>(
@@ -86,7 +83,7 @@ impl Form {
         let products = taps.iter().map(|taps| taps.count()).sum::<usize>() * channels.div_ceil(k);
         // The interpreter shares the products of small tests, too.
         let wanted = target(stream).map_or(16, |_| num_multiprocessors(stream));
-        let splits = |blocks: usize| (wanted / blocks).min(products / FEWEST).max(1);
+        let splits = |blocks: usize| splits(blocks, products, wanted);
         // Enough tile blocks for all multiprocessors: large tiles with shared products, or tiles
         // down to 64 by 64.
         if splits(blocks(m, n)) == 1 {

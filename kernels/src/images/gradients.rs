@@ -13,7 +13,7 @@ use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
 
 use super::convolution::{Convolution, Form, queue};
 use super::depthwise;
-use super::taps::{Geometry, Taps, fitting_box};
+use super::taps::{Geometry, Taps, fitting_box, splits};
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors, target};
 
@@ -89,9 +89,15 @@ fn weight_sums<T: Number>(
     let boxed = fitting_box(places, [images, rows, columns]);
     let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
     let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
-    let splits = num_multiprocessors(stream).div_ceil(tiles * all).min(boxes).max(1);
-    let mut sums = stream.device().zeros::<f32, 5>([splits, all, inputs, groups, outputs])?;
-    for taps in geometry.of_results() {
+    let of_phases: Vec<(Taps, usize)> = geometry
+        .of_results()
+        .into_iter()
+        .map(|taps| (taps, splits(tiles * taps.count(), boxes, num_multiprocessors(stream))))
+        .collect();
+    // Phases with fewer splits leave zeros.
+    let most = of_phases.iter().map(|&(_, splits)| splits).max().unwrap_or(1);
+    let mut sums = stream.device().zeros::<f32, 5>([most, all, inputs, groups, outputs])?;
+    for (taps, splits) in of_phases {
         let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
         let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
         launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;

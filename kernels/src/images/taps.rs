@@ -172,7 +172,24 @@ pub fn fitting_box(places: usize, [images, rows, columns]: [usize; 3]) -> [usize
     let boxes =
         powers(places).flat_map(|wide| powers(places / wide).map(move |high| [places / wide / high, high, wide]));
     let covered = |[i, r, c]: [usize; 3]| images.div_ceil(i) * i * rows.div_ceil(r) * r * columns.div_ceil(c) * c;
-    boxes.min_by_key(|&one| (covered(one), std::cmp::Reverse(one[2].min(one[1])))).unwrap_or([places, 1, 1])
+    boxes.min_by_key(|&one| (covered(one), std::cmp::Reverse((one[2].min(one[1]), one[2])))).unwrap_or([places, 1, 1])
+}
+
+/// Returns how many tile blocks share the products of each of some tiles, for the shortest time of
+/// the multiprocessors: in units of a product, with the time of an epilogue and that of the kernel
+/// that adds the sums.
+pub fn splits(tiles: usize, products: usize, multiprocessors: usize) -> usize {
+    // Products that take as long as the start and the end of a tile block, and as another kernel.
+    const BLOCK: usize = 6;
+    const KERNEL: usize = 8;
+    // The fewest products of a tile block.
+    const FEWEST: usize = 8;
+    let most = (products / FEWEST).clamp(1, 64);
+    let time = |splits: usize| {
+        let waves = (tiles * splits).div_ceil(multiprocessors);
+        waves * (products.div_ceil(splits) + BLOCK) + if splits > 1 { KERNEL + splits / 2 } else { 0 }
+    };
+    (1..=most).min_by_key(|&splits| time(splits)).unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -187,6 +204,13 @@ mod tests {
         assert_eq!(taps.iter().map(|taps| taps.count()).collect::<Vec<_>>(), [1, 2, 2, 4]);
         assert_eq!(taps[3].rows.taps().collect::<Vec<_>>(), [(0, -1), (2, 0)]);
         assert_eq!(geometry.of_image()[1].columns.taps().collect::<Vec<_>>(), [(0, 1), (2, 0)]);
+    }
+
+    #[test]
+    fn splits_fill_multiprocessors() {
+        assert_eq!(splits(784, 36, 132), 1);
+        assert_eq!(splits(28, 72, 132), 4);
+        assert_eq!(splits(18, 1568, 132), 7);
     }
 
     #[test]

@@ -11,8 +11,9 @@
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
+use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, TriangularOptions};
 
+use super::columns;
 use super::tiles::{Form, LARGEST, require_same};
 use super::triangular::{Triangle, solve_triangular};
 use crate::check::require;
@@ -21,12 +22,17 @@ use crate::launch::Run;
 /// Columns of a panel of the block algorithm.
 const PANEL: usize = 64;
 
+/// Returns hints. With the default of four warps, matrices of 64 rows spill nothing.
+fn hints<T>(form: Form) -> Hints {
+    if form.n == 64 { Hints::new() } else { form.hints::<T>() }
+}
+
 fn factor<T: MatrixFloat>(a: Array<T, 3>, l: ArrayMut<T, 3>, form: Form) {
-    l.store((ct::bid(0), 0, 0), form.load(a).cholesky());
+    l.store((ct::bid(0), 0, 0), columns::cholesky(form.load(a)));
 }
 
 fn factor_and_solve<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: Form) {
-    let l = form.load(a).cholesky();
+    let l = columns::cholesky(form.load(a));
     let y = l.solve_triangular(form.load_sides(b), TriangularOptions::new());
     form.store_sides(x, l.solve_triangular(y, TriangularOptions::new().transposed()));
 }
@@ -100,7 +106,7 @@ pub fn cholesky<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, l: DeviceV
     }
     let form = Form::new::<T>(count, n, 1);
     ct::Launch::new(form.blocks(count))
-        .hints(form.hints::<T>())
+        .hints(hints::<T>(form))
         .stream(stream)
         .run(factor::<T>, (a, l, ct::Constant(form)))
 }
@@ -168,7 +174,7 @@ pub fn solve_positive<T: MatrixFloat>(
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];
     ct::Launch::new(grid)
-        .hints(form.hints::<T>())
+        .hints(hints::<T>(form))
         .stream(stream)
         .run(factor_and_solve::<T>, (a, b, x, ct::Constant(form)))
 }

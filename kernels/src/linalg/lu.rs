@@ -6,17 +6,18 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
+use super::columns;
 use super::tiles::{Form, require_same, require_square};
 use crate::launch::Run;
 
 fn factor<T: MatrixFloat>(a: Array<T, 3>, lu: ArrayMut<T, 3>, order: ArrayMut<i32, 2>, form: Form) {
-    let (factors, rows) = form.load(a).lu();
+    let (factors, rows) = columns::lu(form.load(a));
     lu.store((ct::bid(0), 0, 0), factors);
     order.store((ct::bid(0), 0), rows.reshape([form.batch, form.n]));
 }
 
 fn factor_and_solve<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: Form) {
-    let (factors, rows) = form.load(a).lu();
+    let (factors, rows) = columns::lu(form.load(a));
     let b = form.load_sides(b);
     let b = b.gather(1, rows.broadcast_to(b.shape()));
     let y = factors.solve_triangular(b, TriangularOptions::new().unit_diagonal());
@@ -24,7 +25,7 @@ fn factor_and_solve<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<
 }
 
 fn determinants<T: MatrixFloat>(a: Array<T, 3>, d: ArrayMut<T, 1>, form: Form) {
-    let (factors, rows) = form.load(a).lu();
+    let (factors, rows) = columns::lu(form.load(a));
     let shape = [form.batch, form.n, form.n];
     let [row, column] = [1, 2].map(|axis| ct::indices(shape, axis));
     let one = T::from_f64(1.0);

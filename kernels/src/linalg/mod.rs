@@ -15,6 +15,7 @@
 //! in the next power of two.
 
 mod cholesky;
+mod columns;
 mod lu;
 mod qr;
 mod tiles;

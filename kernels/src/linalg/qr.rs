@@ -11,6 +11,7 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, TriangularOptions};
 
+use super::columns;
 use super::tiles::{LARGEST, require_same, require_small};
 use crate::check::require;
 use crate::launch::Run;
@@ -44,7 +45,7 @@ impl Form {
 
 fn factor<T: MatrixFloat>(a: Array<T, 3>, q: ArrayMut<T, 3>, r: ArrayMut<T, 3>, Form { batch, m, n }: Form) {
     let at = (ct::bid(0), 0, 0);
-    let (orthonormal, upper) = a.load(at, [batch, m, n]).qr();
+    let (orthonormal, upper) = columns::qr(a.load(at, [batch, m, n]));
     q.store(at, orthonormal);
     r.store(at, upper);
 }
@@ -65,10 +66,10 @@ fn fit<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: 
         let below = m - n;
         ct::fold(..a.num_tiles(1, [batch, below, n]), ct::zeros([batch, n, n]), |upper: Tile<T, 3>, i| {
             let rows = load(i, below);
-            ct::cat([upper, rows], 1).qr().1
+            columns::triangle(ct::cat([upper, rows], 1))
         })
     } else {
-        load(ct::scalar(0), m).qr().1
+        columns::triangle(load(ct::scalar(0), m))
     };
     let [row, column] = [1, 2].map(|axis| ct::indices([batch, n, n], axis));
     let triangle = column.lt(columns).select(upper, row.eq(column).cast::<T>());

@@ -9,6 +9,8 @@ use crate::check::require;
 
 /// The most rows of a matrix in a tile.
 pub const LARGEST: usize = 128;
+/// The most rows of a matrix that the operations of tiles factor.
+pub const OPERATION: usize = 32;
 /// Bytes of the matrices of a warp: the fastest batches in the registers of a warp.
 const BYTES_OF_WARP: usize = 16 << 10;
 
@@ -43,7 +45,8 @@ impl Form {
     /// Returns hints with a warp for 16 KiB of matrices: reductions of a column cross few warps.
     pub fn hints<T>(self) -> Hints {
         let bytes = self.batch * self.n * self.n * size_of::<T>();
-        Hints::new().num_warps((bytes / BYTES_OF_WARP).clamp(1, 8) as u32)
+        let own = if self.n > OPERATION { BYTES_OF_WARP / 2 } else { BYTES_OF_WARP };
+        Hints::new().num_warps((bytes / own).clamp(1, 16) as u32)
     }
 
     /// Loads the matrices of a tile block. Rows and columns outside are those of the identity.

@@ -66,21 +66,58 @@ fn of_pairs<T: Number>(
     dweights.store((token, slot), sums.sum(1));
 }
 
-/// Arrays of a forward pass that the backward pass reads: rows of tokens, operands of the gate, its
-/// result, and the results of the experts, in the order of the alignment.
+/// Arrays of a forward pass in the order of an alignment: rows of tokens, or results of the
+/// experts, and results of the gate.
+#[derive(Debug)]
+pub struct Workspace<T: Number> {
+    out: DeviceArray<T, 2>,
+    h: DeviceArray<T, 2>,
+}
+
+impl<T: Number> Workspace<T> {
+    /// Allocates the arrays for an alignment, and experts with these hidden numbers and numbers
+    /// between the products.
+    ///
+    /// # Errors
+    /// Those of the allocation.
+    #[track_caller]
+    pub fn new(stream: &Stream, alignment: &Alignment, [hidden, between]: [usize; 2]) -> ct::Result<Workspace<T>> {
+        let (device, rows) = (stream.device(), alignment.num_places());
+        Ok(Workspace { out: device.zeros([rows, hidden])?, h: device.zeros([rows, between])? })
+    }
+}
+
+/// Arrays of a forward pass that the backward pass reads and overwrites.
 #[derive(Debug)]
 pub struct Saved<T: Number> {
     x: DeviceArray<T, 2>,
     gate: DeviceArray<T, 2>,
-    h: DeviceArray<T, 2>,
-    out: DeviceArray<T, 2>,
+    dgate: DeviceArray<T, 2>,
+    work: Workspace<T>,
+}
+
+impl<T: Number> Saved<T> {
+    /// Allocates the arrays, as [`Workspace::new`].
+    ///
+    /// # Errors
+    /// Those of the allocation.
+    #[track_caller]
+    pub fn new(stream: &Stream, alignment: &Alignment, [hidden, between]: [usize; 2]) -> ct::Result<Saved<T>> {
+        let array = |columns: usize| stream.device().zeros::<T, 2>([alignment.num_places(), columns]);
+        Ok(Saved {
+            x: array(hidden)?,
+            gate: array(2 * between)?,
+            dgate: array(2 * between)?,
+            work: Workspace::new(stream, alignment, [hidden, between])?,
+        })
+    }
 }
 
 /// A layer of experts: y = Σ weight · W₂ (gate(W₁ x) · W₁' x).
 ///
 /// ```
 /// # use cutlet as ct;
-/// use cutlet_kernels::moe::{Alignment, Experts};
+/// use cutlet_kernels::moe::{Alignment, Experts, Workspace};
 /// use cutlet_kernels::norms::Gate;
 ///
 /// let device = ct::Device::cpu();
@@ -89,8 +126,9 @@ pub struct Saved<T: Number> {
 /// let (first, second) = (device.array(&[1e3f32, 2.0], [1, 2, 1])?, device.array(&[3.0f32], [1, 1, 1])?);
 /// let mut alignment = Alignment::new(&stream, [1, 1], 1, 16)?;
 /// alignment.launch(&stream, choice.view())?;
-/// let (layer, mut y) = (Experts { gate: Gate::Silu, weights: [first.view(), second.view()] }, device.zeros([1, 1])?);
-/// layer.forward(&stream, x.view(), &alignment, weights.view(), y.view_mut())?;
+/// let layer = Experts { gate: Gate::Silu, weights: [first.view(), second.view()] };
+/// let (mut work, mut y) = (Workspace::new(&stream, &alignment, [1, 1])?, device.zeros([1, 1])?);
+/// layer.forward(&stream, x.view(), &alignment, weights.view(), &mut work, y.view_mut())?;
 /// assert_eq!(y.to_vec()?, [3e3]);
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -124,7 +162,7 @@ impl<T: Number> Experts<'_, T> {
     }
 
     /// Queues the layer for tokens of shape (tokens, hidden), whose experts `alignment` has, and
-    /// `weights` of shape (tokens, experts of a token).
+    /// `weights` of shape (tokens, experts of a token). Nothing is allocated.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launches.
@@ -135,12 +173,10 @@ impl<T: Number> Experts<'_, T> {
         x: DeviceView<T, 2>,
         alignment: &Alignment,
         weights: DeviceView<f32, 2>,
+        Workspace { out, h }: &mut Workspace<T>,
         y: DeviceViewMut<T, 2>,
     ) -> ct::Result<()> {
-        let ([hidden, between], rows, device) = (self.extents()?, alignment.num_places(), stream.device());
-        // Also the rows of tokens, before the first product.
-        let mut out = device.zeros::<T, 2>([rows, hidden])?;
-        let mut h = device.zeros::<T, 2>([rows, between])?;
+        self.extents()?;
         gather(stream, x, alignment, None, out.view_mut())?;
         let first = (self.weights[0], true);
         launch(stream, (out.view(), Rows::Places), first, alignment, Some(self.gate), h.view_mut())?;
@@ -148,7 +184,7 @@ impl<T: Number> Experts<'_, T> {
         combine(stream, out.view(), alignment, weights, y)
     }
 
-    /// As [`Experts::forward`], and returns the arrays of the backward pass.
+    /// As [`Experts::forward`], and fills the arrays of the backward pass.
     ///
     /// # Errors
     /// Those of [`Experts::forward`].
@@ -159,23 +195,21 @@ impl<T: Number> Experts<'_, T> {
         x: DeviceView<T, 2>,
         alignment: &Alignment,
         weights: DeviceView<f32, 2>,
+        saved: &mut Saved<T>,
         y: DeviceViewMut<T, 2>,
-    ) -> ct::Result<Saved<T>> {
-        let ([hidden, between], rows, device) = (self.extents()?, alignment.num_places(), stream.device());
-        let array = |columns: usize| device.zeros::<T, 2>([rows, columns]);
-        let mut saved = Saved { x: array(hidden)?, gate: array(2 * between)?, h: array(between)?, out: array(hidden)? };
+    ) -> ct::Result<()> {
+        let [_, between] = self.extents()?;
         gather(stream, x, alignment, None, saved.x.view_mut())?;
         let operand = (saved.x.view(), Rows::Places);
         launch(stream, operand, (self.weights[0], true), alignment, None, saved.gate.view_mut())?;
         let (a, b) = saved.gate.view().split_at(1, between)?;
-        gated(stream, [a, b], saved.h.view_mut(), self.gate)?;
-        let operand = (saved.h.view(), Rows::Places);
-        launch(stream, operand, (self.weights[1], true), alignment, None, saved.out.view_mut())?;
-        combine(stream, saved.out.view(), alignment, weights, y)?;
-        Ok(saved)
+        let Workspace { out, h } = &mut saved.work;
+        gated(stream, [a, b], h.view_mut(), self.gate)?;
+        launch(stream, (h.view(), Rows::Places), (self.weights[1], true), alignment, None, out.view_mut())?;
+        combine(stream, out.view(), alignment, weights, y)
     }
 
-    /// Queues the gradients from that of the result.
+    /// Queues the gradients from that of the result. The arrays of the forward pass are overwritten.
     ///
     /// # Errors
     /// Those of [`Experts::forward`].
@@ -183,14 +217,15 @@ impl<T: Number> Experts<'_, T> {
     pub fn backward(
         &self,
         stream: &Stream,
-        saved: &Saved<T>,
+        saved: &mut Saved<T>,
         dy: DeviceView<T, 2>,
         alignment: &Alignment,
         weights: DeviceView<f32, 2>,
         gradients: Gradients<T>,
     ) -> ct::Result<()> {
-        let ([hidden, between], rows, device) = (self.extents()?, alignment.num_places(), stream.device());
+        let ([hidden, between], rows) = (self.extents()?, alignment.num_places());
         let Gradients { dx, dweights, of_experts: [of_first, of_second] } = gradients;
+        let Saved { x, gate, dgate, work: Workspace { out, h } } = saved;
         let [tokens, taken] = alignment.tokens();
         require(
             dy.shape() == [tokens, hidden] && dx.shape() == dy.shape() && dweights.shape() == [tokens, taken],
@@ -203,30 +238,28 @@ impl<T: Number> Experts<'_, T> {
             },
         )?;
         let shapes = [of_first.shape(), of_second.shape()];
-        require(shapes == self.weights.map(|w| w.shape()) && saved.out.shape() == [rows, hidden], || {
+        require(shapes == self.weights.map(|w| w.shape()) && out.shape() == [rows, hidden], || {
             format!("gradients of weights of {shapes:?}, or arrays of another forward pass")
         })?;
-        let array = |columns: usize| device.zeros::<T, 2>([rows, columns]);
-        let (mut dout, mut dh, mut dgate) = (array(hidden)?, array(between)?, array(2 * between)?);
         if !dweights.is_empty() {
             let tile = hidden.next_power_of_two().min(2048);
             let places = alignment.places().reshape([tokens, taken])?;
-            let arguments = (dy, &saved.out, places, dweights, ct::Constant(tile));
+            let arguments = (dy, &*out, places, dweights, ct::Constant(tile));
             ct::Launch::new(tokens * taken).stream(stream).run(of_pairs::<T>, arguments)?;
         }
-        gather(stream, dy, alignment, Some(weights), dout.view_mut())?;
-        let operand = (dout.view(), Rows::Places);
-        launch(stream, operand, (self.weights[1], false), alignment, None, dh.view_mut())?;
-        gradient_of_weights(stream, [dout.view(), saved.h.view()], alignment, of_second)?;
+        // From here on `out` and `h` are the gradients of themselves.
+        gather(stream, dy, alignment, Some(weights), out.view_mut())?;
+        gradient_of_weights(stream, [out.view(), h.view()], alignment, of_second)?;
+        let second = (self.weights[1], false);
+        launch(stream, (out.view(), Rows::Places), second, alignment, None, h.view_mut())?;
         {
-            let ((a, b), (da, db)) =
-                (saved.gate.view().split_at(1, between)?, dgate.view_mut().split_at_mut(1, between)?);
-            gated_backward(stream, [a, b, dh.view()], [da, db], self.gate)?;
+            let ((a, b), (da, db)) = (gate.view().split_at(1, between)?, dgate.view_mut().split_at_mut(1, between)?);
+            gated_backward(stream, [a, b, h.view()], [da, db], self.gate)?;
         }
-        gradient_of_weights(stream, [dgate.view(), saved.x.view()], alignment, of_first)?;
-        // The gradients of the rows are in the array of those of the results.
-        let operand = (dgate.view(), Rows::Places);
-        launch(stream, operand, (self.weights[0], false), alignment, None, dout.view_mut())?;
-        super::combine::launch(stream, dout.view(), alignment, None, dx)
+        gradient_of_weights(stream, [dgate.view(), x.view()], alignment, of_first)?;
+        // The gradients of the rows of tokens.
+        let first = (self.weights[0], false);
+        launch(stream, (dgate.view(), Rows::Places), first, alignment, None, out.view_mut())?;
+        super::combine::launch(stream, out.view(), alignment, None, dx)
     }
 }

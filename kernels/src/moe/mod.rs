@@ -10,6 +10,6 @@ mod router;
 pub use alignment::Alignment;
 pub use combine::combine;
 pub use gather::gather;
-pub use layer::{Experts, Gradients, Saved};
+pub use layer::{Experts, Gradients, Saved, Workspace};
 pub use product::{Rows, gated_product, product};
 pub use router::{Router, Scores};

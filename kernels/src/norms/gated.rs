@@ -35,7 +35,8 @@ impl Gate {
         Tile<f32, R>: Copy,
     {
         match self {
-            Gate::Silu => x.silu(),
+            // 54 registers of a thread; 80 with `silu`, which leave fewer blocks.
+            Gate::Silu => x * (1.0 / ((-x).exp() + 1.0)),
             Gate::Gelu => x.gelu(),
             Gate::GeluTanh => x.gelu_tanh(),
             Gate::Sigmoid => x.sigmoid(),
@@ -46,7 +47,7 @@ impl Gate {
     pub fn with_derivative<const R: usize>(self, x: Tile<f32, R>) -> [Tile<f32, R>; 2] {
         match self {
             Gate::Silu => {
-                let s = x.sigmoid();
+                let s = 1.0 / ((-x).exp() + 1.0);
                 let value = x * s;
                 [value, s + value * (1.0 - s)]
             }

@@ -1,218 +1,232 @@
 //! Group norm of images (Wu and He, 2018) of shape (images, channels, ..), with gradients.
 //!
-//! A group of channels is in registers from its load to its store: in one tile, or in the tile
-//! blocks of a cluster, which share the positions of each channel. Larger groups are read once for
-//! each sum and once for the result. Sums of a channel over positions are stored for each image,
-//! and added over images by a second kernel, in one order.
+//! Tile blocks have parts of a group. A first pass stores the mean of each part and the sum of its
+//! squared differences, which later passes combine (Chan, Golub and LeVeque, 1979). The backward
+//! pass also stores the sums of dy · n and dy of each channel in each part, for the normalised
+//! images n. A last kernel adds these over images and parts. All sums have one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
 
-use super::rows::{Form, is_hopper};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::Run;
 
-/// Largest number of elements of a tile.
-const LARGEST_TILE: usize = 12288;
+/// Least elements of a part.
+const ELEMENTS: usize = 8192;
+/// Longest part along the positions of a channel.
+const LONGEST: usize = 2048;
+/// Elements of a tile of sums of parts.
+const PARTS: usize = 4096;
 
-/// In a kernel: the group of a tile block, in an array of shape (images, groups, channels,
-/// positions).
-#[derive(Clone, Copy)]
-struct Group {
-    form: Form,
-    rank: Scalar<i32>,
-    cluster: Option<ct::Cluster>,
-    /// Channels and positions.
-    extents: [Scalar<i32>; 2],
-    /// Tiles along channels and positions of this block.
-    tiles: [Scalar<i32>; 2],
+/// Extents of parts, for an array of shape (images, groups, channels, positions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    /// Channels and positions of a part.
+    tile: [usize; 2],
+    /// Parts of a group along its channels and positions.
+    parts: [usize; 2],
+    /// Parts reach outside of the group.
+    padded: bool,
 }
 
-impl Group {
-    fn new<T: Number>(x: Array<T, 4>, form: Form) -> Group {
-        let cluster = (form.parts > 1).then(|| ct::cluster(form.parts));
-        let tiles = match form.by_chunks {
-            true => [2, 3].map(|axis| x.num_tiles(axis, form.shape())),
-            false => [ct::scalar(1), ct::scalar(1)],
-        };
-        let rank = cluster.map_or(ct::scalar(0), ct::Cluster::rank);
-        Group { form, rank, cluster, extents: [x.extent(2), x.extent(3)], tiles }
+impl Form {
+    fn new([_, _, channels, positions]: [usize; 4]) -> Form {
+        let columns = positions.next_power_of_two().min(LONGEST);
+        let rows = (ELEMENTS / columns).clamp(1, channels.next_power_of_two());
+        let parts = [channels.div_ceil(rows), positions.div_ceil(columns)];
+        let padded = !(channels.is_multiple_of(rows) && positions.is_multiple_of(columns));
+        Form { tile: [rows, columns], parts, padded }
     }
 
-    /// Index of a tile of the group.
-    fn at(self, [i, j]: [Scalar<i32>; 2]) -> [Scalar<i32>; 4] {
-        [ct::bid(2), ct::bid(1), i, j + self.rank]
+    /// Shape of a tile.
+    fn shape(self) -> [usize; 4] {
+        [1, 1, self.tile[0], self.tile[1]]
     }
 
-    /// Sum of all elements of one tile of each block.
-    fn total(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
-        let sum = x.sum([2, 3]);
-        self.cluster.map_or(sum, |cluster| cluster.sum(sum))
+    /// Number of parts of a group.
+    fn count(self) -> usize {
+        self.parts[0] * self.parts[1]
+    }
+}
+
+/// In a kernel: the part of a tile block.
+#[derive(Clone, Copy)]
+struct Part {
+    form: Form,
+    /// Channels and positions of a group.
+    extents: [Scalar<i32>; 2],
+}
+
+impl Part {
+    fn new<T: Number>(x: Array<T, 4>, form: Form) -> Part {
+        Part { form, extents: [x.extent(2), x.extent(3)] }
     }
 
-    /// Sum over the group of a function of its tiles.
-    fn sum(self, term: impl Fn([Scalar<i32>; 2]) -> Tile<f32, 4>) -> Tile<f32, 4> {
-        if !self.form.by_chunks {
-            return self.total(term([ct::scalar(0), ct::scalar(0)]));
-        }
-        let all = self.tiles[0] * self.tiles[1];
-        let start = ct::zeros::<f32, 4>(self.form.shape());
-        self.total(ct::fold(..all, start, |sum, at| sum + term([at / self.tiles[1], at % self.tiles[1]])))
+    /// Index of the tile: image, group, and parts along channels and positions.
+    fn at(self) -> [Scalar<i32>; 4] {
+        let along = self.form.parts[1] as i32;
+        [ct::bid(2), ct::bid(1), ct::bid(0) / along, ct::bid(0) % along]
     }
 
-    /// Runs a function for each tile of the group.
-    fn each(self, work: impl Fn([Scalar<i32>; 2])) {
-        match self.form.by_chunks {
-            false => work([ct::scalar(0), ct::scalar(0)]),
-            true => ct::for_each(..self.tiles[0] * self.tiles[1], |at| work([at / self.tiles[1], at % self.tiles[1]])),
-        }
+    fn load<T: Number>(self, x: Array<T, 4>) -> Tile<f32, 4> {
+        x.load(self.at(), self.form.shape()).cast::<f32>()
     }
 
     /// Zeros outside of the group.
-    fn inside(self, x: Tile<f32, 4>, [i, j]: [Scalar<i32>; 2]) -> Tile<f32, 4> {
-        let Form { rows, tile, padded, .. } = self.form;
-        if !padded {
+    fn inside(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
+        let ([rows, columns], [_, _, i, j]) = (self.form.tile, self.at());
+        if !self.form.padded {
             return x;
         }
         let channel = (i * rows + ct::arange(0..rows)).lt(self.extents[0]).reshape([1, 1, rows, 1]);
-        let position = ((j + self.rank) * tile + ct::arange(0..tile)).lt(self.extents[1]).reshape([1, 1, 1, tile]);
+        let position = (j * columns + ct::arange(0..columns)).lt(self.extents[1]).reshape([1, 1, 1, columns]);
         ct::select(channel & position, x, 0.0)
     }
 
     /// Elements of a vector of shape (groups, channels).
-    fn of_channels<T: Number>(self, x: Array<T, 2>, i: Scalar<i32>) -> Tile<f32, 4> {
-        let rows = self.form.rows;
-        x.load((ct::bid(1), i), [1, rows]).cast::<f32>().reshape([1, 1, rows, 1])
+    fn of_channels<T: Number>(self, x: Array<T, 2>) -> Tile<f32, 4> {
+        let rows = self.form.tile[0];
+        x.load((ct::bid(1), self.at()[2]), [1, rows]).cast::<f32>().reshape([1, 1, rows, 1])
     }
 
-    /// Mean, and inverse deviation.
-    fn statistics<T: Number>(self, x: Array<T, 4>, epsilon: Scalar<f32>) -> [Tile<f32, 4>; 2] {
+    /// Numbers of elements of the parts with these indices.
+    fn counts<const R: usize>(self, part: Tile<i32, R>) -> Tile<f32, R>
+    where
+        Tile<i32, R>: Copy,
+    {
+        let ([rows, columns], along) = (self.form.tile, self.form.parts[1] as i32);
+        let [channels, positions] = self.extents;
+        let high = (channels - part / along * rows as i32).min(rows as i32).max(0);
+        let wide = (positions - part % along * columns as i32).min(columns as i32);
+        (high * wide).cast::<f32>()
+    }
+
+    /// Mean and inverse deviation of the group, from those of its parts.
+    fn combine(self, parts: Array<f32, 4>, epsilon: Scalar<f32>) -> [Tile<f32, 4>; 2] {
+        let tile = self.form.count().next_power_of_two().min(PARTS);
+        let counts = |i: Scalar<i32>| self.counts(i * tile + ct::arange(0..tile)).reshape([1, 1, tile, 1]);
+        let load = |i: Scalar<i32>| parts.load([ct::bid(2), ct::bid(1), i, ct::scalar(0)], [1, 1, tile, 2]).split(3);
+        let sum = |term: &dyn Fn(Scalar<i32>) -> Tile<f32, 4>| {
+            let add = |sum: Tile<f32, 4>, i| sum + term(i);
+            ct::fold(..parts.num_tiles(2, [1, 1, tile, 2]), ct::zeros([1, 1, tile, 1]), add).sum(2)
+        };
         let count = (self.extents[0] * self.extents[1]).cast::<f32>();
-        let load = |at| x.load(self.at(at), self.form.shape()).cast::<f32>();
-        let mean = self.sum(load) / count;
-        let squares = self.sum(|at| {
-            let centered = self.inside(load(at) - mean, at);
-            centered * centered
+        let mean = sum(&|i| {
+            let [mean, _] = load(i);
+            mean * counts(i)
+        }) / count;
+        let squares = sum(&|i| {
+            let [of_part, squares] = load(i);
+            squares + (of_part - mean) * (of_part - mean) * counts(i)
         });
         [mean, (squares / count + epsilon).rsqrt()]
     }
 }
 
+/// Stores the mean of each part and the sum of its squared differences.
+fn statistics<T: Number>(x: Array<T, 4>, parts: ArrayMut<f32, 4>, form: Form) {
+    let part = Part::new(x, form);
+    let x = part.load(x);
+    let count = part.counts(ct::full([1], ct::bid(0))).reshape([1, 1, 1, 1]);
+    let mean = x.sum([2, 3]) / count;
+    let centered = part.inside(x - mean);
+    let squares = (centered * centered).sum([2, 3]);
+    parts.store([ct::bid(2), ct::bid(1), ct::bid(0), ct::scalar(0)], ct::cat([mean, squares], 3));
+}
+
 fn forward<T: Number>(
     x: Array<T, 4>,
+    parts: Array<f32, 4>,
     [weight, bias]: [Array<T, 2>; 2],
     y: ArrayMut<T, 4>,
     epsilon: Scalar<f32>,
     form: Form,
 ) {
-    let group = Group::new(x, form);
-    let [mean, scale] = group.statistics(x, epsilon);
-    group.each(|at| {
-        let [weight, bias] = [weight, bias].map(|v| group.of_channels(v, at[0]));
-        let x = x.load(group.at(at), form.shape()).cast::<f32>();
-        y.store(group.at(at), ((x - mean) * scale).fma(weight, bias).cast::<T>());
-    });
+    let part = Part::new(x, form);
+    let [weight, bias] = [weight, bias].map(|vector| part.of_channels(vector));
+    let x = part.load(x);
+    let [mean, scale] = part.combine(parts, epsilon);
+    y.store(part.at(), ((x - mean) * scale).fma(weight, bias).cast::<T>());
 }
 
-/// `sums`: sums over positions of dy · normal and dy, for each image, of shape (images, groups,
-/// channels).
-fn backward<T: Number>(
+/// Stores the sums over the positions of a part of dy · normal and dy, of shape (images · parts,
+/// groups, channels).
+fn sums<T: Number>(
     [x, dy]: [Array<T, 4>; 2],
-    weight: Array<T, 2>,
-    dx: ArrayMut<T, 4>,
+    parts: Array<f32, 4>,
     sums: [ArrayMut<f32, 3>; 2],
     epsilon: Scalar<f32>,
     form: Form,
 ) {
-    let group = Group::new(x, form);
-    let count = (group.extents[0] * group.extents[1]).cast::<f32>();
-    let [mean, scale] = group.statistics(x, epsilon);
-    let load = |at| {
-        let [x, dy] = [x, dy].map(|array| array.load(group.at(at), form.shape()).cast::<f32>());
-        [(x - mean) * scale, dy]
-    };
-    // Sums over positions of a tile of channels, which also give the sums of the group.
-    let of_channels = |i: Scalar<i32>| {
-        let term = |j: Scalar<i32>| {
-            let [normal, dy] = load([i, j]);
-            [normal * dy, dy]
-        };
-        let parts = match form.by_chunks {
-            false => term(ct::scalar(0)),
-            true => {
-                let start = [ct::zeros::<f32, 4>(form.shape()), ct::zeros(form.shape())];
-                ct::fold(..group.tiles[1], start, |[a, b], j| {
-                    let [x, y] = term(j);
-                    [a + x, b + y]
-                })
-            }
-        };
-        let parts = parts.map(|part| {
-            let sum = part.sum(3);
-            group.cluster.map_or(sum, |cluster| cluster.sum(sum))
-        });
-        ct::if_then(group.rank.eq(0), || {
-            for (array, part) in sums.iter().zip(parts) {
-                array.store((ct::bid(2), ct::bid(1), i), part.reshape([1, 1, form.rows]));
-            }
-        });
-        parts.map(|part| (part * group.of_channels(weight, i)).sum(2) / count)
-    };
-    let [along, level] = match form.by_chunks {
-        false => of_channels(ct::scalar(0)),
-        true => {
-            let start = [ct::zeros::<f32, 4>([1; 4]), ct::zeros([1; 4])];
-            ct::fold(..group.tiles[0], start, |[a, b], i| {
-                let [x, y] = of_channels(i);
-                [a + x, b + y]
-            })
-        }
-    };
-    group.each(|at| {
-        let [normal, dy] = load(at);
-        let weighted = dy * group.of_channels(weight, at[0]);
-        dx.store(group.at(at), ((weighted - level - normal * along) * scale).cast::<T>());
-    });
+    let part = Part::new(x, form);
+    let [x, dy] = [x, dy].map(|array| part.load(array));
+    let [mean, scale] = part.combine(parts, epsilon);
+    let [image, group, i, j] = part.at();
+    for (array, tile) in sums.into_iter().zip([(x - mean) * scale * dy, dy]) {
+        let sum = tile.sum(3).reshape([1, 1, form.tile[0]]);
+        array.store([image * form.parts[1] as i32 + j, group, i], sum);
+    }
 }
 
-/// Shape of an array with an axis of groups, the form, and the grid.
+fn backward<T: Number>(
+    [x, dy]: [Array<T, 4>; 2],
+    (parts, sums): (Array<f32, 4>, [Array<f32, 3>; 2]),
+    weight: Array<T, 2>,
+    dx: ArrayMut<T, 4>,
+    epsilon: Scalar<f32>,
+    (form, channels): (Form, usize),
+) {
+    let part = Part::new(x, form);
+    let of_channels = part.of_channels(weight);
+    let [x, dy] = [x, dy].map(|array| part.load(array));
+    let [mean, scale] = part.combine(parts, epsilon);
+    // The sums of the group, from those of its channels and parts.
+    let [image, group, ..] = part.at();
+    let weights = weight.load((group, 0), [1, channels]).cast::<f32>();
+    let count = (part.extents[0] * part.extents[1]).cast::<f32>();
+    let [along, level] = sums.map(|array| {
+        let of_part = |sum: Tile<f32, 2>, j: Scalar<i32>| {
+            let at = [image * form.parts[1] as i32 + j, group, ct::scalar(0)];
+            sum + array.load(at, [1, 1, channels]).reshape([1, channels])
+        };
+        let sum = match form.parts[1] {
+            count @ ..=16 => (0..count).fold(ct::zeros([1, channels]), |sum, j| of_part(sum, ct::scalar(j as i32))),
+            count => ct::fold(..ct::scalar(count as i32), ct::zeros([1, channels]), of_part),
+        };
+        ((sum * weights).sum(1) / count).reshape([1, 1, 1, 1])
+    });
+    let normal = (x - mean) * scale;
+    dx.store(part.at(), ((dy * of_channels - level - normal * along) * scale).cast::<T>());
+}
+
+/// Shape of an array with an axis of groups, and the form.
 #[track_caller]
-fn form<const R: usize>(
-    stream: &Stream,
-    shape: [usize; R],
-    groups: usize,
-    vectors: &[usize],
-) -> ct::Result<([usize; 4], Form, [usize; 3])> {
+fn form<const R: usize>(shape: [usize; R], groups: usize, vectors: &[usize]) -> ct::Result<([usize; 4], Form)> {
     const { assert!(R >= 2, "images have an axis of channels") };
     let [images, channels] = [shape[0], shape[1]];
     require(groups > 0 && channels.is_multiple_of(groups), || format!("{channels} channels in {groups} groups"))?;
     require(vectors.iter().all(|&len| len == channels), || {
         format!("{channels} channels, and a weight, bias or gradients of {vectors:?} elements")
     })?;
-    let shape = [images, groups, channels / groups, shape[2..].iter().product::<usize>().max(1)];
-    // An extent of a tile is a sum of at most two powers of two here.
-    let rows = if shape[2].count_ones() <= 2 { shape[2] } else { shape[2].next_power_of_two() };
-    let columns = shape[3].next_power_of_two();
-    let largest_cluster = if is_hopper(target(stream)) { 16 } else { 1 };
-    let parts = (rows * columns).div_ceil(LARGEST_TILE).next_power_of_two();
-    let form = match parts <= largest_cluster && columns / parts >= 8.min(columns) {
-        true => Form { rows, tile: columns / parts, parts, by_chunks: false, padded: true },
-        false => {
-            let tile = columns.min(4096);
-            Form {
-                rows: (8192 / tile).clamp(1, rows.next_power_of_two()),
-                tile,
-                parts: 1,
-                by_chunks: true,
-                padded: true,
-            }
-        }
-    };
-    let padded = !(shape[2].is_multiple_of(form.rows) && shape[3].is_multiple_of(form.tile * form.parts));
-    Ok((shape, Form { padded, ..form }, [form.parts, groups, images]))
+    let shape = [images, groups, channels / groups, shape[2..].iter().product()];
+    Ok((shape, Form::new(shape.map(|extent| extent.max(1)))))
+}
+
+/// Queues the statistics of the parts.
+#[track_caller]
+fn launch_statistics<T: Number>(
+    stream: &Stream,
+    x: DeviceView<T, 4>,
+    form: Form,
+) -> ct::Result<(DeviceArray<f32, 4>, [usize; 3])> {
+    let [images, groups, ..] = x.shape();
+    let mut parts = stream.device().zeros::<f32, 4>([images, groups, form.count(), 2])?;
+    let grid = [form.count(), groups, images];
+    ct::Launch::new(grid).stream(stream).run(statistics::<T>, (x, &mut parts, ct::Constant(form)))?;
+    Ok((parts, grid))
 }
 
 /// Queues the group norm of images of shape (images, channels, ..): (x - mean) / √(variance +
@@ -242,13 +256,15 @@ pub fn group_norm<T: Number, const R: usize>(
     epsilon: f32,
 ) -> ct::Result<()> {
     require(x.shape() == y.shape(), || format!("group norm of an array of {:?} into {:?}", x.shape(), y.shape()))?;
-    let (shape, form, grid) = form(stream, x.shape(), groups, &[weight.len(), bias.len()])?;
+    let (shape, form) = form(x.shape(), groups, &[weight.len(), bias.len()])?;
     if x.is_empty() {
         return Ok(());
     }
+    let (x, y) = (x.reshape(shape)?, y.reshape(shape)?);
+    let (parts, grid) = launch_statistics(stream, x, form)?;
     let of_group = [groups, shape[2]];
     let vectors = [weight.reshape(of_group)?, bias.reshape(of_group)?];
-    let arguments = (x.reshape(shape)?, vectors, y.reshape(shape)?, epsilon, ct::Constant(form));
+    let arguments = (x, &parts, vectors, y, epsilon, ct::Constant(form));
     ct::Launch::new(grid).stream(stream).run(forward::<T>, arguments)
 }
 
@@ -282,21 +298,26 @@ pub fn group_norm_backward<T: Number, const R: usize>(
         format!("gradient of the group norm of {:?}, dy of {:?}, dx of {:?}", x.shape(), dy.shape(), dx.shape())
     })?;
     let vectors = [weight.len(), dweight.len(), dbias.len()];
-    let (shape, form, grid) = form(stream, x.shape(), groups, &vectors)?;
+    let (shape, form) = form(x.shape(), groups, &vectors)?;
     if shape[2] == 0 {
         return Ok(());
     }
     let device = stream.device();
-    let of_images = [shape[0], groups, shape[2]];
-    let (mut of_weight, mut of_bias) = (device.zeros::<f32, 3>(of_images)?, device.zeros::<f32, 3>(of_images)?);
+    let of_parts = [shape[0] * form.parts[1], groups, shape[2]];
+    let (mut of_weight, mut of_bias) = (device.zeros::<f32, 3>(of_parts)?, device.zeros::<f32, 3>(of_parts)?);
     if !x.is_empty() {
+        let (x, dy, dx) = (x.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?);
         let weight = weight.reshape([groups, shape[2]])?;
-        let sums = [of_weight.view_mut(), of_bias.view_mut()];
-        let inputs = [x.reshape(shape)?, dy.reshape(shape)?];
-        let arguments = (inputs, weight, dx.reshape(shape)?, sums, epsilon, ct::Constant(form));
+        let (parts, grid) = launch_statistics(stream, x, form)?;
+        let results = [of_weight.view_mut(), of_bias.view_mut()];
+        let arguments = ([x, dy], &parts, results, epsilon, ct::Constant(form));
+        ct::Launch::new(grid).stream(stream).run(sums::<T>, arguments)?;
+        let saved = (&parts, [of_weight.view(), of_bias.view()]);
+        let constants = ct::Constant((form, shape[2].next_power_of_two()));
+        let arguments = ([x, dy], saved, weight, dx, epsilon, constants);
         ct::Launch::new(grid).stream(stream).run(backward::<T>, arguments)?;
     }
-    let rows = [shape[0], groups * shape[2]];
+    let rows = [shape[0] * form.parts[1], groups * shape[2]];
     sum_rows(stream, of_weight.view().reshape(rows)?, dweight)?;
     sum_rows(stream, of_bias.view().reshape(rows)?, dbias)
 }

@@ -66,8 +66,7 @@ pub fn add_layer_norm<T: Number, const R: usize>(
 /// sum of [`add_layer_norm`], `dsum` the gradient of this sum from its other uses, and `dx` the
 /// gradient of operand and residual.
 ///
-/// Sums over rows are added in one order. Rows have at most 2^18 columns on Hopper, and 16384
-/// elsewhere.
+/// Sums over rows are added in one order.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -83,7 +82,7 @@ pub fn add_layer_norm<T: Number, const R: usize>(
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if shapes do not fit, or rows are too long; those of the launch.
+/// [`ct::Error::Argument`] if shapes do not fit; those of the launch.
 #[track_caller]
 pub fn layer_norm_backward<T: Number, const R: usize>(
     stream: &Stream,

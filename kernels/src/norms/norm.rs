@@ -13,7 +13,7 @@ use crate::check::require;
 use crate::launch::Run;
 
 /// Least elements of a tile of short rows, which share the loads of weight and bias.
-const ELEMENTS: usize = 8192;
+const ELEMENTS: usize = 4096;
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

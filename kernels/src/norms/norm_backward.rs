@@ -2,19 +2,21 @@
 //!
 //! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
 //! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
-//! A tile block, or a cluster with parts of a longer row, iterates over rows and keeps the sums of
-//! dy · n and dy for each column. A second kernel adds the sums of all blocks, always in one order.
-//! Rows have up to 2^18 columns on Hopper, and 16384 elsewhere.
+//!
+//! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each column.
+//! Rows of more than 8192 columns have two passes: one computes s, the mean of x, mean(g) and
+//! mean(g n) of each row, the other one the gradients, with a part of the columns in each block.
+//! A last kernel adds the sums of all blocks, always in one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::{Form, collapses, four, is_hopper};
+use super::rows::{Form, collapses, four};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors, target};
+use crate::launch::{Run, num_multiprocessors};
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,19 +38,27 @@ fn kernel<T: Number>(
     let rows = form.here();
     let (shape, part, columns) = (form.shape(), rows.part(), x.extent(3));
     let count = columns.cast::<f32>();
-    let weight = weight.load(part, [form.tile]).cast::<f32>().reshape([1, 1, 1, form.tile]);
     let [outer, middle, inner] = [0, 1, 2].map(|axis| x.num_tiles(axis, shape));
     let zeros = || ct::zeros::<f32, 4>(shape);
-    let all = ct::range(rows.row, outer * middle * inner).step(ct::num_blocks(0) / form.parts as i32);
+    let all = ct::range(rows.row, outer * middle * inner).step(ct::num_blocks(0));
     let (of_weight, of_bias) = ct::fold(all, (zeros(), zeros()), |(of_weight, of_bias), index| {
         let at = [index / inner / middle, index / inner % middle, index % inner, part];
         let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
-        let x = if centered { rows.inside(x - rows.sum(x) / count, part, columns) } else { x };
+        let weight = weight.load(part, [form.tile]).reshape([1, 1, 1, form.tile]);
+        let weighted = dy * weight.cast::<f32>();
+        let (x, level) = match centered {
+            true => {
+                let [sum, level] = rows.sums([x, weighted]);
+                (rows.inside(x - sum / count, part, columns), Some(level / count))
+            }
+            false => (x, None),
+        };
+        let [squares, along] = rows.sums([x * x, weighted * x]);
         // Rows behind the last one are zeros, whose scale is finite for every epsilon.
-        let scale = (rows.sum(x * x) / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
-        let (normal, weighted) = (x * scale, dy * weight);
-        let along = rows.sum(weighted * normal) / count;
-        let level = if centered { weighted - rows.sum(weighted) / count } else { weighted };
+        let scale = (squares / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
+        let normal = x * scale;
+        let along = along * scale / count;
+        let level = level.map_or(weighted, |level| weighted - level);
         let result = (level - normal * along) * scale;
         let result = dsum.map_or(result, |dsum| result + dsum.load(at, shape).cast::<f32>());
         dx.store(at, result.cast::<T>());
@@ -57,6 +67,87 @@ fn kernel<T: Number>(
     let store = |array: ArrayMut<f32, 2>, sums: Tile<f32, 4>| {
         array.store((rows.row, part), sums.sum(2).reshape([1, form.tile]));
     };
+    store(dweight, of_weight);
+    if let Some(dbias) = dbias {
+        store(dbias, of_bias);
+    }
+}
+
+/// The mean of a row, the inverse deviation s, the mean of g, and that of g n.
+const STATISTICS: usize = 4;
+
+/// Tiles of an operand and of a gradient.
+type Pair = [Tile<f32, 4>; 2];
+
+/// Stores the statistics of a row, of shape (.., rows, 4).
+fn statistics<T: Number>(
+    (x, dy, _, weight): Inputs<T>,
+    result: ArrayMut<f32, 4>,
+    epsilon: Scalar<f32>,
+    Constants { form, centered }: Constants,
+) {
+    let (rows, shape, columns) = (form.here(), form.shape(), x.extent(3));
+    let count = columns.cast::<f32>();
+    let load = |at: [Scalar<i32>; 4]| {
+        let weight = weight.load(at[3], [form.tile]).cast::<f32>().reshape([1, 1, 1, form.tile]);
+        let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
+        [x, dy * weight]
+    };
+    // Sums over the row of two terms of a chunk.
+    let sums = |terms: &dyn Fn(Pair, Scalar<i32>, bool) -> Pair| {
+        let start = [ct::zeros::<f32, 4>(shape), ct::zeros(shape)];
+        rows.sums(rows.fold(columns, start, |[a, b], j, padded| {
+            let [x, y] = terms(load(rows.chunk(j)), j, padded);
+            [a + x, b + y]
+        }))
+    };
+    let [mean, level] = match centered {
+        true => sums(&|tiles, _, _| tiles).map(|sum| sum / count),
+        false => [ct::zeros([1; 4]), ct::zeros([1; 4])],
+    };
+    let [squares, along] = sums(&|[x, weighted], j, padded| {
+        let x = if centered { x - mean } else { x };
+        let x = if centered && padded { rows.inside(x, j, columns) } else { x };
+        [x * x, x * weighted]
+    });
+    let scale = (squares / count + epsilon).rsqrt();
+    let all = ct::cat([mean, scale, level, along * scale / count], 3);
+    result.store([ct::bid(2), ct::bid(1), rows.row, ct::scalar(0)], all);
+}
+
+/// Rows and columns of a tile of the second pass.
+const TILE: [usize; 2] = [8, 512];
+
+/// Gradients of some columns, for every n-th tile of rows.
+fn columns<T: Number>(
+    (x, dy, dsum, weight): Inputs<T>,
+    statistics: Array<f32, 4>,
+    dx: ArrayMut<T, 4>,
+    (dweight, dbias): (ArrayMut<f32, 2>, Option<ArrayMut<f32, 2>>),
+    centered: bool,
+) {
+    let (j, group, shape) = (ct::bid(0), ct::bid(1), [1, 1, TILE[0], TILE[1]]);
+    let weight = weight.load(j, [TILE[1]]).cast::<f32>().reshape([1, 1, 1, TILE[1]]);
+    let [outer, middle, inner] = [0, 1, 2].map(|axis| x.num_tiles(axis, shape));
+    let all = ct::range(group, outer * middle * inner).step(ct::num_blocks(1));
+    let start = [ct::zeros::<f32, 4>(shape), ct::zeros(shape)];
+    let [of_weight, of_bias] = ct::fold(all, start, |[of_weight, of_bias], index| {
+        let row = [index / inner / middle, index / inner % middle, index % inner];
+        let at = [row[0], row[1], row[2], j];
+        let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
+        let zero = ct::scalar(0);
+        let of_rows = statistics.load([row[0], row[1], row[2], zero], [1, 1, TILE[0], STATISTICS]);
+        let [mean, scale, level, along] = of_rows.split(3);
+        let normal = if centered { (x - mean) * scale } else { x * scale };
+        let weighted = dy * weight;
+        let weighted = if centered { weighted - level } else { weighted };
+        let result = (weighted - normal * along) * scale;
+        let result = dsum.map_or(result, |dsum| result + dsum.load(at, shape).cast::<f32>());
+        dx.store(at, result.cast::<T>());
+        [dy.fma(normal, of_weight), if centered { of_bias + dy } else { of_bias }]
+    });
+    let store =
+        |array: ArrayMut<f32, 2>, sums: Tile<f32, 4>| array.store((group, j), sums.sum(2).reshape([1, TILE[1]]));
     store(dweight, of_weight);
     if let Some(dbias) = dbias {
         store(dbias, of_bias);
@@ -95,27 +186,36 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     }
     let all = collapses(x) && collapses(dy) && collapses(dx.as_view()) && dsum.is_none_or(collapses);
     let shape = four(shape, all);
-    // Several tiles are live: operand, gradient, weight and two sums.
-    let (longest, largest) = if is_hopper(target(stream)) { (8192, 16) } else { (16384, 1) };
+    let constants = |form: Form| ct::Constant(Constants { form, centered: dbias.is_some() });
+    let (in_one_pass, multiprocessors) = (columns <= 8192, num_multiprocessors(stream));
+    // The form of the first pass, whose blocks iterate over rows if it is the only one.
     let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
-    let form = Form::with_clusters(shape, elements, longest, largest);
-    require(!form.by_chunks, || {
-        format!("gradient of a norm of rows of {columns} columns, which exceed the registers")
-    })?;
-    let tiles = shape[0] * shape[1] * shape[2].div_ceil(form.rows);
-    // Wide rows fill the registers of a multiprocessor.
-    let for_each = (8192 / form.tile).clamp(1, 4);
-    let blocks = (num_multiprocessors(stream) * for_each / form.parts).min(tiles).max(1);
-    let device = stream.device();
+    let form = if in_one_pass { Form::new(shape, elements, stream) } else { Form::chunks(shape) };
+    let rows = if in_one_pass { form.rows } else { TILE[0] };
+    let tiles = shape[0] * shape[1] * shape[2].div_ceil(rows);
+    let parts = if in_one_pass { 1 } else { columns.div_ceil(TILE[1]) };
+    let blocks = match in_one_pass {
+        true => multiprocessors * (8192 / form.tile).clamp(1, 4),
+        false => (8 * multiprocessors).div_ceil(parts),
+    };
+    let (blocks, device) = (blocks.min(tiles).max(1), stream.device());
     let mut of_weight = device.zeros::<f32, 2>([blocks, columns])?;
     let mut of_bias = dbias.as_ref().map(|_| device.zeros::<f32, 2>([blocks, columns])).transpose()?;
     if tiles > 0 {
         let dsum = dsum.map(|dsum| dsum.reshape(shape)).transpose()?;
         let inputs = (x.reshape(shape)?, dy.reshape(shape)?, dsum, weight);
         let sums = (of_weight.view_mut(), of_bias.as_mut().map(|sums| sums.view_mut()));
-        let constants = Constants { form, centered: dbias.is_some() };
-        let arguments = (inputs, dx.reshape(shape)?, sums, epsilon, ct::Constant(constants));
-        ct::Launch::new(blocks * form.parts).stream(stream).run(kernel::<T>, arguments)?;
+        let dx = dx.reshape(shape)?;
+        if in_one_pass {
+            let arguments = (inputs, dx, sums, epsilon, constants(form));
+            ct::Launch::new(blocks).stream(stream).run(kernel::<T>, arguments)?;
+        } else {
+            let mut of_rows = device.zeros::<f32, 4>([shape[0], shape[1], shape[2], STATISTICS])?;
+            let arguments = (inputs, &mut of_rows, epsilon, constants(form));
+            form.launch(shape, stream).run(statistics::<T>, arguments)?;
+            let arguments = (inputs, &of_rows, dx, sums, ct::Constant(dbias.is_some()));
+            ct::Launch::new([parts, blocks]).stream(stream).run(self::columns::<T>, arguments)?;
+        }
     }
     sum_rows(stream, of_weight.view(), dweight)?;
     match (of_bias, dbias) {

@@ -63,8 +63,7 @@ pub fn add_rms_norm<T: Number, const R: usize>(
 /// of [`add_rms_norm`], `dsum` the gradient of this sum from its other uses, and `dx` the gradient
 /// of operand and residual.
 ///
-/// Sums over rows are added in one order. Rows have at most 2^18 columns on Hopper, and 16384
-/// elsewhere.
+/// Sums over rows are added in one order.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -79,7 +78,7 @@ pub fn add_rms_norm<T: Number, const R: usize>(
 /// ```
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if shapes do not fit, or rows are too long; those of the launch.
+/// [`ct::Error::Argument`] if shapes do not fit; those of the launch.
 #[track_caller]
 pub fn rms_norm_backward<T: Number, const R: usize>(
     stream: &Stream,

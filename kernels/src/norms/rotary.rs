@@ -105,8 +105,8 @@ fn launch<T: Number>(
     let mut operands = [q, k].into_iter().flatten().filter(|(x, _)| !x.is_empty());
     let Some((x, y)) = operands.next() else { return Ok(()) };
     let (batch, width) = (x.shape()[0], half.next_power_of_two());
-    let of_tokens = tokens.next_power_of_two().min(4);
-    let of_heads = (2048 / of_tokens / width).clamp(1, most.next_power_of_two());
+    let of_tokens = tokens.next_power_of_two().min(8);
+    let of_heads = (4096 / of_tokens / width).clamp(1, most.next_power_of_two());
     let form = Form { pairs, inverse, tile: [of_heads, of_tokens, width] };
     let mut heads = x.shape()[1].div_ceil(of_heads);
     let first = views(x, y, pairs)?;
@@ -118,7 +118,9 @@ fn launch<T: Number>(
         }
     };
     let grid = [tokens.div_ceil(of_tokens), heads, batch];
-    ct::Launch::new(grid).stream(stream).run(kernel::<T>, (first, second, [cos, sin], ct::Constant(form)))
+    // Two accesses of 16 bytes of a thread for each array: 83 us by the model in the place of 130.
+    let hints = ct::Hints::new().num_warps(8);
+    ct::Launch::new(grid).hints(hints).stream(stream).run(kernel::<T>, (first, second, [cos, sin], ct::Constant(form)))
 }
 
 /// Queues the rotation of tokens of shape (batch, heads, tokens, dim) by the angles of cos and sin,

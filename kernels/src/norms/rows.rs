@@ -56,7 +56,7 @@ pub struct Form {
     pub tile: usize,
     /// Tile blocks of a cluster that share a row.
     pub parts: usize,
-    /// Rows are longer than all tiles of a cluster.
+    /// Rows are read by chunks of this extent.
     pub by_chunks: bool,
     /// Rows end before the end of their last tile.
     pub padded: bool,
@@ -80,15 +80,15 @@ impl Form {
         let columns = shape[3].next_power_of_two();
         let parts = columns.div_ceil(longest).min(largest);
         if columns / parts > LONGEST_TILE {
-            return Form::chunked(shape);
+            return Form::chunks(shape);
         }
         let tile = columns / parts;
         let rows = (elements / tile).max(1).min(shape[2].next_power_of_two());
         Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3] }
     }
 
-    /// Form of rows that are read by chunks.
-    pub fn chunked(shape: [usize; 4]) -> Form {
+    /// Form for rows that are read by chunks.
+    pub fn chunks(shape: [usize; 4]) -> Form {
         Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) }
     }
 
@@ -163,6 +163,12 @@ impl Rows {
     pub fn sum(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
         let sum = x.sum(3);
         self.cluster.map_or(sum, |cluster| cluster.sum(sum))
+    }
+
+    /// Sums of two tiles along the rows, over all parts, by one exchange.
+    pub fn sums(self, x: [Tile<f32, 4>; 2]) -> [Tile<f32, 4>; 2] {
+        let sums = ct::reduce(x, 3, [0.0, 0.0], |[a, b], [x, y]| [a + x, b + y]);
+        self.cluster.map_or(sums, |cluster| cluster.sum(ct::cat(sums, 3)).split(3))
     }
 
     /// Largest elements of the rows, over all parts.

@@ -29,10 +29,10 @@ fn move_together<T: Number>(
     let ones = (numbers + mine * tile).lt(end).select(selected.cast::<i32>(), 0);
     let (places, own) = (ones.cumsum(0) - ones, ones.sum(0).item());
     let together = ct::scratch::<T, 1>([tile]);
-    together.store(0, ct::zeros([tile]));
     together.scatter_with(places, x, ct::ScatterOptions::new().mask(ones.eq(1)));
     let first = before::<i32>(words, mine, own, Combine::Sum);
-    y.scatter_with(numbers + first, together.load(0, [tile]), ct::ScatterOptions::new().mask(numbers.lt(own)));
+    let elements = together.gather_with(numbers, ct::GatherOptions::new().mask(numbers.lt(own)));
+    y.scatter_with(numbers + first, elements, ct::ScatterOptions::new().mask(numbers.lt(own)));
     let is_last = mine.eq(words.extent(1) - 2);
     count.scatter_with(ct::arange(0..1), ct::full([1], first + own), ct::ScatterOptions::new().mask(is_last.to_tile()));
 }

@@ -9,8 +9,9 @@ use crate::launch::{Run, num_multiprocessors};
 
 /// Bytes of the elements of a tile.
 const TILE_BYTES: usize = 16384;
-/// Bins that are counted in shared memory. More bins are counted in memory.
-const MAX_OWN: usize = 8192;
+/// Numbers of bins that are counted in shared memory: up to the first one, the compiler counts in
+/// copies of the array for each lane. More than the last one are counted in memory.
+const OWN: [usize; 2] = [2049, 8192];
 
 fn clear(counts: ArrayMut<i32, 1>) {
     counts.store(ct::bid(0), ct::zeros([1024]));
@@ -25,14 +26,15 @@ fn count<T: ByteSized>(
     bin: impl Fn(Tile<T, 1>) -> Tile<i32, 1>,
 ) {
     let tiles = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
-    let in_memory = bins > MAX_OWN;
+    let in_memory = !(OWN[0]..=OWN[1]).contains(&bins);
     let own = ct::scratch::<i32, 1>([if in_memory { 1 } else { bins }]);
     if !in_memory {
         own.store(0, ct::zeros([bins.next_power_of_two()]));
     }
     ct::fold(tiles, (), |(), i| {
         let places = bin(x.load(i, [tile]));
-        let inside = (ct::arange(0..tile) + i * tile).lt(x.extent(0)) & places.ge(0) & places.lt(bins as i32);
+        // Bins outside of the array are not counted.
+        let inside = (ct::arange(0..tile) + i * tile).lt(x.extent(0));
         let scope = if in_memory { ct::Scope::Device } else { ct::Scope::Block };
         let options = ct::AtomicOptions::new().relaxed(scope).mask(inside);
         let to = if in_memory { counts } else { own };
@@ -59,7 +61,7 @@ fn of_numbers(x: Array<f32, 1>, counts: ArrayMut<i32, 1>, range: [Scalar<f32>; 3
 
 /// Clears the counts. Returns the number of blocks and the tile, unless there are no elements.
 fn prepared(stream: &Stream, n: usize, element: usize, counts: DeviceViewMut<i32, 1>) -> ct::Result<(usize, usize)> {
-    let tile = TILE_BYTES / element.max(2);
+    let tile = TILE_BYTES / element;
     ct::Launch::new(counts.len().div_ceil(1024)).stream(stream).run(clear, (counts,))?;
     Ok(((2 * num_multiprocessors(stream)).min(n.div_ceil(tile)), tile))
 }

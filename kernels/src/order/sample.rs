@@ -71,7 +71,7 @@ fn tokens<T: Number>(
         let k = k.load_scalar(row);
         let k = (k.le(0) | k.gt(all)).select(all, k).cast::<u32>();
         let of_tile = |i| Keys { keys: key(load(i)), weights: None, regarded: is_inside(i) };
-        threshold = select(tiles, of_tile, k);
+        threshold = select(tiles, of_tile, |_| k);
     }
     let kept = |i, threshold: Scalar<u32>| {
         let x = load(i);
@@ -90,8 +90,7 @@ fn tokens<T: Number>(
     };
     if let Some(p) = top_p {
         let p = p.load_scalar(row);
-        let all = sums(threshold).sum(0).item();
-        let target = (p * all.cast::<f32>()).cast::<u32>().max(1).min(all);
+        let target = |all: Scalar<u32>| (p * all.cast::<f32>()).cast::<u32>().max(1).min(all);
         let at = select(tiles, |i| kept(i, threshold), target);
         threshold = p.lt(1.0).select(threshold.max(at), threshold);
     }

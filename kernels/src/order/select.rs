@@ -29,11 +29,12 @@ pub struct Found {
     pub equal: Scalar<u32>,
 }
 
-/// Finds the next digit of the key.
+/// Finds the next digit of the key for the target of a sum of all weights.
 fn digit(
     tiles: Scalar<i32>,
     load: impl Fn(Scalar<i32>) -> Keys,
-    Found { prefix, left, .. }: Found,
+    prefix: Scalar<u32>,
+    target: impl Fn(Scalar<u32>) -> Scalar<u32>,
     (first, count): (u32, usize),
 ) -> Found {
     let bins = 1usize << count;
@@ -52,6 +53,7 @@ fn digit(
         };
     });
     let sums = sums.load(0, [bins]);
+    let left = target(sums.sum(0).item());
     let above = sums.cumsum_with(0, ct::ScanOptions::new().exclusive().reverse());
     let is_digit = above.lt(left) & (above + sums).ge(left);
     let of_digit = |values: Tile<u32, 1>| is_digit.select(values, 0).sum(0).item();
@@ -63,20 +65,27 @@ fn digit(
 }
 
 /// Finds the upper 12 bits of the smallest key for which the weights of all keys from it on are
-/// `target` or more. The target is 1 or more, and at most the sum.
-pub fn select_prefix(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, target: Scalar<u32>) -> Found {
-    let start = Found { prefix: ct::scalar(0u32), left: target, equal: target };
-    digit(tiles, load, start, DIGITS[0])
+/// the target or more. The target is a function of the sum of all weights, from 1 to this sum.
+pub fn select_prefix(
+    tiles: Scalar<i32>,
+    load: impl Fn(Scalar<i32>) -> Keys,
+    target: impl Fn(Scalar<u32>) -> Scalar<u32>,
+) -> Found {
+    digit(tiles, load, ct::scalar(0u32), target, DIGITS[0])
 }
 
 /// Returns the whole key, and the part of the target that the larger keys leave.
 pub fn select_rest(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, found: Found) -> (Scalar<u32>, Scalar<u32>) {
-    let found = DIGITS[1..].iter().fold(found, |found, &of| digit(tiles, &load, found, of));
+    let found = DIGITS[1..].iter().fold(found, |found, &of| digit(tiles, &load, found.prefix, |_| found.left, of));
     (found.prefix, found.left)
 }
 
-/// Returns the smallest key for which the weights of all keys from it on are `target` or more.
-pub fn select(tiles: Scalar<i32>, load: impl Fn(Scalar<i32>) -> Keys, target: Scalar<u32>) -> Scalar<u32> {
+/// Returns the smallest key for which the weights of all keys from it on are the target or more.
+pub fn select(
+    tiles: Scalar<i32>,
+    load: impl Fn(Scalar<i32>) -> Keys,
+    target: impl Fn(Scalar<u32>) -> Scalar<u32>,
+) -> Scalar<u32> {
     let found = select_prefix(tiles, &load, target);
     select_rest(tiles, load, found).0
 }

@@ -108,7 +108,7 @@ fn long_rows<T: Number>(
         let (_, keys, regarded) = load(i);
         Keys { keys, weights: None, regarded }
     };
-    let found = select_prefix(tiles, of_row, ct::scalar(k as u32));
+    let found = select_prefix(tiles, of_row, |_| ct::scalar(k as u32));
     let is_few = found.equal.le(CANDIDATES as u32);
     ct::if_then(is_few, || {
         // Elements with a larger prefix are results, those with an equal one are candidates.

@@ -1,8 +1,8 @@
 //! Gradients of Mamba-2.
 //!
-//! The states S before each chunk are computed again. Then a tile block for each head runs through
-//! the chunks backward, with the gradient H of the state behind the chunk. Within a chunk, with the
-//! sums G of dt · a:
+//! The states S before each chunk are computed again. The gradients H of the states behind each
+//! chunk are computed backward: H ← e^(last G) H + (e^G C)ᵀ dY, with the sums G of dt · a in a
+//! chunk. Then all chunks are independent:
 //!
 //! * dX' = (C Bᵀ ∘ decays)ᵀ dY + e^(last G - G) B H, and the gradient of X is dt dX' + d dY
 //! * M = dY Xᵀ ∘ decays ∘ dt; that of C is M B + e^G dY Sᵀ, and that of B is
@@ -10,7 +10,6 @@
 //! * Result i has e^(G_i) as a factor, and input j e^(-G_j): the gradient of G_i is C_i · dC_i -
 //!   dt_i X_i · dX'_i. The last one also has the product of H and of the state behind the chunk.
 //!   The sums of these from the end on are the gradients of dt · a.
-//! * H becomes e^(last G) H + (e^G C)ᵀ dY
 //!
 //! Gradients of `b` and `c` have the sum over the heads of a group, by atomic additions in any
 //! order.
@@ -71,87 +70,115 @@ fn states<T: Number>(
     });
 }
 
+/// Stores the gradients of the states behind each chunk: (slot, head, state, channel).
+fn state_gradients<T: Number>(
+    (dy, c): (Tokens<T>, Tokens<T>),
+    sums: Array<f32, 3>,
+    offsets: Option<Array<i32, 1>>,
+    ends: ArrayMut<T, 4>,
+    form: Form,
+) {
+    let Form { states, channels, group, chunks, .. } = form;
+    let [head, sequence] = [0, 1].map(ct::bid);
+    let zero = ct::scalar(0);
+    let sequence = Sequence::new(sequence, offsets);
+    let count = sequence.chunks(dy, chunks);
+    ct::fold(..count, ct::zeros([states, channels]), |behind: Tile<f32, 2>, i| {
+        let at = count - 1 - i;
+        let slot = sequence.slot(at, chunks);
+        ends.store((slot, head, 0, 0), behind.cast::<T>().reshape([1, 1, states, channels]));
+        let dy = sequence.load(dy, [at, head, zero], channels);
+        let c = sequence.load(c, [at, head / group as i32, zero], states);
+        let sums = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
+        let whole = sums.extract((STEPS - 1, 0), [1, 1]);
+        let decayed = (dy.cast::<f32>() * sums.exp()).cast::<T>();
+        ct::mma(c.transpose(), decayed, behind * whole.exp())
+    });
+}
+
 /// Results of [`backward`]: gradients of `x`, `dt`, `b` and `c`.
 type Results<T> = (TokensMut<T>, TokensMut<f32>, TokensMut<f32>, TokensMut<f32>);
 
-/// The sequence of a head, from the last chunk to the first.
+/// States before, and gradients of the states behind each chunk.
+type OfStates<T> = (Array<T, 4>, Array<T, 4>);
+
+/// Tokens, lengths and their sums, states, and `a` and `d`.
+type Inputs<T> = ([Tokens<T>; 4], (Array<f32, 3>, Array<f32, 3>), OfStates<T>, (Array<f32, 1>, Option<Array<f32, 1>>));
+
+/// A chunk of `count` heads of a group.
 fn backward<T: Number>(
-    (x, dy, b, c): (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<T>),
-    (lengths, sums, starts): (Array<f32, 3>, Array<f32, 3>, Array<T, 4>),
-    (a, d): (Array<f32, 1>, Option<Array<f32, 1>>),
+    ([x, dy, b, c], (lengths, sums), (starts, ends), (a, d)): Inputs<T>,
     offsets: Option<Array<i32, 1>>,
     (dx, ddt, db, dc): Results<T>,
     of_heads: ArrayMut<f32, 3>,
     form: Form,
+    count: usize,
 ) {
     let Form { states, channels, group, chunks, softplus } = form;
-    let [head, sequence] = [0, 1].map(ct::bid);
-    let (zero, number) = (ct::scalar(0), sequence);
+    let [heads, at, sequence] = [0, 1, 2].map(ct::bid);
+    let (zero, first) = (ct::scalar(0), heads * count as i32);
     let sequence = Sequence::new(sequence, offsets);
-    let a = a.load_scalar(head);
-    let d = d.map(|d| d.load_scalar(head));
-    let count = sequence.chunks(x, chunks);
-    let one = ct::zeros::<f32, 2>([1, 1]);
-    type State = (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>);
-    let start: State = (ct::zeros([states, channels]), one, one);
-    let (_, da, dd) = ct::fold(..count, start, |(behind, da, dd): State, i| {
-        let at = count - 1 - i;
-        let (slot, of_group) = (sequence.slot(at, chunks), [at, head / group as i32, zero]);
+    if offsets.is_some() {
+        ct::return_if(at.ge(sequence.chunks(x, chunks)));
+    }
+    let (slot, of_group) = (sequence.slot(at, chunks), [at, first / group as i32, zero]);
+    let (b, c) = (sequence.load(b, of_group, states), sequence.load(c, of_group, states));
+    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
+    let wide = ct::zeros::<f32, 2>([STEPS, states]);
+    let products = ct::mma(c, b.transpose(), square);
+    type Sums = (Tile<f32, 2>, Tile<f32, 2>);
+    let (of_b, of_c) = ct::fold(..ct::scalar(count as i32), (wide, wide), |(sum_b, sum_c): Sums, i| {
+        let head = first + i;
         let (x, dy) = (sequence.load(x, [at, head, zero], channels), sequence.load(dy, [at, head, zero], channels));
-        let (b, c) = (sequence.load(b, of_group, states), sequence.load(c, of_group, states));
+        let of_state =
+            |array: Array<T, 4>| array.load((slot, head, 0, 0), [1, 1, states, channels]).reshape([states, channels]);
+        let (before, behind) = (of_state(starts), of_state(ends));
         let row = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
         let sums = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
-        let before = starts.load((slot, head, 0, 0), [1, 1, states, channels]).reshape([states, channels]);
         let lengths = row.unsqueeze(1);
         let whole = sums.extract((STEPS - 1, 0), [1, 1]);
         let (head_decay, tail) = (sums.exp(), (whole - sums).exp());
-        let rounded = behind.cast::<T>();
-        let (exact_x, exact_dy) = (x.cast::<f32>(), dy.cast::<f32>());
-        let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
         let decays = decays(sums, false);
+        let (exact_x, exact_dy) = (x.cast::<f32>(), dy.cast::<f32>());
 
-        let scores = (ct::mma(c, b.transpose(), square) * decays).cast::<T>();
-        let from_behind = ct::mma(b, rounded, ct::zeros::<f32, 2>([STEPS, channels])) * tail;
-        let inner = ct::mma(scores.transpose(), dy, from_behind);
+        let from_behind = ct::mma(b, behind, ct::zeros::<f32, 2>([STEPS, channels])) * tail;
+        let inner = ct::mma((products * decays).cast::<T>().transpose(), dy, from_behind);
         let direct = (inner * exact_x).sum(1);
+        let of_last = ((from_behind * exact_x).sum(1) * lengths).sum(0);
         let mut of_x = inner * lengths;
         if let Some(d) = d {
-            of_x += exact_dy * d;
+            of_x += exact_dy * d.load_scalar(head);
         }
         sequence.store(dx, [at, head, zero], of_x.cast::<T>());
 
-        let products = (ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0)).cast::<T>();
-        let wide = ct::zeros::<f32, 2>([STEPS, states]);
-        let of_c = ct::mma(products, b, ct::mma(dy, before.transpose(), wide) * head_decay);
+        let weights = (ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0)).cast::<T>();
+        let of_c = ct::mma(weights, b, ct::mma(dy, before.transpose(), wide) * head_decay);
         let of_row = (of_c * c.cast::<f32>()).sum(1);
-        sequence.add(dc, of_group, of_c);
-        let of_b = ct::mma(products.transpose(), c, ct::mma(x, rounded.transpose(), wide) * (lengths * tail));
-        sequence.add(db, of_group, of_b);
+        let decayed = (exact_x * (lengths * tail)).cast::<T>();
+        let sum_b = ct::mma(decayed, behind.transpose(), ct::mma(weights.transpose(), c, sum_b));
 
-        let of_state = (behind * before.cast::<f32>()).sum([0, 1]) * whole.exp();
-        let end = of_state + ((from_behind * exact_x).sum(1) * lengths).sum(0);
+        let carried = (behind.cast::<f32>() * before.cast::<f32>()).sum([0, 1]) * whole.exp();
         let of_sums = of_row - direct * lengths;
-        let of_gates = of_sums.cumsum_with(0, ScanOptions::new().reverse()) + end;
-        let mut of_dt = direct + of_gates * a;
+        let of_gates = of_sums.cumsum_with(0, ScanOptions::new().reverse()) + (carried + of_last);
+        let mut of_dt = direct + of_gates * a.load_scalar(head);
         if softplus {
             // The derivative of the softplus is 1 - e^-softplus.
             of_dt *= 1.0 - (-lengths).exp();
         }
         sequence.store(ddt, [at, head, zero], of_dt);
-
-        let decayed = (c.cast::<f32>() * head_decay).cast::<T>();
-        let behind = ct::mma(decayed.transpose(), dy, behind * whole.exp());
-        (behind, da + (of_gates * lengths).sum(0), dd + (exact_dy * exact_x).sum([0, 1]))
+        of_heads.store((0, slot, head), (of_gates * lengths).sum(0).reshape([1, 1, 1]));
+        of_heads.store((1, slot, head), (exact_dy * exact_x).sum([0, 1]).reshape([1, 1, 1]));
+        (sum_b, sum_c + of_c)
     });
-    of_heads.store((0, number, head), da.reshape([1, 1, 1]));
-    of_heads.store((1, number, head), dd.reshape([1, 1, 1]));
+    sequence.add(db, of_group, of_b);
+    sequence.add(dc, of_group, of_c);
 }
 
-/// Adds the gradients of all sequences in order, of some heads.
+/// Adds the gradients of all chunks in order, of some heads.
 fn add(of_heads: Array<f32, 3>, da: ArrayMut<f32, 1>, dd: ArrayMut<f32, 1>) {
     let sum = |which: i32| {
-        ct::fold(..of_heads.extent(1), ct::zeros::<f32, 1>([HEADS]), |sum, sequence| {
-            sum + of_heads.load((which, sequence, ct::bid(0)), [1, 1, HEADS]).reshape([HEADS])
+        ct::fold(..of_heads.extent(1), ct::zeros::<f32, 1>([HEADS]), |sum, slot| {
+            sum + of_heads.load((which, slot, ct::bid(0)), [1, 1, HEADS]).reshape([HEADS])
         })
     };
     da.store(ct::bid(0), sum(0));
@@ -238,11 +265,12 @@ impl Mamba2 {
         };
         let device = stream.device();
         let offsets = packing.map(|packing| packing.offsets);
-        let mut of_heads = device.zeros::<f32, 3>([2, sequences, heads])?;
+        let mut of_heads = device.zeros::<f32, 3>([2, slots, heads])?;
         if count * channels * sequences * chunks > 0 {
             let mut all = device.zeros::<f32, 3>([slots, heads, STEPS])?;
             let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
             let mut starts = device.zeros::<T, 4>([slots, heads, width, channels])?;
+            let mut ends = device.zeros::<T, 4>([slots, heads, width, channels])?;
             let by_heads = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
             let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, sequences]).stream(stream);
             launch.run(lengths::<T>, (by_heads, (a, dt_bias), offsets, (&mut all, &mut sums), ct::Constant(form)))?;
@@ -254,11 +282,16 @@ impl Mamba2 {
             let (b, c) = (tokens(b, packing)?, tokens(c, packing)?);
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
             launch.run(states::<T>, ((x, b), (&all, &sums), offsets, initial, &mut starts, ct::Constant(form)))?;
+            let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            launch.run(state_gradients::<T>, ((dy, c), &sums, offsets, &mut ends, ct::Constant(form)))?;
             let ddt = tokens_mut(ddt.reshape([batch, count, heads, 1])?, packing)?;
             let results = (tokens_mut(dx, packing)?, ddt, tokens_mut(db, packing)?, tokens_mut(dc, packing)?);
-            let scratch = (&all, &sums, &starts);
-            let launch = ct::Launch::new([heads, sequences]).stream(stream);
-            let arguments = ((x, dy, b, c), scratch, (a, d), offsets, results, &mut of_heads, ct::Constant(form));
+            let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
+            // Heads of a tile block: their gradients of `b` and `c` have one addition.
+            let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
+            let hints = ct::Hints::new().num_warps(8);
+            let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
+            let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;
         }
         ct::Launch::new(heads.div_ceil(HEADS)).stream(stream).run(add, (&of_heads, da, dd))

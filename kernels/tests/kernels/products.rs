@@ -1,6 +1,7 @@
 //! Tests of `cutlet_kernels::products`.
 
 mod batches;
+mod code;
 mod matmul;
 mod packed;
 mod scaled;

@@ -149,7 +149,7 @@ impl<I: Int> Tile<I, 1> {
     /// in the sorted tile is the exclusive sum of the counts at its number, plus its rank. Radix
     /// sort, the order of tokens of a mixture of experts, and compaction use such places.
     ///
-    /// The ptx back end finds equal elements within a warp by `match.any`, and counts for each warp
+    /// The ptx back end finds equal elements within a warp by ballots or `match.any`, and counts for each warp
     /// in shared memory. The tileir back end compares each element with each other one. The method
     /// is that of CUB's `BlockRadixRankMatch`.
     ///

@@ -31,13 +31,15 @@ pub struct Configuration {
     pub warps: u32,
     /// Tile blocks of a cluster; 0 or 1: no clusters.
     pub cluster: u32,
+    /// Tile blocks that should fit on a multiprocessor; 0: the compiler selects their number.
+    pub occupancy: u32,
 }
 
 impl Configuration {
     /// Returns a configuration of tiles, one for each tile block.
     #[must_use]
     pub const fn new(tile: [usize; 3]) -> Configuration {
-        Configuration { tile, share: Share::Tiles, turned: false, warps: 0, cluster: 0 }
+        Configuration { tile, share: Share::Tiles, turned: false, warps: 0, cluster: 0, occupancy: 0 }
     }
 
     /// Returns this configuration with another assignment.
@@ -58,6 +60,10 @@ impl Configuration {
         Configuration { cluster, ..self }
     }
 
+    pub(crate) const fn occupancy(self, occupancy: u32) -> Configuration {
+        Configuration { occupancy, ..self }
+    }
+
     /// Returns the hints of the launch.
     pub(crate) fn hints(self) -> Hints {
         let mut hints = Hints::new();
@@ -66,6 +72,9 @@ impl Configuration {
         }
         if self.cluster > 1 {
             hints = hints.num_ctas(self.cluster);
+        }
+        if self.occupancy > 0 {
+            hints = hints.occupancy(self.occupancy);
         }
         hints
     }
@@ -219,16 +228,25 @@ fn of_packed(shape: Shape, multiprocessors: usize) -> Vec<Configuration> {
     let [m, n, k] = shape.extents;
     let rows = m.next_power_of_two().max(16);
     let mut all: Vec<Configuration> = Vec::new();
-    for [columns, depth] in [[64, 128], [128, 128], [128, 64], [64, 64]] {
+    for ([columns, depth], occupancy, of_each) in [
+        ([64, 128], if rows <= 32 { 4 } else { 3 }, 4),
+        ([64, 128], if rows <= 32 { 4 } else { 3 }, 8),
+        ([64, 128], 3, 3),
+        ([64, 128], 0, 4),
+        ([128, 64], 4, 4),
+        ([128, 64], 4, 8),
+        ([128, 128], 2, 2),
+        ([128, 128], 2, 4),
+        ([64, 64], 4, 4),
+        ([64, 64], 6, 6),
+    ] {
         let columns = columns.max(shape.width);
-        for of_each in [4, 2, 8] {
-            let tiles = n.div_ceil(columns);
-            let parts = (of_each * multiprocessors / tiles).min(k.div_ceil(depth) / 2).clamp(1, 32);
-            let one = Configuration::new([rows, columns, depth]).turned();
-            let one = if parts > 1 { one.share(Share::Split(parts)) } else { one };
-            if !all.contains(&one) {
-                all.push(one);
-            }
+        let tiles = n.div_ceil(columns);
+        let parts = (of_each * multiprocessors / tiles).min(k.div_ceil(depth) / 2).clamp(1, 32);
+        let one = Configuration::new([rows, columns, depth]).turned().occupancy(occupancy);
+        let one = if parts > 1 { one.share(Share::Split(parts)) } else { one };
+        if !all.contains(&one) {
+            all.push(one);
         }
     }
     all

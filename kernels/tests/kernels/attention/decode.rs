@@ -89,7 +89,7 @@ const PLAIN: Case =
 #[test]
 fn pages_and_groups() -> ct::Result<()> {
     let lengths = [300, 0, 1, 77];
-    for (page, wide) in [(16, 20), (64, 5), (128, 4), (1, 300)] {
+    for (page, wide) in [(16, 20), (64, 5), (128, 4), (512, 1), (1, 300)] {
         decodes::<f16>(Case { page, ..PLAIN }, &lengths, wide, 4e-3)?;
     }
     decodes::<bf16>(Case { extents: [4, 3, 3, 128, 96], ..PLAIN }, &lengths, 19, 3e-2)?;

@@ -62,7 +62,11 @@ fn contiguous_pages_and_chosen() -> ct::Result<()> {
         decodes::<bf16>([16, 128, 32], &[300, 7], page, 3, 3e-2)?;
     }
     decodes::<f16>([72, 128, 64], &[70], Some(64), 2, 4e-3)?;
-    decodes::<f16>([4, 512, 64], &[140], Some(64), 2, 4e-3)
+    for page in [Some(1), Some(64)] {
+        decodes::<f16>([4, 512, 64], &[140], page, 2, 4e-3)?;
+        decodes::<f16>([4, 64, 32], &[70, 20], page, 1, 4e-3)?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::element::{bf16, f16};
 use cutlet_kernels::Number;
-use cutlet_kernels::moe::{Alignment, Experts, Gradients, Rows, combine, gated_product, product};
+use cutlet_kernels::moe::{Alignment, Experts, Gradients, Rows, Saved, Workspace, combine, gated_product, product};
 use cutlet_kernels::norms::Gate;
 
 use crate::support::{Numbers, close, device, random};
@@ -116,10 +116,12 @@ fn gradients_are_those_by_differences() -> ct::Result<()> {
     alignment.launch(&stream, device().array(&choice, [tokens, taken])?.view())?;
     let experts_of = Experts { gate: Gate::Silu, weights: [first.view(), second.view()] };
     let mut y = device().zeros::<f32, 2>([tokens, hidden])?;
-    experts_of.forward(&stream, x.view(), &alignment, weights.view(), y.view_mut())?;
+    let mut work = Workspace::new(&stream, &alignment, [hidden, between])?;
+    experts_of.forward(&stream, x.view(), &alignment, weights.view(), &mut work, y.view_mut())?;
     let want = layer(&of_x, &of_first, &of_second, &of_weights);
     close(&y, &want, 1e-5, 1e-4);
-    let saved = experts_of.forward_saved(&stream, x.view(), &alignment, weights.view(), y.view_mut())?;
+    let mut saved = Saved::new(&stream, &alignment, [hidden, between])?;
+    experts_of.forward_saved(&stream, x.view(), &alignment, weights.view(), &mut saved, y.view_mut())?;
     close(&y, &want, 1e-5, 1e-4);
     let (mut dx, mut dweights) =
         (device().zeros::<f32, 2>([tokens, hidden])?, device().zeros::<f32, 2>([tokens, taken])?);
@@ -127,7 +129,7 @@ fn gradients_are_those_by_differences() -> ct::Result<()> {
     let mut dsecond = device().zeros::<f32, 3>(second.shape())?;
     let of_experts = [dfirst.view_mut(), dsecond.view_mut()];
     let gradients = Gradients { dx: dx.view_mut(), dweights: dweights.view_mut(), of_experts };
-    experts_of.backward(&stream, &saved, dy.view(), &alignment, weights.view(), gradients)?;
+    experts_of.backward(&stream, &mut saved, dy.view(), &alignment, weights.view(), gradients)?;
     let of = |values: &[f64], which: usize| {
         by_differences(values, |moved| {
             let mut all = [&of_x[..], &of_first, &of_second, &of_weights];

@@ -57,9 +57,6 @@ fn forward_and_backward<T: Number>(rows: usize, columns: usize) -> ct::Result<()
         close(&sum, &pairs.map(|(x, r)| x + r.to_f64()).collect::<Vec<f64>>(), 0.0, relative);
         let (normals, scales) = normal(&of_sum, columns, centered);
         close(&y, &result(&normals), absolute * 10.0, relative);
-        if columns > 1 << 18 {
-            continue;
-        }
         let inputs = [sum.view(), dy.view()];
         match centered {
             true => {

@@ -1,13 +1,13 @@
 //! `ranks`: how many earlier elements of a tile are equal.
 //!
-//! Each warp has a range of elements, 32 adjacent ones in a register. `match.any` finds the equal
-//! elements of a register. Counts of each warp are in shared memory. A sum over the warps gives the
+//! Each warp has a range of elements, 32 adjacent ones in a register. Ballots of each bit, or
+//! `match.any`, find the equal elements of a register. Counts of each warp are in shared memory. A sum over the warps gives the
 //! counts of all earlier ranges.
 //!
 //! Reference: D. Merrill and M. Garland, "Onesweep: A Faster Least Significant Digit Radix Sort for
 //! GPUs" (the ranks of a tile), and CUB's `block_radix_rank`.
 
-use crate::backend::ptx::isa::inst::{Cmp, IntOp, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, IntOp, MemMods, Operand, Reg, RegClass, Space, Special, Ty, VoteMode};
 use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -15,6 +15,10 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::OpId;
 use crate::layout::Layout;
+
+/// Most bits of a number for which ballots of the bits find equal elements. `match.any` takes a time
+/// that is proportional to the number of different values among the lanes.
+const BALLOT_BITS: u32 = 8;
 
 /// Rows of counts, one for each warp.
 struct Rows {
@@ -84,7 +88,7 @@ impl Lowering<'_> {
         for &number in numbers {
             let number = self.b.sub(Ty::S32, number, first as i64);
             let is_inside = self.b.setp(Cmp::Lt, Ty::U32, number, (last - first) as u32);
-            let equal = self.b.match_any(number);
+            let equal = self.equal_lanes(number, is_inside, last - first);
             let equal = self.b.and(Ty::B32, equal, holders);
             let earlier = self.b.and(Ty::B32, equal, below);
             let [earlier, all] = [earlier, equal].map(|mask| self.b.int1(IntOp::Popc, Ty::B32, mask));
@@ -111,6 +115,24 @@ impl Lowering<'_> {
             counted.push((number, is_inside, self.b.add(Ty::U32, before, earlier)));
         }
         counted
+    }
+
+    /// Returns the lanes with an equal number below `bins`, of a number that is inside.
+    fn equal_lanes(&mut self, number: Operand, is_inside: Reg, bins: usize) -> Operand {
+        let bits = bins.next_power_of_two().ilog2();
+        if bits > BALLOT_BITS {
+            return self.b.match_any(number);
+        }
+        let mut equal = self.b.vote(VoteMode::Ballot, is_inside);
+        for bit in 0..bits {
+            let own = self.b.and(Ty::B32, number, 1i64 << bit);
+            let is_set = self.b.setp(Cmp::Ne, Ty::U32, own, 0);
+            let set = self.b.vote(VoteMode::Ballot, is_set);
+            let inverted = self.b.select(RegClass::B32, is_set, 0, -1i64);
+            let same = self.b.xor(Ty::B32, set, inverted);
+            equal = self.b.and(Ty::B32, equal, same);
+        }
+        equal
     }
 
     /// Returns the count of a bin in the row of the executing warp.

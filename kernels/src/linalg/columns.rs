@@ -1,0 +1,125 @@
+//! Factorizations of large tiles, by a loop over the columns.
+//!
+//! The operations of tiles unroll their blocks of 32 columns, which is the fastest code for small
+//! matrices. That of larger ones has more live values than registers, and takes ptxas up to half a
+//! minute.
+//! Here a matrix is in the registers of several warps, which exchange a column and a row for each
+//! rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms 3.4.1,
+//! 4.2.2 and 5.2.1).
+
+use cutlet as ct;
+use cutlet::ops::MatrixFloat;
+use cutlet::prelude::*;
+
+use super::tiles::OPERATION;
+
+/// A column, a row, and the rows and columns of the elements of one matrix.
+fn places<T: MatrixFloat>(a: Tile<T, 3>) -> [Tile<i32, 3>; 2] {
+    let [_, m, n] = a.shape();
+    [ct::indices([1, m, 1], 1), ct::indices([1, 1, n], 2)]
+}
+
+/// Returns L with L Lᵀ = A, as [`Tile::cholesky`].
+pub fn cholesky<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
+    let [_, n, _] = a.shape();
+    if n <= 2 * OPERATION {
+        return a.cholesky();
+    }
+    let [rows, columns] = places(a);
+    let (zero, nan) = (T::from_f64(0.0), ct::full([1, 1, 1], T::from_f64(f64::NAN)));
+    let lower = rows.ge(columns).select(a, zero);
+    ct::fold(..ct::scalar(n as i32), lower, |a: Tile<T, 3>, k| {
+        let column = a.extract((0, 0, k), [1, n, 1]);
+        let pivot = a.extract((0, k, k), [1, 1, 1]);
+        let reciprocal = pivot.gt(zero).select(pivot, nan).rsqrt();
+        let scaled = rows.ge(k).select(column * reciprocal, zero);
+        // Elements above the diagonal are not used: they are updated, too, and cleared at the end.
+        let updated = columns.gt(k).select(a - scaled * scaled.transpose(), a);
+        columns.eq(k).select(scaled, updated)
+    })
+    .select_lower()
+}
+
+/// The part of a matrix on and below the diagonal.
+trait Lower {
+    fn select_lower(self) -> Self;
+}
+
+impl<T: MatrixFloat> Lower for Tile<T, 3> {
+    fn select_lower(self) -> Self {
+        let [rows, columns] = places(self);
+        rows.ge(columns).select(self, T::from_f64(0.0))
+    }
+}
+
+/// Returns L and U in one tile and the order of the rows, as [`Tile::lu`].
+pub fn lu<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>) {
+    let [_, n, _] = a.shape();
+    if n <= OPERATION {
+        return a.lu();
+    }
+    let [rows, columns] = places(a);
+    let zero = T::from_f64(0.0);
+    type State<T> = (Tile<T, 3>, Tile<i32, 3>);
+    ct::fold(..ct::scalar(n as i32), (a, rows), |(a, order): State<T>, k| {
+        let column = a.extract((0, 0, k), [1, n, 1]);
+        let magnitude = column.isnan().select(T::from_f64(f64::INFINITY), column.abs());
+        let p = rows.ge(k).select(magnitude, T::from_f64(-1.0)).argmax(1).item();
+        let (row, pivot_row) = (a.extract((0, k, 0), [1, 1, n]), a.extract((0, p, 0), [1, 1, n]));
+        let (is_row, is_pivot_row) = (rows.eq(k), rows.eq(p));
+        let one = |tile: Tile<i32, 3>, row: Scalar<i32>| tile.extract((0, row, 0), [1, 1, 1]);
+        let order = is_row.select(one(order, p), is_pivot_row.select(one(order, k), order));
+        let pivot = pivot_row.extract((0, 0, k), [1, 1, 1]);
+        let reciprocal = pivot.eq(zero).select(zero, pivot.recip());
+        let exchanged = is_pivot_row.select(row.extract((0, 0, k), [1, 1, 1]), column);
+        let quotient = rows.gt(k).select(exchanged * reciprocal, zero);
+        let factor = columns.gt(k).select(pivot_row, zero);
+        let a = is_row.select(pivot_row, is_pivot_row.select(row, a)) - quotient * factor;
+        ((rows.gt(k) & columns.eq(k)).select(quotient, a), order)
+    })
+}
+
+/// Returns Q (rows x rows) and R (rows x columns) with Q R = A, or R alone.
+fn reflections<T: MatrixFloat>(a: Tile<T, 3>, has_q: bool) -> (Tile<T, 3>, Tile<T, 3>) {
+    let [_, m, n] = a.shape();
+    let [rows, columns] = places(a);
+    let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
+    let start = if has_q { rows.eq(ct::indices([1, 1, m], 2)).cast::<T>() } else { ct::zeros([1, 1, 1]) };
+    let (q, r) = ct::fold(..ct::scalar(n as i32), (start, a), |(q, a): (Tile<T, 3>, Tile<T, 3>), k| {
+        let column = a.extract((0, 0, k), [1, m, 1]);
+        let pivot = a.extract((0, k, k), [1, 1, 1]);
+        let below = rows.gt(k).select(column, zero);
+        let squares = (below * below).sum(1);
+        let norm = pivot.fma(pivot, squares).sqrt();
+        let reflected = pivot.ge(zero).select(-norm, norm);
+        let is_done = squares.eq(zero);
+        let factor = is_done.select(zero, (reflected - pivot) / reflected);
+        let scale = is_done.select(zero, (pivot - reflected).recip());
+        let vector = rows.eq(k).select(one, below * scale);
+        let projection = columns.ge(k).select((vector * a).sum(1), zero);
+        let reduced = a - vector * (projection * factor);
+        let across = vector.transpose();
+        let q = if has_q { q - (q * across).sum(2) * (across * factor) } else { q };
+        (q, reduced)
+    });
+    (q, rows.le(columns).select(r, zero))
+}
+
+/// Returns Q and R, as [`Tile::qr`].
+pub fn qr<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
+    let [_, m, n] = a.shape();
+    if m <= OPERATION {
+        return a.qr();
+    }
+    let (q, r) = reflections(a, true);
+    (q.extract((0, 0, 0), [1, m, n]), r.extract((0, 0, 0), [1, n, n]))
+}
+
+/// Returns R alone.
+pub fn triangle<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
+    let [_, m, n] = a.shape();
+    if m <= OPERATION {
+        return a.qr().1;
+    }
+    reflections(a, false).1.extract((0, 0, 0), [1, n, n])
+}
