@@ -82,6 +82,7 @@ pub fn prefix<T: Scanned>(
     let tile = tile(n, size_of::<T>(), stream);
     let blocks = n.div_ceil(tile);
     let mut words = stream.device().zeros(words_shape::<T>(blocks))?;
-    let launch = ct::Launch::new(blocks).stream(stream).hints(Hints::new().occupancy(if size_of::<T>() > 4 { 3 } else { 2 }));
+    let launch =
+        ct::Launch::new(blocks).stream(stream).hints(Hints::new().occupancy(if size_of::<T>() > 4 { 3 } else { 2 }));
     launch.run(scan::<T>, (x, y, &mut words, ct::Constant((op, form, tile))))
 }
