@@ -107,9 +107,9 @@ fn fill<T: Number>(y: ArrayMut<T, 1>, seed: Scalar<i32>, scale: Scalar<f32>) {
     let at = ct::bid(0) * 4096 + ct::arange(0..4096);
     let mut x = (at + seed * 7_919).cast::<u32>();
     x = (x ^ 61) ^ (x >> 16);
-    x = x * 9;
+    x *= 9;
     x = x ^ (x >> 4);
-    x = x * 0x27d4_eb2d;
+    x *= 0x27d4_eb2d;
     x = x ^ (x >> 15);
     let number = (x >> 8).cast::<f32>() * (1.0 / 8_388_608.0) - 1.0;
     y.store(ct::bid(0), (number * scale).cast::<T>());

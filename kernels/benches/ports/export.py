@@ -355,7 +355,7 @@ def sparse():
         f"{th} heads, {tn} keys": [Launch("_sparse_mla_fwd_kernel", (queries, heads // th),
                                           (q, vectors, vectors, chosen, of_place, places, y, F((latent + rotated) ** -0.5), latent, rotated,
                                            heads, tn, I(taken // tn), heads, th, heads // th))]
-        for th in (16, 32, 64) for tn in (16, 32, 64)})
+        for th, tn in ((16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (32, 64), (64, 16))})
 
 
 def groups():

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use anyhow::{Context, Result, bail, ensure};
-use cutlet::Stream;
+use cutlet::{Diagnostic, Error, Stream};
 use libloading::Library;
 
 type Load = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
@@ -72,6 +72,14 @@ impl Driver {
     }
 }
 
+/// An error for a status of the driver other than success.
+fn accepted(status: c_int, what: &str) -> cutlet::Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(Error::Argument(Diagnostic::new(format!("the driver refuses a {what}: status {status}"), None))),
+    }
+}
+
 /// A loaded kernel.
 #[derive(Clone, Copy)]
 pub struct Kernel {
@@ -91,8 +99,7 @@ impl Clear {
     pub fn queue(&self, stream: &Stream) -> cutlet::Result<()> {
         // SAFETY: the row owns the array.
         let status = unsafe { (self.memset)(self.address, 0, self.len, stream.raw()) };
-        assert_eq!(status, 0, "the driver refuses a memset");
-        Ok(())
+        accepted(status, "memset")
     }
 }
 
@@ -147,7 +154,6 @@ impl Call {
                 null_mut(),
             )
         };
-        assert_eq!(status, 0, "the driver refuses a launch");
-        Ok(())
+        accepted(status, "launch")
     }
 }

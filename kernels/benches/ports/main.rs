@@ -102,9 +102,13 @@ fn compare(
             }
         };
         let launch = move || calls.iter().try_for_each(|call| call(&device.default_stream()));
-        if let Some(error) = check(label, &launch)? {
-            let time = Bench::new().runs(5).run(&stream, &launch)?.median();
-            found.push((time, label, *lines, error, launch));
+        match check(label, &launch) {
+            Ok(Some(error)) => {
+                let time = Bench::new().runs(5).run(&stream, &launch)?.median();
+                found.push((time, label, *lines, error, launch));
+            }
+            Ok(None) => {}
+            Err(fault) => println!("{}\tREFUSED: {label}: {fault:#}", case.name),
         }
     }
     if original.configurations.is_empty() {
@@ -168,8 +172,11 @@ fn main() -> Result<()> {
             println!("{}\tnot exported", case.name);
             continue;
         };
-        if let Err(fault) = compare(&case, original, &folder, &driver, device, 20) {
-            println!("{}\tFAULT: {fault:#}", case.name);
+        let compare = || compare(&case, original, &folder, &driver, device, 20);
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(compare)) {
+            Ok(Ok(())) => {}
+            Ok(Err(fault)) => println!("{}\tFAULT: {fault:#}", case.name),
+            Err(_) => println!("{}\tFAULT: a panic", case.name),
         }
     }
     Ok(())
