@@ -28,11 +28,13 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the tiles of `count` matrices of `n` rows, with `k` columns of right-hand sides.
-    pub fn new<T>(count: usize, n: usize, k: usize) -> Form {
+    /// Returns the tiles of `count` matrices of `n` rows, with `sides` columns of right-hand sides.
+    pub fn new<T>(count: usize, n: usize, sides: usize) -> Form {
         let rows = n.next_power_of_two();
-        let k = k.next_power_of_two().min(rows.max(8));
-        let room = BYTES_OF_WARP / (rows * rows.max(k) * size_of::<T>());
+        let k = sides.next_power_of_two().min(rows.max(8));
+        // Both operands of a system are in registers.
+        let columns = if sides > 1 { rows + k } else { rows };
+        let room = BYTES_OF_WARP / (rows * columns * size_of::<T>());
         let batch = 1 << room.max(1).min(count.next_power_of_two()).ilog2();
         Form { batch, n: rows, k, is_padded: rows != n }
     }

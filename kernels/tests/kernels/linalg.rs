@@ -177,9 +177,17 @@ fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize, triangles: &[u
 }
 
 #[test]
-fn systems() {
+fn small_systems() {
     solves::<f32>(5, 3, 1, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn systems_of_f32() {
     solves::<f32>(1, 60, 3, &[3]);
+}
+
+#[test]
+fn systems_of_f64() {
     solves::<f64>(2, 17, 20, &[0]);
 }
 

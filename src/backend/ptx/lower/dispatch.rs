@@ -98,7 +98,6 @@ impl Lowering<'_> {
             Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check_limits(id))?,
             _ => self.check_limits(id)?,
         }
-        self.select_space(id);
         self.for_op(id, |lowering| match step {
             Step::LocalLoad(_) => match lowering.schedule.load_path(id) {
                 LoadPath::CpAsync { .. } => lowering.load_thread_private(id),
@@ -136,7 +135,6 @@ impl Lowering<'_> {
     /// Lowers an op that is a part of a step.
     pub fn lower_part(&mut self, id: OpId) -> Lowered {
         self.check_limits(id)?;
-        self.select_space(id);
         self.for_op(id, |lowering| lowering.lower_op(id))
     }
 

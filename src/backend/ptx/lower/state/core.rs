@@ -73,8 +73,7 @@ pub struct Smem {
     pub memory: SharedMemory,
     /// Block-local arrays, by `alloca`.
     pub arrays: FxHashMap<OpId, Buffer>,
-    /// State space of the array of the current access. Generic in all of a kernel with block-local
-    /// arrays in which the array of an access is unknown.
+    /// State space of arrays: generic if some of them are block-local.
     pub data_space: Space,
     /// Sub-steps of the current step that are not lowered yet.
     pub sub_steps: VecDeque<SubStep>,
