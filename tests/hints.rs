@@ -484,29 +484,3 @@ fn operands_of_two_ranks_are_loaded_by_tma() {
     let said = compiled(kernel, (x, w, x.mutable()), Target::SM_90A, Hints::new()).remarks.to_string();
     assert_eq!(count(&said, "-stage pipeline, boxes: 1"), 2, "{said}");
 }
-
-/// A histogram in scratch memory of the block.
-fn counted(x: Array<i32, 1>, y: ArrayMut<i32, 1>, [by_number]: [bool; 1]) {
-    let own = ct::scratch::<i32, 1>([64]);
-    own.store(0, ct::zeros([64]));
-    own.atomic_add_with(x.load(0, [256]), 1, ct::AtomicOptions::new().relaxed(ct::Scope::Block));
-    let own = match by_number {
-        // SAFETY: the address is that of the scratch memory.
-        true => unsafe { ct::Ptr::<i32>::from_addr(own.pointer().addr().max(1)).array_mut([64], [1]) },
-        false => own,
-    };
-    y.store(0, own.load(0, [64]));
-}
-
-#[test]
-fn scratch_memory_is_accessed_in_its_state_space() {
-    let code = |by_number: bool| {
-        let (x, y) = (ArraySpec::<i32, 1>::new([256]), ArraySpec::<i32, 1>::new([64]).mutable());
-        ct::inspect(counted, (x, y, Constant([by_number]))).target(Target::SM_80).ptx().unwrap()
-    };
-    let text = code(false);
-    assert!(text.contains("red.relaxed.cta.shared.add") && text.contains("st.global") && !text.contains("cvta"), "{text}");
-    // An address that is a number may be any address.
-    let text = code(true);
-    assert!(text.contains("cvta.shared") && !text.contains("red.relaxed.cta.shared") && !text.contains("st.global"), "{text}");
-}

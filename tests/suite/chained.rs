@@ -15,6 +15,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("chained/scaled_tiles", scaled_tiles);
     suite.test("chained/branches", branches);
     suite.test("chained/blocks", blocks_of_tiles);
+    suite.test("chained/listed_tiles", listed_tiles);
 }
 
 /// -1, 0 or 1.
@@ -48,6 +49,66 @@ fn both_directions(session: Session) -> Result<()> {
         session.check("sums", &y, &|[i, c]| {
             let score = |j| sum(d, |l| f64::from(a(i, l) * b(j, l)));
             Want::exactly(sum(keys, |j| score(j) * f64::from(b(j, c))) as f32)
+        })?;
+    }
+    Ok(())
+}
+
+/// Tiles of both products from a list of blocks, whose length is known at run time and may be zero.
+fn listed_tiles(session: Session) -> Result<()> {
+    fn kernel(
+        [q, k, v]: [Array<f16, 2>; 3],
+        (list, counts): (Array<i32, 2>, Array<i32, 1>),
+        y: ArrayMut<f32, 2>,
+        ([m, n, d], tiles): ([usize; 3], usize),
+    ) {
+        let (i, keys) = (ct::bid(0), k.extent(0));
+        let left = q.load((i, 0), [m, d]);
+        let count = counts.load_scalar(i).min(list.extent(1));
+        let start = (ct::zeros::<f32, 2>([m, d]), ct::full([m, 1], f32::MIN), ct::zeros([m, 1]));
+        let (acc, _, sum) = ct::fold(..count * tiles, start, |(acc, max, sum): (_, Tile<f32, 2>, Tile<f32, 2>), t| {
+            let j = list.load_scalar((i, t / tiles)) * tiles + t % tiles;
+            let (right, values) = (k.load((j, 0), [n, d]), v.load((j, 0), [n, d]));
+            let scores = ct::mma(left, right.transpose(), ct::zeros::<f32, 2>([m, n]));
+            let key = (j * n + ct::arange(0..n)).unsqueeze(0);
+            let masked = || ct::select(key.lt(keys), scores, f32::NEG_INFINITY);
+            let scores = ct::if_else(((j + 1) * n).le(keys), || scores, masked);
+            let above = max.max(scores.reduce_max(1));
+            let weights = (scores - above).exp2();
+            let fade = (max - above).exp2();
+            (ct::mma(weights.cast::<f16>(), values, acc * fade), above, sum * fade + weights.sum(1))
+        });
+        y.store((i, 0), acc / sum.max(1.0));
+    }
+    let shapes: [([usize; 5], usize); 3] =
+        [([130, 300, 128, 128, 32], 2), ([70, 150, 32, 32, 64], 1), ([130, 300, 128, 128, 64], 1)];
+    for ([rows, keys, m, n, d], tiles) in shapes {
+        let (tall, wide) = (rows.div_ceil(m), keys.div_ceil(n * tiles));
+        let half = |x: i32| f16::from_f32(x as f32);
+        let host = |count: usize, seed: usize| (0..count * d).map(|at| half(number(at, seed))).collect::<Vec<f16>>();
+        let (host_q, host_k, host_v) = (host(rows, 1), host(keys, 2), host(keys, 3));
+        let q = session.array(&host_q, [rows, d])?;
+        let (k, v) = (session.array(&host_k, [keys, d])?, session.array(&host_v, [keys, d])?);
+        let list_at = |i: usize, at: usize| (i + wide - at) % wide;
+        let lists: Vec<i32> = (0..tall * wide).map(|at| list_at(at / wide, at % wide) as i32).collect();
+        let count = |i: usize| if i == 0 { wide } else { 0 };
+        let counts: Vec<i32> = (0..tall).map(|i| count(i) as i32).collect();
+        let (list, counts) = (session.array(&lists, [tall, wide])?, session.array(&counts, [tall])?);
+        let mut y = session.unwritten::<f32, 2>([rows, d])?;
+        let arguments = ([&q, &k, &v], (&list, &counts), &mut y, ct::Constant(([m, n, d], tiles)));
+        session.launch(kernel, [tall], arguments)?;
+        let x = |host: &[f16], row: usize, l: usize| host[row * d + l].to_f64();
+        let seen = |i: usize, j: usize| (0..count(i / m)).any(|at| j / (n * tiles) == list_at(i / m, at));
+        let weight = |i: usize, j: usize| match seen(i, j) {
+            true => sum(d, |l| x(&host_q, i, l) * x(&host_k, j, l)).exp2(),
+            false => 0.0,
+        };
+        let weights: Vec<f64> = (0..rows * keys).map(|at| weight(at / keys, at % keys)).collect();
+        session.check("weighted sums", &y, &|[i, c]| {
+            let weights = &weights[i * keys..][..keys];
+            let total: f64 = weights.iter().sum();
+            let value = sum(keys, |j| weights[j] * x(&host_v, j, c));
+            Want::Within { value: if total > 0.0 { value / total } else { 0.0 }, error: 1e-2 }
         })?;
     }
     Ok(())

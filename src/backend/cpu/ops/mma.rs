@@ -207,7 +207,10 @@ fn multiply_block<T: MulAdd>(n: usize, k: usize, j: usize, lhs: &[T], rhs: &[T],
 fn multiply_block_avx2(n: usize, k: usize, j: usize, lhs: &[f32], rhs: &[f32], acc: &mut [f32]) {
     use std::arch::x86_64::{_mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps};
     const LANES: usize = 8;
-    assert!(j + COLUMNS <= n && k * n <= rhs.len() && ROWS * k <= lhs.len() && ROWS * n <= acc.len(), "a block of the result");
+    assert!(
+        j + COLUMNS <= n && k * n <= rhs.len() && ROWS * k <= lhs.len() && ROWS * n <= acc.len(),
+        "a block of the result"
+    );
     // SAFETY: rows and columns of the block are inside of the slices by the assertion.
     unsafe {
         let sum = |i: usize, half: usize| _mm256_loadu_ps(acc.as_ptr().add(i * n + j + half * LANES));
