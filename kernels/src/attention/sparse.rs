@@ -71,8 +71,7 @@ fn attend<T: Number>(
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen<'a> {
     /// Queries of a tile and keys of a block: powers of two from 16 on, at most 128 queries. Blocks
-    /// of f16 and bf16 have at most 128 keys, and 64 if a row has more than 128 numbers. Blocks of
-    /// 128 by 128 are the fastest.
+    /// of 128 by 128 are the fastest.
     pub block: [usize; 2],
     /// Numbers of blocks of keys, each at most once, of shape (batch, list heads, tiles of queries,
     /// most blocks). List heads divide heads.
@@ -163,9 +162,6 @@ impl Sparse {
             (_, 0..=128) => 128,
             _ => 64,
         };
-        require(size_of::<T>() == 4 || block[1] <= most, || {
-            format!("blocks of {} keys of {}: at most {most}", block[1], T::NAME)
-        })?;
         let form = Form { block, keys: block[1].min(most), columns, group: heads / key_heads, causal: self.causal };
         let kernel = |qkv: [Array<T, 4>; 3],
                       chosen: (Array<i32, 4>, Array<i32, 3>),

@@ -64,7 +64,8 @@ impl KernelInfo<'_> {
         // it.
         let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
         let [begin, end] = [begin, steps.len() - 1].map(|at| first_sub_step(steps, at));
-        steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))
+        let section = &steps[begin..end];
+        (section.iter().any(emits_sunk_waits) && section.iter().all(may_be_in_exp_span)).then_some((begin, end, value))
     }
 
     /// Returns the result of a step of 32-bit exponentials. Their sign bit is always 0, also that
@@ -89,6 +90,12 @@ impl KernelInfo<'_> {
 /// Returns true if the step is a sunk MMA wait.
 pub fn is_sunk(step: &Step) -> bool {
     matches!(step, Step::MmaWait(wait) if wait.sunk)
+}
+
+/// Returns true if sunk waits that precede the step are emitted inside it, or at its end. A section
+/// without such a step would end before its wait.
+pub fn emits_sunk_waits(step: &Step) -> bool {
+    matches!(step, Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::Mma(_))
 }
 
 /// Returns true if the step may be in an ordered section of exponentials: it waits only for MMAs of

@@ -4,7 +4,7 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{OrderBarrierKind, OrderPoint, Schedule, SeqId, Step, WarpRole};
-use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_in_exp_span};
+use crate::backend::ptx::schedule::pipeline::exp_order::{emits_sunk_waits, is_sunk, may_be_in_exp_span};
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_mma_span;
 
 impl KernelInfo<'_> {
@@ -59,6 +59,12 @@ impl KernelInfo<'_> {
                 Step::OrderArrive(point) => {
                     let begun = open.iter().position(|other| *other == point);
                     open.remove(begun.ok_or_else(|| format!("the ordered section {point} ends before it begins"))?);
+                    let wait =
+                        |step: &Step| matches!(step, Step::OrderWait { point: other, sunk: true } if *other == point);
+                    let begun = steps[..at].iter().rposition(wait);
+                    if begun.is_some_and(|begun| !steps[begun..at].iter().any(emits_sunk_waits)) {
+                        return fault(point, "ends before its wait is emitted");
+                    }
                     if let OrderPoint::Mma(id) = point
                         && !matches!(&steps[at - 1], Step::Mma(plan) if plan.last() == Some(id))
                     {
