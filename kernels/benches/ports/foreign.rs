@@ -38,10 +38,13 @@ impl Driver {
         let mut context = null_mut();
         // SAFETY: the signatures are those of the driver API.
         unsafe {
+            let init = driver.library.get::<unsafe extern "C" fn(c_uint) -> c_int>(b"cuInit\0")?;
+            ensure!(init(0) == 0, "the driver of the GPU cannot be initialized");
             let retain = driver
                 .library
                 .get::<unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int>(b"cuDevicePrimaryCtxRetain\0")?;
-            ensure!(retain(&mut context, 0) == 0, "no context of the first GPU");
+            let status = retain(&mut context, 0);
+            ensure!(status == 0, "no context of the first GPU: status {status}");
             let select = driver.library.get::<unsafe extern "C" fn(*mut c_void) -> c_int>(b"cuCtxSetCurrent\0")?;
             ensure!(select(context) == 0, "the context of the first GPU is not accepted");
         }

@@ -30,12 +30,10 @@ pub struct SortPlan {
 }
 
 impl SortPlan {
-    /// Sixteen keys of 4 bytes, or eight of 8 bytes or with values, are in the registers of a
-    /// thread.
+    /// Sixteen keys of 4 bytes, or eight of 8 bytes, are in the registers of a thread.
     pub fn new(key: usize, has_values: bool) -> SortPlan {
         match (key, has_values) {
-            (..=4, false) => SortPlan { warps: 8, elements: 16, blocks: 3 },
-            (..=4, true) => SortPlan { warps: 16, elements: 8, blocks: 2 },
+            (..=4, _) => SortPlan { warps: 8, elements: 16, blocks: 3 },
             (_, false) => SortPlan { warps: 8, elements: 8, blocks: 3 },
             (_, true) => SortPlan { warps: 8, elements: 8, blocks: 2 },
         }
