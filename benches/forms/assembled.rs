@@ -1,4 +1,4 @@
-//! Notes of ptxas on the PTX of a form.
+//! Notes of ptxas on the PTX of a kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +8,15 @@ use cutlet::Target;
 
 /// Returns the ptxas of `CUTLET_PTXAS`, of `scripts/tools`, or of the search path.
 fn ptxas() -> PathBuf {
-    let of_tools = || Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/ptxas")).filter(|path| path.exists());
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let of_tools = || folders.map(|folder| folder.join(".tools/bin/ptxas")).find(|path| path.exists());
     std::env::var_os("CUTLET_PTXAS").map(PathBuf::from).or_else(of_tools).unwrap_or_else(|| "ptxas".into())
 }
 
 /// Assembles PTX, and returns the registers of a thread, the spilled bytes and each loss of
 /// performance that ptxas names. The cost model knows neither of the last two.
 pub fn notes(ptx: &[u8], target: Target) -> Result<String> {
-    let file = std::env::temp_dir().join(format!("forms-{}.ptx", std::process::id()));
+    let file = std::env::temp_dir().join(format!("assembled-{}.ptx", std::process::id()));
     std::fs::write(&file, ptx)?;
     let mut command = Command::new(ptxas());
     command.arg(format!("-arch={target}")).args(["-v", "-o", "/dev/null"]).arg(&file);

@@ -3,6 +3,7 @@
 //! Each row prints its time, its rates, and the least time of the hardware over its time. Without a GPU the times are
 //! those of the cost model.
 
+#[path = "../../../benches/forms/assembled.rs"]
 mod assembled;
 mod attention;
 mod filled;
