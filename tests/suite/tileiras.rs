@@ -76,6 +76,8 @@ fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
 
 /// Of so many tests one has its first kernel assembled.
 const EVERY: usize = 64;
+/// Of so many forms one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
+const FORMS_EVERY: usize = 2;
 
 thread_local! {
     /// Has the test of this thread had nothing assembled yet?
@@ -88,8 +90,8 @@ pub fn begin_test() {
 }
 
 /// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
-/// element types, ranks, attributes, in a loop or branch), where a form has its turn on one of the targets, as its neighbours
-/// of other element types have on others, or if it is the first of its test, of one in 64, and this target's turn.
+/// element types, ranks, attributes, in a loop or branch), where one form of two has its turn on one of the targets, as its
+/// neighbours of other element types have on others, or if it is the first of its test, of one in 64, and this target's turn.
 /// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
 ///
 /// # Errors
@@ -102,7 +104,8 @@ pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> R
     let (first, forms) = (FIRST.replace(false), forms(&read(bytecode)?));
     let mut known = FORMS.lock().unwrap();
     let count = known.len();
-    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target, 1));
+    let every = if assembles_each() { 1 } else { FORMS_EVERY };
+    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target, every));
     known.extend(turns.map(|form| (target, form)));
     let new = known.len() > count;
     drop(known);
