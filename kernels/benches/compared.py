@@ -5,7 +5,7 @@
     python3 kernels/benches/compared.py PROGRAM --page docs/kernels-library.md [ROW]...
 
 The program measures all rows first, the peers follow. Long products run at the power limit, so that
-ratios are right within some 3 percent. A peer is the fastest of the functions listed for its row.
+small differences of a ratio have no meaning. A peer is the fastest of the functions listed for its row.
 """
 
 import re

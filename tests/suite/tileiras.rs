@@ -74,9 +74,9 @@ fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
     TARGETS.get(turn as usize).is_some_and(|name| target.to_string() == *name)
 }
 
-/// Of so many tests one has its first kernel assembled.
+/// Number of tests of which one has its first kernel assembled.
 const EVERY: usize = 64;
-/// Of so many forms one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
+/// Number of forms of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
 const FORMS_EVERY: usize = 2;
 
 thread_local! {

@@ -145,7 +145,7 @@ fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine
 enum Source {
     Contiguous,
     Pages(usize),
-    /// Vectors among so many.
+    /// Number of vectors that the chosen ones are taken from.
     Chosen(usize),
 }
 

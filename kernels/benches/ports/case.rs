@@ -17,7 +17,7 @@ pub struct Data<T: Element> {
     /// Arrays of f32: statistics, and numbers that only the original writes.
     pub numbers: Vec<(&'static str, DeviceArray<f32, 1>)>,
     pub integers: Vec<(&'static str, DeviceArray<i32, 1>)>,
-    /// What our function keeps from launch to launch.
+    /// State of our function across launches.
     pub kept: Option<Box<dyn Any>>,
 }
 
@@ -64,7 +64,7 @@ pub struct Functions<T: Element> {
     pub data: Box<dyn Fn(Device) -> ct::Result<Data<T>>>,
     pub ours: fn(&Stream, &mut Data<T>) -> ct::Result<()>,
     pub error: fn(&Data<T>) -> ct::Result<f64>,
-    /// What a launch expects in its results.
+    /// Sets the results to their contents before a launch.
     pub reset: fn(&Stream, &mut Data<T>) -> ct::Result<()>,
 }
 

@@ -54,7 +54,7 @@ pub enum Combine {
 pub struct Scratch {
     /// Parts of the keys.
     pub(super) parts: usize,
-    /// Of shape (sequences, heads of keys, parts, rows, dim).
+    /// Partial results, of shape (sequences, heads of keys, parts, rows, dim).
     pub(super) results: DeviceArray<f32, 5>,
     /// log₂ of sums of exponentials, of shape (sequences, heads of keys, parts, rows).
     pub(super) logs: DeviceArray<f32, 4>,

@@ -90,7 +90,7 @@ impl Form {
     }
 }
 
-/// What is added to the sums: a bias (group, channel), and a residual of the shape of the result.
+/// Addends of the sums: a bias (group, channel), and a residual of the shape of the result.
 type Added<T> = (Option<Array<T, 2>>, Option<Array<T, 5>>);
 
 /// A tile of the result: numbers of its box of images, rows and columns, of its group, and of its

@@ -29,17 +29,17 @@ use crate::launch::Run;
 /// Gradients of the inputs of Mamba-2, of their shapes.
 #[derive(Debug)]
 pub struct Mamba2Gradients<'a, T: Element> {
-    /// Of `x`.
+    /// Gradient of `x`.
     pub x: DeviceViewMut<'a, T, 4>,
-    /// Of `dt`, before the softplus. Its sum over batch and tokens is that of the bias.
+    /// Gradient of `dt`, before the softplus. Its sum over batch and tokens is that of the bias.
     pub dt: DeviceViewMut<'a, f32, 3>,
-    /// Of `a`.
+    /// Gradient of `a`.
     pub a: DeviceViewMut<'a, f32, 1>,
-    /// Of `b`.
+    /// Gradient of `b`.
     pub b: DeviceViewMut<'a, f32, 4>,
-    /// Of `c`.
+    /// Gradient of `c`.
     pub c: DeviceViewMut<'a, f32, 4>,
-    /// Of `d`.
+    /// Gradient of `d`.
     pub d: DeviceViewMut<'a, f32, 1>,
 }
 

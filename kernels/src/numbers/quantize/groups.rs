@@ -19,7 +19,7 @@ use crate::launch::Run;
 /// Rows and columns of a tile.
 const TILE: [usize; 2] = [8, 512];
 
-/// Returns the tile for groups of so many columns. Random bits need registers.
+/// Returns the tile for groups of this number of columns. Random bits need registers.
 fn tile(group: usize, stochastic: bool) -> [usize; 2] {
     [if stochastic { TILE[0] / 2 } else { TILE[0] }, TILE[1].max(group)]
 }

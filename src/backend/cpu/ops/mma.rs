@@ -200,8 +200,8 @@ fn multiply_block<T: MulAdd>(n: usize, k: usize, j: usize, lhs: &[T], rhs: &[T],
     }
 }
 
-/// `multiply_block` of f32 by intrinsics. Builds without optimization do not vectorize loops: a
-/// product takes 20 times as long there without this function.
+/// `multiply_block` of f32 by intrinsics. Builds without optimization do not vectorize
+/// loops.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn multiply_block_avx2(n: usize, k: usize, j: usize, lhs: &[f32], rhs: &[f32], acc: &mut [f32]) {
