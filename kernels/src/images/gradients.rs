@@ -13,6 +13,7 @@ use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
 
 use super::convolution::Convolution;
 use super::depthwise;
+use super::grouped::{expanded, merged};
 use super::implicit_gemm::{Form, queue};
 use super::taps::{Geometry, Taps, fitting_box, splits};
 use crate::Number;
@@ -29,6 +30,8 @@ struct Sum {
     width: usize,
     /// Tile blocks that share the places.
     splits: usize,
+    /// Taps of a tile block.
+    each: usize,
 }
 
 /// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group,
@@ -41,29 +44,45 @@ fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, 
     let (tile, split) = (ct::bid(0), ct::bid(2));
     let (j, tile) = (tile % columns, tile / columns);
     let (k, group) = (tile % rows, tile / rows);
-    let tap = form.taps.tap(ct::bid(1));
 
     let boxes = [i, high, wide, 1, outputs];
     let [images, highs, wides] = [0, 1, 2].map(|axis| dy.num_tiles(axis, boxes));
     let all = ct::range(split, images * highs * wides).step(form.splits as i32);
-    let sum = ct::fold(all, ct::zeros::<f32, 2>([inputs, outputs]), |sum, at| {
+    let each = form.each;
+    let taps: Vec<_> = (0..each as i32).map(|at| form.taps.tap(ct::bid(1) * each as i32 + at)).collect();
+    let sum = ct::fold(all, vec![ct::zeros::<f32, 2>([inputs, outputs]); each], |sums, at| {
         let (c, place) = (at % wides, at / wides);
         let (r, n) = (place % highs, place / highs);
-        let from = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, k);
-        let x = x.load(from, [i, high, wide, 1, inputs]).reshape([places, inputs]);
         let dy = dy.load((n, r, c, group, j), boxes).reshape([places, outputs]);
-        ct::mma(x.transpose(), dy, sum)
+        let sums = taps.iter().zip(sums).map(|(tap, sum)| {
+            let from = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, k);
+            let x = x.load(from, [i, high, wide, 1, inputs]).reshape([places, inputs]);
+            ct::mma(x.transpose(), dy, sum)
+        });
+        sums.collect::<Vec<_>>()
     });
-    let number = tap.number[0] * form.width as i32 + tap.number[1];
-    sums.store((split, number, k, group, j), sum.reshape(shape));
+    for (tap, sum) in taps.iter().zip(sum) {
+        let number = tap.number[0] * form.width as i32 + tap.number[1];
+        sums.store((split, number, k, group, j), sum.reshape(shape));
+    }
 }
 
-/// Adds the sums of all splits in order.
-fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, tile: usize) {
-    let sum = ct::fold(..sums.extent(0), ct::zeros::<f32, 2>([1, tile]), |sum, split| {
-        sum + sums.load((split, ct::bid(0)), [1, tile])
+/// Adds the sums of all splits, some at a time.
+fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, [splits, tile]: [usize; 2]) {
+    let sum = ct::fold(..sums.num_tiles(0, [splits, tile]), ct::zeros([splits, tile]), |sum: Tile<f32, 2>, split| {
+        sum + sums.load((split, ct::bid(0)), [splits, tile])
     });
-    dw.store(ct::bid(0), sum.cast::<T>().reshape([tile]));
+    dw.store(ct::bid(0), sum.sum(0).cast::<T>().reshape([tile]));
+}
+
+/// Adds the sums of all splits, of the blocks on the diagonal of merged groups.
+fn add_blocks<T: Number>(sums: Array<f32, 7>, dw: ArrayMut<T, 5>, [splits, inputs, outputs]: [usize; 3]) {
+    let (tap, own, group) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let shape = [splits, 1, 1, inputs, 1, 1, outputs];
+    let sum = ct::fold(..sums.num_tiles(0, shape), ct::zeros(shape), |sum: Tile<f32, 7>, split| {
+        sum + sums.load((split, tap, own, 0, group, own, 0), shape)
+    });
+    dw.store((tap, 0, group, own, 0), sum.sum(0).cast::<T>().reshape([1, inputs, 1, 1, outputs]));
 }
 
 /// Queues the sums of the gradient of the weights: (split, tap, input, group, output). Returns
@@ -86,7 +105,16 @@ fn weight_sums<T: Number>(
         (Some(_), _) => (32, [64, 64]),
     };
     let power = |extent: usize| extent.next_power_of_two().max(16);
-    let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
+    let mut tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
+    let (mut places, mut each, mut wanted, mut occupancy) = (places, 1, 0, 0);
+    if let Ok(text) = std::env::var("WGRAD") {
+        let v: Vec<usize> = text.split(',').filter_map(|x| x.parse().ok()).collect();
+        places = v[0];
+        tile = [v[1], v[2]];
+        wanted = v[3];
+        each = v[4];
+        occupancy = v[5] as u32;
+    }
     let boxed = fitting_box(places, [images, rows, columns]);
     let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
     let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
@@ -96,11 +124,24 @@ fn weight_sums<T: Number>(
         .map(|taps| (taps, splits(tiles * taps.count(), boxes, num_multiprocessors(stream))))
         .collect();
     // Phases with fewer splits leave zeros.
-    let most = of_phases.iter().map(|&(_, splits)| splits).max().unwrap_or(1);
-    let mut sums = stream.device().zeros::<f32, 5>([most, all, inputs, groups, outputs])?;
-    for (taps, splits) in of_phases {
-        let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
-        let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
+    let mut most = of_phases.iter().map(|&(_, splits)| splits).max().unwrap_or(1);
+    if wanted > 0 {
+        most = wanted;
+    }
+    let mut sums = stream.device().unspecified::<f32, 5>([most, all, inputs, groups, outputs])?;
+    for (taps, _) in of_phases {
+        let splits = most;
+        let each = match each {
+            1 => 1,
+            3 => taps.columns.count,
+            _ => taps.count(),
+        };
+        let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits, each };
+        let mut hints = cutlet::Hints::new();
+        if occupancy > 0 {
+            hints = hints.occupancy(occupancy);
+        }
+        let launch = ct::Launch::new([tiles, taps.count() / each, splits]).hints(hints).stream(stream);
         launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
     }
     Ok(sums)
@@ -145,12 +186,15 @@ impl Convolution {
             return Ok(());
         }
         let (geometry, groups) = (self.geometry(w.shape()), self.groups);
-        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let [_, _, inputs, outputs] = w.shape();
         if inputs == 1 && groups > 1 {
             return depthwise::input_gradient(stream, geometry, dy, w, dx);
         }
         let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
+        let count = merged(groups, inputs, outputs / groups);
+        let blocks = if count > 1 { Some(expanded(stream, w, count)?) } else { None };
+        let (w, groups) = (blocks.as_ref().map_or(w, |blocks| blocks.view()), groups / count);
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let dy = dy.reshape(split(dy.shape()))?;
         let shape = split(dx.shape());
         let mut dx = dx.reshape(shape)?;
@@ -201,18 +245,31 @@ impl Convolution {
         if dw.is_empty() {
             return Ok(());
         }
-        let (geometry, groups) = (self.geometry(dw.shape()), self.groups);
-        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
+        let geometry = self.geometry(dw.shape());
         let [_, _, inputs, outputs] = dw.shape();
+        let count = merged(self.groups, inputs, outputs / self.groups);
+        let groups = self.groups / count;
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let elements = geometry.taps[0] * geometry.taps[1] * inputs * outputs;
-        let sums = if inputs == 1 && groups > 1 {
+        let sums = if inputs == 1 && self.groups > 1 {
             depthwise::weight_sums(stream, geometry, x, dy)?
         } else {
             weight_sums(stream, geometry, x.reshape(split(x.shape()))?, dy.reshape(split(dy.shape()))?)?
         };
         let splits = sums.shape()[0];
+        if count > 1 && inputs > 1 {
+            let all = geometry.taps[0] * geometry.taps[1];
+            let outs = outputs / self.groups;
+            let tile = [splits.next_power_of_two().min(16), inputs.next_power_of_two(), outs.next_power_of_two()];
+            let sums = sums.view().reshape([splits, all, count, inputs, groups, count, outs])?;
+            let dw = dw.reshape([all, inputs, groups, count, outs])?;
+            let launch = ct::Launch::new([all, count, groups]).stream(stream);
+            return launch.run(add_blocks::<T>, (sums, dw, ct::Constant(tile)));
+        }
         let sums = sums.view().reshape([splits, elements])?;
-        let launch = ct::Launch::new(elements.div_ceil(1024)).stream(stream);
-        launch.run(add::<T>, (sums, dw.reshape([elements])?, ct::Constant(1024)))
+        let v: Vec<usize> = std::env::var("ADD").unwrap_or("16,64".into()).split(',').filter_map(|x| x.parse().ok()).collect();
+        let tile = [splits.next_power_of_two().min(v[0]), v[1]];
+        let launch = ct::Launch::new(elements.div_ceil(tile[1])).stream(stream);
+        launch.run(add::<T>, (sums, dw.reshape([elements])?, ct::Constant(tile)))
     }
 }

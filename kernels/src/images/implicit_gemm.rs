@@ -34,9 +34,22 @@ pub struct Form {
     pub is_transposed: bool,
     /// Tile blocks that share the products of a tile.
     pub splits: usize,
+    pub occupancy: u32,
+    pub ctas: u32,
 }
 
 impl Form {
+    fn hints(&self) -> cutlet::Hints {
+        let mut hints = cutlet::Hints::new();
+        if self.occupancy > 0 {
+            hints = hints.occupancy(self.occupancy);
+        }
+        if self.ctas > 0 {
+            hints = hints.num_ctas(self.ctas);
+        }
+        hints
+    }
+
     /// Returns the tiles for results of this shape: batch, rows, columns, groups, channels.
     pub fn new<T>(
         [images, rows, columns, groups, outputs]: [usize; 5],
@@ -73,8 +86,19 @@ impl Form {
                 m = 64;
             }
         }
-        let (boxed, splits) = (fitting_box(m, places), splits(blocks(m, n)));
-        Form { boxed, outputs: n, channels: k, taps, width, is_transposed: false, splits }
+        let (mut boxed, mut splits) = (fitting_box(m, places), splits(blocks(m, n)));
+        let mut k = k;
+        let (mut occupancy, mut ctas) = (0, 0);
+        if let Ok(text) = std::env::var("CONV") {
+            let v: Vec<usize> = text.split(',').filter_map(|x| x.parse().ok()).collect();
+            boxed = fitting_box(v[0], places);
+            n = v[1];
+            k = v[2];
+            splits = v[3];
+            occupancy = v[4] as u32;
+            ctas = v[5] as u32;
+        }
+        Form { boxed, outputs: n, channels: k, taps, width, is_transposed: false, splits, occupancy, ctas }
     }
 
     /// The tile of the result.
@@ -232,13 +256,13 @@ pub fn queue<T: Number>(
         let kernel = move |images: Vec<Array<T, 5>>, w: Array<T, 4>, added: Added<T>, y: ArrayMut<T, 5>, form: Form| {
             convolve(images, w, added, y, form, activation);
         };
-        let launch = ct::Launch::new([channels, places, boxes]).stream(stream);
+        let launch = ct::Launch::new([channels, places, boxes]).hints(form.hints()).stream(stream);
         return launch.run(kernel, (images, w, added, y, ct::Constant(form)));
     }
     let mut covered = shape;
     covered[0] = form.splits * boxes * form.boxed[0];
-    let mut sums = stream.device().zeros::<f32, 5>(covered)?;
-    let launch = ct::Launch::new([channels, places, boxes * form.splits]).stream(stream);
+    let mut sums = stream.device().unspecified::<f32, 5>(covered)?;
+    let launch = ct::Launch::new([channels, places, boxes * form.splits]).hints(form.hints()).stream(stream);
     launch.run(convolve_split::<T>, (images, w, &mut sums, ct::Constant(form.clone())))?;
     let part = Form { boxed: fitting_box(16, [shape[0], shape[1], shape[2]]), outputs: form.outputs.min(64), ..form };
     let kernel = move |sums: Array<f32, 5>, added: Added<T>, y: ArrayMut<T, 5>, tile: ([usize; 5], usize)| {

@@ -43,8 +43,7 @@ impl Line {
     }
 
     /// The numbers and offsets of the taps of this line.
-    #[cfg(test)]
-    fn taps(self) -> impl Iterator<Item = (usize, i32)> {
+    fn taps(self) -> impl Iterator<Item = (usize, i32)> + Clone {
         (0..self.count).map(move |i| (self.first + i * self.step, self.offset + i as i32 * self.offset_step))
     }
 }
@@ -59,7 +58,7 @@ pub struct Taps {
 }
 
 /// The most taps without a loop: those of windows of 3 by 3.
-const UNROLLED: i32 = 9;
+const UNROLLED: usize = 9;
 
 /// A tap of a window: its row and column, and their offsets.
 #[derive(Clone, Copy)]
@@ -80,13 +79,37 @@ impl Taps {
         Tap { number: [row, column], offset: [above, before] }
     }
 
+    /// Returns true if the taps are few enough for code without a loop.
+    pub fn is_unrolled(self) -> bool {
+        self.count() <= UNROLLED
+    }
+
     /// Runs a function for each of these taps. Few of them have no loop.
     pub fn fold<S: ct::ops::LoopState>(self, state: S, body: impl Fn(S, Tap) -> S) -> S {
         let count = self.count() as i32;
-        if count <= UNROLLED {
+        if self.is_unrolled() {
             return (0..count).fold(state, |state, at| body(state, self.tap(ct::scalar(at))));
         }
         ct::fold(..ct::scalar(count), state, |state, at| body(state, self.tap(at)))
+    }
+
+    /// Calls a function for each product of a row of a tile of `high` rows and a tap, by its place.
+    /// Its operand, an element of the image at an offset, is loaded once for each column of the
+    /// window.
+    pub fn rows<X>(self, high: usize, load: impl Fn([i32; 2]) -> X, mut product: impl FnMut(usize, usize, &X)) {
+        let high = high as i32;
+        let offsets = self.rows.taps().map(|(_, offset)| offset);
+        let (first, last) = (offsets.clone().min().unwrap_or(0), offsets.max().unwrap_or(0));
+        for row in first..last + high {
+            let own = self.rows.taps().enumerate().filter(|(_, (_, above))| (0..high).contains(&(row - above)));
+            let own: Vec<(usize, usize)> = own.map(|(at, (_, above))| (at, (row - above) as usize)).collect();
+            for (column, (_, before)) in self.columns.taps().enumerate().filter(|_| !own.is_empty()) {
+                let x = load([row, before]);
+                for &(at, i) in &own {
+                    product(i, at * self.columns.count + column, &x);
+                }
+            }
+        }
     }
 }
 
