@@ -70,6 +70,12 @@ fn factorizations(count: usize, n: usize) -> Vec<Row> {
 pub fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> =
         [(10_000, 32), (4096, 64), (1024, 128)].into_iter().flat_map(|(count, n)| factorizations(count, n)).collect();
+    for n in [32, 64, 128] {
+        rows.extend(factorizations(1, n).into_iter().map(|mut row| {
+            row.name = format!("latency {}", row.name);
+            row
+        }));
+    }
     let n = 4096;
     rows.push(Row::new(
         format!("cholesky f32 1 {n}"),
