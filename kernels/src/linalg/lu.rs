@@ -7,7 +7,8 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
 use super::columns;
-use super::tiles::{Form, require_same, require_square};
+use super::lu_blocks;
+use super::tiles::{Form, LARGEST, require_same, require_square};
 use crate::launch::Run;
 
 fn factor<T: MatrixFloat>(a: Array<T, 3>, lu: ArrayMut<T, 3>, order: ArrayMut<i32, 2>, form: Form) {
@@ -70,6 +71,9 @@ pub fn lu<T: MatrixFloat>(
     if a.is_empty() {
         return Ok(());
     }
+    if n > LARGEST {
+        return lu_blocks::factor("lu", stream, a, lu, order).map(|_| ());
+    }
     let form = Form::new::<T>(count, n, 1);
     ct::Launch::new(form.blocks(count))
         .hints(form.hints::<T>())
@@ -108,6 +112,9 @@ pub fn solve<T: MatrixFloat>(
     if b.is_empty() {
         return Ok(());
     }
+    if n > LARGEST {
+        return lu_blocks::solve(stream, a, b, x);
+    }
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];
     ct::Launch::new(grid)
@@ -141,6 +148,9 @@ pub fn determinant<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, d: Devi
     require_same("determinant", "the result", d.shape(), [count])?;
     if count == 0 {
         return Ok(());
+    }
+    if n > LARGEST {
+        return lu_blocks::determinant(stream, a, d);
     }
     // A matrix without rows has the determinant 1, as the tile of one padded row.
     let form = Form::new::<T>(count, n, 1);

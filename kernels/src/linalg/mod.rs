@@ -17,6 +17,7 @@
 mod cholesky;
 mod columns;
 mod lu;
+mod lu_blocks;
 mod qr;
 mod tiles;
 mod triangular;

@@ -74,11 +74,10 @@ impl Form {
     }
 }
 
-/// Checks that arrays hold square matrices of at most 128 rows.
+/// Checks that arrays hold square matrices.
 #[track_caller]
 pub fn require_square(name: &str, [_, rows, columns]: [usize; 3]) -> ct::Result<()> {
-    require(rows == columns, || format!("{name}: matrices of {rows} rows and {columns} columns are not square"))?;
-    require_small(name, rows)
+    require(rows == columns, || format!("{name}: matrices of {rows} rows and {columns} columns are not square"))
 }
 
 /// Checks that a matrix fits a tile.
