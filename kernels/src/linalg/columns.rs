@@ -79,6 +79,34 @@ fn reflections<T: MatrixFloat>(a: Tile<T, 3>, has_q: bool) -> (Tile<T, 3>, Tile<
     (q, rows.le(columns).select(r, zero))
 }
 
+/// Returns the reflections of a tile with at least as many rows as columns: R on and above the
+/// diagonal, the vectors below it, and the inverse of T, with which the product of all reflections
+/// is I - V T Vᵀ.
+pub fn packed_reflections<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
+    let [_, m, n] = a.shape();
+    let [rows, columns] = places(a);
+    let (zero, one, two) = (T::from_f64(0.0), T::from_f64(1.0), T::from_f64(2.0));
+    let above = ct::indices([1, n, 1], 1);
+    ct::fold(..ct::scalar(n as i32), (a, ct::zeros([1, n, n])), |(a, t): (Tile<T, 3>, Tile<T, 3>), k| {
+        let column = a.extract((0, 0, k), [1, m, 1]);
+        let pivot = a.extract((0, k, k), [1, 1, 1]);
+        let below = rows.gt(k).select(column, zero);
+        let norm = pivot.fma(pivot, (below * below).sum(1)).sqrt();
+        let reflected = pivot.ge(zero).select(-norm, norm);
+        // A column of zeros has the reflection of one row.
+        let is_zero = norm.eq(zero);
+        let factor = is_zero.select(two, (reflected - pivot) / reflected);
+        let scale = is_zero.select(zero, (pivot - reflected).recip());
+        let vector = rows.eq(k).select(one, below * scale);
+        // Columns before have the vectors below the diagonal: these are the products with them.
+        let products = (vector * a).sum(1);
+        let reduced = a - vector * (columns.gt(k).select(products, zero) * factor);
+        let own = rows.gt(k).select(vector, rows.eq(k).select(reflected, a));
+        let before = above.lt(k).select(products.transpose(), above.eq(k).select(factor.recip(), zero));
+        (columns.eq(k).select(own, reduced), columns.eq(k).select(before, t))
+    })
+}
+
 /// Returns Q and R, as [`Tile::qr`].
 pub fn qr<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
     let [_, m, n] = a.shape();

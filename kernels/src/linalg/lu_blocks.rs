@@ -10,27 +10,15 @@
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
-use cutlet::{DeviceArray, DeviceView, DeviceViewMut, GatherOptions, Hints, ScatterOptions, Stream};
+use cutlet::{DeviceArray, DeviceView, DeviceViewMut, GatherOptions, ScatterOptions, Stream};
 
 use super::columns;
+use super::tiles::{panel_hints, panel_width};
 use super::triangular::{Triangle, solve_triangular};
-use crate::check::require;
 use crate::launch::Run;
 
-/// Bytes of a panel: half of the registers of a multiprocessor.
-const BYTES: usize = 128 << 10;
-/// The most columns of a panel.
-const WIDEST: usize = 32;
 /// Rows and columns of a tile of the rest.
 const TILE: usize = 64;
-
-/// Returns the number of columns of the panels of matrices of `n` rows.
-#[track_caller]
-fn width<T>(name: &str, n: usize) -> ct::Result<usize> {
-    let most = BYTES / size_of::<T>();
-    require(n <= most, || format!("{name}: matrices of {n} rows, and {most} is the largest number"))?;
-    Ok((most / n.next_power_of_two()).min(WIDEST))
-}
 
 /// Copies a tile, and numbers rows.
 fn copy<T: MatrixFloat>(a: Array<T, 3>, lu: ArrayMut<T, 3>, order: ArrayMut<i32, 2>) {
@@ -100,14 +88,14 @@ pub fn factor<T: MatrixFloat>(
     mut order: DeviceViewMut<i32, 2>,
 ) -> ct::Result<DeviceArray<i32, 1>> {
     let [count, n, _] = a.shape();
-    let (width, tiles) = (width::<T>(name, n)?, n.div_ceil(TILE));
+    let (width, tiles) = (panel_width::<T>(name, n)?, n.div_ceil(TILE));
     let mut moves = stream.device().unspecified::<i32, 3>([count, 2, width])?;
     let mut exchanges = stream.device().zeros::<i32, 1>([count])?;
     let launch = |grid: [usize; 3]| ct::Launch::new(grid).stream(stream);
     launch([tiles, tiles, count]).run(copy::<T>, (a, lu.reborrow(), order.reborrow()))?;
     for first in (0..n).step_by(width) {
         let (at, height) = (first as i32, (n - first).next_power_of_two().max(width));
-        let hints = Hints::new().num_warps((height * width * size_of::<T>() / (8 << 10)).clamp(1, 16) as u32);
+        let hints = panel_hints::<T>(height, width);
         let arguments = (lu.reborrow(), order.reborrow(), (&mut moves, &mut exchanges), at, ct::Constant([height, width]));
         launch([count, 1, 1]).hints(hints).run(factor_panel::<T>, arguments)?;
         let (before, behind) = (first.div_ceil(TILE), n.saturating_sub(first + width).div_ceil(TILE));

@@ -19,6 +19,7 @@ mod columns;
 mod lu;
 mod lu_blocks;
 mod qr;
+mod qr_blocks;
 mod tiles;
 mod triangular;
 

@@ -12,7 +12,8 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, TriangularOptions};
 
 use super::columns;
-use super::tiles::{LARGEST, require_same, require_small};
+use super::qr_blocks;
+use super::tiles::{LARGEST, require_same};
 use crate::check::require;
 use crate::launch::Run;
 
@@ -105,11 +106,13 @@ pub fn qr<T: MatrixFloat>(
 ) -> ct::Result<()> {
     let [count, m, n] = a.shape();
     require(n <= m, || format!("qr: matrices of {m} rows and {n} columns have more columns than rows"))?;
-    require_small("qr", m)?;
     require_same("qr", "Q", q.shape(), a.shape())?;
     require_same("qr", "R", r.shape(), [count, n, n])?;
     if a.is_empty() {
         return Ok(());
+    }
+    if m > LARGEST {
+        return qr_blocks::qr(stream, a, q, r);
     }
     let form = Form::new::<T>(count, m, n);
     ct::Launch::new(count.div_ceil(form.batch))

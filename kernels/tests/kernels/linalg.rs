@@ -315,6 +315,12 @@ fn qr() {
 }
 
 #[test]
+fn qr_by_blocks() {
+    qr_of::<f32>(2, 131, 40);
+    qr_of::<f64>(1, 150, 150);
+}
+
+#[test]
 fn least_squares() -> ct::Result<()> {
     for (count, m, n, columns) in [(5, 9, 4, 1), (1, 70, 20, 13), (2, 300, 5, 2)] {
         let (a, b) = (uniform(1, count, m, n), uniform(2, count, m, columns));
