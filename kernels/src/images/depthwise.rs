@@ -38,11 +38,7 @@ impl Form {
         let most = (Self::ROW / channels).min(columns.next_power_of_two());
         let wides = (0..=most.ilog2()).map(|power| 1usize << power).filter(|&wide| wide >= most.min(4));
         let wide = wides.min_by_key(|&wide| (columns.next_multiple_of(wide), std::cmp::Reverse(wide)));
-        let mut tile = [rows.next_power_of_two().min(4), wide.unwrap_or(most), channels];
-        if let Ok(text) = std::env::var("DW") {
-            let v: Vec<usize> = text.split(',').filter_map(|x| x.parse().ok()).collect();
-            tile = [v[0], v[1], v[2]];
-        }
+        let tile = [rows.next_power_of_two().min(4), wide.unwrap_or(most), channels];
         Form { tile, taps, width }
     }
 
@@ -53,14 +49,9 @@ impl Form {
     }
 
     /// Returns hints with registers for the taps of a window.
-    fn hints(&self) -> Hints {
+    fn hints(&self, occupancy: u32) -> Hints {
         let [_, wide, channels] = self.tile;
-        let mut occ = 4;
-        if let Ok(text) = std::env::var("DW") {
-            let v: Vec<usize> = text.split(',').filter_map(|x| x.parse().ok()).collect();
-            occ = v[3];
-        }
-        Hints::new().num_warps((wide * channels / 256).clamp(1, 8) as u32).occupancy(occ as u32)
+        Hints::new().num_warps((wide * channels / 256).clamp(1, 8) as u32).occupancy(occupancy)
     }
 
     /// The number of a tap of the window.
@@ -204,7 +195,7 @@ pub fn input_gradient<T: Number>(
         }
         let form = Form::new([rows, columns, channels], vec![taps], geometry.taps[1]);
         let grid = form.grid([batch, rows, columns, 1, channels]);
-        let launch = ct::Launch::new(grid).hints(form.hints()).stream(stream);
+        let launch = ct::Launch::new(grid).hints(form.hints(4)).stream(stream);
         let kernel = |images: Vec<Array<T, 5>>, w: Array<T, 3>, dx: ArrayMut<T, 5>, form: (Form, Range<i32>)| {
             convolve(images, w, (None, None), dx, form, |sum| sum);
         };
@@ -229,16 +220,15 @@ pub fn weight_sums<T: Number>(
     let [high, wide, lanes] = form(Vec::new()).tile;
     let boxes = batch * rows.div_ceil(high) * columns.div_ceil(wide);
     let tiles = channels.div_ceil(lanes) * results;
-    // Some tile blocks on each multiprocessor wait for memory at a time.
-    let each = std::env::var("DWS").ok().and_then(|x| x.parse().ok()).unwrap_or(4);
-    let splits = (each * num_multiprocessors(stream)).div_ceil(tiles).min(boxes).max(1);
+    // Fewer tile blocks than multiprocessors hold at a time: their sums are another kernel's reads.
+    let splits = (2 * num_multiprocessors(stream)).div_ceil(tiles).min(boxes).max(1);
     let mut sums = stream.device().unspecified::<f32, 5>([splits, all, 1, channels, results])?;
     for taps in geometry.of_results() {
         let blocks = if taps.is_unrolled() { 1 } else { taps.count() };
         let form = form(vec![taps]);
         let own = sums.view_mut().reshape([splits, all, channels, results])?;
         let own = if results == 1 { own.reshape([splits, all, 1, channels])? } else { own.permute([0, 1, 3, 2])? };
-        let launch = ct::Launch::new([tiles, blocks, splits]).hints(form.hints()).stream(stream);
+        let launch = ct::Launch::new([tiles, blocks, splits]).hints(form.hints(3)).stream(stream);
         launch.run(products::<T>, (phases[taps.phase], dy, own, ct::Constant(form), ct::Constant(splits)))?;
     }
     Ok(sums)
@@ -267,9 +257,13 @@ pub fn forward<T: Number>(
     let form = Form::new([rows, columns, channels], geometry.of_results(), geometry.taps[1]);
     let grid = form.grid([batch, rows, columns, results, channels]);
     type Constants = (Form, Range<i32>);
-    let kernel = move |images: Vec<Array<T, 5>>, w: Array<T, 3>, added: Added<T>, y: ArrayMut<T, 5>, form: Constants| {
-        convolve(images, w, added, y, form, activation);
-    };
+    let kernel =
+        move |images: Vec<Array<T, 5>>, w: Array<T, 3>, added: Added<T>, y: ArrayMut<T, 5>, form: Constants| {
+            convolve(images, w, added, y, form, activation);
+        };
     let (images, added) = (geometry.views(split(x, channels)?)?, (bias.transpose()?, residual));
-    ct::Launch::new(grid).hints(form.hints()).stream(stream).run(kernel, (images, w, added, y, ct::Constant((form, 0..1))))
+    ct::Launch::new(grid)
+        .hints(form.hints(4))
+        .stream(stream)
+        .run(kernel, (images, w, added, y, ct::Constant((form, 0..1))))
 }

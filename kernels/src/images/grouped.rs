@@ -15,7 +15,7 @@ const CHANNELS: usize = 64;
 
 /// Returns how many groups are one: the most for which a group has at most 64 inputs and outputs.
 pub fn merged(groups: usize, inputs: usize, outputs: usize) -> usize {
-    let most = std::env::var("MERGE").ok().and_then(|x| x.parse().ok()).unwrap_or(CHANNELS) / inputs.max(outputs).max(1);
+    let most = CHANNELS / inputs.max(outputs).max(1);
     (1..=most.max(1)).rev().find(|&count| groups.is_multiple_of(count)).unwrap_or(1)
 }
 

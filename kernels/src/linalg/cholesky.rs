@@ -125,7 +125,7 @@ pub fn cholesky<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, l: DeviceV
     if a.is_empty() {
         return Ok(());
     }
-    if n > std::env::var("REG").ok().and_then(|x| x.parse().ok()).unwrap_or(REGISTERS) {
+    if n > REGISTERS {
         return by_blocks(stream, a, l);
     }
     let form = Form::new::<T>(count, n, 1);

@@ -55,7 +55,8 @@ fn factor_panel<T: MatrixFloat>(
 fn exchange<T: MatrixFloat>(lu: ArrayMut<T, 3>, moves: Array<i32, 3>, first: Scalar<i32>, width: usize) {
     let (batch, tile, before) = (ct::bid(1), ct::bid(0), first.ceil_div(TILE as i32));
     let is_behind = tile.ge(before);
-    let start: Scalar<i32> = ct::select(is_behind, first + width as i32 + (tile - before) * TILE as i32, tile * TILE as i32);
+    let start: Scalar<i32> =
+        ct::select(is_behind, first + width as i32 + (tile - before) * TILE as i32, tile * TILE as i32);
     let columns: Tile<i32, 2> = start + ct::indices([1, TILE], 1);
     let rows = first + ct::indices([width, 1], 0);
     let [from, to] = [0, 1].map(|at| moves.load((batch, at, 0), [1, 1, width]).reshape([width, 1]));
@@ -96,7 +97,8 @@ pub fn factor<T: MatrixFloat>(
     for first in (0..n).step_by(width) {
         let (at, height) = (first as i32, (n - first).next_power_of_two().max(width));
         let hints = panel_hints::<T>(height, width);
-        let arguments = (lu.reborrow(), order.reborrow(), (&mut moves, &mut exchanges), at, ct::Constant([height, width]));
+        let arguments =
+            (lu.reborrow(), order.reborrow(), (&mut moves, &mut exchanges), at, ct::Constant([height, width]));
         launch([count, 1, 1]).hints(hints).run(factor_panel::<T>, arguments)?;
         let (before, behind) = (first.div_ceil(TILE), n.saturating_sub(first + width).div_ceil(TILE));
         if before + behind > 0 {
