@@ -70,15 +70,9 @@ fn factorizations(count: usize, n: usize) -> Vec<Row> {
 pub fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> =
         [(10_000, 32), (4096, 64), (1024, 128)].into_iter().flat_map(|(count, n)| factorizations(count, n)).collect();
-    for n in [32, 64, 128] {
-        rows.extend(factorizations(1, n).into_iter().map(|mut row| {
-            row.name = format!("latency {}", row.name);
-            row
-        }));
-    }
     for (count, n) in [(64, 512), (1, 1024), (1, 4096)] {
         rows.extend(factorizations(count, n).into_iter().filter(|row| {
-            ["cholesky", "lu", "solve_positive", "solve "].iter().any(|name| row.name.starts_with(name))
+            ["cholesky", "lu", "qr", "solve_positive", "solve "].iter().any(|name| row.name.starts_with(name))
         }));
     }
     rows
