@@ -1,5 +1,5 @@
-//! LU factorization with partial pivoting, in registers ([`cutlet::Tile::lu`]), and what follows
-//! from it.
+//! LU factorization with partial pivoting, and what follows from it. Matrices of at most 128 rows
+//! are factored in registers ([`cutlet::Tile::lu`]), larger ones by blocks ([`super::lu_blocks`]).
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -40,8 +40,8 @@ fn determinants<T: MatrixFloat>(a: Array<T, 3>, d: ArrayMut<T, 1>, form: Form) {
 
 /// Queues the LU factorizations with partial pivoting.
 ///
-/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 128, `order` is (batch, n). `lu`
-/// has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is row
+/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `order` is
+/// (batch, n). `lu` has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is row
 /// `order[i]` of A. The pivot of a column is its element of the largest magnitude, the first one of
 /// equal ones. A singular matrix has a zero on the diagonal of U.
 ///
@@ -83,8 +83,8 @@ pub fn lu<T: MatrixFloat>(
 
 /// Queues the solutions X of A X = B, by LU factorization with partial pivoting.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns). A
-/// singular matrix is not detected: its solution has infinities or NaN.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `b` and `x` are (batch, n,
+/// columns). A singular matrix is not detected: its solution has infinities or NaN.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -126,8 +126,8 @@ pub fn solve<T: MatrixFloat>(
 /// Queues the determinants of matrices: the product of the pivots, with the sign of the order of
 /// rows.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `d` is (batch). The product may
-/// overflow.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `d` is (batch). The product
+/// may overflow.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,5 +1,5 @@
-//! QR factorization by Householder reflections, in registers ([`cutlet::Tile::qr`]), and least
-//! squares.
+//! QR factorization by Householder reflections, and least squares. Matrices of at most 128 rows are
+//! factored in registers ([`cutlet::Tile::qr`]), larger ones by blocks ([`super::qr_blocks`]).
 //!
 //! Least squares of tall matrices have one factorization for some rows at a time (sequential
 //! accumulation; Lawson and Hanson, *Solving Least Squares Problems*, chapter 27): rows of the
@@ -81,9 +81,9 @@ fn fit<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: 
 /// Queues the reduced QR factorizations: Q with orthonormal columns and the upper triangular R,
 /// with Q R = A.
 ///
-/// `a` and `q` are (batch, m, n) of f32 or f64 with n ≤ m ≤ 128, `r` is (batch, n, n). Elements on
-/// the diagonal of R may be negative, as with LAPACK's `geqrf`. A matrix without full rank has
-/// zeros there.
+/// `a` and `q` are (batch, m, n) of f32 or f64 with n ≤ m and m of at most 16384 or 8192, `r` is
+/// (batch, n, n). Elements on the diagonal of R may be negative, as with LAPACK's `geqrf`. A matrix
+/// without full rank has zeros there, or rounding errors.
 ///
 /// ```
 /// # use cutlet as ct;
