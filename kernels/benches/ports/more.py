@@ -130,7 +130,7 @@ def groups():
                     a, b, of_a, of_b, y, starts, I(count), I(2 * each), most, I(n), 1, tm, tn, 128, 4 if swapped else 8),
                     {"num_ctas": ctas, "occupancy": occupancy})]
     yield Row(f"scaled products of groups e4m3 {count} {m} {n} {k}", "suites/flashinfer/cutile/gemm/ragged_block_scaled_bmm",
-              ("_compute_and_store_tile",), {"products/scaled_groups.rs": ("product",)}, configurations)
+              ("_compute_and_store_tile",), {"products/scaled.rs": ("product",), "products/matmul/groups.rs": ("num_row_tiles", "place")}, configurations)
 
 
 def mamba():
