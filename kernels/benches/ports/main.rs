@@ -6,9 +6,13 @@
 //! `export.py` writes the originals to FOLDER, as cubins. The result of each configuration is compared with a reference in f64
 //! at some places. The best configurations of the original and the function of this crate are measured in turns.
 
+mod attention_rows;
 mod case;
+mod decode_rows;
 mod foreign;
+mod recurrent_rows;
 mod rows;
+mod scaled_rows;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -137,9 +141,16 @@ fn compare(
     Ok(())
 }
 
+/// Modules of rows.
+type Rows = fn() -> Vec<Case>;
+const ROWS: [Rows; 5] =
+    [rows::cases, attention_rows::cases, decode_rows::cases, recurrent_rows::cases, scaled_rows::cases];
+const SMALL_ROWS: [Rows; 5] =
+    [rows::small, attention_rows::small, decode_rows::small, recurrent_rows::small, scaled_rows::small];
+
 /// Compares the functions of this crate with the references at small sizes.
 fn check_on_cpu() -> Result<()> {
-    for case in rows::small() {
+    for case in SMALL_ROWS.iter().flat_map(|rows| rows()) {
         let open = (case.open)(Device::cpu())?;
         (open.reset)()?;
         (open.ours)()?;
@@ -164,7 +175,7 @@ fn main() -> Result<()> {
     println!(
         "row\tcutlet\toriginal\tratio\tlines\tlines of the original\trates\terror\terror of the original\tconfiguration"
     );
-    for case in rows::cases() {
+    for case in ROWS.iter().flat_map(|rows| rows()) {
         if !patterns.is_empty() && !patterns.iter().any(|part| case.name.contains(&**part)) {
             continue;
         }
