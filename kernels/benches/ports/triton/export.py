@@ -14,6 +14,7 @@ Of the lines of a stage, the fastest is chosen, as Triton's autotuner does.
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from compile import Clear, Finder, compiled, label, unwrap
 import rows
@@ -23,6 +24,8 @@ from shared import original_lines, our_lines
 HOPPER = {
     "fla.utils": {"IS_TMA_SUPPORTED": False, "IS_GATHER_SUPPORTED": True, "IS_TF32_SUPPORTED": True, "IS_NVIDIA_BLACKWELL": False,
                   "IS_NVIDIA_HOPPER": True, "IS_INTEL": False, "autotune_cache_kwargs": {}, "check_shared_mem": lambda *_: True},
+    "flag_gems.utils.triton_version_utils": {"HAS_TLE": False},
+    "torch": {"iinfo": lambda of: SimpleNamespace(min=-(1 << int(of.__name__[3:]) - 1), max=(1 << int(of.__name__[3:]) - 1) - 1)},
 }
 
 
@@ -33,7 +36,8 @@ def main():
     HOPPER["fla.ops.utils.cache"] = {"fla_cache_autotune": triton.autotune}
     finder = Finder({"fla": fla, "flag_gems": flaggems / "src"}, HOPPER)
     sys.meta_path.insert(0, finder)
-    finder.load("fla.ops.utils.op")
+    for module in ("fla.ops.utils.op", "flag_gems.utils.limits", "flag_gems.utils.triton_lang_extension"):
+        finder.load(module)
     path = folder / "manifest.tsv"
     kept = path.read_text().splitlines() if path.exists() else []
     for row in rows.rows():

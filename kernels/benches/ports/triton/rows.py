@@ -8,6 +8,8 @@ def up(a, b):
 
 def rows():
     yield from recurrent()
+    yield from order()
+    yield from linalg()
 
 
 def recurrent():
@@ -47,3 +49,57 @@ def recurrent():
     ]
     ours = {"recurrent/kimi_delta.rs": ("products", "prepare", "prepare_chunk", "recurrence"), "recurrent/tokens.rs": ("initial", "store_last")}
     yield Row(f"kimi delta chunks bf16 {batch} {tokens} {heads} {dim}", ours, stages)
+
+
+def order():
+    """Sorts and selections of FlagGems."""
+    sort, wide = "flag_gems.ops.sort", "flag_gems.ops.topk"
+    helpers = [(sort, name) for name in ("uint_to_uint", "int_to_uint", "floating_to_uint", "convert_to_uint_preverse_order")]
+    ours = {"order/radix_sort/kernels.rs": ("count", "starts", "pass", "digits", "by_warp", "by_thread", "with"), "order/key.rs": ("digits",)}
+    n, bits, tile = 1 << 24, 4, 2048
+    bins, blocks = 1 << bits, up(n, tile)
+    for element, size in (("f16", 2), ("f32", 4)):
+        # The host code of the original has four passes for all types, which sort 16 bits.
+        passes = 8 * size // bits
+        keys, places = [P("x", element), P("spare", element), P("y", element)], [P(name, "i64") for name in ("indices", "spare_places", "order")]
+        ends = lambda of, number: (of[0] if number == 0 else of[2 - number % 2], of[1 + number % 2])
+        stages = [Clear("counts", passes * bins), Stage(sort, "compute_global_hist_kernel", lambda _: (up(n, 8 * 1024),), {
+            "arr_ptr": P("x", element), "out_ptr": P("counts", "i32"), "num_passes": passes, "m": 1, "n": n, "tiles_n_per_cta": 8,
+            "TILE_N": 1024, "TILE_R": 16, "num_bits_per_pass": bits, "descending": False})]
+        for number in range(passes):
+            (source, target), (source_places, target_places) = ends(keys, number), ends(places, number)
+            stages += [Clear("status", bins * blocks), Stage(sort, "sweep", lambda _: (blocks, up(bins, 8)), {
+                "arr_ptr": source, "associate_arr_ptr": source_places, "out_ptr": target, "associate_out_ptr": target_places,
+                "excumsum_bins_ptr": P("starts", "u32"), "status_ptr": P("status", "u32"), "n_passes": passes, "pass_id": number,
+                "bit_offset": number * bits, "m": 1, "N": n, "OUT_N": blocks, "TILE_N": tile, "TILE_R": 8, "k_bits": bits, "descending": False})]
+        yield Row(f"sort {element} {n}", ours, stages, helpers)
+    ours = {"order/top_k.rs": ("places", "store", "long_rows"), "order/select.rs": ("select_prefix", "select_rest")}
+    for rows, n, k in ((128, 32768, 64), (16, 131072, 256)):
+        chunks = up(n, 1024)
+        stages = [
+            Stage(wide, "topk_stage1_kernel", lambda _: (rows, chunks), {
+                "y_ptr": P("parts", "f32"), "index_ptr": P("part_order", "i64"), "x_ptr": P("x", "f32"), "k": k, "N": n, "CHUNK_SIZE": 1024,
+                "DESCENDING": True}),
+            Stage(wide, "topk_stage2_kernel", lambda _: (rows,), {
+                "y_ptr": P("y", "f32"), "index_ptr": P("order", "i64"), "chunk_x": P("parts", "f32"), "chunk_index": P("part_order", "i64"),
+                "sort_dim": 1, "k": k, "N": chunks * k, "BLOCK_SIZE": chunks * k, "DESCENDING": True}),
+        ]
+        yield Row(f"top-k f32 {rows} {n} {k}", ours, stages)
+
+
+def linalg():
+    """Triangular systems of FlagGems."""
+    module = "flag_gems.ops.linalg_solve_triangular"
+    ours = {"linalg/triangular.rs": ("invert_blocks", "substitute")}
+    for element, n, k in (("f32", 512, 512), ("f32", 1024, 1024), ("f64", 1024, 1024)):
+        common = {"A_ptr": P("a", element), "B_ptr": P("x", element), "INV_ptr": P("inverses", element), "N": n, "K": k, "stride_a_n": n,
+                  "stride_b_k": k, "BLOCK_SIZE": 32, "UPPER": False, "UNIT": False}
+        if n <= 512:
+            stages, helpers = [Stage(module, "_kslice_trsm_kernel_notle", lambda _: (up(k, 8),), common | {"K_SLICE": 8, "BM": 128})], ()
+        else:
+            blocks = min(128, max(up(k, 32), up(n - 32, 64) * up(k, 64), 32))
+            stages = [Clear("sync", 1), Stage(module, "_persistent_trsm_kernel_notle", lambda _: (blocks,), common | {
+                "sync_ptr": P("sync", "i32"), "BLOCK_K": 32, "BM": 64, "BN": 64, "BK": 16, "NUM_CTAS": blocks, "THREADS": 1024,
+                "IS_FP64": element == "f64"})]
+            helpers = ((module, "_barrier_with_atomic_add"),)
+        yield Row(f"triangular system {element} {n} {k}", ours, stages, helpers)
