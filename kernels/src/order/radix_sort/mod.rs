@@ -219,7 +219,7 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     }
 }
 
-/// Queues the sort of keys of shape (n): u32, i32, f32, u64, i64 or f64. -0 is before +0, and NaNs
+/// Queues the sort of keys of shape (n): integers or floats of 16, 32 or 64 bits. -0 is before +0, and NaNs
 /// are after all numbers.
 ///
 /// ```
