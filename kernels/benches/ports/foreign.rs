@@ -115,7 +115,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides.
+    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides, a list as the
+    /// address of the words of its arrays and their number.
     pub fn new(kernel: Kernel, grid: &str, arguments: &str, arrays: &HashMap<&str, u64>) -> Result<Call> {
         let grid: Vec<u32> = grid.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let mut words = Vec::new();
@@ -124,6 +125,8 @@ impl Call {
                 words.push(u64::from(number.parse::<f32>()?.to_bits()));
             } else if let Some(number) = argument.strip_prefix("i=") {
                 words.push(u64::from(number.parse::<i32>()? as u32));
+            } else if let Some(name) = argument.strip_prefix("p=") {
+                words.push(*arrays.get(name).with_context(|| format!("this row has no array {name}"))?);
             } else {
                 let Some((name, shape)) = argument.split_once(':') else { bail!("the argument {argument}") };
                 let shape: Vec<u64> = shape.split(',').map(str::parse).collect::<Result<_, _>>()?;
