@@ -8,9 +8,9 @@
 
 mod case;
 mod foreign;
+mod jit;
 mod rows;
 mod stages;
-mod triton;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ fn compare(
 
 /// Compares the functions of this crate with the references at small sizes.
 fn check_on_cpu() -> Result<()> {
-    for case in rows::small().into_iter().chain(triton::small()) {
+    for case in rows::small().into_iter().chain(jit::small()) {
         let open = (case.open)(Device::cpu())?;
         (open.reset)()?;
         (open.ours)()?;
@@ -181,7 +181,7 @@ fn main() -> Result<()> {
     println!(
         "row\tcutlet\toriginal\tratio\tlines\tlines of the original\trates\terror\terror of the original\tconfiguration"
     );
-    for case in rows::cases().into_iter().chain(triton::cases()) {
+    for case in rows::cases().into_iter().chain(jit::cases()) {
         if !patterns.is_empty() && !patterns.iter().any(|part| case.name.contains(&**part)) {
             continue;
         }

@@ -4,6 +4,7 @@ mod activations;
 mod groups;
 mod rotary;
 mod rows;
+mod sinkhorn;
 mod softmax;
 mod sparsemax;
 

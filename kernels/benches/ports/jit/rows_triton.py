@@ -1,5 +1,5 @@
 """Launches of the originals: kernels, grids and arguments of their host code."""
-from compile import Clear, P, Row, Stage
+from compile_triton import Clear, P, Row, Stage
 
 
 def up(a, b):
