@@ -12,12 +12,12 @@ mod decode_rows;
 mod expert_rows;
 mod foreign;
 mod hyper_rows;
+mod jit;
 mod list_rows;
 mod recurrent_rows;
 mod rows;
 mod scaled_rows;
 mod stages;
-mod triton;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,7 @@ const ROWS: [[Rows; 2]; 9] = [
     [list_rows::cases, list_rows::small],
     [recurrent_rows::cases, recurrent_rows::small],
     [scaled_rows::cases, scaled_rows::small],
-    [triton::cases, triton::small],
+    [jit::cases, jit::small],
 ];
 
 /// Compares the functions of this crate with the references at small sizes.
