@@ -105,7 +105,11 @@ class Llama(torch.nn.Module):
 
 
 def cache(batch, tokens):
-    return [torch.randn(batch, KEY_HEADS, tokens, DIM, device="cuda", dtype=torch.bfloat16) for _ in range(LAYERS)]
+    """Returns arrays of keys or values. CUDA graphs need static addresses of what they write."""
+    arrays = [torch.randn(batch, KEY_HEADS, tokens, DIM, device="cuda", dtype=torch.bfloat16) for _ in range(LAYERS)]
+    for array in arrays:
+        torch._dynamo.mark_static_address(array)
+    return arrays
 
 
 def measure(call, runs):
