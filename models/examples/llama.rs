@@ -241,8 +241,8 @@ fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
     let mut all = vec![("default".to_owned(), Plan::default())];
     let at = product as usize;
     if batch == 1 {
-        for outputs in [4, 8, 16, 32] {
-            for warps in [2, 4, 8] {
+        for outputs in [2, 4, 8, 16] {
+            for warps in [4, 8, 16] {
                 let mut plan = Plan::default();
                 let columns = Columns { outputs, warps };
                 plan.columns[at] = Some(columns);

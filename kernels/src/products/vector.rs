@@ -31,14 +31,15 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Returns the configuration for a number of outputs and inputs: the weights of a tile block are 32 KiB of 16-bit
-    /// elements, or less if there are few outputs.
+    /// Returns the configuration for a number of outputs and inputs: a thread has 64 to 128 weights. `width`: the least number
+    /// of outputs.
     #[must_use]
     pub fn of([outputs, inputs]: [usize; 2], width: usize) -> Columns {
         let inputs = inputs.next_power_of_two().clamp(256, INPUTS);
         let of_size = (16384 / inputs).clamp(2, 16);
         let few = (outputs / 512).next_power_of_two().max(2);
-        Columns { outputs: of_size.min(few).max(width), warps: if inputs > 4096 { 8 } else { 4 } }
+        let outputs = of_size.min(few).max(width);
+        Columns { outputs, warps: (outputs * inputs / 4096).clamp(4, 16) as u32 }
     }
 }
 

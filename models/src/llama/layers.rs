@@ -66,7 +66,7 @@ ct::impl_graph_resource!(impl<T: Element> Activations<T> { states, squares, qkv,
 
 /// Columns of a group of the sums of squares. Tile blocks of one row have few columns.
 pub(super) fn group(rows: usize) -> usize {
-    if rows == 1 { 4 } else { 64 }
+    if rows == 1 { 2 } else { 64 }
 }
 
 /// Columns of a group of logits.
