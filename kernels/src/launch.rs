@@ -100,7 +100,7 @@ impl Run for ct::Launch<'_> {
         let Some((target, subject)) = INSPECTION.with_borrow(|i| i.as_ref().map(|i| (i.target, i.subject))) else {
             return match is_overlapped() {
                 false => self.launch(kernel, args),
-                true => dependent(self.clone()).launch(kernel, args),
+                true => dependent(*self).launch(kernel, args),
             };
         };
         let name = std::any::type_name::<K>().to_owned();

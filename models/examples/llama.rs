@@ -15,6 +15,7 @@ const HELP: &str = "
   --batch LIST     sequences of decode steps (default 1,16,64)
   --context N      tokens of each sequence before the steps (default 1024)
   --prompt N       tokens of the prefill (default 4096)
+  --parts N        parts of the keys of a sequence in attention (default by shape)
   --timeline       the kernels of a decode step and of a prefill, as tables of Markdown
   --tune           times of the products of a decode step by configuration
   --small          few layers and a small vocabulary, for devices without much memory";
@@ -30,6 +31,7 @@ struct Options {
     batches: Vec<usize>,
     context: usize,
     prompt: usize,
+    parts: Option<usize>,
     timeline: bool,
     tune: bool,
     small: bool,
@@ -42,6 +44,7 @@ fn options() -> Result<Options> {
         batches: vec![1, 16, 64],
         context: 1024,
         prompt: 4096,
+        parts: None,
         timeline: false,
         tune: false,
         small: false,
@@ -57,6 +60,7 @@ fn options() -> Result<Options> {
             "--batch" => options.batches = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
             "--context" => options.context = value()?.parse()?,
             "--prompt" => options.prompt = value()?.parse()?,
+            "--parts" => options.parts = Some(value()?.parse()?),
             "--timeline" => options.timeline = true,
             "--tune" => options.tune = true,
             "--small" => options.small = true,
@@ -183,6 +187,9 @@ impl Run<'_> {
     fn graph(&self, batch: usize, plan: Plan) -> Result<Graph<'_, (&Llama<bf16>, Decoding<bf16>)>> {
         let mut decoding = Decoding::new(self.model, batch, self.options.context + 256, Choice::Greedy)?;
         decoding.set_tokens(&(0..batch).map(|at| (at * 37 % 1000) as i32).collect::<Vec<_>>())?;
+        if let Some(parts) = self.options.parts {
+            decoding.set_parts(self.model, parts)?;
+        }
         decoding.cache().set_lengths(&vec![self.options.context as i32; batch])?;
         Ok(decoding.graph(self.model, plan)?)
     }
@@ -202,7 +209,12 @@ impl Run<'_> {
         let work = |part| self.work(part, [count, 1], [pairs, count as f64]);
         let least: f64 = PARTS.iter().map(|(part, _)| work(*part).least()).sum();
         let time = measure(Plan::default())?;
-        println!("llama prefill {name} {count}\t{:.1} us\t{:.0} tokens/s\t{:.2}", time * 1e6, count as f64 / time, least / time);
+        println!(
+            "llama prefill {name} {count}\t{:.1} us\t{:.0} tokens/s\t{:.2}",
+            time * 1e6,
+            count as f64 / time,
+            least / time
+        );
         if self.options.timeline {
             println!("\n| kernel | launches | us | fraction of the roofline |\n|---|---|---|---|");
             for (part, what) in PARTS {
@@ -253,9 +265,14 @@ fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
     }
     let rows = batch.next_power_of_two().max(16);
     for (columns, depth) in [(64, 128), (64, 64), (128, 64), (128, 128)] {
-        for share in [Share::Tiles, Share::Split(2), Share::Split(3), Share::Split(4), Share::Split(6), Share::Split(8)] {
+        for share in [Share::Tiles, Share::Split(2), Share::Split(3), Share::Split(4), Share::Split(6), Share::Split(8)]
+        {
             for occupancy in [0, 2, 4] {
-                let tiles = Configuration { turned: true, occupancy, ..Configuration::new([rows, columns, depth]).share(share) };
+                let tiles = Configuration {
+                    turned: true,
+                    occupancy,
+                    ..Configuration::new([rows, columns, depth]).share(share)
+                };
                 let mut plan = Plan::default();
                 plan.tiles[at] = Some(tiles);
                 all.push((format!("{:?} {share:?} occupancy {occupancy}", tiles.tile), plan));

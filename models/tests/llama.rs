@@ -135,7 +135,12 @@ fn tokens(count: usize, seed: usize) -> Vec<i32> {
 
 /// Compares the logits of sequences, and the choice of their largest one.
 #[track_caller]
-fn compare<T: Real>(reference: &Reference, state: &Decoding<T>, sequences: &[Vec<i32>], tolerance: f64) -> ct::Result<()> {
+fn compare<T: Real>(
+    reference: &Reference,
+    state: &Decoding<T>,
+    sequences: &[Vec<i32>],
+    tolerance: f64,
+) -> ct::Result<()> {
     let (logits, chosen) = (state.logits().to_vec()?, state.tokens().to_vec()?);
     for (at, sequence) in sequences.iter().enumerate() {
         let row = &logits[at * CONFIG.vocabulary..][..CONFIG.vocabulary];

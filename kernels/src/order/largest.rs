@@ -56,6 +56,6 @@ pub fn largest_of_groups(
     if groups * rows == 0 {
         return Ok(());
     }
-    let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(8));
+    let launch = ct::Launch::new(rows).stream(stream).hints(Hints::new().num_warps(8).occupancy(2));
     launch.run(kernel, (values, columns, result, ct::Constant(is_overlapped())))
 }

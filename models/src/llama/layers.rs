@@ -147,7 +147,8 @@ impl<T: Real> Llama<T> {
         (plan, end): (&Plan, Option<DeviceView<T, 1>>),
     ) -> ct::Result<()> {
         let config = &self.config;
-        let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } = act;
+        let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
+            act;
         let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0]));
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Qkv)) {

@@ -82,6 +82,18 @@ impl<T: Real> Decoding<T> {
         Ok(Decoding { cache, activations, chosen, history, scratch, choice })
     }
 
+    /// Sets the number of parts of the keys of a sequence, which tile blocks of attention share.
+    ///
+    /// # Errors
+    /// Those of the allocations.
+    pub fn set_parts(&mut self, model: &Llama<T>, parts: usize) -> ct::Result<()> {
+        let config = model.config();
+        let queries = [self.cache.shape()[0], config.heads, config.dim];
+        let pages = self.cache.pages(0)?;
+        self.scratch = Decode::new(1.0).parts(parts).scratch(model.device(), queries, &pages)?;
+        Ok(())
+    }
+
     /// Returns the cache.
     pub fn cache(&mut self) -> &mut Cache<T> {
         &mut self.cache
@@ -117,11 +129,7 @@ impl<T: Real> Decoding<T> {
     ///
     /// # Errors
     /// Those of [`Llama::step`].
-    pub fn graph<'m>(
-        mut self,
-        model: &'m Llama<T>,
-        plan: Plan,
-    ) -> ct::Result<Graph<'m, (&'m Llama<T>, Decoding<T>)>> {
+    pub fn graph<'m>(mut self, model: &'m Llama<T>, plan: Plan) -> ct::Result<Graph<'m, (&'m Llama<T>, Decoding<T>)>> {
         let stream = model.device().default_stream();
         // Workspaces grow and kernels are compiled outside of the record. Its tokens are those of the next step.
         let (lengths, tokens) = (self.cache.lengths.to_vec()?, self.chosen.tokens.to_vec()?);
@@ -239,9 +247,11 @@ impl<T: Real> Llama<T> {
     }
 
     fn words_view(&self) -> ct::Result<DeviceView<'_, T, 2>> {
-        self.words().plain.as_ref().map(DeviceArray::view).ok_or_else(|| {
-            ct::Error::Argument(ct::Diagnostic::new("embeddings are plain", None))
-        })
+        self.words()
+            .plain
+            .as_ref()
+            .map(DeviceArray::view)
+            .ok_or_else(|| ct::Error::Argument(ct::Diagnostic::new("embeddings are plain", None)))
     }
 
     /// Queues the logits of states, and the choice of tokens.

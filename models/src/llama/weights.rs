@@ -87,7 +87,7 @@ impl<T: Real> Weight<T> {
         let ([outputs, inputs], scales) = (codes.shape(), scales.to_vec()?);
         let numbers = codes.to_vec()?.into_iter().enumerate();
         let scale = |at: usize| scales[at % inputs / GROUP * outputs + at / inputs].to_f64();
-        Ok(numbers.map(|(at, code)| T::from_f64(f64::from(code.to_value()) * scale(at)).to_f64()).collect())
+        Ok(numbers.map(|(at, code)| T::from_f64(code.to_value() * scale(at)).to_f64()).collect())
     }
 
     /// Returns the bytes on the device.

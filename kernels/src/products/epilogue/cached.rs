@@ -59,8 +59,9 @@ impl<S: Float, T: Element> Stage<S> for RotateCached<Angles, Rows, Cache<T>, Hea
             true => (place.column % (dim / n) as i32, 1, n),
             false => (ct::scalar(0), n / dim, dim),
         };
-        let angle =
-            |of: Array<f32, 2>| of.load((ct::at(positions), part), [m, width / 2]).cast::<S>().reshape([m, 1, width / 2]);
+        let angle = |of: Array<f32, 2>| {
+            of.load((ct::at(positions), part), [m, width / 2]).cast::<S>().reshape([m, 1, width / 2])
+        };
         let (cos, sin) = (angle(self.angles.0), angle(self.angles.1));
         let [x, y] = sums.reshape([m, heads, width / 2, 2]).unstack(3);
         let rotated = ct::stack([x * cos - y * sin, y * cos + x * sin], 3).reshape([m, n]);
@@ -87,7 +88,12 @@ where
 {
     type Kernel = RotateCached<Angles, Rows, Cache<T>, HeadColumns>;
     type Arg<'x>
-        = RotateCached<(G::Arg<'x>, G::Arg<'x>), (R::Arg<'x>, R::Arg<'x>), (C::Arg<'x>, C::Arg<'x>), ct::Constant<HeadColumns>>
+        = RotateCached<
+        (G::Arg<'x>, G::Arg<'x>),
+        (R::Arg<'x>, R::Arg<'x>),
+        (C::Arg<'x>, C::Arg<'x>),
+        ct::Constant<HeadColumns>,
+    >
     where
         Self: 'x;
 

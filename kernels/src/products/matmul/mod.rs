@@ -22,8 +22,8 @@ use cutlet::element::Element;
 
 use super::epilogue::{
     Activate, Activation, Apply, Argument, Bias, ColumnSums, Function, Gate, GatePairs, HeadColumns, Heads, Largest,
-    NormalizeRows, Plain, QuantizeBlocks, Residual, Rotate, RotateCached, Rotation, Round, RowSums, Scale, ScaleColumns,
-    ScaleRows, SquareSums, Then,
+    NormalizeRows, Plain, QuantizeBlocks, Residual, Rotate, RotateCached, Rotation, Round, RowSums, Scale,
+    ScaleColumns, ScaleRows, SquareSums, Then,
 };
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
@@ -57,7 +57,14 @@ pub struct Matmul<'w, P = Same, E = Plain> {
 /// ```
 #[must_use]
 pub fn matmul() -> Matmul<'static> {
-    Matmul { prologue: Same, epilogue: Plain, precision: Precision::Full, configuration: None, workspace: None, preloaded: false }
+    Matmul {
+        prologue: Same,
+        epilogue: Plain,
+        precision: Precision::Full,
+        configuration: None,
+        workspace: None,
+        preloaded: false,
+    }
 }
 
 impl<'w, P, E> Matmul<'w, P, E> {
@@ -251,6 +258,7 @@ impl<'w, P, E> Matmul<'w, P, E> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
+    #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
     pub fn normalize_rows<A: Argument>(
         self,
         sums: A,
@@ -264,12 +272,8 @@ impl<'w, P, E> Matmul<'w, P, E> {
     /// Stores the largest value of each group of adjacent columns and its first column: mutable views of f32 and i32, of
     /// shape (groups, rows). [`largest_of_groups`](crate::order::largest_of_groups) reduces them to a column for each row.
     #[must_use]
-    pub fn largest<A, B>(
-        self,
-        values: A,
-        columns: B,
-        group: usize,
-    ) -> Matmul<'w, P, Then<E, Largest<(A, B), usize>>> {
+    #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
+    pub fn largest<A, B>(self, values: A, columns: B, group: usize) -> Matmul<'w, P, Then<E, Largest<(A, B), usize>>> {
         self.then(Largest { arrays: (values, columns), group })
     }
 

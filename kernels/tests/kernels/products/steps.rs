@@ -128,8 +128,10 @@ fn keys_and_values_are_stored_in_the_cache() -> ct::Result<()> {
     let ([n, k], [positions, slots]) = ([heads.columns(), 16], [9, 50]);
     for m in [1, 35] {
         let ((x, a), (w, b)) = (random::<f32, 2>(1, [m, k], 1.0)?, random::<f32, 2>(2, [n, k], 1.0)?);
-        let ((cos, c), (sin, s)) = (random::<f32, 2>(3, [positions, 4], 1.0)?, random::<f32, 2>(4, [positions, 4], 1.0)?);
-        let (of_row, slot) = (|i: usize| (i * 5 + 3) % positions, |i: usize| if i == 7 { -1 } else { (i as i32 * 3 + 2) % 50 });
+        let ((cos, c), (sin, s)) =
+            (random::<f32, 2>(3, [positions, 4], 1.0)?, random::<f32, 2>(4, [positions, 4], 1.0)?);
+        let (of_row, slot) =
+            (|i: usize| (i * 5 + 3) % positions, |i: usize| if i == 7 { -1 } else { (i as i32 * 3 + 2) % 50 });
         let at = device().from_fn([m], |[i]| of_row(i) as i32)?;
         let rows = device().from_fn([m], |[i]| slot(i))?;
         let (mut keys, mut values) = (device().full([slots, 8], 9.0f32)?, device().full([slots, 8], 9.0f32)?);
@@ -142,7 +144,9 @@ fn keys_and_values_are_stored_in_the_cache() -> ct::Result<()> {
         );
         match m {
             // A part of a head in a tile block.
-            1 => by.launch_vector(&stream(), x.view(), w.view(), y.view_mut(), Some(Columns { outputs: 4, warps: 0 }))?,
+            1 => {
+                by.launch_vector(&stream(), x.view(), w.view(), y.view_mut(), Some(Columns { outputs: 4, warps: 0 }))?
+            }
             _ => by.launch(&stream(), x.view(), w.view().transpose()?, y.view_mut())?,
         }
         let [sums, _] = product([m, n, k], |i, t| a[i * k + t], |t, j| b[j * k + t]);
