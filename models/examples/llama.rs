@@ -264,10 +264,16 @@ fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
         return all;
     }
     let rows = batch.next_power_of_two().max(16);
-    for (columns, depth) in [(64, 128), (64, 64), (128, 64), (128, 128)] {
-        for share in [Share::Tiles, Share::Split(2), Share::Split(3), Share::Split(4), Share::Split(6), Share::Split(8)]
-        {
+    let splits: &[usize] = match product {
+        Product::Qkv => &[2, 4, 8],
+        Product::Out | Product::Down => &[4, 8, 16],
+        Product::Gated => &[1, 2],
+        Product::Head => &[1],
+    };
+    for (columns, depth) in [(64, 128), (64, 64), (128, 64)] {
+        for &parts in splits {
             for occupancy in [0, 2, 4] {
+                let share = if parts == 1 { Share::Tiles } else { Share::Split(parts) };
                 let tiles = Configuration {
                     turned: true,
                     occupancy,
