@@ -16,7 +16,7 @@ use cutlet_kernels::matmul;
 use cutlet_kernels::products::epilogue::{Activation, Epilogue, HeadColumns, Plain};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::prologue::Same;
-use cutlet_kernels::products::{Columns, Configuration, Matmul, Workspace};
+use cutlet_kernels::products::{Columns, Configuration, Matmul, Share, Workspace};
 
 use super::cache::Cache;
 use super::config::{Config, Product};
@@ -106,6 +106,17 @@ pub(super) fn product<'w>() -> Matmul<'w, Same, Plain> {
     unsafe { matmul().preloaded() }
 }
 
+/// Returns the configuration of a product of up to 64 rows: two tile blocks of a multiprocessor, so that one of the next kernel
+/// finds room beside one of this kernel.
+fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configuration {
+    let tile = [rows.next_power_of_two().max(16), 64, 128];
+    let (tiles, steps) = (outputs.div_ceil(tile[1]), inputs.div_ceil(tile[2]));
+    let parts = (2 * stream.device().num_multiprocessors() / tiles).clamp(1, steps.div_ceil(2));
+    let parts = 1 << parts.ilog2();
+    let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
+    Configuration { turned: true, occupancy: 2, ..Configuration::new(tile).share(share) }
+}
+
 /// Queues a product of rows with weights.
 pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     stream: &Stream,
@@ -114,11 +125,17 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     by: Matmul<'_, Same, E>,
     (plan, which): (&Plan, Product),
 ) -> ct::Result<()> {
-    let (is_row, at) = (x.shape()[0] == 1, which as usize);
+    let (rows, at) = (x.shape()[0], which as usize);
+    let is_row = rows == 1;
+    let is_plain = weight.plain.is_some();
     let by = match (plan.tiles[at], stream.device().target()) {
         (Some(tiles), _) => by.configuration(tiles),
         // Columns of a tile are a multiple of the groups of epilogues.
         (None, None) => by.configuration(Configuration::new([32, 64, 64])),
+        (None, Some(target)) if is_plain && rows <= 64 && target.accelerated => by.configuration(few_rows(
+            [rows, y.shape()[1] * if which == Product::Gated { 2 } else { 1 }, x.shape()[1]],
+            stream,
+        )),
         (None, Some(_)) => by,
     };
     if let Some(plain) = &weight.plain {
