@@ -18,8 +18,6 @@ pub use key::{Direction, Key};
 pub use largest::largest_of_groups;
 pub use look_back::{Combine, Scanned};
 pub use prefix::{Prefix, prefix};
-#[doc(hidden)]
-pub use radix_sort::SortPlan;
 pub use radix_sort::{RadixSort, argsort, sort_keys, sort_pairs};
 pub use sample::{Draws, Sampling, greedy};
 pub use segmented_sort::{segmented_sort_keys, segmented_sort_pairs};

@@ -143,12 +143,16 @@ tuples! {
 /// }
 /// ct::impl_graph_resource!(Model { layers });
 ///
+/// fn scale(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, factor: ct::Scalar<f32>) {
+///     y.store(ct::bid(0), x.load(ct::bid(0), [2]) * factor);
+/// }
+///
 /// let device = ct::Device::cpu();
 /// let layer = Layer { weight: device.full([2, 2], 1.0)?, bias: device.full([2], 0.5)?, epsilon: 0.25 };
 /// let (model, out) = (Model { layers: vec![layer] }, device.zeros([2])?);
 /// let mut graph = ct::Graph::capture((&model, out), |(model, out)| {
 ///     let layer = &model.layers[0];
-///     out.view_mut().assign(layer.bias.view() * layer.epsilon)
+///     ct::launch(scale, 1, (&layer.bias, &mut *out, layer.epsilon))
 /// })?;
 /// graph.replay()?;
 /// assert_eq!(graph.state().1.to_vec()?, [0.125; 2]);

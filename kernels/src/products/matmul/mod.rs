@@ -14,8 +14,9 @@ mod workspace;
 
 pub use configuration::{Configuration, Share};
 pub use factor::{Factor, Precision};
+pub(crate) use groups::{num_row_tiles, place as group_place};
 pub(crate) use launch::Work;
-pub(crate) use operands::Right;
+pub(crate) use operands::{Left, Right, Target};
 pub use workspace::Workspace;
 
 use cutlet::element::Element;
