@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(resized((&[3], &[1, 2, 3]), &[2], 0), [2, 3]);
         assert_eq!(resized((&[3], &[1, 2, 3]), &[4], 0), [0, 1, 2, 3]);
         assert_eq!(resized((&[2, 3], &[1, 2, 3, 4, 5, 6]), &[1, 2], 0), [5, 6]);
-        assert_eq!(resized((&[2], &[1, 2]), &[0], 0), []);
+        assert!(resized((&[2], &[1, 2]), &[0], 0).is_empty());
     }
 }
