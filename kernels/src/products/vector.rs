@@ -70,6 +70,16 @@ pub trait OutputRows<T: Element>: Copy {
     fn outputs(self) -> Scalar<i32>;
 }
 
+/// Returns the sums of products of groups of inputs. Eight adjacent elements, which a thread has, are added by fused
+/// multiply-add.
+fn products(weights: Tile<f32, 2>, x: Tile<f32, 1>, groups: usize) -> Tile<f32, 2> {
+    let [n, k] = weights.shape();
+    let x: [Tile<f32, 2>; 8] = x.reshape([1, k / 8, 8]).unstack(2);
+    let weights: [Tile<f32, 2>; 8] = weights.reshape([n, k / 8, 8]).unstack(2);
+    let sums = (1..8).fold(weights[0] * x[0], |sum, at| weights[at].fma(x[at], sum));
+    sums.reshape([n, groups, k / 8 / groups]).sum(2).reshape([n, groups])
+}
+
 impl<T: Number> OutputRows<T> for Array<T, 2> {
     type Loaded = Tile<T, 2>;
 
@@ -78,7 +88,7 @@ impl<T: Number> OutputRows<T> for Array<T, 2> {
     }
 
     fn sums(self, loaded: Tile<T, 2>, x: Tile<f32, 1>, _shape: [usize; 2]) -> Tile<f32, 2> {
-        (loaded.cast::<f32>() * x.unsqueeze(0)).sum(1)
+        products(loaded.cast::<f32>(), x, 1)
     }
 
     fn outputs(self) -> Scalar<i32> {
@@ -97,15 +107,15 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
         (self.codes.load(at, [n, k]), of_groups(self.scales), self.zeros.map(of_groups))
     }
 
-    fn sums(self, (codes, scales, zeros): Self::Loaded, x: Tile<f32, 1>, [n, k]: [usize; 2]) -> Tile<f32, 2> {
+    fn sums(self, (codes, scales, zeros): Self::Loaded, x: Tile<f32, 1>, [_, k]: [usize; 2]) -> Tile<f32, 2> {
         let (group, center) = (self.form.group, self.form.center);
-        let x = x.reshape([1, k / group, group]);
+        let groups = k / group;
         let codes = codes.cast::<f32>();
         let codes = if center == 0 { codes } else { codes - center as f32 / 2.0 };
         let of_groups = |of: Tile<S, 2>| of.cast::<f32>().transpose();
-        let sums = (codes.reshape([n, k / group, group]) * x).sum(2).reshape([n, k / group]);
+        let sums = products(codes, x, groups);
         let sums = match zeros {
-            Some(zeros) => sums - of_groups(zeros) * x.sum(2).reshape([1, k / group]),
+            Some(zeros) => sums - of_groups(zeros) * x.reshape([1, groups, group]).sum(2).reshape([1, groups]),
             None => sums,
         };
         (sums * of_groups(scales)).sum(1)
