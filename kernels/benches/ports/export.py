@@ -26,7 +26,7 @@ import cuda.tile as ct
 from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
 
 import more
-from launches import A, ATTENTION, Clear, F, I, Launch, MULTIPROCESSORS, Row, power, up
+from launches import A, ATTENTION, Clear, F, I, L, Launch, MULTIPROCESSORS, Row, power, up
 from shared import Stub, original_lines, our_lines
 
 TARGET, ENTRY = "sm_90", "kernel"
@@ -315,7 +315,7 @@ def losses():
 def export(folder, row, module, launch):
     if isinstance(launch, Clear):
         return "clear", "1,1,1", launch.array.text()
-    signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I)) else a for a in launch.arguments],
+    signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I, L)) else a for a in launch.arguments],
                                 CallingConvention.cutile_python_v1(), symbol=ENTRY)
     source = Path(module.__file__).read_text()
     identity = hashlib.sha256(repr((ct.__version__, source, launch.kernel, signature.parameters, sorted(launch.hints.items()),
@@ -328,7 +328,7 @@ def export(folder, row, module, launch):
         export_kernel(kernel, [signature], part, gpu_code=TARGET, output_format="cubin")
         part.rename(path)
     grid = ",".join(map(str, (*launch.grid, 1, 1)[:3]))
-    return path.name, grid, " ".join(a.text() for a in launch.arguments if isinstance(a, (A, F, I)))
+    return path.name, grid, " ".join(a.text() for a in launch.arguments if isinstance(a, (A, F, I, L)))
 
 
 def main():

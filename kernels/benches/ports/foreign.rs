@@ -133,8 +133,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides, or by
-    /// `p=NAME+BYTES` as an address.
+    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides, by `p=NAME` or
+    /// `p=NAME+BYTES` as an address, a list as the address of the words of its arrays and their number.
     pub fn new(kernel: Kernel, grid: &str, arguments: &str, arrays: &HashMap<&str, u64>) -> Result<Call> {
         let grid: Vec<u32> = grid.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let mut words = Vec::new();
@@ -145,7 +145,8 @@ impl Call {
                 words.push(u64::from(number.parse::<i32>()? as u32));
             } else if let Some(number) = argument.strip_prefix("l=") {
                 words.push(number.parse::<i64>()? as u64);
-            } else if let Some((name, bytes)) = argument.strip_prefix("p=").and_then(|of| of.split_once('+')) {
+            } else if let Some(of) = argument.strip_prefix("p=") {
+                let (name, bytes) = of.split_once('+').unwrap_or((of, "0"));
                 let address = *arrays.get(name).with_context(|| format!("this row has no array {name}"))?;
                 words.push(address + bytes.parse::<u64>()?);
             } else {

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import cuda.tile as ct
-from cuda.tile.compilation import ArrayConstraint, ScalarConstraint
+from cuda.tile.compilation import ArrayConstraint, ListConstraint, ScalarConstraint
 
 # Of an H100 SXM and of an H200.
 MULTIPROCESSORS = 132
@@ -58,9 +58,23 @@ class I:
         return f"i={self.value}"
 
 
+@dataclass(frozen=True)
+class L:
+    """A list of arrays like one, whose words are in an array of a name."""
+    name: str
+    count: int
+    of: A
+
+    def constraint(self):
+        return ListConstraint(self.of.constraint(), alias_groups=(), elements_may_alias=False)
+
+    def text(self):
+        return f"p={self.name} i={self.count}"
+
+
 @dataclass
 class Launch:
-    """A launch; other arguments than A, F and I are constants."""
+    """A launch; other arguments than A, F, I and L are constants."""
     kernel: str
     grid: tuple
     arguments: tuple

@@ -9,12 +9,15 @@
 mod attention_rows;
 mod case;
 mod decode_rows;
+mod expert_rows;
 mod foreign;
+mod hyper_rows;
+mod jit;
+mod list_rows;
 mod recurrent_rows;
 mod rows;
 mod scaled_rows;
 mod stages;
-mod triton;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -158,16 +161,23 @@ fn compare(
     Ok(())
 }
 
-/// Modules of rows.
+/// Functions that return rows: all of them, and those at sizes for the CPU.
 type Rows = fn() -> Vec<Case>;
-const ROWS: [Rows; 6] =
-    [rows::cases, attention_rows::cases, decode_rows::cases, recurrent_rows::cases, scaled_rows::cases, triton::cases];
-const SMALL_ROWS: [Rows; 6] =
-    [rows::small, attention_rows::small, decode_rows::small, recurrent_rows::small, scaled_rows::small, triton::small];
+const ROWS: [[Rows; 2]; 9] = [
+    [rows::cases, rows::small],
+    [attention_rows::cases, attention_rows::small],
+    [decode_rows::cases, decode_rows::small],
+    [expert_rows::cases, expert_rows::small],
+    [hyper_rows::cases, hyper_rows::small],
+    [list_rows::cases, list_rows::small],
+    [recurrent_rows::cases, recurrent_rows::small],
+    [scaled_rows::cases, scaled_rows::small],
+    [jit::cases, jit::small],
+];
 
 /// Compares the functions of this crate with the references at small sizes.
 fn check_on_cpu() -> Result<()> {
-    for case in SMALL_ROWS.iter().flat_map(|rows| rows()) {
+    for case in ROWS.iter().flat_map(|[_, small]| small()) {
         let open = (case.open)(Device::cpu())?;
         (open.reset)()?;
         (open.ours)()?;
@@ -192,7 +202,7 @@ fn main() -> Result<()> {
     println!(
         "row\tcutlet\toriginal\tratio\tlines\tlines of the original\trates\terror\terror of the original\tconfiguration"
     );
-    for case in ROWS.iter().flat_map(|rows| rows()) {
+    for case in ROWS.iter().flat_map(|[all, _]| all()) {
         if !patterns.is_empty() && !patterns.iter().any(|part| case.name.contains(&**part)) {
             continue;
         }

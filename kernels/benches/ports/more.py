@@ -1,5 +1,5 @@
 """Rows of kernels that TileGym's package or FlashInfer has, beside those of `export.py`."""
-from launches import A, ATTENTION, Clear, F, I, Launch, MULTIPROCESSORS, Row, power, up
+from launches import A, ATTENTION, F, I, L, Launch, MULTIPROCESSORS, Row, power, up
 
 # Functions of our products with scales, of our decode step and of Mamba-2.
 SCALED = {"products/scaled.rs": ("product",)}
@@ -161,7 +161,62 @@ def mamba():
               configurations)
 
 
+def hyper():
+    """Hyper-connections: weights of residual streams by a split product, and streams behind a layer."""
+    tokens, n, columns = 4096, 4, 4096
+    terms, count = n * columns, n * (n + 2)
+    x, w, bias = A("x", "bf16", (tokens, terms)), A("w", "bf16", (terms, count)), A("bias", "f32", (count,))
+    y, root = A("y", "f32", (tokens, count)), A("root", "f32", (tokens, 1))
+    configurations = {}
+    for tm in (64, 128):
+        for tk in (64, 128):
+            for parts in (1, 2, 4, 8):
+                sums, squares = A("sums", "f32", (tokens * parts, count)), A("squares", "f32", (tokens * parts, 1))
+                configurations[f"{tm} x {tk}, {parts} parts"] = [
+                    Launch("_mhc_split_gemm_rms_kernel", (up(tokens, tm), parts, 1), (
+                        x, w, sums, squares, I(tokens), I(count), I(terms), tm, 32, tk, parts, 8)),
+                    Launch("_mhc_finalize_scale_bias_sigmoid_kernel", (up(tokens, tm), 1, 1), (
+                        sums, squares, y, root, I(n), F(0.7), F(0.8), F(0.9), bias, I(tokens), I(count), I(terms), tm, 32, parts))]
+    module = "ops/cutile/experimental/mhc"
+    yield Row(f"hyper-connection weights bf16 {tokens} {n} {columns}", module, ("_compute_bid", "_sigmoid"),
+              {"norms/hyper.rs": ("sums", "finish", "weights")}, configurations)
+    x, y = (A(name, "bf16", (tokens, n, columns)) for name in "xy")
+    arguments = (x, A("layer", "bf16", (tokens, columns)), A("post", "f32", (tokens, n)), A("mixed", "f32", (tokens, n, n)), y)
+    yield Row(f"hyper-connection streams bf16 {tokens} {n} {columns}", module, (), {"norms/hyper.rs": ("apply",)}, {
+        f"occupancy {occupancy}": [Launch("_mhc_apply_residual_kernel", (tokens, columns // 1024, 1), (*arguments, I(columns), n, 1024),
+                                          {"occupancy": occupancy} if occupancy else {})]
+        for occupancy in (None, 2, 4, 8)})
+
+
+def experts():
+    """Gradients of the gated activations of experts. Each expert has as many tokens."""
+    tokens, taken, count, between, hidden = 4096, 8, 64, 1408, 2048
+    pairs = tokens * taken
+    dy, w, z = A("dy", "bf16", (tokens, hidden)), A("w", "bf16", (count, between, hidden)), A("z", "bf16", (pairs, 2 * between))
+    lists = [A(name, "i32", (pairs,)) for name in ("tokens", "order")]
+    results = A("dz", "bf16", (pairs, 2 * between)), A("h", "bf16", (pairs, between)), A("ds", "f32", (pairs,))
+    arguments = (dy, lists[0], w, z, A("scores", "f32", (pairs,)), lists[1], A("starts", "i32", (count + 1,)), *results, hidden, between)
+    yield Row(f"expert activation gradients bf16 {tokens} {taken} {count} {between} {hidden}", "ops/cutile/moe_actgrad_bwd",
+              ("_sigmoid_f32", "_swiglu_derivative"), {"moe/activation.rs": ("kernel",), "norms/gated.rs": ("with_derivative",)}, {
+        f"{tm} x {tn} x {tk}, occupancy {occupancy}, {strips} strips": [Launch(
+            "_moe_actgrad_bwd_kernel", (up(pairs // count, tm), up(between, tn), count), (*arguments, tm, tn, tk, 0, 1, strips),
+            {"num_ctas": 1, "occupancy": occupancy})]
+        for tm, tn, tk in ((128, 128, 64), (128, 128, 128), (64, 128, 64), (128, 256, 64)) for occupancy in (1, 2) for strips in (1, tn // 32)})
+
+
+def lists():
+    """A product with the arrays of peers."""
+    peers, m, n, k = 8, 1024, 4096, 4096
+    x, w, y = L("words", peers, A("x", "bf16", (m, k))), A("w", "bf16", (k, n)), A("y", "bf16", (peers * m, n))
+    yield Row(f"product of a list bf16 {peers} {m} {n} {k}", "samples/AllGatherMatmul", (), {"../benches/ports/list_rows.rs": ("product",)}, {
+        f"{tm} x {tn} x {tk}, {hints}": [Launch("gather_matmul_kernel", (peers * m // tm, n // tn, 1), (x, w, y, tm, tn, tk), hints)]
+        for tm, tn, tk in ((128, 128, 128), (128, 128, 64), (128, 256, 64), (256, 128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2})})
+
+
 def rows():
+    yield from experts()
+    yield from hyper()
+    yield from lists()
     yield from attention()
     yield from decode()
     yield from scaled()

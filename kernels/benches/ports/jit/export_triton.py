@@ -1,6 +1,6 @@
 """Compiles kernels in Triton to cubins of sm_90, with a manifest of their launches. No GPU is needed.
 
-    export.py FLA FLAGGEMS FOLDER [ROW]...
+    export_triton.py FLA FLAGGEMS FOLDER [ROW]...
 
 FLA and FLAGGEMS are checkouts of https://github.com/fla-org/flash-linear-attention and https://github.com/flagos-ai/FlagGems: their code
 stays there. Modules that the kernels do not use are replaced by stubs. Cubins that exist are kept.
@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from compile import Clear, Finder, compiled, label, unwrap
-import rows
+from compile_triton import Clear, Finder, compiled, label, unwrap
+import rows_triton as rows
 from shared import original_lines, our_lines
 
 # What the originals ask of the machine.

@@ -1,5 +1,5 @@
 """Launches of the originals: kernels, grids and arguments of their host code."""
-from compile import Clear, P, Row, Stage
+from compile_triton import Clear, P, Row, Stage
 
 
 def up(a, b):
@@ -49,6 +49,21 @@ def recurrent():
     ]
     ours = {"recurrent/kimi_delta.rs": ("products", "prepare", "prepare_chunk", "recurrence"), "recurrent/tokens.rs": ("initial", "store_last")}
     yield Row(f"kimi delta chunks bf16 {batch} {tokens} {heads} {dim}", ours, stages)
+
+
+    # Results of the original are those of parts of the keys, which torch adds.
+    batch, tokens, heads, dim, values, steps = 2, 4096, 32, 128, 64, 64
+    chunks = up(tokens, steps)
+    levels = tokens.bit_length()
+    of = {"cu_seqlens": None, "T": tokens, "H": heads, "BT": steps}
+    sums = Stage("fla.ops.utils.cumsum", "chunk_local_cumsum_scalar_kernel", lambda _: (chunks, batch * heads),
+                 {"s": P("gates", "f32"), "o": P("sums", "f32"), "scale": None, "chunk_indices": None, **of, "B": batch, "REVERSE": False})
+    attend = Stage("fla.ops.log_linear_attn.chunk", "chunkwise_fwd_kernel", lambda given: (up(dim, given["BK"]), batch * heads), {
+        **{name: P(name, "bf16") for name in ("q", "k", "v")}, "g": P("sums", "f32"), "level_scales": P("factors", "bf16"),
+        "llut": P("table", "i32"), "o": P("parts", "bf16"), "h0": None, "ht": None, "offsets": None, "new_offsets": P("ends", "i32"), **of,
+        "K": dim, "V": values, "L": levels, "L_IN": None, "L_OUT": None, "MIN_LEVEL": 0, "MAX_LEVEL": (chunks - 1).bit_length() - 1})
+    ours = {"recurrent/log_linear.rs": ("decay", "nodes", "ancestors", "results"), "recurrent/tokens.rs": ("decays",)}
+    yield Row(f"log-linear attention bf16 {batch} {tokens} {heads} {dim}+{values}", ours, [sums, attend])
 
 
 def order():

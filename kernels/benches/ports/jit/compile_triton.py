@@ -72,7 +72,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if name in self.real:
             place = self.roots[package] / (name.replace(".", "/") + ".py")
             return importlib.util.spec_from_file_location(name, place)
-        if package == "torch" or package in self.roots:
+        if package in ("torch", "einops") or package in self.roots:
             return importlib.util.spec_from_loader(name, self, is_package=True)
         return None
 
