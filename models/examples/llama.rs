@@ -8,7 +8,7 @@ use cutlet::element::bf16;
 use cutlet::{Bench, Device, Graph};
 use cutlet_kernels::products::{Columns, Configuration, Share};
 use cutlet_models::llama::step::Choice;
-use cutlet_models::llama::{Config, Decoding, Kind, Llama, Part, Plan, Product, Prompts};
+use cutlet_models::llama::{Config, Decoding, Early, Kind, Llama, Part, Plan, Product, Prompts};
 
 const HELP: &str = "
   --kind NAME      bf16 or int4 (default both)
@@ -16,6 +16,9 @@ const HELP: &str = "
   --context N      tokens of each sequence before the steps (default 1024)
   --prompt N       tokens of the prefill (default 4096)
   --parts N        parts of the keys of a sequence in attention (default by shape)
+  --columns LIST   outputs and warps of products of one row, in the order of a layer: 8x4,4x4,8x4,2x4,16x8
+  --ahead N        bytes of weights of a later kernel that a kernel prefetches (default by shape)
+  --early NAME     after, start or weights (default): start of a kernel relative to the preceding one
   --timeline       the kernels of a decode step and of a prefill, as tables of Markdown
   --tune           times of the products of a decode step by configuration
   --small          few layers and a small vocabulary, for devices without much memory";
@@ -32,6 +35,7 @@ struct Options {
     context: usize,
     prompt: usize,
     parts: Option<usize>,
+    plan: Plan,
     timeline: bool,
     tune: bool,
     small: bool,
@@ -45,6 +49,7 @@ fn options() -> Result<Options> {
         context: 1024,
         prompt: 4096,
         parts: None,
+        plan: Plan::default(),
         timeline: false,
         tune: false,
         small: false,
@@ -61,6 +66,20 @@ fn options() -> Result<Options> {
             "--context" => options.context = value()?.parse()?,
             "--prompt" => options.prompt = value()?.parse()?,
             "--parts" => options.parts = Some(value()?.parse()?),
+            "--ahead" => options.plan.ahead = Some(value()?.parse()?),
+            "--columns" => {
+                for (columns, text) in options.plan.columns.iter_mut().zip(value()?.split(',')) {
+                    let (outputs, warps) = text.split_once('x').context("--columns needs pairs as 8x4")?;
+                    *columns = Some(Columns { outputs: outputs.parse()?, warps: warps.parse()? });
+                }
+            }
+            "--early" => {
+                options.plan.early = match &*value()? {
+                    "after" => Early::After,
+                    "start" => Early::Start,
+                    _ => Early::Weights,
+                }
+            }
             "--timeline" => options.timeline = true,
             "--tune" => options.tune = true,
             "--small" => options.small = true,
@@ -156,7 +175,7 @@ impl Run<'_> {
         if tune {
             return self.tune(batch);
         }
-        let mut graph = self.graph(batch, Plan::default())?;
+        let mut graph = self.graph(batch, self.options.plan)?;
         let time = steps(&mut graph, context)?;
         println!(
             "llama decode {name} {batch} x {context}\t{:.1} us\t{:.0} tokens/s\t{:.2}\t{} launches",
@@ -169,7 +188,7 @@ impl Run<'_> {
         if timeline {
             println!("\n| kernel | launches | us | fraction of the roofline |\n|---|---|---|---|");
             for (part, what) in PARTS {
-                let plan = Plan { only: Some(part), ..Plan::default() };
+                let plan = Plan { only: Some(part), ..self.options.plan };
                 let time = steps(&mut self.graph(batch, plan)?, context)?;
                 let work = self.of_step(part, batch);
                 println!("| {what} | {} | {:.1} | {:.2} |", work.launches, time * 1e6, work.least() / time);

@@ -10,6 +10,7 @@ use cutlet::packed::{Narrow, NarrowTile, PackedArray};
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
+use super::ahead::{Regions, prefetch};
 use super::epilogue::{Argument, Epilogue, Extents, Place, Stage};
 use super::matmul::Matmul;
 use super::packed::{Form as PackedForm, Order, Packed, PackedWeights};
@@ -55,6 +56,9 @@ struct Form {
     preloaded: bool,
 }
 
+/// Inputs of a tile: each array has every eighth one.
+pub type Inputs = [Tile<f32, 2>; 8];
+
 /// Weights in the kernel.
 pub trait OutputRows<T: Element>: Copy {
     /// A tile of weights before its conversion.
@@ -64,10 +68,19 @@ pub trait OutputRows<T: Element>: Copy {
     fn load_rows(self, at: [Scalar<i32>; 2], shape: [usize; 2]) -> Self::Loaded;
 
     /// Returns the sums of the products with inputs, as a column.
-    fn sums(self, loaded: Self::Loaded, x: Tile<f32, 1>, shape: [usize; 2]) -> Tile<f32, 2>;
+    fn sums(self, loaded: Self::Loaded, x: &Inputs, shape: [usize; 2]) -> Tile<f32, 2>;
 
     /// Returns the number of outputs.
     fn outputs(self) -> Scalar<i32>;
+}
+
+/// Returns the sums of products of groups of inputs. Eight adjacent elements, which a thread has, are added by fused
+/// multiply-add.
+fn products(weights: Tile<f32, 2>, x: &Inputs, groups: usize) -> Tile<f32, 2> {
+    let [n, k] = weights.shape();
+    let weights: Inputs = weights.reshape([n, k / 8, 8]).unstack(2);
+    let sums = (1..8).fold(weights[0] * x[0], |sum, at| weights[at].fma(x[at], sum));
+    sums.reshape([n, groups, k / 8 / groups]).sum(2).reshape([n, groups])
 }
 
 impl<T: Number> OutputRows<T> for Array<T, 2> {
@@ -77,8 +90,8 @@ impl<T: Number> OutputRows<T> for Array<T, 2> {
         Array::load(&self, at, shape)
     }
 
-    fn sums(self, loaded: Tile<T, 2>, x: Tile<f32, 1>, _shape: [usize; 2]) -> Tile<f32, 2> {
-        (loaded.cast::<f32>() * x.unsqueeze(0)).sum(1)
+    fn sums(self, loaded: Tile<T, 2>, x: &Inputs, _shape: [usize; 2]) -> Tile<f32, 2> {
+        products(loaded.cast::<f32>(), x, 1)
     }
 
     fn outputs(self) -> Scalar<i32> {
@@ -97,15 +110,18 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
         (self.codes.load(at, [n, k]), of_groups(self.scales), self.zeros.map(of_groups))
     }
 
-    fn sums(self, (codes, scales, zeros): Self::Loaded, x: Tile<f32, 1>, [n, k]: [usize; 2]) -> Tile<f32, 2> {
+    fn sums(self, (codes, scales, zeros): Self::Loaded, x: &Inputs, [_, k]: [usize; 2]) -> Tile<f32, 2> {
         let (group, center) = (self.form.group, self.form.center);
-        let x = x.reshape([1, k / group, group]);
+        let groups = k / group;
         let codes = codes.cast::<f32>();
         let codes = if center == 0 { codes } else { codes - center as f32 / 2.0 };
         let of_groups = |of: Tile<S, 2>| of.cast::<f32>().transpose();
-        let sums = (codes.reshape([n, k / group, group]) * x).sum(2).reshape([n, k / group]);
+        let sums = products(codes, x, groups);
         let sums = match zeros {
-            Some(zeros) => sums - of_groups(zeros) * x.sum(2).reshape([1, k / group]),
+            Some(zeros) => {
+                let all = x[1..].iter().fold(x[0], |sum, &x| sum + x);
+                sums - of_groups(zeros) * all.reshape([1, groups, group / 8]).sum(2).reshape([1, groups])
+            }
             None => sums,
         };
         (sums * of_groups(scales)).sum(1)
@@ -120,7 +136,7 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     x: Array<T, 2>,
     weights: W,
     y: ArrayMut<O, 2>,
-    epilogue: E,
+    (epilogue, ahead): (E, Option<Regions>),
     Form { outputs: n, inputs: k, steps, overlapped, preloaded }: Form,
 ) {
     let column = ct::bid(0);
@@ -136,8 +152,11 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
         ct::grid_dependency_control_wait();
     }
     let part = |loaded, at: Scalar<i32>| {
-        let x = x.load((0, at), [1, k]).reshape([k]).cast::<f32>();
-        weights.sums(loaded, x, [n, k])
+        let mut x: Inputs = x.load((0, at), [1, k]).cast::<f32>().reshape([1, k / 8, 8]).unstack(2);
+        if let (1, Some(regions)) = (steps, ahead) {
+            x[0] = prefetch(x[0], (ct::arange(0..k / 8) + column * (k / 8)).unsqueeze(0), regions);
+        }
+        weights.sums(loaded, &x, [n, k])
     };
     let sums = match steps {
         1 => part(first, zero),
@@ -222,7 +241,7 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
         let steps = inputs.div_ceil(of_tile);
         let form = Form { outputs: of_block, inputs: of_tile, steps, overlapped, preloaded };
         let hints = if warps > 0 { Hints::new().num_warps(warps) } else { Hints::new() };
-        let args = (x, weights.arg(), y, self.epilogue.arg(), ct::Constant(form));
+        let args = (x, weights.arg(), y, (self.epilogue.arg(), self.ahead.arg()), ct::Constant(form));
         ct::Launch::new(outputs.div_ceil(of_block))
             .hints(hints)
             .stream(stream)

@@ -12,11 +12,11 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, Stream};
 use cutlet_kernels::attention::{Decode, Prefill, Scratch};
-use cutlet_kernels::matmul;
 use cutlet_kernels::products::epilogue::{Activation, Epilogue, HeadColumns, Plain};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::prologue::Same;
-use cutlet_kernels::products::{Columns, Configuration, Matmul, Share, Workspace};
+use cutlet_kernels::products::{Ahead, Columns, Configuration, Matmul, Share, Workspace};
+use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
 use super::config::{Config, Product};
@@ -45,6 +45,29 @@ pub struct Plan {
     pub columns: [Option<Columns>; 5],
     /// The only kernels that are launched, for measurements. None: all of them.
     pub only: Option<Part>,
+    /// Start of kernels.
+    pub early: Early,
+    /// Bytes of the weights of a later kernel that a kernel prefetches. None: by the number of rows.
+    pub ahead: Option<usize>,
+}
+
+/// Start of a kernel relative to the preceding one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Early {
+    /// After the preceding kernel.
+    After,
+    /// During the preceding kernel, whose end the kernel waits for.
+    Start,
+    /// During the preceding kernel. Products of one row load weights before they wait.
+    #[default]
+    Weights,
+}
+
+impl Early {
+    /// Runs a call that queues kernels.
+    pub(super) fn run<R>(self, call: impl FnOnce() -> R) -> R {
+        if self == Early::After { call() } else { overlapped(call) }
+    }
 }
 
 /// Arrays between the kernels of a pass.
@@ -93,17 +116,38 @@ impl<T: Real> Activations<T> {
 
 /// Attention of a pass.
 pub(super) enum Attend<'a> {
-    /// All tokens of sequences: first tokens, and the number of tokens of the longest one.
-    Sequences(DeviceView<'a, i32, 1>, usize),
+    /// All tokens of sequences of these lengths.
+    Sequences(&'a [i32]),
     /// One token of each sequence.
     Step(&'a mut Scratch),
 }
 
 /// Returns a product whose weights may arrive before the preceding kernel ends.
 #[allow(unsafe_code, reason = "weights are constant")]
-pub(super) fn product<'w>() -> Matmul<'w, Same, Plain> {
-    // SAFETY: no kernel of a pass writes weights. A pass borrows them.
-    unsafe { matmul().preloaded() }
+pub(super) fn product<'w>(plan: &Plan) -> Matmul<'w, Same, Plain> {
+    match plan.early {
+        // SAFETY: no kernel of a pass writes weights. A pass borrows them.
+        Early::Weights => unsafe { matmul().preloaded() },
+        _ => matmul(),
+    }
+}
+
+/// Returns the weights of later kernels that a step prefetches: less than half of the L2 cache.
+fn ahead<T: Real>(plan: &Plan, weights: &[&Weight<T>], rows: usize) -> Ahead {
+    let mut left = plan.ahead.unwrap_or(if rows <= 64 { 16 << 20 } else { 0 });
+    let mut ahead = Ahead::default();
+    for weight in weights {
+        if left == 0 {
+            break;
+        }
+        ahead = match (&weight.plain, &weight.packed) {
+            (Some(plain), _) => ahead.array(plain, left),
+            (None, Some((codes, _))) => ahead.packed(codes, left),
+            (None, None) => ahead,
+        };
+        left = left.saturating_sub(weight.bytes());
+    }
+    ahead
 }
 
 /// Returns the configuration of a product of up to 64 rows: two tile blocks of a multiprocessor, so that one of the next kernel
@@ -166,12 +210,15 @@ impl<T: Real> Llama<T> {
         let config = &self.config;
         let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
             act;
-        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0]));
+        let rows_of = state.shape()[0];
+        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(rows_of));
+        let after = self.layers().get(index + 1).map_or(self.head(), |next| &next.qkv);
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Qkv)) {
             let heads = HeadColumns { dim: config.dim, queries: config.heads, keys: config.key_heads };
             let [keys, values] = &mut cache.layers[index];
-            let by = product().workspace(space).normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.out, &layer.gated], rows_of));
+            let by = by.normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
                 [self.cos.view(), self.sin.view()],
                 [positions.view(), rows.view()],
                 [keys.view_mut(), values.view_mut()],
@@ -183,16 +230,19 @@ impl<T: Real> Llama<T> {
             self.attention(stream, index, qkv.view(), cache, attend, attended.view_mut())?;
         }
         if runs(Part::Product(Product::Out)) {
-            let by = product().workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.gated], rows_of));
+            let by = by.residual(state.view()).square_sums(squares.view_mut(), group);
             multiply(stream, (attended.view(), &layer.out), next.view_mut(), by, (plan, Product::Out))?;
         }
         if runs(Part::Product(Product::Gated)) {
-            let by = product().workspace(space).normalize_rows(squares.view(), hidden, epsilon);
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.down], rows_of));
+            let by = by.normalize_rows(squares.view(), hidden, epsilon);
             let by = by.gate_pairs(Activation::Silu);
             multiply(stream, (next.view(), &layer.gated), inner.view_mut(), by, (plan, Product::Gated))?;
         }
         if runs(Part::Product(Product::Down)) {
-            let by = product().workspace(space).residual(next.view()).square_sums(squares.view_mut(), group);
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[after], rows_of));
+            let by = by.residual(next.view()).square_sums(squares.view_mut(), group);
             let (x, which) = ((inner.view(), &layer.down), (plan, Product::Down));
             match end {
                 Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,
@@ -216,11 +266,26 @@ impl<T: Real> Llama<T> {
         let (qkv, out) = (qkv.reshape([rows, heads + 2 * key_heads, dim])?, out.reshape([rows, heads, dim])?);
         let scale = 1.0 / (dim as f32).sqrt();
         match attend {
-            Attend::Sequences(starts, longest) => {
-                let k = qkv.slice(1, heads..heads + key_heads)?;
-                let operands = [qkv.slice(1, ..heads)?, k, qkv.slice(1, heads + key_heads..)?];
-                let prefill = Prefill::new(scale).causal(true);
-                prefill.launch_packed(stream, operands, [*starts, *starts], *longest, out, None)
+            Attend::Sequences(lengths) => {
+                let (mut begin, mut rest) = (0, out);
+                for &length in lengths.iter() {
+                    let end = begin + length as usize;
+                    let heads_first = |range: std::ops::Range<usize>| {
+                        let part = qkv.slice(0, begin..end)?.slice(1, range)?.permute([1, 0, 2])?;
+                        let [heads, tokens, dim] = part.shape();
+                        part.reshape([1, heads, tokens, dim])
+                    };
+                    let operands = [
+                        heads_first(0..heads)?,
+                        heads_first(heads..heads + key_heads)?,
+                        heads_first(heads + key_heads..heads + 2 * key_heads)?,
+                    ];
+                    let (mine, others) = rest.split_at_mut(0, end - begin)?;
+                    let mine = mine.permute([1, 0, 2])?.reshape([1, heads, end - begin, dim])?;
+                    Prefill::new(scale).causal(true).launch(stream, operands, mine, None)?;
+                    (begin, rest) = (end, others);
+                }
+                Ok(())
             }
             Attend::Step(scratch) => {
                 Decode::new(scale).launch(stream, qkv.slice(1, ..heads)?, cache.pages(index)?, out, scratch)

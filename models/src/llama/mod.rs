@@ -30,7 +30,7 @@ use cutlet_kernels::products::Factor;
 
 pub use cache::Cache;
 pub use config::{Config, Product, Rope};
-pub use layers::{Activations, Part, Plan};
+pub use layers::{Activations, Early, Part, Plan};
 pub use step::{Decoding, Prompts};
 pub use weights::{Kind, Layer, Weight};
 

@@ -5,7 +5,6 @@ use cutlet::prelude::*;
 use cutlet::{DeviceArray, DeviceView, Graph, Stream};
 use cutlet_kernels::attention::{Decode, Scratch};
 use cutlet_kernels::order::{Draws, Sampling, largest_of_groups};
-use cutlet_kernels::overlapped;
 use cutlet_kernels::products::Workspace;
 
 use super::cache::Cache;
@@ -76,7 +75,11 @@ impl<T: Real> Decoding<T> {
             tokens: device.zeros([sequences])?,
         };
         let queries = [sequences, config.heads, config.dim];
-        let scratch = Decode::new(1.0).scratch(device, queries, &cache.pages(0)?)?;
+        // Few sequences: 128 keys of a part, as long as each part has a multiprocessor.
+        let blocks = (sequences * config.key_heads).max(1);
+        let parts = (capacity / 128).min(device.num_multiprocessors() / blocks);
+        let decode = if parts > 1 { Decode::new(1.0).parts(parts) } else { Decode::new(1.0) };
+        let scratch = decode.scratch(device, queries, &cache.pages(0)?)?;
         let history = device.zeros(cache.shape())?;
         let activations = Activations::new(device, config, sequences)?;
         Ok(Decoding { cache, activations, chosen, history, scratch, choice })
@@ -194,13 +197,12 @@ impl<T: Real> Llama<T> {
         let Decoding { cache, chosen, choice, activations: Activations { workspace, .. }, .. } = decoding;
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         cache.set_lengths(lengths)?;
-        let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
-        overlapped(|| {
+        plan.early.run(|| {
             if runs(Part::Embed) {
                 let out = (act.states[0].view_mut(), act.squares.view_mut());
                 embed(stream, (tokens.view(), self.words_view()?), out, None)?;
             }
-            let mut attend = Attend::Sequences(starts.view(), longest);
+            let mut attend = Attend::Sequences(lengths);
             for layer in self.layers().iter().enumerate() {
                 self.layer(stream, layer, act, cache, &mut attend, (plan, None))?;
             }
@@ -209,7 +211,7 @@ impl<T: Real> Llama<T> {
                 pick(stream, x, starts.view(), (ends.0.view_mut(), ends.1.view_mut()))?;
             }
             // One row of each sequence, as in a step: not the tiles of the plan.
-            let of_ends = Plan { only: plan.only, ..Plan::default() };
+            let of_ends = Plan { only: plan.only, early: plan.early, ..Plan::default() };
             self.choose(stream, (ends.0.view(), ends.1.view()), (chosen, *choice), workspace, &of_ends)
         })
     }
@@ -222,7 +224,7 @@ impl<T: Real> Llama<T> {
     pub fn step(&self, stream: &Stream, decoding: &mut Decoding<T>, plan: &Plan) -> ct::Result<()> {
         let Decoding { cache, activations: act, chosen, history, scratch, choice } = decoding;
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
-        overlapped(|| {
+        plan.early.run(|| {
             if runs(Part::Embed) {
                 let step = Step {
                     lengths: cache.lengths.view_mut(),
@@ -267,7 +269,7 @@ impl<T: Real> Llama<T> {
         let (rows, config) = (state.shape()[0], self.config());
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Head)) {
-            let by = product().workspace(workspace).normalize_rows(squares, config.hidden, config.epsilon);
+            let by = product(plan).workspace(workspace).normalize_rows(squares, config.hidden, config.epsilon);
             let by = by.largest(largest.view_mut(), columns.view_mut(), group_of_logits(rows));
             multiply(stream, (state, self.head()), logits.view_mut(), by, (plan, Product::Head))?;
         }
