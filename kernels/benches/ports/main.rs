@@ -11,6 +11,7 @@ mod foreign;
 mod jit;
 mod rows;
 mod stages;
+mod tensor_map;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ fn compare(
             let clear = driver.clear(arguments, &arrays)?;
             return Ok(Box::new(move |stream| clear.queue(stream)));
         }
-        let call = Call::new(driver.kernel(folder, cubin)?, grid, arguments, &arrays)?;
+        let call = Call::new(driver, driver.kernel(folder, cubin)?, grid, arguments, &arrays)?;
         Ok(Box::new(move |stream| call.queue(stream)))
     };
     let whole = |Configuration { label, lines, launches }: &Configuration| {
