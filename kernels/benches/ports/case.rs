@@ -90,6 +90,16 @@ impl Case {
                 error: Box::new(move || error(&third.0.borrow())),
             })
         };
+        Case::opened(name, tolerance, [bytes, flops], open)
+    }
+
+    /// A row whose arrays have several element types.
+    pub fn opened(
+        name: String,
+        tolerance: f64,
+        [bytes, flops]: [f64; 2],
+        open: impl Fn(Device) -> ct::Result<Open> + 'static,
+    ) -> Case {
         Case { name, tolerance, bytes, flops, open: Box::new(open) }
     }
 

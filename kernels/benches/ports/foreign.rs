@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cutlet::{Diagnostic, Error, Stream};
 use libloading::Library;
 
-use crate::tensor_map::TensorMap;
+use crate::jit::tensor_map::TensorMap;
 
 type Load = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
 type Attribute = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int;
@@ -142,7 +142,8 @@ enum Argument {
 
 impl Call {
     /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides, or by
-    /// `p=NAME+BYTES` as an address, or by `x=NAME,KIND,NUMBERS` as a tensor map.
+    /// `p=NAME` or `p=NAME+BYTES` as an address, by `x=NAME,KIND,NUMBERS` as a tensor map, a list as the address of the
+    /// words of its arrays and their number.
     pub fn new(
         driver: &Driver,
         kernel: Kernel,
@@ -161,7 +162,8 @@ impl Call {
                 words.push(u64::from(number.parse::<i32>()? as u32));
             } else if let Some(number) = argument.strip_prefix("l=") {
                 words.push(number.parse::<i64>()? as u64);
-            } else if let Some((name, bytes)) = argument.strip_prefix("p=").and_then(|of| of.split_once('+')) {
+            } else if let Some(of) = argument.strip_prefix("p=") {
+                let (name, bytes) = of.split_once('+').unwrap_or((of, "0"));
                 words.push(address(name)? + bytes.parse::<u64>()?);
             } else if let Some(map) = argument.strip_prefix("x=") {
                 let [name, kind, numbers] = map.splitn(3, ',').collect::<Vec<_>>()[..] else { bail!("the map {map}") };

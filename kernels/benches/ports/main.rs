@@ -6,12 +6,17 @@
 //! `export.py` writes the originals to FOLDER, as cubins. The result of each configuration is compared with a reference in f64
 //! at some places. The best configurations of the original and the function of this crate are measured in turns.
 
+mod attention_rows;
 mod case;
+mod decode_rows;
+mod expert_rows;
 mod foreign;
+mod hyper_rows;
 mod jit;
+mod list_rows;
+mod recurrent_rows;
 mod rows;
-mod stages;
-mod tensor_map;
+mod scaled_rows;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +26,7 @@ use cutlet::{Bench, Device, Stream};
 
 use case::{Case, Open};
 use foreign::{Call, Driver};
-use stages::{Choice, Chosen, Stages};
+use jit::stages::{Choice, Chosen, Stages};
 
 /// Launches of a row in the manifest: of ours the lines of code, of the original by configuration.
 #[derive(Default)]
@@ -109,7 +114,7 @@ fn compare(
     };
     let mut candidates: Vec<Result<Chosen>> = original.configurations.iter().map(whole).collect();
     if !original.stages.is_empty() {
-        candidates.push(stages::fastest(&original.stages, &stream, open));
+        candidates.push(jit::stages::fastest(&original.stages, &stream, open));
     }
     for candidate in candidates {
         let (label, lines, calls) = match candidate {
@@ -155,9 +160,23 @@ fn compare(
     Ok(())
 }
 
+/// Functions that return rows: all of them, and those at sizes for the CPU.
+type Rows = fn() -> Vec<Case>;
+const ROWS: [[Rows; 2]; 9] = [
+    [rows::cases, rows::small],
+    [attention_rows::cases, attention_rows::small],
+    [decode_rows::cases, decode_rows::small],
+    [expert_rows::cases, expert_rows::small],
+    [hyper_rows::cases, hyper_rows::small],
+    [list_rows::cases, list_rows::small],
+    [recurrent_rows::cases, recurrent_rows::small],
+    [scaled_rows::cases, scaled_rows::small],
+    [jit::cases, jit::small],
+];
+
 /// Compares the functions of this crate with the references at small sizes.
 fn check_on_cpu() -> Result<()> {
-    for case in rows::small().into_iter().chain(jit::small()) {
+    for case in ROWS.iter().flat_map(|[_, small]| small()) {
         let open = (case.open)(Device::cpu())?;
         (open.reset)()?;
         (open.ours)()?;
@@ -182,7 +201,7 @@ fn main() -> Result<()> {
     println!(
         "row\tcutlet\toriginal\tratio\tlines\tlines of the original\trates\terror\terror of the original\tconfiguration"
     );
-    for case in rows::cases().into_iter().chain(jit::cases()) {
+    for case in ROWS.iter().flat_map(|[all, _]| all()) {
         if !patterns.is_empty() && !patterns.iter().any(|part| case.name.contains(&**part)) {
             continue;
         }

@@ -439,7 +439,7 @@ fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() 
                 ("chosen", device.from_fn([pairs], expert)?),
                 ("order", zeros(places)?),
                 ("of_tile", zeros(places.div_ceil(TILE))?),
-                ("counts", zeros((EXPERTS + 1) * EXPERTS)?),
+                ("counts", zeros((EXPERTS.max(TOKENS * TAKEN / 128) + 1) * EXPERTS)?),
                 ("starts", zeros(EXPERTS + 1)?),
                 ("total", zeros(1)?),
                 ("most", zeros(1)?),

@@ -2,6 +2,7 @@
 
 mod gated;
 mod group_norm;
+mod hyper;
 mod layer_norm;
 mod norm;
 mod norm_backward;
@@ -15,6 +16,7 @@ pub(crate) mod sums;
 
 pub use gated::{Gate, gated, gated_backward};
 pub use group_norm::{group_norm, group_norm_backward};
+pub use hyper::{HyperConnections, HyperScratch};
 pub use layer_norm::{add_layer_norm, layer_norm, layer_norm_backward};
 pub use rms_norm::{add_rms_norm, rms_norm, rms_norm_backward};
 pub use rotary::{Pairs, rotary, rotary_backward, rotary_pair};

@@ -3,6 +3,8 @@
 mod linalg;
 mod order;
 mod recurrent;
+pub mod stages;
+pub mod tensor_map;
 mod tiles;
 
 use crate::case::Case;

@@ -2,6 +2,7 @@
 
 mod activations;
 mod groups;
+mod hyper;
 mod rotary;
 mod rows;
 mod sinkhorn;
