@@ -17,7 +17,6 @@ mod list_rows;
 mod recurrent_rows;
 mod rows;
 mod scaled_rows;
-mod stages;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +26,7 @@ use cutlet::{Bench, Device, Stream};
 
 use case::{Case, Open};
 use foreign::{Call, Driver};
-use stages::{Choice, Chosen, Stages};
+use jit::stages::{Choice, Chosen, Stages};
 
 /// Launches of a row in the manifest: of ours the lines of code, of the original by configuration.
 #[derive(Default)]
@@ -106,7 +105,7 @@ fn compare(
             let clear = driver.clear(arguments, &arrays)?;
             return Ok(Box::new(move |stream| clear.queue(stream)));
         }
-        let call = Call::new(driver.kernel(folder, cubin)?, grid, arguments, &arrays)?;
+        let call = Call::new(driver, driver.kernel(folder, cubin)?, grid, arguments, &arrays)?;
         Ok(Box::new(move |stream| call.queue(stream)))
     };
     let whole = |Configuration { label, lines, launches }: &Configuration| {
@@ -115,7 +114,7 @@ fn compare(
     };
     let mut candidates: Vec<Result<Chosen>> = original.configurations.iter().map(whole).collect();
     if !original.stages.is_empty() {
-        candidates.push(stages::fastest(&original.stages, &stream, open));
+        candidates.push(jit::stages::fastest(&original.stages, &stream, open));
     }
     for candidate in candidates {
         let (label, lines, calls) = match candidate {

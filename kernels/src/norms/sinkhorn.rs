@@ -90,7 +90,8 @@ pub fn sinkhorn(
     let extent = n.next_power_of_two();
     let form =
         Form { batch: 32 * WARPS, n: extent, is_padded: extent != n, steps, has_layout: target(stream).is_some() };
-    let hints = Hints::new().num_warps(WARPS as u32);
+    // Registers of a matrix of 4 x 4 and of its sums: without the limit, ptxas has 32 and spills.
+    let hints = Hints::new().num_warps(WARPS as u32).occupancy(8);
     let launch = ct::Launch::new(count.div_ceil(form.batch)).hints(hints).stream(stream);
     launch.run(kernel, (x, y, epsilon, ct::Constant(form)))
 }

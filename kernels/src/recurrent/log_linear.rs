@@ -15,7 +15,7 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::tokens::{Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, tokens, tokens_mut};
 use crate::Number;
@@ -233,7 +233,11 @@ pub fn log_linear_attention<T: Number>(
     let (q, k, v) = (tokens(q, packing)?, tokens(k, packing)?, tokens(v, packing)?);
     let launch = |blocks: usize| ct::Launch::new([blocks * parts, heads, sequences]).stream(stream);
     let scratch = (&mut states, &mut totals);
-    launch(chunks.div_ceil(GROUP)).run(nodes::<T>, ((k, v, gates), offsets, scratch, ct::Constant(form)))?;
+    // Four nodes of f32 are live: eight warps have the registers for those of 128 x 64.
+    let hints = Hints::new().num_warps((form.keys * form.values / 1024).clamp(4, 8) as u32);
+    launch(chunks.div_ceil(GROUP))
+        .hints(hints)
+        .run(nodes::<T>, ((k, v, gates), offsets, scratch, ct::Constant(form)))?;
     if chunks > 2 * GROUP {
         let blocks = keys.div_ceil(ROWS.min(form.keys));
         launch(blocks).run(ancestors::<T>, (&mut states, &totals, v, offsets, ct::Constant(form)))?;

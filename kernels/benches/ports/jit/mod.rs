@@ -3,15 +3,18 @@
 mod linalg;
 mod order;
 mod recurrent;
+pub mod stages;
+pub mod tensor_map;
+mod tiles;
 
 use crate::case::Case;
 
 /// The rows at sizes for the CPU.
 pub fn small() -> Vec<Case> {
-    [recurrent::small(), order::small(), linalg::small()].into_iter().flatten().collect()
+    [recurrent::small(), order::small(), linalg::small(), tiles::small()].into_iter().flatten().collect()
 }
 
 /// All rows.
 pub fn cases() -> Vec<Case> {
-    [recurrent::cases(), order::cases(), linalg::cases()].into_iter().flatten().collect()
+    [recurrent::cases(), order::cases(), linalg::cases(), tiles::cases()].into_iter().flatten().collect()
 }

@@ -14,8 +14,8 @@ use crate::launch::Run;
 const LARGEST: f32 = 65024.0;
 /// The least of the largest magnitudes of rows, for which scale and reciprocal are normal.
 const LEAST: f32 = 1e-30;
-/// The difference of the exponents' biases of f32 and e5m6, as a factor.
-const BIAS: f32 = 5.192_296_9e33; // 2^112
+/// 2^112: the difference of the exponents' biases of f32 and e5m6.
+const BIAS: f32 = 5.192_297e33;
 /// Bits of the mantissa of f32 that e5m6 has not.
 const CUT: u32 = 23 - 6;
 /// Codes of three words.
