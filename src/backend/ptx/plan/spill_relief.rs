@@ -1,9 +1,11 @@
-//! Spill relief: twice the warps for a kernel whose values do not fit into the registers.
+//! Spill relief: twice the warps for a kernel with MMAs in a loop whose values do not fit into the
+//! registers.
 //!
 //! The cost model knows no spills. A kernel with at least [`MIN_RATIO`] times the available registers
 //! live at a time is lowered with twice the warps, too. The plan with the smaller ratio is taken:
 //! up to 8 consumer warps a thread has the most registers that an instruction can name, so that
-//! twice the warps have twice the registers.
+//! twice the warps have twice the registers. Kernels without MMAs keep their plan: ptxas reorders
+//! their instructions by more (scans with a ratio of 1.4 do not spill).
 //!
 //! Lowering takes time. [`live_words`] excludes most kernels by the lifetimes of their tiles.
 
@@ -16,6 +18,7 @@ use super::super::layout_inference::chosen_warps;
 use super::super::{CompileOptions, Optimization, lower};
 use super::kernel_plan::Plan;
 use super::num_warps::{extent, num_warps};
+use super::plan_search::has_mma_in_loop;
 use crate::ir::{BlockId, Module, OpId, Opcode, RegionTree, Uses, Value};
 use crate::pass::data_partition;
 use crate::target::Target;
@@ -34,7 +37,7 @@ pub fn relieved(
     selected: CompileOptions,
 ) -> CompileOptions {
     let body = module.entries[0].body;
-    let is_enabled = requested.optimizations.contains(Optimization::PlanSearch);
+    let is_enabled = requested.optimizations.contains(Optimization::PlanSearch) && has_mma_in_loop(module);
     if !is_enabled || requested.num_warps.is_some() || chosen_warps(module, body).is_some() {
         return selected;
     }
