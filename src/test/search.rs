@@ -21,7 +21,7 @@ const CASES: usize = 64;
 /// Maximum number of rejected cases for each case that runs.
 const MAX_REJECTED: usize = 20;
 
-/// What a property requires, and how its cases are chosen.
+/// Requirements of a property, and the choice of its cases.
 pub(super) struct Settings {
     pub laws: Vec<Law>,
     pub tolerance: Option<Tolerance>,

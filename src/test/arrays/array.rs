@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::runtime::{Device, DeviceArray, DeviceView, DeviceViewMut};
 use crate::test::random::Random;
 
-/// What a kernel does with an array.
+/// Use of an array by a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::test) enum Role {
     Read,
