@@ -174,10 +174,6 @@ pub(super) fn search(subject: &dyn Subject, settings: &Settings) -> Result<Summa
             Verdict::Failed(failure) => {
                 let reduced = reduce(subject, &required, case, failure);
                 let prepared = prepare(subject, &reduced.case);
-                // The statements of the program have the first variant of the poison.
-                prepared.for_each_array(|_, array| {
-                    let _ = array.upload(Device::cpu(), 0);
-                });
                 let draws = describe(&prepared.drawn);
                 corpus.add(seed, &format!("{}; {}", draws, reduced.failure.message));
                 let program = program(&name, &prepared, &reduced.failure, (seed, settings.tolerance));
