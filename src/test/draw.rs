@@ -209,7 +209,7 @@ fn boundary(random: &mut Random, tile: usize) -> usize {
 
 /// Returns the smallest prime above a number.
 fn prime_above(n: usize) -> usize {
-    let is_prime = |n: &usize| *n > 1 && (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0);
+    let is_prime = |n: &usize| *n > 1 && (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     (n + 1..).find(is_prime).unwrap_or(2)
 }
 

@@ -9,7 +9,7 @@ use super::laws::Law;
 use crate::backend::cpu::{BlockOrder, Checks};
 use crate::runtime::Device;
 
-/// What a property requires, apart from its kernel.
+/// Requirements of a property, apart from its kernel.
 pub(super) struct Requirements {
     pub laws: Vec<Law>,
     pub tolerance: Option<Tolerance>,

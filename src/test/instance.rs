@@ -1,5 +1,7 @@
 //! A case with its arguments, and the launches of it.
 
+use std::rc::Rc;
+
 use super::args::SharedArray;
 use super::arrays::arrangement::NAMES;
 use super::arrays::array::{AnyArray, Difference};
@@ -62,6 +64,10 @@ pub(super) fn prepare<'s>(subject: &'s dyn Subject, case: &Case) -> Prepared<'s>
     let mut draw = Draw::new(case);
     let instance = subject.instance(&mut draw);
     let mut drawn = draw.drawn().to_vec();
+    for (number, array) in instance.arrays.iter().enumerate() {
+        let is_repeated = instance.arrays[..number].iter().any(|other| Rc::ptr_eq(array, other));
+        assert!(!is_repeated, "an array of a property is two of its arguments: make another one");
+    }
     let is_rejected = draw.is_rejected();
     for (number, array) in instance.arrays.iter().enumerate() {
         let mut array = array.borrow_mut();
@@ -116,6 +122,15 @@ pub(super) fn name_of(number: usize) -> String {
     char::from(b'a' + (number % 26) as u8).to_string()
 }
 
+/// Frees the arrays at the end of a launch.
+struct Release<'a, 's>(&'a Prepared<'s>);
+
+impl Drop for Release<'_, '_> {
+    fn drop(&mut self) {
+        self.0.for_each_array(|_, array| array.free());
+    }
+}
+
 impl Prepared<'_> {
     /// Calls `visit` for each array with its number.
     pub fn for_each_array(&self, mut visit: impl FnMut(usize, &mut dyn AnyArray)) {
@@ -130,8 +145,12 @@ impl Prepared<'_> {
     }
 
     /// Allocates the arrays, launches, and returns the compared arrays.
+    ///
+    /// Invariant: arrays are allocated only during this call, so no other launch has them as
+    /// arguments.
     pub fn execute(&self, way: Way) -> std::result::Result<Outputs, LaunchFailure> {
         let failed = |error: crate::error::Error| LaunchFailure { message: error.to_string(), is_error: true };
+        let _release = Release(self);
         let mut uploaded = Ok(());
         self.for_each_array(|_, array| {
             if uploaded.is_ok() {

@@ -97,6 +97,15 @@ impl<K: crate::kernel::Kernel<P>, P> Kernel<K, P> {
     }
 }
 
+/// A function that draws grid and arguments.
+type DrawArgs<'k, A> = Box<dyn Fn(&mut Draw<'_>) -> (Grid, A) + 'k>;
+
+/// A function that launches the kernel with arguments.
+type LaunchArgs<'k, A> = Box<dyn Fn(Grid, &A) -> Result<()> + 'k>;
+
+/// A function that computes the reference.
+type Reference<'k, A> = Box<dyn for<'a> Fn(<A as TestArg>::Host<'a>) + 'k>;
+
 /// A property of a kernel, with the arguments `A`.
 ///
 /// ```
@@ -119,10 +128,9 @@ impl<K: crate::kernel::Kernel<P>, P> Kernel<K, P> {
 /// ```
 pub struct Property<'k, A: TestArg> {
     name: String,
-    draw: Box<dyn Fn(&mut Draw<'_>) -> (Grid, A) + 'k>,
-    launch: Box<dyn Fn(Grid, &A) -> Result<()> + 'k>,
-    #[allow(clippy::type_complexity)]
-    reference: Option<Box<dyn for<'a> Fn(A::Host<'a>) + 'k>>,
+    draw: DrawArgs<'k, A>,
+    launch: LaunchArgs<'k, A>,
+    reference: Option<Reference<'k, A>>,
     settings: Settings,
 }
 

@@ -71,10 +71,7 @@ impl Reduction<'_> {
         let mut has_changed = false;
         let names: Vec<String> = self.drawn().into_iter().map(|(name, ..)| name).collect();
         for name in names {
-            loop {
-                let Some((_, value, least)) = self.drawn().into_iter().find(|(other, ..)| *other == name) else {
-                    break;
-                };
+            while let Some((_, value, least)) = self.drawn().into_iter().find(|(other, ..)| *other == name) {
                 let candidates = [least, least + (value - least) / 2, value.saturating_sub(1).max(least)];
                 let smaller = candidates.into_iter().filter(|&candidate| candidate < value);
                 let accepted = smaller.collect::<Vec<_>>().into_iter().any(|candidate| {

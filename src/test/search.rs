@@ -21,7 +21,7 @@ const CASES: usize = 64;
 /// Maximum number of rejected cases for each case that runs.
 const MAX_REJECTED: usize = 20;
 
-/// What a property requires, and how its cases are chosen.
+/// Requirements of a property, and the choice of its cases.
 pub(super) struct Settings {
     pub laws: Vec<Law>,
     pub tolerance: Option<Tolerance>,
@@ -174,10 +174,6 @@ pub(super) fn search(subject: &dyn Subject, settings: &Settings) -> Result<Summa
             Verdict::Failed(failure) => {
                 let reduced = reduce(subject, &required, case, failure);
                 let prepared = prepare(subject, &reduced.case);
-                // The statements of the program have the first variant of the poison.
-                prepared.for_each_array(|_, array| {
-                    let _ = array.upload(Device::cpu(), 0);
-                });
                 let draws = describe(&prepared.drawn);
                 corpus.add(seed, &format!("{}; {}", draws, reduced.failure.message));
                 let program = program(&name, &prepared, &reduced.failure, (seed, settings.tolerance));

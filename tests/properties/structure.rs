@@ -243,3 +243,14 @@ pub fn nonlinear_scale(fault: bool) -> Outcome {
         .without_corpus()
         .check()
 }
+
+#[test]
+#[should_panic(expected = "an array of a property is two of its arguments")]
+fn an_array_is_one_argument() {
+    let both = |x: ArrayMut<f32, 1>, y: ArrayMut<f32, 1>| y.store(0, x.load(0, [8]));
+    let property = Kernel::new(both).shapes(|_| {
+        let x = Output::new([8]);
+        (1, (x.clone(), x))
+    });
+    property.run();
+}

@@ -18,8 +18,8 @@ pub(in crate::test) const CONTIGUOUS: usize = 2;
 pub(in crate::test) const NAMES: [&str; ARRANGEMENTS] =
     ["row-major", "padded", "unaligned with gaps", "column-major", "every second element", "aligned with gaps"];
 
-/// A view of an allocation: elements `before + i * step` of each axis, in reversed order of the axes
-/// if `is_reversed`.
+/// A view of an allocation: elements `before + i * step` of each axis, in reversed order of the
+/// axes if `is_reversed`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::test) struct Arrangement<const R: usize> {
     shape: [usize; R],
@@ -86,7 +86,8 @@ impl<const R: usize> Arrangement<R> {
         Ok(view)
     }
 
-    /// Returns the calls of the methods that make the view, as text; empty for the whole allocation.
+    /// Returns the calls of the methods that make the view, as text; empty for the whole
+    /// allocation.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if self.is_reversed {
@@ -111,7 +112,9 @@ impl<const R: usize> Arrangement<R> {
             if self.is_reversed {
                 index.reverse();
             }
-            (0..R).any(|d| !self.range(d).contains(&index[d]) || (index[d] - self.before[d]) % self.step[d] != 0)
+            (0..R).any(|d| {
+                !self.range(d).contains(&index[d]) || !(index[d] - self.before[d]).is_multiple_of(self.step[d])
+            })
         };
         (0..outer.iter().product()).map(is_padding).collect()
     }
@@ -124,7 +127,7 @@ mod tests {
 
     #[test]
     fn views_have_their_shape_and_their_padding() -> Result<()> {
-        for number in 0..ARRANGEMENTS {
+        for (number, name) in NAMES.into_iter().enumerate() {
             for shape in [[3, 5], [1, 16], [4, 0]] {
                 let arrangement = Arrangement::new(number, shape);
                 let mut outer = Device::cpu().zeros::<i32, 2>(arrangement.outer_shape())?;
@@ -132,7 +135,7 @@ mod tests {
                 arrangement.view_mut(&mut outer)?.copy_from(&ones)?;
                 assert_eq!(arrangement.view(&outer)?.shape(), shape);
                 let is_padding: Vec<bool> = outer.to_vec()?.iter().map(|&x| x == 0).collect();
-                assert_eq!(is_padding, arrangement.padding(), "{}", NAMES[number]);
+                assert_eq!(is_padding, arrangement.padding(), "{name}");
             }
         }
         Ok(())

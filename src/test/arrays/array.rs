@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::runtime::{Device, DeviceArray, DeviceView, DeviceViewMut};
 use crate::test::random::Random;
 
-/// What a kernel does with an array.
+/// Use of an array by a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::test) enum Role {
     Read,
@@ -100,6 +100,8 @@ pub(in crate::test) trait AnyArray {
     fn simple_bits(&self) -> [u64; 2];
     /// Allocates the array on a device, with padding of a variant of the poison.
     fn upload(&mut self, device: Device, variant: usize) -> Result<()>;
+    /// Frees the memory on the device.
+    fn free(&mut self);
     /// Returns the elements after a launch as bits, and a sentence if padding was written.
     fn download(&mut self) -> Result<(Vec<u64>, Option<String>)>;
     /// Returns the difference of these elements from the reference.
@@ -184,6 +186,10 @@ impl<T: TestElement, const R: usize> AnyArray for TestArray<T, R> {
         self.arrangement.view_mut(&mut outer)?.copy_from(&self.initial)?;
         self.outer = Some(outer);
         Ok(())
+    }
+
+    fn free(&mut self) {
+        self.outer = None;
     }
 
     fn download(&mut self) -> Result<(Vec<u64>, Option<String>)> {

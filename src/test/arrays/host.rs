@@ -7,8 +7,8 @@ use super::element::TestElement;
 /// An array of the host, as a reference sees an argument: floats as f64, integers as i64, bool.
 ///
 /// An element is read and written by its indices: `x[[i, j]]`. The array of an
-/// [`Output`](crate::test::Output) has no values before the reference writes them. An element that the
-/// reference does not write is one that the kernel must not write.
+/// [`Output`](crate::test::Output) has no values before the reference writes them. The kernel must
+/// not write an element that the reference does not write.
 ///
 /// ```
 /// # use cutlet::doctest::*;
