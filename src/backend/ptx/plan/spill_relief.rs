@@ -1,10 +1,10 @@
 //! Spill relief: twice the warps for a kernel with MMAs in a loop whose values do not fit into the
 //! registers.
 //!
-//! The cost model knows no spills. A kernel with at least [`MIN_RATIO`] times the available registers
-//! live at a time is lowered with twice the warps, too. The plan with the smaller ratio is taken:
-//! up to 8 consumer warps a thread has the most registers that an instruction can name, so that
-//! twice the warps have twice the registers. Kernels without MMAs keep their plan: ptxas reorders
+//! The cost model knows no spills. A kernel with at least [`MIN_RATIO`] times the available
+//! registers live at a time is lowered with twice the warps, too. The plan with the smaller ratio is
+//! taken: up to 8 consumer warps a thread has the most registers that an instruction can name, so
+//! that twice the warps have twice the registers. Kernels without MMAs keep their plan: ptxas reorders
 //! their instructions by more (scans with a ratio of 1.4 do not spill).
 //!
 //! Lowering takes time. [`live_words`] excludes most kernels by the lifetimes of their tiles.
@@ -23,8 +23,8 @@ use crate::ir::{BlockId, Module, OpId, Opcode, RegionTree, Uses, Value};
 use crate::pass::data_partition;
 use crate::target::Target;
 
-/// Ratio of live registers to available ones from which spills are expected: loops of attention with
-/// 1.31 and 1.40 do not spill, one of latent attention with 1.41 does. The estimate of live
+/// Ratio of live registers to available ones from which spills are expected. Loops of attention
+/// with 1.31 and 1.40 do not spill, one of latent attention with 1.41 does. The estimate of live
 /// registers is usually too large (`register_pressure`).
 const MIN_RATIO: f64 = 1.4;
 
