@@ -2,9 +2,9 @@
 //! registers.
 //!
 //! The cost model knows no spills. A kernel with at least [`MIN_RATIO`] times the available
-//! registers live at a time is lowered with twice the warps, too. The plan with the smaller ratio is
-//! taken: up to 8 consumer warps a thread has the most registers that an instruction can name, so
-//! that twice the warps have twice the registers. Kernels without MMAs keep their plan: ptxas reorders
+//! registers live is lowered with twice the warps, too. The plan with the smaller ratio is taken.
+//! Up to 8 consumer warps a thread has the most registers that an instruction can name, so that
+//! twice the warps have twice the registers. Kernels without MMAs keep their plan: ptxas reorders
 //! their instructions by more (scans with a ratio of 1.4 do not spill).
 //!
 //! Lowering takes time. [`live_words`] excludes most kernels by the lifetimes of their tiles.
