@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use super::cost::{CostInput, LaunchInfo, weights};
 use super::plan::kernel_plan::Plan;
-use super::plan::{num_warps, plan_search, spill_relief};
+use super::plan::{num_warps, plan_search};
 #[cfg(any(test, feature = "_suite"))]
 use super::schedule::{KernelInfo, Schedule};
 #[cfg(any(test, feature = "_suite"))]
@@ -261,11 +261,7 @@ fn plan<'a>(
     let mut options = CompileOptions { tma: strategy.tma, ..*options };
     if strategy.search {
         let found = plan_search::search(&module, &module.entries[0], target, &options);
-        *considered = found.considered;
-        options = spill_relief::relieved(&module, target, &options, found.options);
-        if let Some(warps) = options.num_warps.filter(|_| options != found.options && !considered.is_empty()) {
-            considered.push(format!("{warps} warps instead: the registers of the selected plan do not suffice"));
-        }
+        (options, *considered) = (found.options, found.considered);
     }
     options.plan_search = PlanSearch::Off;
     Ok(Plan::new(module, target, options))

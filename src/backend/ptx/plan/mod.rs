@@ -3,15 +3,14 @@
 //! Input: an optimized module whose extents are powers of two, and the options of the user. Output:
 //! [`kernel_plan::Plan`], i.e. the module to lower, its layouts, and complete options. Order:
 //! 1. `plan_search`: compares the default plan with alternatives by the cost model;
-//! 2. `spill_relief`: twice the warps where registers do not suffice;
-//! 3. `num_warps`: the number of warps of a CTA, from the sizes of its tiles
+//! 2. `num_warps`: the number of warps of a CTA, from the sizes of its tiles
 //!    (`extract_groups`);
-//! 4. `rematerialize`: repeats loads of tiles that would fill the registers;
-//! 5. layout inference;
-//! 6. `overlap_mmas`: rewrites loops with asynchronous MMAs; layouts are then inferred again.
+//! 3. `rematerialize`: repeats loads of tiles that would fill the registers;
+//! 4. layout inference;
+//! 5. `overlap_mmas`: rewrites loops with asynchronous MMAs; layouts are then inferred again.
 //!
-//! The folder does not know instructions (`isa`). `plan_search` and `spill_relief` alone know
-//! `lower`: they compare schedules by their cost, and code by its registers.
+//! The folder does not know instructions (`isa`). `plan_search` alone knows `lower` and `cost`: it
+//! costs schedules.
 
 pub mod extract_groups;
 pub mod kernel_plan;
@@ -20,4 +19,3 @@ pub mod overlap_mmas;
 pub mod plan_search;
 mod register_operands;
 pub mod rematerialize;
-pub mod spill_relief;
