@@ -414,8 +414,8 @@ impl Module {
         id
     }
 
-    /// Returns the op that identifies the MMA of the user of which an MMA is a part: the MMA itself,
-    /// if it is no part.
+    /// Returns the op that identifies the MMA of the user of which an MMA is a part. It is the MMA
+    /// itself if that is no part.
     pub(crate) fn whole_mma(&self, id: OpId) -> OpId {
         self.mma_parts.get(&id).copied().unwrap_or(id)
     }
