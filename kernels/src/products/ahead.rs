@@ -67,5 +67,5 @@ pub(crate) fn prefetch<const R: usize>(x: Tile<f32, R>, index: Tile<i32, R>, reg
 pub(crate) fn prefetched_zeros<const R: usize>(index: Tile<i32, R>, regions: Regions) -> Tile<i32, R> {
     let text = "{ .reg .pred used; setp.ne.u64 used, $1, 0; @used prefetch.global.L2 [$1]; mov.b32 $0, 0; }";
     // SAFETY: as above.
-    unsafe { ct::ptx_elementwise(text, (lines(index, regions),), |(_,)| index - index) }
+    unsafe { ct::ptx_elementwise(text, (lines(index, regions),), |(_,)| index.min(0).max(0)) }
 }

@@ -32,7 +32,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Returns the configuration for a number of outputs and inputs: a thread has 64 to 128 weights. `width`: the least number
+    /// Returns the configuration for a number of outputs and inputs: a thread has 64 to 256 weights. `width`: the least number
     /// of outputs.
     #[must_use]
     pub fn of([outputs, inputs]: [usize; 2], width: usize) -> Columns {
@@ -40,7 +40,7 @@ impl Columns {
         let of_size = (16384 / inputs).clamp(2, 16);
         let few = (outputs / 512).next_power_of_two().max(2);
         let outputs = of_size.min(few).max(width);
-        Columns { outputs, warps: (outputs * inputs / 4096).clamp(4, 16) as u32 }
+        Columns { outputs, warps: (outputs * inputs / 8192).clamp(4, 16) as u32 }
     }
 }
 
@@ -154,7 +154,9 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     let part = |loaded, at: Scalar<i32>| {
         let mut x: Inputs = x.load((0, at), [1, k]).cast::<f32>().reshape([1, k / 8, 8]).unstack(2);
         if let (1, Some(regions)) = (steps, ahead) {
-            x[0] = prefetch(x[0], (ct::arange(0..k / 8) + column * (k / 8)).unsqueeze(0), regions);
+            // The last tile blocks prefetch: the weights of earlier ones would replace the lines.
+            let first = (ct::num_blocks(0) - 1 - column) * (k / 8) as i32;
+            x[0] = prefetch(x[0], (ct::arange(0..k / 8) + first).unsqueeze(0), regions);
         }
         weights.sums(loaded, &x, [n, k])
     };

@@ -155,7 +155,7 @@ fn ahead<T: Real>(plan: &Plan, weights: &[&Weight<T>], rows: usize) -> Ahead {
 fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configuration {
     let tile = [rows.next_power_of_two().max(16), 64, 128];
     let (tiles, steps) = (outputs.div_ceil(tile[1]), inputs.div_ceil(tile[2]));
-    let parts = (2 * stream.device().num_multiprocessors() / tiles).clamp(1, steps.div_ceil(2));
+    let parts = (stream.device().num_multiprocessors() / tiles).clamp(1, steps.div_ceil(2));
     let parts = 1 << parts.ilog2();
     let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
     Configuration { turned: true, occupancy: 2, ..Configuration::new(tile).share(share) }

@@ -182,7 +182,8 @@ impl<T: Real> Prompts<T> {
 }
 
 impl<T: Real> Llama<T> {
-    /// Queues the prefill of sequences from their first token on, and the choice of the next tokens.
+    /// Queues the prefill of sequences from their first token on, and the choice of the next tokens. Its kernels are long: each
+    /// starts after the preceding one.
     ///
     /// # Errors
     /// Those of the launches.
@@ -197,23 +198,21 @@ impl<T: Real> Llama<T> {
         let Decoding { cache, chosen, choice, activations: Activations { workspace, .. }, .. } = decoding;
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         cache.set_lengths(lengths)?;
-        plan.early.run(|| {
-            if runs(Part::Embed) {
-                let out = (act.states[0].view_mut(), act.squares.view_mut());
-                embed(stream, (tokens.view(), self.words_view()?), out, None)?;
-            }
-            let mut attend = Attend::Sequences(lengths);
-            for layer in self.layers().iter().enumerate() {
-                self.layer(stream, layer, act, cache, &mut attend, (plan, None))?;
-            }
-            if runs(Part::Embed) {
-                let x = (act.states[0].view(), self.norm().view());
-                pick(stream, x, starts.view(), (ends.0.view_mut(), ends.1.view_mut()))?;
-            }
-            // One row of each sequence, as in a step: not the tiles of the plan.
-            let of_ends = Plan { only: plan.only, early: plan.early, ..Plan::default() };
-            self.choose(stream, (ends.0.view(), ends.1.view()), (chosen, *choice), workspace, &of_ends)
-        })
+        if runs(Part::Embed) {
+            let out = (act.states[0].view_mut(), act.squares.view_mut());
+            embed(stream, (tokens.view(), self.words_view()?), out, None)?;
+        }
+        let mut attend = Attend::Sequences(lengths);
+        for layer in self.layers().iter().enumerate() {
+            self.layer(stream, layer, act, cache, &mut attend, (plan, None))?;
+        }
+        if runs(Part::Embed) {
+            let x = (act.states[0].view(), self.norm().view());
+            pick(stream, x, starts.view(), (ends.0.view_mut(), ends.1.view_mut()))?;
+        }
+        // One row of each sequence, as in a step: not the tiles of the plan.
+        let of_ends = Plan { only: plan.only, ..Plan::default() };
+        self.choose(stream, (ends.0.view(), ends.1.view()), (chosen, *choice), workspace, &of_ends)
     }
 
     /// Queues a decode step: the chosen tokens of the previous pass are appended to their sequences, and the next ones are

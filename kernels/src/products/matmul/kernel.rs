@@ -176,7 +176,10 @@ fn split<S: cutlet::element::Number>(
     sums.store((ct::bid(0), 0, 0), mine.reshape([1, tm, tn]));
     let ticket = tickets.entry(index).atomic_add(1);
     ct::if_then(ticket.eq(parts - 1), || {
-        let all = ct::fold(index * parts..(index + 1) * parts, ct::zeros::<S, 2>([tm, tn]), |all, part| {
+        // Several loads are in flight.
+        let unrolled = (8192 / (tm * tn)).clamp(1, 8);
+        let range = ct::range(index * parts, (index + 1) * parts).unroll(unrolled as u32);
+        let all = ct::fold(range, ct::zeros::<S, 2>([tm, tn]), |all, part| {
             all + sums.load((part, 0, 0), [1, tm, tn]).reshape([tm, tn])
         });
         store(at, all);

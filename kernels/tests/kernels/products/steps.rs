@@ -4,9 +4,9 @@ use cutlet as ct;
 use cutlet::packed::{Narrow, PackedView, i4, u4};
 use cutlet::prelude::*;
 use cutlet_kernels::order::largest_of_groups;
-use cutlet_kernels::products::Columns;
 use cutlet_kernels::products::epilogue::{Activation, HeadColumns};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
+use cutlet_kernels::products::{Ahead, Columns, Configuration, Share, Workspace};
 use cutlet_kernels::{matmul, overlapped};
 
 use super::packed::packed;
@@ -67,6 +67,35 @@ fn one_row_is_multiplied_with_packed_weights() -> ct::Result<()> {
     let pairs = sums.chunks(2).map(|pair| (pair[0] * 0.01, pair[1] * 0.01));
     let want: Vec<f64> = pairs.map(|(gate, x)| gate / (1.0 + (-gate).exp()) * x).collect();
     close(&y, &want, 1e-4, 1e-4);
+    Ok(())
+}
+
+/// A prefetch changes no result, and a launch with a workspace makes no array in a graph.
+#[test]
+fn weights_of_later_products_are_prefetched() -> ct::Result<()> {
+    let [n, k] = [70, 64];
+    for m in [1, 3] {
+        let ((x, a), (w, b)) = (random::<bf16, 2>(1, [m, k], 1.0)?, random::<bf16, 2>(2, [n, k], 1.0)?);
+        let next = device().packed_zeros::<u4, 2>([n, k])?;
+        let ahead = Ahead::default().array(&w, 4096).packed(&next, 1 << 20);
+        let mut space = Workspace::new(device())?;
+        let mut y = zeros::<f32, 2>([m, n])?;
+        let split = Configuration::new([16, 32, 16]).share(Share::Split(2));
+        let run = |space: &mut Workspace, y: &mut ct::DeviceArray<f32, 2>| match m {
+            1 => matmul().ahead(ahead).launch_vector(&stream(), x.view(), w.view(), y.view_mut(), None),
+            _ => {
+                let by = matmul().ahead(ahead).workspace(space).configuration(split);
+                by.launch(&stream(), x.view(), w.view().transpose()?, y.view_mut())
+            }
+        };
+        run(&mut space, &mut y)?;
+        let [want, sizes] = product([m, n, k], |i, l| a[i * k + l], |l, j| b[j * k + l]);
+        near(&y, [&want, &sizes], 1e-6);
+        let zero = zeros::<f32, 2>([m, n])?;
+        let mut graph = ct::Graph::capture((space, zero, &x, &w), |(space, y, ..)| run(space, y))?;
+        graph.replay()?;
+        near(&graph.state().1, [&want, &sizes], 1e-6);
+    }
     Ok(())
 }
 
