@@ -154,8 +154,42 @@ fn of_group_norm(shape: [usize; 4], backward: bool) -> Row {
     )
 }
 
+fn knobbed(row: Row, knobs: usize) -> Row {
+    row.wrapped(
+        format!("normx elements {} warps {} occ {} part {} ", knobs & 255, knobs >> 8 & 255, knobs >> 16 & 255, knobs >> 24),
+        move || cutlet_kernels::norms::KNOBS.store(knobs, std::sync::atomic::Ordering::Relaxed),
+        || cutlet_kernels::norms::KNOBS.store(0, std::sync::atomic::Ordering::Relaxed),
+    )
+}
+
+fn experiments() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for elements in [12, 13, 14] {
+        for warps in [0, 4, 8, 16] {
+            rows.push(knobbed(of_layer_norm::<f16>([16384, 4096]), elements | warps << 8));
+        }
+    }
+    for elements in [12, 13] {
+        for warps in [4, 8] {
+            rows.push(knobbed(of_rms_norm::<bf16>([16384, 4096]), elements | warps << 8));
+        }
+    }
+    for part in [0, 13, 14, 15, 16] {
+        for occ in [0, 1, 2] {
+            rows.push(knobbed(of_softmax::<bf16>([1024, 1 << 18]), occ << 16 | part << 24));
+        }
+    }
+    for part in [13, 14] {
+        rows.push(knobbed(of_rms_norm::<f32>([1 << 10, 1 << 17]), part << 24));
+        rows.push(knobbed(of_softmax_backward::<bf16>([2048, 1 << 16]), part << 24));
+        rows.push(knobbed(of_softmax::<bf16>([4096, 1 << 16]), part << 24));
+    }
+    rows
+}
+
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
+    let experiments = experiments();
     let mut rows = vec![of_softmax::<f32>([8192, 8192]), of_softmax::<bf16>([4096, 16384])];
     rows.extend([of_sparsemax::<f32>([4096, 8192]), of_sparsemax::<bf16>([4096, 32768])]);
     // 2^29 bytes of an array at each length, as quack's benchmarks.
@@ -175,5 +209,6 @@ pub fn rows() -> Vec<Row> {
     for shape in [[16, 320, 64, 64], [4, 320, 128, 128]] {
         rows.extend([of_group_norm(shape, false), of_group_norm(shape, true)]);
     }
+    rows.extend(experiments);
     rows
 }

@@ -78,6 +78,65 @@ fn fused(extents: [usize; 3]) -> Row {
     )
 }
 
+fn fusedx(extents: [usize; 3], name: &str, one: cutlet_kernels::products::Configuration, knobs: usize, tanh: bool) -> Row {
+    let [m, n, k] = extents;
+    let mut work = work(extents, [2, 2], Peak::F16);
+    work.bytes += 2.0 * (m * n) as f64;
+    Row::new(
+        format!("fusedx {name} {m} {n} {k} {:?} {} {:?} warps {} cl {} occ {} knobs {} strip {} {}", one.tile, "", one.share, one.warps, one.cluster, one.occupancy, knobs & 255, knobs >> 8, if tanh { "tanh" } else { "" }),
+        work,
+        move |device| {
+            let operands = (numbers::<f16, 2>(device, [m, k])?, numbers::<f16, 2>(device, [k, n])?);
+            let added = (numbers::<f16, 1>(device, [n])?, numbers::<f16, 2>(device, [m, n])?);
+            Ok((operands, added, device.zeros::<f16, 2>([m, n])?))
+        },
+        move |((a, b), (bias, residual), c)| {
+            cutlet_kernels::products::KNOBS.store(knobs, std::sync::atomic::Ordering::Relaxed);
+            let gelu = if tanh { cutlet_kernels::products::epilogue::Activation::GeluTanh } else { cutlet_kernels::products::epilogue::Activation::Gelu };
+            let product = matmul().configuration(one).bias(bias.view()).activate(gelu).residual(residual.view());
+            let done = product.launch(&a.device().default_stream(), a.view(), b.view(), c.view_mut());
+            cutlet_kernels::products::KNOBS.store(0, std::sync::atomic::Ordering::Relaxed);
+            done
+        },
+    )
+}
+
+fn experiments() -> Vec<Row> {
+    use cutlet_kernels::products::{Configuration, Share};
+    let one = |tile: [usize; 2], warps, cluster, occupancy| Configuration { tile: [tile[0], tile[1], 64], share: Share::Persistent, turned: false, warps, cluster, occupancy };
+    let mut rows = Vec::new();
+    for (c, knobs) in [
+        (one([128, 128], 0, 0, 0), 0),
+        (one([128, 128], 4, 0, 0), 0),
+        (one([128, 128], 4, 0, 0), 1),
+        (one([128, 128], 4, 0, 0), 3),
+        (one([128, 128], 4, 0, 0), 1 | 32 << 8),
+        (one([128, 128], 4, 0, 0), 3 | 32 << 8),
+        (one([128, 128], 4, 0, 0), 1 | 128 << 8),
+        (one([128, 192], 4, 0, 0), 1),
+        (one([128, 192], 4, 0, 0), 3),
+        (one([128, 192], 4, 0, 0), 1 | 32 << 8),
+        (one([128, 192], 4, 0, 0), 3 | 32 << 8),
+        (one([128, 192], 4, 0, 0), 3 | 16 << 8),
+        (one([128, 192], 0, 0, 0), 1),
+        (one([128, 192], 0, 0, 0), 3),
+        (one([128, 256], 0, 0, 0), 1),
+        (one([128, 256], 0, 0, 0), 3),
+        (one([128, 256], 0, 0, 0), 1 | 32 << 8),
+        (one([128, 256], 0, 0, 0), 3 | 32 << 8),
+        (one([256, 128], 0, 2, 0), 1),
+        (one([256, 128], 0, 2, 0), 3),
+        (one([256, 128], 0, 2, 0), 1 | 32 << 8),
+        (one([256, 128], 0, 2, 0), 3 | 32 << 8),
+        (one([256, 128], 0, 0, 0), 3),
+        (one([128, 128], 0, 0, 2).share(Share::Tiles), 3),
+        (one([128, 256], 0, 0, 0).share(Share::Tiles), 3),
+    ] {
+        rows.push(fusedx([8192; 3], "", c, knobs, false));
+    }
+    rows
+}
+
 /// A product of each matrix of a batch.
 fn batched([batch, m, n, k]: [usize; 4]) -> Row {
     let bytes = 2 * batch * (m * k + k * n + m * n);
@@ -183,7 +242,8 @@ fn of_quantized(m: usize) -> Row {
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     use Precision::{Fast, Full};
-    vec![
+    let mut all = experiments();
+    all.extend([
         plain::<f16, f16>([4096; 3], false, Full, Peak::F16),
         plain::<f16, f16>([8192; 3], false, Full, Peak::F16),
         plain::<bf16, bf16>([8192; 3], true, Full, Peak::F16),
@@ -215,5 +275,6 @@ pub fn rows() -> Vec<Row> {
         packed::<i4>(4096, Order::InputsOutputs),
         of_quantized(1),
         of_quantized(64),
-    ]
+    ]);
+    all
 }

@@ -14,8 +14,9 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::norms::rows::{Form, mode};
+use crate::norms::rows::Form;
 use crate::norms::softmax::{load, online};
+use crate::number::mode;
 
 /// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and
 /// gradient 0.

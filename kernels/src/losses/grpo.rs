@@ -15,7 +15,8 @@ use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::norms::rows::{Form, mode};
+use crate::norms::rows::Form;
+use crate::number::mode;
 
 /// Columns of a block of the gradient.
 const COLUMNS: usize = 4096;

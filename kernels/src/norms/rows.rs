@@ -37,11 +37,6 @@ pub fn collapses<T: Element, const R: usize>(x: DeviceView<T, R>) -> bool {
     x.reshape([1, 1, x.len() / columns.max(1), columns]).is_ok()
 }
 
-/// Runs a part of a kernel whose results have 16 bits with the fast functions of the hardware.
-pub fn mode<T, X>(part: impl FnOnce() -> X) -> X {
-    if size_of::<T>() == 2 { ct::with_mode(ct::FloatMode::fast(), part) } else { part() }
-}
-
 /// Returns true if clusters of up to 16 tile blocks exist: on Hopper, and in the interpreter.
 pub fn is_hopper(target: Option<Target>) -> bool {
     target.is_none_or(|target| target.arch / 10 == 9)
@@ -78,6 +73,9 @@ impl Form {
     /// tile blocks for all longer rows.
     pub fn with_clusters(shape: [usize; 4], elements: usize, longest: usize, largest: usize) -> Form {
         let columns = shape[3].next_power_of_two();
+        let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+        let elements = if knobs & 255 > 0 { 1 << (knobs & 255) } else { elements };
+        let (longest, largest) = if knobs >> 24 > 0 { (1 << (knobs >> 24), 16) } else { (longest, largest) };
         let parts = columns.div_ceil(longest).min(largest);
         if columns / parts > LONGEST_TILE {
             return Form::chunks(shape);
@@ -106,6 +104,10 @@ impl Form {
         let grid = [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]];
         // One block loads while another one reduces.
         let hints = if self.tile > 8192 { ct::Hints::new().occupancy(2) } else { ct::Hints::new() };
+        let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+        let (warps, occupancy) = (knobs >> 8 & 255, knobs >> 16 & 255);
+        let hints = if warps > 0 { hints.num_warps(warps as u32) } else { hints };
+        let hints = if occupancy > 0 { hints.occupancy(occupancy as u32) } else { hints };
         ct::Launch::new(grid).hints(hints).stream(stream)
     }
 

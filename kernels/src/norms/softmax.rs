@@ -8,10 +8,11 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
-use super::rows::{Form, Rows, collapses, four, mode};
+use super::rows::{Form, Rows, collapses, four};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
+use crate::number::mode;
 
 /// Loads a tile. Elements behind the end of the row are -inf, if there are any.
 pub fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form, padded: bool) -> Tile<f32, 4> {

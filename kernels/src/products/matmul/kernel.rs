@@ -10,6 +10,7 @@ use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
 use super::operands::{Left, Right, Target};
+use crate::number::mode;
 use crate::products::epilogue::{Place, Stage};
 
 /// The constants of a kernel.
@@ -23,6 +24,7 @@ pub struct Form {
     pub groups: usize,
     /// Columns of sums that an epilogue receives at a time.
     pub strip: usize,
+    pub knobs: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -58,25 +60,36 @@ pub fn sums<T: Factor>(
     }
 }
 
-/// Returns the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
-/// one strip, the sums of the later ones and the results of the earlier ones are live.
-fn finished<T: Factor, O: Element>(
+/// Stores the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
+/// one strip, the sums of the later ones are live.
+fn finish<T: Factor, O: Element>(
     sums: Tile<T::Sum, 2>,
-    (epilogue, strip): (&impl Stage<T::Value>, usize),
+    (epilogue, result): (&impl Stage<T::Value>, impl Target<O>),
     at: Place,
-) -> Tile<O, 2> {
-    let [m, n] = sums.shape();
-    let values = |sums: Tile<T::Sum, 2>, at| epilogue.apply(sums.cast::<T::Value>(), at).cast::<O>();
-    match n / strip {
-        _ if epilogue.is_plain() => sums.cast::<O>(),
-        parts if parts > 1 && n.is_multiple_of(strip) => {
-            let strips = (0..parts).map(|part| {
-                let at = Place { column: at.column * parts as i32 + part as i32, ..at };
-                values(sums.extract((0, part), [m, strip]), at)
-            });
-            ct::cat(strips.collect::<Vec<_>>(), 1)
+    form: Form,
+) {
+    let ([m, n], strip) = (sums.shape(), form.strip);
+    if epilogue.is_plain() {
+        return result.store(at, sums.cast::<O>());
+    }
+    let values = |sums: Tile<T::Sum, 2>, at| {
+        let f = || epilogue.apply(sums.cast::<T::Value>(), at).cast::<O>();
+        if form.knobs & 1 == 1 { mode::<O, _>(f) } else { f() }
+    };
+    let parts = if n.is_multiple_of(strip) { n / strip } else { 1 };
+    if parts == 1 {
+        return result.store(at, values(sums, at));
+    }
+    let strips = (0..parts).map(|part| {
+        let at = Place { column: at.column * parts as i32 + part as i32, ..at };
+        (at, sums.extract((0, part), [m, strip]))
+    });
+    if form.knobs & 2 == 2 {
+        for (at, sums) in strips {
+            result.store(at, values(sums, at));
         }
-        _ => values(sums, at),
+    } else {
+        result.store(at, ct::cat(strips.map(|(at, sums)| values(sums, at)).collect::<Vec<_>>(), 1));
     }
 }
 
@@ -115,7 +128,7 @@ pub fn product<T, O, L, R, C, E>(
     let add = |at: Place, begin, end| {
         sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
-    let store = |at: Place, sums| result.store(at, finished::<T, O>(sums, (&epilogue, form.strip), at));
+    let store = |at: Place, sums| finish::<T, O>(sums, (&epilogue, result), at, form);
     let whole = |index| match offsets {
         Some(offsets) => {
             let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);

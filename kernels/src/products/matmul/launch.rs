@@ -209,7 +209,8 @@ impl<P, E> Matmul<'_, P, E> {
             is_estimated: !shape.is_bound_by_memory(),
         };
         let given = self.configuration;
-        let strip = STRIP.max(shape.width);
+        let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+        let strip = if knobs >> 8 > 0 { knobs >> 8 } else { STRIP }.max(shape.width);
         let mut run = |one: &Configuration| {
             let given = self.workspace.as_deref_mut();
             let tiles = one.tiles([m, n]) * if is_batched { batches } else { 1 };
@@ -217,7 +218,7 @@ impl<P, E> Matmul<'_, P, E> {
             let given = self.workspace.as_deref_mut();
             let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
-            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip };
+            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip, knobs };
             let left = (self.prologue.arg(), a.arg());
             let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)
