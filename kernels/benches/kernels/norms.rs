@@ -8,6 +8,7 @@ use cutlet_kernels::norms::{
 };
 use cutlet_kernels::{Number, layer_norm, rms_norm, softmax};
 
+use crate::filled::numbers;
 use crate::row::{Row, Work};
 
 /// Bytes of a number of arrays.
@@ -27,8 +28,8 @@ fn row<T: Number>(
         bytes::<T>(arrays, rows, columns),
         move |device| {
             let matrices: cutlet::Result<Vec<_>> =
-                (0..arrays).map(|_| device.full([rows, columns], T::from_f64(0.5))).collect();
-            let vector = || device.full([columns], T::from_f64(0.5));
+                (0..arrays).map(|_| numbers::<T, 2>(device, [rows, columns], 0.0, 1.0)).collect();
+            let vector = || numbers::<T, 1>(device, [columns], 0.0, 1.0);
             Ok((matrices?, [vector()?, vector()?, vector()?]))
         },
         move |(matrices, vectors)| call(matrices, vectors),
@@ -138,7 +139,8 @@ fn of_group_norm(shape: [usize; 4], backward: bool) -> Row {
         format!("{name} f16 {n} {c} {h} {w} 32"),
         bytes::<f16>(if backward { 3 } else { 2 }, n * c, h * w),
         move |device| {
-            let (array, vector) = (|| device.full(shape, f16::ONE), || device.full([c], f16::ONE));
+            let (array, vector) =
+                (|| numbers::<f16, 4>(device, shape, 0.0, 1.0), || numbers::<f16, 1>(device, [c], 0.0, 1.0));
             Ok(([array()?, array()?, array()?], [vector()?, vector()?, vector()?]))
         },
         move |([x, dy, y], [weight, bias, other])| {
@@ -154,9 +156,15 @@ fn of_group_norm(shape: [usize; 4], backward: bool) -> Row {
     )
 }
 
-fn knobbed(row: Row, knobs: usize) -> Row {
+pub fn knobbed(row: Row, knobs: usize) -> Row {
     row.wrapped(
-        format!("normx elements {} warps {} occ {} part {} ", knobs & 255, knobs >> 8 & 255, knobs >> 16 & 255, knobs >> 24),
+        format!(
+            "normx elements {} warps {} occ {} part {} ",
+            knobs & 255,
+            knobs >> 8 & 255,
+            knobs >> 16 & 255,
+            knobs >> 24
+        ),
         move || cutlet_kernels::norms::KNOBS.store(knobs, std::sync::atomic::Ordering::Relaxed),
         || cutlet_kernels::norms::KNOBS.store(0, std::sync::atomic::Ordering::Relaxed),
     )
@@ -164,25 +172,25 @@ fn knobbed(row: Row, knobs: usize) -> Row {
 
 fn experiments() -> Vec<Row> {
     let mut rows = Vec::new();
-    for elements in [12, 13, 14] {
-        for warps in [0, 4, 8, 16] {
-            rows.push(knobbed(of_layer_norm::<f16>([16384, 4096]), elements | warps << 8));
+    for each in [0, 1, 2, 3, 4, 6, 8] {
+        for (elements, warps) in [(12, 4), (12, 8), (12, 16), (13, 8), (13, 16), (14, 16)] {
+            rows.push(knobbed(of_layer_norm::<f16>([16384, 4096]), elements | warps << 8 | each << 32));
         }
     }
-    for elements in [12, 13] {
-        for warps in [4, 8] {
-            rows.push(knobbed(of_rms_norm::<bf16>([16384, 4096]), elements | warps << 8));
+    for each in [2, 4, 8] {
+        for (elements, warps) in [(12, 4), (12, 8), (13, 8)] {
+            rows.push(knobbed(of_rms_norm::<bf16>([16384, 4096]), elements | warps << 8 | each << 32));
         }
     }
-    for part in [0, 13, 14, 15, 16] {
-        for occ in [0, 1, 2] {
-            rows.push(knobbed(of_softmax::<bf16>([1024, 1 << 18]), occ << 16 | part << 24));
-        }
+    for (part, each) in [(0, 0), (14, 0), (14, 1), (14, 2), (13, 2), (13, 4)] {
+        rows.push(knobbed(of_softmax::<bf16>([1024, 1 << 18]), part << 24 | each << 32));
+        rows.push(knobbed(of_softmax::<bf16>([4096, 1 << 16]), part << 24 | each << 32));
+        rows.push(knobbed(of_rms_norm::<f32>([1 << 10, 1 << 17]), part << 24 | each << 32));
+        rows.push(knobbed(of_softmax_backward::<bf16>([2048, 1 << 16]), part << 24 | each << 32));
     }
-    for part in [13, 14] {
-        rows.push(knobbed(of_rms_norm::<f32>([1 << 10, 1 << 17]), part << 24));
-        rows.push(knobbed(of_softmax_backward::<bf16>([2048, 1 << 16]), part << 24));
-        rows.push(knobbed(of_softmax::<bf16>([4096, 1 << 16]), part << 24));
+    for (warps, each) in [(0, 0), (4, 2), (4, 3), (4, 4), (8, 2), (8, 3), (8, 4), (16, 1), (16, 2), (16, 3)] {
+        rows.push(knobbed(of_layer_norm_backward::<bf16>([16384, 4096]), warps << 8 | each << 32));
+        rows.push(knobbed(of_rms_norm_backward::<bf16>([16384, 4096]), warps << 8 | each << 32));
     }
     rows
 }

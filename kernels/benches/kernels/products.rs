@@ -78,12 +78,29 @@ fn fused(extents: [usize; 3]) -> Row {
     )
 }
 
-fn fusedx(extents: [usize; 3], name: &str, one: cutlet_kernels::products::Configuration, knobs: usize, tanh: bool) -> Row {
+fn fusedx(
+    extents: [usize; 3],
+    name: &str,
+    one: cutlet_kernels::products::Configuration,
+    knobs: usize,
+    tanh: bool,
+) -> Row {
     let [m, n, k] = extents;
     let mut work = work(extents, [2, 2], Peak::F16);
     work.bytes += 2.0 * (m * n) as f64;
     Row::new(
-        format!("fusedx {name} {m} {n} {k} {:?} {} {:?} warps {} cl {} occ {} knobs {} strip {} {}", one.tile, "", one.share, one.warps, one.cluster, one.occupancy, knobs & 255, knobs >> 8, if tanh { "tanh" } else { "" }),
+        format!(
+            "fusedx {name} {m} {n} {k} {:?} {} {:?} warps {} cl {} occ {} knobs {} strip {} {}",
+            one.tile,
+            "",
+            one.share,
+            one.warps,
+            one.cluster,
+            one.occupancy,
+            knobs & 255,
+            knobs >> 8,
+            if tanh { "tanh" } else { "" }
+        ),
         work,
         move |device| {
             let operands = (numbers::<f16, 2>(device, [m, k])?, numbers::<f16, 2>(device, [k, n])?);
@@ -92,7 +109,11 @@ fn fusedx(extents: [usize; 3], name: &str, one: cutlet_kernels::products::Config
         },
         move |((a, b), (bias, residual), c)| {
             cutlet_kernels::products::KNOBS.store(knobs, std::sync::atomic::Ordering::Relaxed);
-            let gelu = if tanh { cutlet_kernels::products::epilogue::Activation::GeluTanh } else { cutlet_kernels::products::epilogue::Activation::Gelu };
+            let gelu = if tanh {
+                cutlet_kernels::products::epilogue::Activation::GeluTanh
+            } else {
+                cutlet_kernels::products::epilogue::Activation::Gelu
+            };
             let product = matmul().configuration(one).bias(bias.view()).activate(gelu).residual(residual.view());
             let done = product.launch(&a.device().default_stream(), a.view(), b.view(), c.view_mut());
             cutlet_kernels::products::KNOBS.store(0, std::sync::atomic::Ordering::Relaxed);
@@ -103,7 +124,14 @@ fn fusedx(extents: [usize; 3], name: &str, one: cutlet_kernels::products::Config
 
 fn experiments() -> Vec<Row> {
     use cutlet_kernels::products::{Configuration, Share};
-    let one = |tile: [usize; 2], warps, cluster, occupancy| Configuration { tile: [tile[0], tile[1], 64], share: Share::Persistent, turned: false, warps, cluster, occupancy };
+    let one = |tile: [usize; 2], warps, cluster, occupancy| Configuration {
+        tile: [tile[0], tile[1], 64],
+        share: Share::Persistent,
+        turned: false,
+        warps,
+        cluster,
+        occupancy,
+    };
     let mut rows = Vec::new();
     for (c, knobs) in [
         (one([128, 128], 0, 0, 0), 0),
@@ -133,6 +161,35 @@ fn experiments() -> Vec<Row> {
         (one([128, 256], 0, 0, 0).share(Share::Tiles), 3),
     ] {
         rows.push(fusedx([8192; 3], "", c, knobs, false));
+    }
+    for (tile, warps) in [
+        ([64, 64, 32], 0),
+        ([128, 64, 16], 0),
+        ([64, 128, 16], 0),
+        ([128, 128, 16], 0),
+        ([128, 128, 16], 4),
+        ([128, 128, 16], 8),
+        ([128, 128, 8], 8),
+        ([128, 128, 32], 8),
+        ([128, 64, 16], 4),
+        ([128, 64, 32], 4),
+        ([256, 128, 16], 8),
+        ([128, 256, 16], 8),
+    ] {
+        let c = Configuration { tile, share: Share::Tiles, turned: false, warps, cluster: 0, occupancy: 0 };
+        rows.push(Row::new(
+            format!("f32x 4096 {tile:?} warps {warps}"),
+            work([4096; 3], [4, 4], Peak::F32),
+            move |device| {
+                Ok((
+                    (numbers::<f32, 2>(device, [4096, 4096])?, numbers::<f32, 2>(device, [4096, 4096])?),
+                    device.zeros::<f32, 2>([4096, 4096])?,
+                ))
+            },
+            move |((a, b), y)| {
+                matmul().configuration(c).launch(&a.device().default_stream(), a.view(), b.view(), y.view_mut())
+            },
+        ));
     }
     rows
 }

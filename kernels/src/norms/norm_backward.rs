@@ -40,20 +40,38 @@ fn kernel<T: Number>(
     let count = columns.cast::<f32>();
     let [outer, middle, inner] = [0, 1, 2].map(|axis| x.num_tiles(axis, shape));
     let zeros = || ct::zeros::<f32, 4>(shape);
-    let all = ct::range(rows.row, outer * middle * inner).step(ct::num_blocks(0));
-    let (of_weight, of_bias) = ct::fold(all, (zeros(), zeros()), |(of_weight, of_bias), index| {
-        let at = [index / inner / middle, index / inner % middle, index % inner, part];
-        let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
-        let weight = weight.load(part, [form.tile]).reshape([1, 1, 1, form.tile]);
-        let weighted = dy * weight.cast::<f32>();
-        let (x, level) = match centered {
-            true => {
-                let [sum, level] = rows.sums([x, weighted]);
-                (rows.inside(x - sum / count, part, columns), Some(level / count))
+    let end = if form.flat { inner } else { outer * middle * inner };
+    let step = ct::num_blocks(0);
+    let place = |index: Scalar<i32>| match form.flat {
+        true => [ct::scalar(0), ct::scalar(0), index, part],
+        false => [index / inner / middle, index / inner % middle, index % inner, part],
+    };
+    let weight = weight.load(part, [form.tile]);
+    let weight = || weight.reshape([1, 1, 1, form.tile]).cast::<f32>();
+    let first = centered.then(|| {
+        let x = x.load(place(rows.row), shape);
+        (x, rows.sum(x.cast::<f32>()) / count)
+    });
+    let body = |(of_weight, of_bias): Pair2, index: Scalar<i32>, row: Option<(Tile<T, 4>, Tile<f32, 4>)>| {
+        let at = place(index);
+        let dy = dy.load(at, shape).cast::<f32>();
+        let weighted = dy * weight();
+        let (x, level, squares, along, next) = match row {
+            Some((this, mean)) => {
+                // The mean of the next row is one of the sums of this row: threads exchange sums once for each row.
+                let next = x.load(place((index + step).min(end - 1)), shape);
+                let x = rows.inside(this.cast::<f32>() - mean, part, columns);
+                let terms = [next.cast::<f32>(), weighted, x * x, weighted * x];
+                let [sum, level, squares, along] =
+                    ct::reduce(terms, 3, [0.0; 4], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]);
+                (x, Some(level / count), squares, along, Some((next, sum / count)))
             }
-            false => (x, None),
+            None => {
+                let x = x.load(at, shape).cast::<f32>();
+                let [squares, along] = rows.sums([x * x, weighted * x]);
+                (x, None, squares, along, None)
+            }
         };
-        let [squares, along] = rows.sums([x * x, weighted * x]);
         // Rows behind the last one are zeros, whose scale is finite for every epsilon.
         let scale = (squares / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
         let normal = x * scale;
@@ -62,8 +80,20 @@ fn kernel<T: Number>(
         let result = (level - normal * along) * scale;
         let result = dsum.map_or(result, |dsum| result + dsum.load(at, shape).cast::<f32>());
         dx.store(at, result.cast::<T>());
-        (dy.fma(normal, of_weight), if centered { of_bias + dy } else { of_bias })
-    });
+        ((dy.fma(normal, of_weight), if centered { of_bias + dy } else { of_bias }), next)
+    };
+    let all = ct::range(rows.row, end).step(step);
+    let (of_weight, of_bias) = match first {
+        Some((x, mean)) => {
+            let start = ((zeros(), zeros()), x, mean);
+            ct::fold(all, start, |(sums, x, mean), index| match body(sums, index, Some((x, mean))) {
+                (sums, Some((x, mean))) => (sums, x, mean),
+                (sums, None) => (sums, x, mean),
+            })
+            .0
+        }
+        None => ct::fold(all, (zeros(), zeros()), |sums, index| body(sums, index, None).0),
+    };
     let store = |array: ArrayMut<f32, 2>, sums: Tile<f32, 4>| {
         array.store((rows.row, part), sums.sum(2).reshape([1, form.tile]));
     };
@@ -72,6 +102,8 @@ fn kernel<T: Number>(
         store(dbias, of_bias);
     }
 }
+
+type Pair2 = (Tile<f32, 4>, Tile<f32, 4>);
 
 /// The mean of a row, the inverse deviation s, the mean of g, and that of g n.
 const STATISTICS: usize = 4;
@@ -190,6 +222,8 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     let (in_one_pass, multiprocessors) = (columns <= 8192, num_multiprocessors(stream));
     // The form of the first pass, whose blocks iterate over rows if it is the only one.
     let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
+    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+    let (warps, each) = (knobs >> 8 & 255, knobs >> 32);
     let form = if in_one_pass {
         Form::new(shape, elements, stream).sized::<T>(shape)
     } else {
@@ -199,6 +233,7 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     let tiles = shape[0] * shape[1] * shape[2].div_ceil(rows);
     let parts = if in_one_pass { 1 } else { columns.div_ceil(TILE[1]) };
     let blocks = match in_one_pass {
+        true if each > 0 => multiprocessors * each,
         true => multiprocessors * (8192 / form.tile).clamp(1, 4),
         false => (8 * multiprocessors).div_ceil(parts),
     };
@@ -212,7 +247,8 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
         let dx = dx.reshape(shape)?;
         if in_one_pass {
             let arguments = (inputs, dx, sums, epsilon, constants(form));
-            ct::Launch::new(blocks).stream(stream).run(kernel::<T>, arguments)?;
+            let hints = if warps > 0 { ct::Hints::new().num_warps(warps as u32) } else { ct::Hints::new() };
+            ct::Launch::new(blocks).hints(hints).stream(stream).run(kernel::<T>, arguments)?;
         } else {
             let mut of_rows = device.zeros::<f32, 4>([shape[0], shape[1], shape[2], STATISTICS])?;
             let arguments = (inputs, &mut of_rows, epsilon, constants(form));

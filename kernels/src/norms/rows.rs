@@ -55,6 +55,10 @@ pub struct Form {
     pub by_chunks: bool,
     /// Rows end before the end of their last tile.
     pub padded: bool,
+    /// Clusters that iterate over the tiles of rows, see [`Rows::each`]; 0: a cluster for each tile.
+    pub clusters: usize,
+    /// There is one axis of rows.
+    pub flat: bool,
 }
 
 impl Form {
@@ -75,19 +79,22 @@ impl Form {
         let columns = shape[3].next_power_of_two();
         let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
         let elements = if knobs & 255 > 0 { 1 << (knobs & 255) } else { elements };
-        let (longest, largest) = if knobs >> 24 > 0 { (1 << (knobs >> 24), 16) } else { (longest, largest) };
+        let (longest, largest) =
+            if knobs >> 24 & 255 > 0 { (1 << (knobs >> 24 & 255), 16) } else { (longest, largest) };
         let parts = columns.div_ceil(longest).min(largest);
         if columns / parts > LONGEST_TILE {
             return Form::chunks(shape);
         }
         let tile = columns / parts;
         let rows = (elements / tile).max(1).min(shape[2].next_power_of_two());
-        Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3] }
+        let flat = shape[0] * shape[1] == 1;
+        Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3], clusters: 0, flat }
     }
 
     /// Form for rows that are read by chunks.
     pub fn chunks(shape: [usize; 4]) -> Form {
-        Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded: !shape[3].is_multiple_of(CHUNK) }
+        let (padded, flat) = (!shape[3].is_multiple_of(CHUNK), shape[0] * shape[1] == 1);
+        Form { rows: 1, tile: CHUNK, parts: 1, by_chunks: true, padded, clusters: 0, flat }
     }
 
     /// The form with chunks of at most 16 KiB, of which shared memory has four.
@@ -99,9 +106,19 @@ impl Form {
         }
     }
 
+    /// The form whose blocks iterate over the rows, with this number of blocks on each multiprocessor.
+    pub fn iterating(self, shape: [usize; 4], each: usize, stream: &Stream) -> Form {
+        let tiles = shape[0] * shape[1] * shape[2].div_ceil(self.rows);
+        let clusters = (num_multiprocessors(stream) / self.parts).max(1) * each;
+        if self.by_chunks { self } else { Form { clusters: clusters.min(tiles), ..self } }
+    }
+
     /// Launch with a cluster for each tile of rows; rows of the innermost axis are first.
     pub fn launch(self, shape: [usize; 4], stream: &Stream) -> ct::Launch<'_> {
-        let grid = [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]];
+        let grid = match self.clusters {
+            0 => [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]],
+            clusters => [clusters * self.parts, 1, 1],
+        };
         // One block loads while another one reduces.
         let hints = if self.tile > 8192 { ct::Hints::new().occupancy(2) } else { ct::Hints::new() };
         let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
@@ -119,10 +136,10 @@ impl Form {
     /// In a kernel: the rows of this tile block.
     pub fn here(self) -> Rows {
         match self.parts {
-            1 => Rows { form: self, cluster: None, row: ct::bid(0) },
+            1 => Rows { form: self, cluster: None, outer: [ct::bid(2), ct::bid(1)], row: ct::bid(0) },
             parts => {
                 let cluster = ct::cluster(parts);
-                Rows { form: self, cluster: Some(cluster), row: cluster.id() }
+                Rows { form: self, cluster: Some(cluster), outer: [ct::bid(2), ct::bid(1)], row: cluster.id() }
             }
         }
     }
@@ -133,6 +150,7 @@ impl Form {
 pub struct Rows {
     form: Form,
     cluster: Option<ct::Cluster>,
+    outer: [Scalar<i32>; 2],
     /// Index of the tile along the axis of rows.
     pub row: Scalar<i32>,
 }
@@ -140,12 +158,29 @@ pub struct Rows {
 impl Rows {
     /// Index of the part of the block, with the grid of [`Form::launch`].
     pub fn at(self) -> [Scalar<i32>; 4] {
-        [ct::bid(2), ct::bid(1), self.row, self.part()]
+        [self.outer[0], self.outer[1], self.row, self.part()]
     }
 
     /// Index of chunk `j` of the row.
     pub fn chunk(self, j: Scalar<i32>) -> [Scalar<i32>; 4] {
-        [ct::bid(2), ct::bid(1), self.row, j]
+        [self.outer[0], self.outer[1], self.row, j]
+    }
+
+    /// Does the work of each tile of rows of the block.
+    pub fn each<T: Element>(self, x: Array<T, 4>, work: impl Fn(Rows)) {
+        if self.form.clusters == 0 {
+            return work(self);
+        }
+        let [outer, middle, inner] = [0, 1, 2].map(|axis| x.num_tiles(axis, self.form.shape()));
+        let step = ct::num_blocks(0) / self.form.parts as i32;
+        let count = if self.form.flat { inner } else { outer * middle * inner };
+        ct::fold(ct::range(self.row, count).step(step), (), |(), index| match self.form.flat {
+            true => work(Rows { outer: [ct::scalar(0), ct::scalar(0)], row: index, ..self }),
+            false => {
+                let outer = [index / inner / middle, index / inner % middle];
+                work(Rows { outer, row: index % inner, ..self });
+            }
+        });
     }
 
     /// Index of the part of a row that this block holds.

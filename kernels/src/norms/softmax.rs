@@ -55,12 +55,14 @@ fn forward<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, form: Form, log: bool) 
         });
         return;
     }
-    let x = load(x, rows.at(), form, form.padded);
-    let below = x - rows.max(x);
-    let powers = below.exp();
-    let sum = rows.sum(powers);
-    let result = if log { below - sum.log() } else { powers * (1.0 / sum) };
-    y.store(rows.at(), result.cast::<T>());
+    rows.each(x, |rows| {
+        let x = load(x, rows.at(), form, form.padded);
+        let below = x - rows.max(x);
+        let powers = below.exp();
+        let sum = rows.sum(powers);
+        let result = if log { below - sum.log() } else { powers * (1.0 / sum) };
+        y.store(rows.at(), result.cast::<T>());
+    });
 }
 
 /// Term of the sum along a row.
@@ -86,8 +88,10 @@ fn backward<T: Number>(y: Array<T, 4>, dy: Array<T, 4>, dx: ArrayMut<T, 4>, form
         });
         return;
     }
-    let tiles = load(rows.at());
-    dx.store(rows.at(), gradient(tiles, rows.sum(term(tiles, log)), log).cast::<T>());
+    rows.each(y, |rows| {
+        let tiles = load(rows.at());
+        dx.store(rows.at(), gradient(tiles, rows.sum(term(tiles, log)), log).cast::<T>());
+    });
 }
 
 /// Least elements of a tile of short rows.
@@ -108,6 +112,8 @@ fn launch_forward<T: Number, const R: usize>(
     }
     let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
     let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
+    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+    let form = if knobs >> 32 > 0 { form.iterating(shape, knobs >> 32, stream) } else { form };
     let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(forward::<T>, arguments)
 }
@@ -127,6 +133,8 @@ fn launch_backward<T: Number, const R: usize>(
     }
     let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
     let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
+    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+    let form = if knobs >> 32 > 0 { form.iterating(shape, knobs >> 32, stream) } else { form };
     let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(backward::<T>, arguments)
 }

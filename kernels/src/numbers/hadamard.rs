@@ -30,17 +30,17 @@ fn butterflies(legs: &mut [Tile<f32, 4>]) {
 }
 
 /// Returns radices of at most 16: as few as possible.
-fn radices(columns: usize) -> Vec<usize> {
+fn radices(columns: usize, most: u32) -> Vec<usize> {
     let bits = columns.ilog2();
-    let steps = bits.div_ceil(4);
+    let steps = bits.div_ceil(most);
     (0..steps).map(|step| 1 << (bits / steps + u32::from(step < bits % steps))).collect()
 }
 
-fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows, columns]: [usize; 2]) {
+fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows, columns, most]: [usize; 3]) {
     let at = (ct::bid(0), 0);
     let mut all = x.load(at, [rows, columns]).cast::<f32>();
     let mut before = 1;
-    for radix in radices(columns) {
+    for radix in radices(columns, most as u32) {
         let after = columns / before / radix;
         let digits = all.reshape([rows, before, radix, after]);
         let mut legs: Vec<Tile<f32, 4>> =
@@ -80,6 +80,11 @@ pub fn hadamard<T: Number>(
     if m == 0 {
         return Ok(());
     }
-    let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n];
-    ct::Launch::new(m.div_ceil(tile[0])).stream(stream).run(rows::<T>, (x, y, factor, ct::Constant(tile)))
+    let knobs = crate::norms::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+    let most = if knobs & 255 > 0 { knobs & 255 } else { 4 };
+    let hints =
+        if knobs >> 8 & 255 > 0 { ct::Hints::new().num_warps((knobs >> 8 & 255) as u32) } else { ct::Hints::new() };
+    let rows_of_tile = if knobs >> 16 & 255 > 0 { 1 << (knobs >> 16 & 255) } else { TILE };
+    let tile = [(rows_of_tile / n).max(1).min(m.next_power_of_two()), n, most];
+    ct::Launch::new(m.div_ceil(tile[0])).hints(hints).stream(stream).run(rows::<T>, (x, y, factor, ct::Constant(tile)))
 }
