@@ -78,90 +78,9 @@ fn fused(extents: [usize; 3]) -> Row {
     )
 }
 
-fn fusedx(
-    extents: [usize; 3],
-    name: &str,
-    one: cutlet_kernels::products::Configuration,
-    knobs: usize,
-    tanh: bool,
-) -> Row {
-    let [m, n, k] = extents;
-    let mut work = work(extents, [2, 2], Peak::F16);
-    work.bytes += 2.0 * (m * n) as f64;
-    Row::new(
-        format!(
-            "fusedx {name} {m} {n} {k} {:?} {} {:?} warps {} cl {} occ {} knobs {} strip {} {}",
-            one.tile,
-            "",
-            one.share,
-            one.warps,
-            one.cluster,
-            one.occupancy,
-            knobs & 255,
-            knobs >> 8,
-            if tanh { "tanh" } else { "" }
-        ),
-        work,
-        move |device| {
-            let operands = (numbers::<f16, 2>(device, [m, k])?, numbers::<f16, 2>(device, [k, n])?);
-            let added = (numbers::<f16, 1>(device, [n])?, numbers::<f16, 2>(device, [m, n])?);
-            Ok((operands, added, device.zeros::<f16, 2>([m, n])?))
-        },
-        move |((a, b), (bias, residual), c)| {
-            cutlet_kernels::products::KNOBS.store(knobs, std::sync::atomic::Ordering::Relaxed);
-            let gelu = if tanh {
-                cutlet_kernels::products::epilogue::Activation::GeluTanh
-            } else {
-                cutlet_kernels::products::epilogue::Activation::Gelu
-            };
-            let product = matmul().configuration(one).bias(bias.view()).activate(gelu).residual(residual.view());
-            let done = product.launch(&a.device().default_stream(), a.view(), b.view(), c.view_mut());
-            cutlet_kernels::products::KNOBS.store(0, std::sync::atomic::Ordering::Relaxed);
-            done
-        },
-    )
-}
-
 fn experiments() -> Vec<Row> {
     use cutlet_kernels::products::{Configuration, Share};
-    let one = |tile: [usize; 2], warps, cluster, occupancy| Configuration {
-        tile: [tile[0], tile[1], 64],
-        share: Share::Persistent,
-        turned: false,
-        warps,
-        cluster,
-        occupancy,
-    };
     let mut rows = Vec::new();
-    for (c, knobs) in [
-        (one([128, 128], 0, 0, 0), 0),
-        (one([128, 128], 4, 0, 0), 0),
-        (one([128, 128], 4, 0, 0), 1),
-        (one([128, 128], 4, 0, 0), 3),
-        (one([128, 128], 4, 0, 0), 1 | 32 << 8),
-        (one([128, 128], 4, 0, 0), 3 | 32 << 8),
-        (one([128, 128], 4, 0, 0), 1 | 128 << 8),
-        (one([128, 192], 4, 0, 0), 1),
-        (one([128, 192], 4, 0, 0), 3),
-        (one([128, 192], 4, 0, 0), 1 | 32 << 8),
-        (one([128, 192], 4, 0, 0), 3 | 32 << 8),
-        (one([128, 192], 4, 0, 0), 3 | 16 << 8),
-        (one([128, 192], 0, 0, 0), 1),
-        (one([128, 192], 0, 0, 0), 3),
-        (one([128, 256], 0, 0, 0), 1),
-        (one([128, 256], 0, 0, 0), 3),
-        (one([128, 256], 0, 0, 0), 1 | 32 << 8),
-        (one([128, 256], 0, 0, 0), 3 | 32 << 8),
-        (one([256, 128], 0, 2, 0), 1),
-        (one([256, 128], 0, 2, 0), 3),
-        (one([256, 128], 0, 2, 0), 1 | 32 << 8),
-        (one([256, 128], 0, 2, 0), 3 | 32 << 8),
-        (one([256, 128], 0, 0, 0), 3),
-        (one([128, 128], 0, 0, 2).share(Share::Tiles), 3),
-        (one([128, 256], 0, 0, 0).share(Share::Tiles), 3),
-    ] {
-        rows.push(fusedx([8192; 3], "", c, knobs, false));
-    }
     for (tile, warps) in [
         ([64, 64, 32], 0),
         ([128, 64, 16], 0),
@@ -181,13 +100,12 @@ fn experiments() -> Vec<Row> {
             format!("f32x 4096 {tile:?} warps {warps}"),
             work([4096; 3], [4, 4], Peak::F32),
             move |device| {
-                Ok((
-                    (numbers::<f32, 2>(device, [4096, 4096])?, numbers::<f32, 2>(device, [4096, 4096])?),
-                    device.zeros::<f32, 2>([4096, 4096])?,
-                ))
+                let array = || numbers::<f32, 2>(device, [4096, 4096]);
+                Ok(((array()?, array()?), device.zeros::<f32, 2>([4096, 4096])?))
             },
             move |((a, b), y)| {
-                matmul().configuration(c).launch(&a.device().default_stream(), a.view(), b.view(), y.view_mut())
+                let product = matmul().configuration(c);
+                product.launch(&a.device().default_stream(), a.view(), b.view(), y.view_mut())
             },
         ));
     }

@@ -219,10 +219,11 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     let all = collapses(x) && collapses(dy) && collapses(dx.as_view()) && dsum.is_none_or(collapses);
     let shape = four(shape, all);
     let constants = |form: Form| ct::Constant(Constants { form, centered: dbias.is_some() });
-    let (in_one_pass, multiprocessors) = (columns <= 8192, num_multiprocessors(stream));
+    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
+    let limit = if knobs >> 24 & 255 > 0 { 1 << (knobs >> 24 & 255) } else { 8192 };
+    let (in_one_pass, multiprocessors) = (columns <= limit, num_multiprocessors(stream));
     // The form of the first pass, whose blocks iterate over rows if it is the only one.
     let elements = if size_of::<T>() == 2 { 4096 } else { 2048 };
-    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
     let (warps, each) = (knobs >> 8 & 255, knobs >> 32);
     let form = if in_one_pass {
         Form::new(shape, elements, stream).sized::<T>(shape)

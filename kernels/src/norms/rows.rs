@@ -82,7 +82,7 @@ impl Form {
         let (longest, largest) =
             if knobs >> 24 & 255 > 0 { (1 << (knobs >> 24 & 255), 16) } else { (longest, largest) };
         let parts = columns.div_ceil(longest).min(largest);
-        if columns / parts > LONGEST_TILE {
+        if columns / parts > LONGEST_TILE.max(longest) {
             return Form::chunks(shape);
         }
         let tile = columns / parts;

@@ -38,5 +38,5 @@ pub mod prologue;
 pub mod quantized;
 mod scaled;
 
-pub use matmul::{Configuration, Factor, KNOBS, Matmul, Precision, Share, Workspace, matmul};
+pub use matmul::{Configuration, Factor, Matmul, Precision, Share, Workspace, matmul};
 pub use scaled::Float8;

@@ -226,7 +226,7 @@ ct::impl_kernel_args!(Apply<F, A> { function, arguments });
 
 impl<S: Float, F: Fn(Tile<S, 2>, A, Place) -> Tile<S, 2>, A: Copy> Stage<S> for Apply<Function<F>, A> {
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2> {
-        (self.function.0)(sums, self.arguments, place)
+        ct::with_mode(ct::FloatMode::new(), || (self.function.0)(sums, self.arguments, place))
     }
 }
 

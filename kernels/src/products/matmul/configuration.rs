@@ -211,19 +211,17 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
             if shape.is_direct == [true, true] {
                 all.push(persistent(256, 128).cluster(2));
             }
-            // Tiles of 192 columns spill registers in epilogues.
-            if !shape.is_plain {
-                all.push(persistent(128, 128));
-                return all;
-            }
-            // Two warp groups with tiles of their own: one stores while the other multiplies.
+            // Two warp groups with tiles of their own: one runs its epilogue and stores while the other multiplies.
             if shape.is_direct == [true, true] && m * n >= 2048 * 2048 {
                 all.push(persistent(128, 192).warps(4));
-                if shape.extents[2] <= 2048 {
+                if shape.is_plain && shape.extents[2] <= 2048 {
                     all.push(persistent(128, 128).warps(4));
                 }
             }
-            all.extend([persistent(128, 128), persistent(128, 192)]);
+            all.push(persistent(128, 128));
+            if shape.is_plain {
+                all.push(persistent(128, 192));
+            }
             all
         }
     }

@@ -24,7 +24,6 @@ pub struct Form {
     pub groups: usize,
     /// Columns of sums that an epilogue receives at a time.
     pub strip: usize,
-    pub knobs: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -72,24 +71,14 @@ fn finish<T: Factor, O: Element>(
     if epilogue.is_plain() {
         return result.store(at, sums.cast::<O>());
     }
-    let values = |sums: Tile<T::Sum, 2>, at| {
-        let f = || epilogue.apply(sums.cast::<T::Value>(), at).cast::<O>();
-        if form.knobs & 1 == 1 { mode::<O, _>(f) } else { f() }
-    };
+    let values = |sums: Tile<T::Sum, 2>, at| mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>();
     let parts = if n.is_multiple_of(strip) { n / strip } else { 1 };
     if parts == 1 {
         return result.store(at, values(sums, at));
     }
-    let strips = (0..parts).map(|part| {
+    for part in 0..parts {
         let at = Place { column: at.column * parts as i32 + part as i32, ..at };
-        (at, sums.extract((0, part), [m, strip]))
-    });
-    if form.knobs & 2 == 2 {
-        for (at, sums) in strips {
-            result.store(at, values(sums, at));
-        }
-    } else {
-        result.store(at, ct::cat(strips.map(|(at, sums)| values(sums, at)).collect::<Vec<_>>(), 1));
+        result.store(at, values(sums.extract((0, part), [m, strip]), at));
     }
 }
 

@@ -16,9 +16,9 @@ use crate::launch::{Run, num_multiprocessors, target};
 use crate::products::epilogue::{Argument, Epilogue, Extents};
 use crate::products::prologue::Prologue;
 
-/// Columns of a strip of an epilogue. With 128 and more, `ptxas` spills registers in tiles of 128 x 256 with GELU and a
-/// residual (row `matmul_bias_gelu_residual` of the benchmark).
-const STRIP: usize = 64;
+/// Columns of a strip of an epilogue. With 64, `ptxas` spills registers in tiles of 128 x 192 with GELU and a residual (row
+/// `matmul_bias_gelu_residual` of the benchmark).
+const STRIP: usize = 32;
 
 impl<P, E> Matmul<'_, P, E> {
     /// Queues the product: c of shape (m, n) from a of (m, k) and b of (k, n). Views have any strides. Operands of 8 bits are
@@ -209,8 +209,7 @@ impl<P, E> Matmul<'_, P, E> {
             is_estimated: !shape.is_bound_by_memory(),
         };
         let given = self.configuration;
-        let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
-        let strip = if knobs >> 8 > 0 { knobs >> 8 } else { STRIP }.max(shape.width);
+        let strip = STRIP.max(shape.width);
         let mut run = |one: &Configuration| {
             let given = self.workspace.as_deref_mut();
             let tiles = one.tiles([m, n]) * if is_batched { batches } else { 1 };
@@ -218,7 +217,7 @@ impl<P, E> Matmul<'_, P, E> {
             let given = self.workspace.as_deref_mut();
             let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
-            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip, knobs };
+            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip };
             let left = (self.prologue.arg(), a.arg());
             let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)

@@ -27,9 +27,6 @@ use super::epilogue::{
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
 
-/// Temporary.
-pub static KNOBS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-
 /// A matrix product: its prologue, its epilogue and its options. Stages of the epilogue run in the order of their methods.
 #[derive(Debug)]
 pub struct Matmul<'w, P = Same, E = Plain> {
