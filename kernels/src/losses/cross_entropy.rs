@@ -76,7 +76,7 @@ fn kernel<T: Number>(
         }
         None => mode::<T, _>(|| {
             let load = |j: Scalar<i32>, padded| load(x, rows.chunk(j), form, padded);
-            let (max, sum) = online(rows, columns, form, load);
+            let (max, sum) = online::<T>(rows, columns, form, load);
             let add = |sum: Tile<f32, 4>, j, padded: bool| {
                 let x = load(j, padded);
                 sum + if padded { rows.inside(x, j, columns) } else { x }

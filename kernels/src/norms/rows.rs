@@ -133,6 +133,12 @@ impl Form {
         [1, 1, self.rows, self.tile]
     }
 
+    /// Shape of a chunk whose innermost axis has the columns of one access of a thread.
+    pub fn groups<T>(self) -> [usize; 4] {
+        let adjacent = 16 / size_of::<T>();
+        [1, 1, self.tile / adjacent, adjacent]
+    }
+
     /// In a kernel: the rows of this tile block.
     pub fn here(self) -> Rows {
         match self.parts {
