@@ -114,11 +114,6 @@ fn grpo<T: Number>([batch, tokens, columns]: [usize; 3], backward: bool) -> Row 
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for (warps, part) in [(32, 15), (16, 14), (8, 13)] {
-        let knobs = 12 | warps << 8 | part << 24;
-        rows.push(crate::norms::knobbed(cross_entropy::<bf16>([8192, 32768], false), knobs));
-        rows.push(crate::norms::knobbed(cross_entropy::<bf16>([8192, 32768], true), knobs));
-    }
     for gradient in [false, true] {
         rows.extend([[8192, 32768], [4096, 128_256], [2048, 1 << 18]].map(|s| cross_entropy::<bf16>(s, gradient)));
         rows.push(cross_entropy::<f32>([2048, 128_256], gradient));

@@ -156,64 +156,8 @@ fn of_group_norm(shape: [usize; 4], backward: bool) -> Row {
     )
 }
 
-pub fn knobbed(row: Row, knobs: usize) -> Row {
-    row.wrapped(
-        format!(
-            "normx elements {} warps {} occ {} part {} ",
-            knobs & 255,
-            knobs >> 8 & 255,
-            knobs >> 16 & 255,
-            knobs >> 24
-        ),
-        move || cutlet_kernels::norms::KNOBS.store(knobs, std::sync::atomic::Ordering::Relaxed),
-        || cutlet_kernels::norms::KNOBS.store(0, std::sync::atomic::Ordering::Relaxed),
-    )
-}
-
-fn experiments() -> Vec<Row> {
-    let mut rows = Vec::new();
-    let k = |elements: usize, warps: usize, part: usize, each: usize| elements | warps << 8 | part << 24 | each << 32;
-    for each in [0, 2, 3, 4, 6, 8] {
-        for (elements, warps) in [(12, 4), (12, 8), (13, 8), (13, 16)] {
-            rows.push(knobbed(of_layer_norm::<f16>([16384, 4096]), k(elements, warps, 0, each)));
-        }
-    }
-    for each in [0, 1, 2, 3, 4] {
-        for warps in [8, 16] {
-            rows.push(knobbed(of_layer_norm::<bf16>([8192, 8192]), k(13, warps, 0, each)));
-            rows.push(knobbed(of_softmax::<bf16>([8192, 8192]), k(12, warps, 0, each)));
-        }
-    }
-    for warps in [8, 16] {
-        rows.push(knobbed(of_rms_norm::<bf16>([4096, 16384]), k(13, warps, 0, 0)));
-        rows.push(knobbed(of_layer_norm::<f16>([4096, 16384]), k(13, warps, 0, 0)));
-        rows.push(knobbed(of_softmax::<f32>([8192, 8192]), k(13, warps, 0, 0)));
-        rows.push(knobbed(of_rms_norm::<bf16>([1 << 17, 1024]), k(13, warps, 0, 0)));
-    }
-    for (warps, part, each) in
-        [(0, 0, 0), (0, 14, 0), (0, 14, 1), (0, 14, 2), (0, 13, 2), (0, 13, 4), (8, 13, 4), (32, 15, 0), (32, 15, 1)]
-    {
-        let k = k(12, warps, part, each);
-        rows.push(knobbed(of_softmax::<bf16>([1024, 1 << 18]), k));
-        rows.push(knobbed(of_softmax::<bf16>([4096, 1 << 16]), k));
-        rows.push(knobbed(of_softmax::<f32>([4096, 1 << 15]), k));
-        rows.push(knobbed(of_rms_norm::<f32>([1 << 10, 1 << 17]), k));
-        rows.push(knobbed(of_softmax_backward::<bf16>([2048, 1 << 16]), k));
-    }
-    for (warps, each) in [(0, 0), (4, 2), (4, 3), (4, 4), (8, 2), (8, 3), (16, 1), (16, 2), (16, 3)] {
-        rows.push(knobbed(of_layer_norm_backward::<bf16>([16384, 4096]), k(0, warps, 0, each)));
-        rows.push(knobbed(of_rms_norm_backward::<bf16>([16384, 4096]), k(0, warps, 0, each)));
-    }
-    for (warps, each) in [(8, 1), (16, 1), (16, 2)] {
-        rows.push(knobbed(of_layer_norm_backward::<bf16>([4096, 16384]), k(0, warps, 14, each)));
-        rows.push(knobbed(of_rms_norm_backward::<bf16>([4096, 16384]), k(0, warps, 14, each)));
-    }
-    rows
-}
-
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
-    let experiments = experiments();
     let mut rows = vec![of_softmax::<f32>([8192, 8192]), of_softmax::<bf16>([4096, 16384])];
     rows.extend([of_sparsemax::<f32>([4096, 8192]), of_sparsemax::<bf16>([4096, 32768])]);
     // 2^29 bytes of an array at each length, as quack's benchmarks.
@@ -233,6 +177,5 @@ pub fn rows() -> Vec<Row> {
     for shape in [[16, 320, 64, 64], [4, 320, 128, 128]] {
         rows.extend([of_group_norm(shape, false), of_group_norm(shape, true)]);
     }
-    rows.extend(experiments);
     rows
 }

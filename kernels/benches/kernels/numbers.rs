@@ -130,16 +130,6 @@ fn others() -> Vec<Row> {
     vec![of_rows, nvfp4, inverse, transform, long]
 }
 
-fn experiments() -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (most, warps, tile) in [(4, 0, 0), (5, 0, 0), (5, 16, 0), (4, 16, 0), (3, 0, 0), (5, 0, 14), (4, 0, 14)] {
-        rows.extend(
-            others().into_iter().rev().take(2).map(|row| crate::norms::knobbed(row, most | warps << 8 | tile << 16)),
-        );
-    }
-    rows
-}
-
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> = (8..=20).map(fft).collect();
@@ -151,6 +141,5 @@ pub fn rows() -> Vec<Row> {
     rows.push(blocks::<f32>("e4m3 128x128", Scales::Block128x128));
     rows.push(blocks::<f8e8m0fnu>("mxfp8", Scales::Block1x32));
     rows.extend(others());
-    rows.extend(experiments());
     rows
 }

@@ -78,40 +78,6 @@ fn fused(extents: [usize; 3]) -> Row {
     )
 }
 
-fn experiments() -> Vec<Row> {
-    use cutlet_kernels::products::{Configuration, Share};
-    let mut rows = Vec::new();
-    for (tile, warps) in [
-        ([64, 64, 32], 0),
-        ([128, 64, 16], 0),
-        ([64, 128, 16], 0),
-        ([128, 128, 16], 0),
-        ([128, 128, 16], 4),
-        ([128, 128, 16], 8),
-        ([128, 128, 8], 8),
-        ([128, 128, 32], 8),
-        ([128, 64, 16], 4),
-        ([128, 64, 32], 4),
-        ([256, 128, 16], 8),
-        ([128, 256, 16], 8),
-    ] {
-        let c = Configuration { tile, share: Share::Tiles, turned: false, warps, cluster: 0, occupancy: 0 };
-        rows.push(Row::new(
-            format!("f32x 4096 {tile:?} warps {warps}"),
-            work([4096; 3], [4, 4], Peak::F32),
-            move |device| {
-                let array = || numbers::<f32, 2>(device, [4096, 4096]);
-                Ok(((array()?, array()?), device.zeros::<f32, 2>([4096, 4096])?))
-            },
-            move |((a, b), y)| {
-                let product = matmul().configuration(c);
-                product.launch(&a.device().default_stream(), a.view(), b.view(), y.view_mut())
-            },
-        ));
-    }
-    rows
-}
-
 /// A product of each matrix of a batch.
 fn batched([batch, m, n, k]: [usize; 4]) -> Row {
     let bytes = 2 * batch * (m * k + k * n + m * n);
@@ -217,8 +183,7 @@ fn of_quantized(m: usize) -> Row {
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     use Precision::{Fast, Full};
-    let mut all = experiments();
-    all.extend([
+    vec![
         plain::<f16, f16>([4096; 3], false, Full, Peak::F16),
         plain::<f16, f16>([8192; 3], false, Full, Peak::F16),
         plain::<bf16, bf16>([8192; 3], true, Full, Peak::F16),
@@ -250,6 +215,5 @@ pub fn rows() -> Vec<Row> {
         packed::<i4>(4096, Order::InputsOutputs),
         of_quantized(1),
         of_quantized(64),
-    ]);
-    all
+    ]
 }

@@ -87,21 +87,6 @@ impl Row {
         Row { name: name.into(), work, open: Box::new(open) }
     }
 
-    /// Temporary.
-    pub fn wrapped(self, name: String, before: impl Fn() + Copy + 'static, after: impl Fn() + Copy + 'static) -> Row {
-        let open = self.open;
-        let open = move |device: Device| -> ct::Result<Call> {
-            let mut call = open(device)?;
-            Ok(Box::new(move || {
-                before();
-                let done = call();
-                after();
-                done
-            }))
-        };
-        Row { name: name + &self.name, work: self.work, open: Box::new(open) }
-    }
-
     /// Prints the time, and the fraction of the roofline.
     pub fn measure(&self, device: Device, runs: usize) -> Result<()> {
         let count = Bench::cold_sets(device, self.work.bytes as usize).min(8);

@@ -15,8 +15,8 @@ use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
 use crate::norms::rows::Form;
+use crate::norms::rows::mode;
 use crate::norms::softmax::{load, online};
-use crate::number::mode;
 
 /// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and
 /// gradient 0.
@@ -156,7 +156,8 @@ impl CrossEntropy {
             return Ok(());
         }
         let shape = [1, 1, rows, columns];
-        let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, stream).sized::<T>(shape);
+        let elements = if size_of::<T>() == 2 { 4096 } else { 8192 };
+        let form = Form::of_bytes(shape, elements, size_of::<T>(), stream).sized::<T>(shape);
         let constants = Constants { form, smoothed: self.label_smoothing != 0.0 };
         let gradient = match gradient {
             Some(gradient) => Some((gradient.reshape(shape)?, dloss)),

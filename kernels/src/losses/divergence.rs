@@ -12,8 +12,7 @@ use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::norms::rows::Form;
-use crate::number::mode;
+use crate::norms::rows::{Form, mode};
 
 /// Arrays of the student and the teacher.
 type Pair<T> = [Array<T, 4>; 2];

@@ -15,8 +15,7 @@ use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::norms::rows::Form;
-use crate::number::mode;
+use crate::norms::rows::{Form, mode};
 
 /// Columns of a block of the gradient.
 const COLUMNS: usize = 4096;

@@ -14,7 +14,7 @@ use super::CrossEntropy;
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::number::mode;
+use crate::norms::rows::mode;
 
 /// Constants of the kernels with products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors};
 use crate::norms::Gate;
-use crate::number::mode;
+use crate::norms::rows::mode;
 
 /// Rows of the first operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

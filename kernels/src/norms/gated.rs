@@ -6,11 +6,10 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::rows::{collapses, four};
+use super::rows::{collapses, four, mode};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::number::mode;
 
 /// Activation of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

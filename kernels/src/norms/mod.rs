@@ -19,6 +19,3 @@ pub use rms_norm::{add_rms_norm, rms_norm, rms_norm_backward};
 pub use rotary::{Pairs, rotary, rotary_backward, rotary_pair};
 pub use softmax::{log_softmax, log_softmax_backward, softmax, softmax_backward};
 pub use sparsemax::{sparsemax, sparsemax_backward};
-
-/// Temporary: logarithm of elements, warps, occupancy, chunks.
-pub static KNOBS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);

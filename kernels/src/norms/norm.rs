@@ -69,15 +69,13 @@ fn kernel<T: Number>(
     }
     // In flight at the same time as the row, if registers have room for both.
     let early = (form.tile <= 8192).then(|| vectors(rows.part()));
-    rows.each(x, |rows| {
-        let x = load(rows.at());
-        if let Some(sum) = sum {
-            sum.store(rows.at(), x.cast::<T>());
-        }
-        let x = if centered { rows.inside(x - rows.sum(x) / count, rows.part(), columns) } else { x };
-        let scale = (rows.sum(x * x) / count + epsilon).rsqrt();
-        y.store(rows.at(), scaled(x * scale, early.unwrap_or_else(|| vectors(rows.part()))));
-    });
+    let x = load(rows.at());
+    if let Some(sum) = sum {
+        sum.store(rows.at(), x.cast::<T>());
+    }
+    let x = if centered { rows.inside(x - rows.sum(x) / count, rows.part(), columns) } else { x };
+    let scale = (rows.sum(x * x) / count + epsilon).rsqrt();
+    y.store(rows.at(), scaled(x * scale, early.unwrap_or_else(|| vectors(rows.part()))));
 }
 
 /// Operand of a norm and its residual, with the result of their sum.
@@ -115,9 +113,8 @@ pub fn launch<T: Number, const R: usize>(
     }
     let of_residual = residual.as_ref().is_none_or(|r| collapses(r.residual) && collapses(r.sum.as_view()));
     let shape = four(shape, collapses(x) && collapses(y.as_view()) && of_residual);
-    let form = Form::new(shape, ELEMENTS, stream).sized::<T>(shape);
-    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
-    let form = if knobs >> 32 > 0 { form.iterating(shape, knobs >> 32, stream) } else { form };
+    let bytes = size_of::<T>() * if residual.is_some() { 2 } else { 1 };
+    let form = Form::of_bytes(shape, ELEMENTS, bytes, stream).sized::<T>(shape);
     let constants = Constants { form, centered: bias.is_some() };
     let (residual, sum) = residual.map_or((None, None), |r| (Some(r.residual), Some(r.sum)));
     let residual = residual.map(|r| r.reshape(shape)).transpose()?;

@@ -8,11 +8,10 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 
-use super::rows::{Form, Rows, collapses, four};
+use super::rows::{Form, Rows, collapses, four, mode};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::number::mode;
 
 /// Loads a tile. Elements behind the end of the row are -inf, if there are any.
 pub fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form, padded: bool) -> Tile<f32, 4> {
@@ -57,14 +56,12 @@ fn forward<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, form: Form, log: bool) 
         });
         return;
     }
-    rows.each(x, |rows| {
-        let x = load(x, rows.at(), form, form.padded);
-        let below = x - rows.max(x);
-        let powers = below.exp();
-        let sum = rows.sum(powers);
-        let result = if log { below - sum.log() } else { powers * (1.0 / sum) };
-        y.store(rows.at(), result.cast::<T>());
-    });
+    let x = load(x, rows.at(), form, form.padded);
+    let below = x - rows.max(x);
+    let powers = below.exp();
+    let sum = rows.sum(powers);
+    let result = if log { below - sum.log() } else { powers * (1.0 / sum) };
+    y.store(rows.at(), result.cast::<T>());
 }
 
 /// Term of the sum along a row.
@@ -90,10 +87,8 @@ fn backward<T: Number>(y: Array<T, 4>, dy: Array<T, 4>, dx: ArrayMut<T, 4>, form
         });
         return;
     }
-    rows.each(y, |rows| {
-        let tiles = load(rows.at());
-        dx.store(rows.at(), gradient(tiles, rows.sum(term(tiles, log)), log).cast::<T>());
-    });
+    let tiles = load(rows.at());
+    dx.store(rows.at(), gradient(tiles, rows.sum(term(tiles, log)), log).cast::<T>());
 }
 
 /// Least elements of a tile of short rows.
@@ -113,9 +108,7 @@ fn launch_forward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
-    let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
-    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
-    let form = if knobs >> 32 > 0 { form.iterating(shape, knobs >> 32, stream) } else { form };
+    let form = Form::of_bytes(shape, elements::<T>(), size_of::<T>(), stream).sized::<T>(shape);
     let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(forward::<T>, arguments)
 }
@@ -134,9 +127,7 @@ fn launch_backward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
-    let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
-    let knobs = super::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
-    let form = if knobs >> 32 > 0 { form.iterating(shape, knobs >> 32, stream) } else { form };
+    let form = Form::of_bytes(shape, elements::<T>(), 2 * size_of::<T>(), stream).sized::<T>(shape);
     let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(backward::<T>, arguments)
 }

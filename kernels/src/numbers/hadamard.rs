@@ -1,7 +1,7 @@
 //! Hadamard transform of rows: products with the matrix of Sylvester's construction, H(2n) = [H(n),
 //! H(n); H(n), -H(n)].
 //!
-//! The columns are digits of at most 4 bits. A thread holds the numbers of one digit, and adds and
+//! The columns are digits of at most 4 bits, 5 in the longest rows. A thread holds the numbers of one digit, and adds and
 //! subtracts them in registers. Between two digits, threads exchange numbers through shared memory
 //! once. All sums are f32.
 
@@ -29,7 +29,7 @@ fn butterflies(legs: &mut [Tile<f32, 4>]) {
     }
 }
 
-/// Returns radices of at most 16: as few as possible.
+/// Returns radices of at most `most` bits: as few as possible.
 fn radices(columns: usize, most: u32) -> Vec<usize> {
     let bits = columns.ilog2();
     let steps = bits.div_ceil(most);
@@ -80,11 +80,8 @@ pub fn hadamard<T: Number>(
     if m == 0 {
         return Ok(());
     }
-    let knobs = crate::norms::KNOBS.load(std::sync::atomic::Ordering::Relaxed);
-    let most = if knobs & 255 > 0 { knobs & 255 } else { 4 };
-    let hints =
-        if knobs >> 8 & 255 > 0 { ct::Hints::new().num_warps((knobs >> 8 & 255) as u32) } else { ct::Hints::new() };
-    let rows_of_tile = if knobs >> 16 & 255 > 0 { 1 << (knobs >> 16 & 255) } else { TILE };
-    let tile = [(rows_of_tile / n).max(1).min(m.next_power_of_two()), n, most];
+    // Three digits in place of four: 85 us for 1024 rows on an H100, 95 us with digits of 4 bits.
+    let (most, hints) = if n == COLUMNS[1] { (5, ct::Hints::new().num_warps(16)) } else { (4, ct::Hints::new()) };
+    let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n, most];
     ct::Launch::new(m.div_ceil(tile[0])).hints(hints).stream(stream).run(rows::<T>, (x, y, factor, ct::Constant(tile)))
 }

@@ -48,7 +48,7 @@ impl Activation {
 /// (1 - erf(x / √2)) / 2 · exp(x² / 2) for positive x as a polynomial in t = 1 / (1 + 0.3 x), over t. The relative error is
 /// 1.5e-7 (Remez, 1934, of mpmath's `erfc`).
 const TAIL: [f32; 8] =
-    [0.119_629_3, 0.120_753_95, 0.099_913_54, 0.128_561_51, -0.053_683_5, 0.206_353_43, -0.157_203_09, 0.035_674_788];
+    [0.119_629_3, 0.120_753_95, 0.099_913_54, 0.128_561_51, -0.053_683_5, 0.206_353_43, -0.157_203_1, 0.035_674_788];
 /// The factor of x in t.
 const SLOPE: f32 = 0.3;
 /// √(2/π) and the factor of the cube in the approximation of GELU (Hendrycks and Gimpel, 2016).
