@@ -4,6 +4,7 @@ use cutlet::element::bf16;
 use cutlet_kernels::Number;
 use cutlet_kernels::losses::{CrossEntropy, FusedGrpo, Policy, divergence};
 
+use crate::filled::numbers;
 use crate::row::{Peak, Row, Work};
 
 /// Cross-entropy with and without the gradient.
@@ -14,7 +15,7 @@ fn cross_entropy<T: Number>([rows, columns]: [usize; 2], gradient: bool) -> Row 
         format!("{name} {} {rows} {columns}", T::NAME),
         Work::bytes((arrays * rows * columns * size_of::<T>()) as f64),
         move |device| {
-            let logits = device.full([rows, columns], T::from_f64(0.5))?;
+            let logits = numbers::<T, 2>(device, [rows, columns], 0.0, 4.0)?;
             let labels = device.from_fn([rows], move |[i]| (i * 7919 % columns) as i32)?;
             Ok((logits, labels, device.zeros([rows])?, device.zeros([rows, columns])?))
         },
@@ -39,8 +40,8 @@ fn linear([tokens, width, words]: [usize; 3], backward: bool) -> Row {
         format!("linear_cross_entropy{} bf16 {tokens} {width} {words}", if backward { "_backward" } else { "" }),
         Work { bytes: (2 * width * (tokens + words)) as f64 * products, flops, peak: Peak::F16 },
         move |device| {
-            let x = device.full([tokens, width], bf16::from_f64(0.25))?;
-            let w = device.full([words, width], bf16::from_f64(0.01))?;
+            let x = numbers::<bf16, 2>(device, [tokens, width], 0.0, 1.0)?;
+            let w = numbers::<bf16, 2>(device, [words, width], 0.0, 0.05)?;
             let labels = device.from_fn([tokens], move |[i]| (i * 7919 % words) as i32)?;
             let vectors = [device.zeros::<f32, 1>([tokens])?, device.zeros([tokens])?];
             let gradients = if backward { [tokens, words] } else { [0, 0] };
@@ -65,7 +66,7 @@ fn of_divergence([rows, columns]: [usize; 2]) -> Row {
         format!("divergence bf16 {rows} {columns}"),
         Work::bytes((3 * 2 * rows * columns) as f64),
         move |device| {
-            let array = || device.full([rows, columns], bf16::from_f64(0.5));
+            let array = || numbers::<bf16, 2>(device, [rows, columns], 0.0, 4.0);
             Ok(([array()?, array()?, array()?], device.zeros([rows])?))
         },
         |([student, teacher, gradient], loss)| {
@@ -84,10 +85,16 @@ fn grpo<T: Number>([batch, tokens, columns]: [usize; 3], backward: bool) -> Row 
         format!("{name} {} {batch} {tokens} {columns}", T::NAME),
         Work::bytes((arrays * batch * tokens * columns * size_of::<T>()) as f64),
         move |device| {
-            let logits = || device.full([batch, tokens + 1, columns], T::from_f64(0.5));
+            let logits = || numbers::<T, 3>(device, [batch, tokens + 1, columns], 0.0, 4.0);
             let of_tokens = device.from_fn([batch, tokens], move |[i, j]| ((i + j) * 7919 % columns) as i32)?;
-            let numbers = || device.full([batch, tokens], -0.5f32);
-            Ok((logits()?, logits()?, of_tokens, device.full([batch], 0.5f32)?, [numbers()?, numbers()?, numbers()?]))
+            let vector = || numbers::<f32, 2>(device, [batch, tokens], -11.0, 1.0);
+            Ok((
+                logits()?,
+                logits()?,
+                of_tokens,
+                numbers::<f32, 1>(device, [batch], 0.0, 1.0)?,
+                [vector()?, vector()?, vector()?],
+            ))
         },
         move |(logits, gradient, tokens, advantages, [old, loss, logs])| {
             let stream = logits.device().default_stream();

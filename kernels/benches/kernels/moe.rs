@@ -7,6 +7,7 @@ use cutlet_kernels::moe::{
 };
 use cutlet_kernels::norms::Gate;
 
+use crate::filled::numbers;
 use crate::row::{Peak, Row, Work};
 
 /// A layer of experts.
@@ -89,8 +90,8 @@ fn products(layer: Layer) -> [Row; 5] {
         layer.work(2, tokens * hidden + layer.pairs() * between),
         move |device| {
             let alignment = layer.alignment(device)?;
-            let x = device.full([tokens, hidden], f16::from_f32(0.25))?;
-            let w = device.full([experts, 2 * between, hidden], f16::from_f32(0.01))?;
+            let x = numbers::<f16, 2>(device, [tokens, hidden], 0.0, 1.0)?;
+            let w = numbers::<f16, 3>(device, [experts, 2 * between, hidden], 0.0, 0.02)?;
             let out = device.zeros::<f16, 2>([alignment.num_places(), between])?;
             Ok((alignment, x, w, out))
         },
@@ -104,8 +105,8 @@ fn products(layer: Layer) -> [Row; 5] {
         layer.work(1, layer.pairs() * (hidden + between)),
         move |device| {
             let alignment = layer.alignment(device)?;
-            let h = device.full([alignment.num_places(), between], f16::from_f32(0.25))?;
-            let w = device.full([experts, hidden, between], f16::from_f32(0.01))?;
+            let h = numbers::<f16, 2>(device, [alignment.num_places(), between], 0.0, 1.0)?;
+            let w = numbers::<f16, 3>(device, [experts, hidden, between], 0.0, 0.02)?;
             let out = device.zeros::<f16, 2>([alignment.num_places(), hidden])?;
             Ok((alignment, h, w, out))
         },
@@ -119,8 +120,13 @@ fn products(layer: Layer) -> [Row; 5] {
         Work::bytes(2.0 * (hidden * (layer.pairs() + tokens)) as f64),
         move |device| {
             let alignment = layer.alignment(device)?;
-            let x = device.full([alignment.num_places(), hidden], f16::from_f32(0.25))?;
-            Ok((alignment, x, device.full([tokens, taken], 0.5)?, device.zeros::<f16, 2>([tokens, hidden])?))
+            let x = numbers::<f16, 2>(device, [alignment.num_places(), hidden], 0.0, 1.0)?;
+            Ok((
+                alignment,
+                x,
+                numbers::<f32, 2>(device, [tokens, taken], 0.5, 0.25)?,
+                device.zeros::<f16, 2>([tokens, hidden])?,
+            ))
         },
         |(alignment, x, weights, y)| {
             combine(&x.device().default_stream(), x.view(), alignment, weights.view(), y.view_mut())
@@ -132,7 +138,7 @@ fn products(layer: Layer) -> [Row; 5] {
         move |device| {
             let alignment = layer.alignment(device)?;
             let out = device.zeros::<f16, 2>([alignment.num_places(), hidden])?;
-            Ok((alignment, device.full([tokens, hidden], f16::from_f32(0.25))?, out))
+            Ok((alignment, numbers::<f16, 2>(device, [tokens, hidden], 0.0, 1.0)?, out))
         },
         |(alignment, x, out)| gather(&x.device().default_stream(), x.view(), alignment, None, out.view_mut()),
     );
@@ -141,8 +147,8 @@ fn products(layer: Layer) -> [Row; 5] {
         layer.work(2, layer.pairs() * (hidden + between)),
         move |device| {
             let alignment = layer.alignment(device)?;
-            let x = device.full([alignment.num_places(), hidden], f16::from_f32(0.25))?;
-            let w = device.full([experts, 2 * between, hidden], f16::from_f32(0.01))?;
+            let x = numbers::<f16, 2>(device, [alignment.num_places(), hidden], 0.0, 1.0)?;
+            let w = numbers::<f16, 3>(device, [experts, 2 * between, hidden], 0.0, 0.02)?;
             let out = device.zeros::<f16, 2>([alignment.num_places(), between])?;
             Ok((alignment, x, w, out))
         },
@@ -162,12 +168,11 @@ fn layer_of_experts(layer: Layer, training: bool) -> Row {
         layer.name(name),
         layer.work(if training { 9 } else { 3 }, tokens * hidden * 2),
         move |device| {
-            let number = |value: f64| bf16::from_f64(value);
             let alignment = layer.alignment(device)?;
-            let [x, dy] = [0.25, 0.01].map(|value| device.full([tokens, hidden], number(value)));
-            let first = device.full([experts, 2 * between, hidden], number(0.01))?;
-            let second = device.full([experts, hidden, between], number(0.01))?;
-            let weights = [device.full([tokens, taken], 0.5f32)?, device.zeros([tokens, taken])?];
+            let [x, dy] = [1.0, 0.01].map(|spread| numbers::<bf16, 2>(device, [tokens, hidden], 0.0, spread));
+            let first = numbers::<bf16, 3>(device, [experts, 2 * between, hidden], 0.0, 0.02)?;
+            let second = numbers::<bf16, 3>(device, [experts, hidden, between], 0.0, 0.02)?;
+            let weights = [numbers::<f32, 2>(device, [tokens, taken], 0.5, 0.25)?, device.zeros([tokens, taken])?];
             let [y, dx] = [0; 2].map(|_| device.zeros::<bf16, 2>([tokens, hidden]));
             let shapes = if training { [first.shape(), second.shape()] } else { [[0; 3]; 2] };
             let [dfirst, dsecond] = shapes.map(|shape| device.zeros::<bf16, 3>(shape));

@@ -8,6 +8,7 @@ use cutlet_kernels::norms::{
 };
 use cutlet_kernels::{Number, layer_norm, rms_norm, softmax};
 
+use crate::filled::numbers;
 use crate::row::{Row, Work};
 
 /// Bytes of a number of arrays.
@@ -27,8 +28,8 @@ fn row<T: Number>(
         bytes::<T>(arrays, rows, columns),
         move |device| {
             let matrices: cutlet::Result<Vec<_>> =
-                (0..arrays).map(|_| device.full([rows, columns], T::from_f64(0.5))).collect();
-            let vector = || device.full([columns], T::from_f64(0.5));
+                (0..arrays).map(|_| numbers::<T, 2>(device, [rows, columns], 0.0, 1.0)).collect();
+            let vector = || numbers::<T, 1>(device, [columns], 0.0, 1.0);
             Ok((matrices?, [vector()?, vector()?, vector()?]))
         },
         move |(matrices, vectors)| call(matrices, vectors),
@@ -147,7 +148,8 @@ fn of_group_norm(shape: [usize; 4], backward: bool) -> Row {
         format!("{name} f16 {n} {c} {h} {w} 32"),
         bytes::<f16>(if backward { 3 } else { 2 }, n * c, h * w),
         move |device| {
-            let (array, vector) = (|| device.full(shape, f16::ONE), || device.full([c], f16::ONE));
+            let (array, vector) =
+                (|| numbers::<f16, 4>(device, shape, 0.0, 1.0), || numbers::<f16, 1>(device, [c], 0.0, 1.0));
             Ok(([array()?, array()?, array()?], [vector()?, vector()?, vector()?]))
         },
         move |([x, dy, y], [weight, bias, other])| {

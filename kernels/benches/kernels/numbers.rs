@@ -7,6 +7,7 @@ use cutlet_kernels::numbers::{
     quantize_blocks, quantize_e5m6, quantize_groups, quantize_nvfp4, quantize_rows,
 };
 
+use crate::filled::numbers;
 use crate::row::{Row, Work};
 
 /// 2^24 numbers in all.
@@ -53,7 +54,7 @@ fn groups<F: Code>(rounded: Rounded) -> Row {
         format!("quantize {}{kind} groups of 128 bf16 8192 8192", F::NAME),
         Work::bytes(ALL * (2.0 + f64::from(F::BITS) / 8.0 + 4.0 / 128.0)),
         |device| {
-            let x = device.full(SHAPE, bf16::from_f32(1.0))?;
+            let x = numbers::<bf16, 2>(device, SHAPE, 0.0, 1.0)?;
             Ok((x, device.packed_zeros::<F, 2>(SHAPE)?, device.zeros([SHAPE[0], SHAPE[1] / 128])?))
         },
         move |(x, codes, scales)| {
@@ -67,7 +68,7 @@ fn blocks<S: BlockScale>(name: &str, blocks: Scales) -> Row {
         format!("quantize {name} bf16 8192 8192"),
         Work::bytes(ALL * 3.0),
         move |device| {
-            let x = device.full(SHAPE, bf16::from_f32(1.0))?;
+            let x = numbers::<bf16, 2>(device, SHAPE, 0.0, 1.0)?;
             Ok((x, device.zeros::<f8e4m3fn, 2>(SHAPE)?, device.zeros::<S, 2>(blocks.shape(SHAPE))?))
         },
         move |(x, codes, scales)| {
@@ -82,7 +83,7 @@ fn others() -> Vec<Row> {
         "quantize e4m3 rows bf16 8192 8192",
         Work::bytes(ALL * 3.0),
         |device| {
-            let x = device.full(SHAPE, bf16::from_f32(1.0))?;
+            let x = numbers::<bf16, 2>(device, SHAPE, 0.0, 1.0)?;
             Ok((x, device.zeros::<f8e4m3fn, 2>(SHAPE)?, device.zeros([SHAPE[0], 1])?))
         },
         |(x, codes, scales)| {
@@ -94,7 +95,7 @@ fn others() -> Vec<Row> {
         "quantize nvfp4 bf16 8192 8192",
         Work::bytes(ALL * (2.0 + 0.5 + 1.0 / 16.0)),
         |device| {
-            let x = device.full(SHAPE, bf16::from_f32(1.0))?;
+            let x = numbers::<bf16, 2>(device, SHAPE, 0.0, 1.0)?;
             let scales = device.zeros([SHAPE[0], SHAPE[1] / 16])?;
             Ok((x, device.full([1], 1e-3f32)?, device.packed_zeros(SHAPE)?, scales))
         },
@@ -117,13 +118,13 @@ fn others() -> Vec<Row> {
     let transform = Row::new(
         "hadamard bf16 8192 4096",
         Work::bytes(4.0 * 8192.0 * 4096.0),
-        |device| Ok((device.full([8192, 4096], bf16::from_f32(1.0))?, device.zeros([8192, 4096])?)),
+        |device| Ok((numbers::<bf16, 2>(device, [8192, 4096], 0.0, 1.0)?, device.zeros([8192, 4096])?)),
         |(x, y)| hadamard(&x.device().default_stream(), x.view(), y.view_mut(), 1.0 / 64.0),
     );
     let long = Row::new(
         "hadamard bf16 1024 32768",
         Work::bytes(4.0 * 8192.0 * 4096.0),
-        |device| Ok((device.full([1024, 32768], bf16::from_f32(1.0))?, device.zeros([1024, 32768])?)),
+        |device| Ok((numbers::<bf16, 2>(device, [1024, 32768], 0.0, 1.0)?, device.zeros([1024, 32768])?)),
         |(x, y)| hadamard(&x.device().default_stream(), x.view(), y.view_mut(), 1.0 / 64.0),
     );
     vec![of_rows, nvfp4, inverse, transform, long]

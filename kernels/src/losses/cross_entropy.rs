@@ -14,7 +14,8 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
-use crate::norms::rows::{Form, mode};
+use crate::norms::rows::Form;
+use crate::norms::rows::mode;
 use crate::norms::softmax::{load, online};
 
 /// Cross-entropy of each row of logits. Rows with a label outside of the columns have loss and
@@ -75,7 +76,7 @@ fn kernel<T: Number>(
         }
         None => mode::<T, _>(|| {
             let load = |j: Scalar<i32>, padded| load(x, rows.chunk(j), form, padded);
-            let (max, sum) = online(rows, columns, form, load);
+            let (max, sum) = online::<T>(rows, columns, form, load);
             let add = |sum: Tile<f32, 4>, j, padded: bool| {
                 let x = load(j, padded);
                 sum + if padded { rows.inside(x, j, columns) } else { x }
@@ -155,7 +156,8 @@ impl CrossEntropy {
             return Ok(());
         }
         let shape = [1, 1, rows, columns];
-        let form = Form::new(shape, if size_of::<T>() == 2 { 4096 } else { 8192 }, stream).sized::<T>(shape);
+        let elements = if size_of::<T>() == 2 { 4096 } else { 8192 };
+        let form = Form::of_bytes(shape, elements, size_of::<T>(), stream).sized::<T>(shape);
         let constants = Constants { form, smoothed: self.label_smoothing != 0.0 };
         let gradient = match gradient {
             Some(gradient) => Some((gradient.reshape(shape)?, dloss)),

@@ -37,15 +37,25 @@ fn kernel<T: Number>(
         gradient.store(at, ((q - p) * scale).cast::<T>());
     };
     let (max, sum, terms) = if form.by_chunks {
-        let one = |value: f32| ct::full::<f32, 4>([1; 4], value);
-        let start = ([one(f32::MIN); 2], [one(0.0); 2], one(0.0));
-        ct::fold(..logits[0].num_tiles(3, form.shape()), start, |(max, sum, terms), j| {
-            let [s, t] = load(rows.chunk(j));
-            let above = [max[0].max(s.reduce_max(3)), max[1].max(t.reduce_max(3))];
-            let [q, p] = [(s - above[0]).exp(), (t - above[1]).exp()];
-            let fade = [(max[0] - above[0]).exp(), (max[1] - above[1]).exp()];
-            let sum = [sum[0] * fade[0] + q.sum(3), sum[1] * fade[1] + p.sum(3)];
-            (above, sum, terms * fade[1] + term(p, [s, t], j).sum(3))
+        // Adjacent columns share maxima and sums: threads exchange nothing before the end of the row.
+        let groups = form.groups::<T>();
+        let all = |value: f32| ct::full::<f32, 4>([1, 1, groups[2], 1], value);
+        let start = ([all(f32::MIN); 2], [all(0.0); 2], all(0.0));
+        mode::<T, _>(|| {
+            let steps = ..logits[0].num_tiles(3, form.shape());
+            let (maxima, sums, terms) = ct::fold(steps, start, |(max, sum, terms), j| {
+                let both = load(rows.chunk(j));
+                let [s, t] = both.map(|x| x.reshape(groups));
+                let above = [max[0].max(s.reduce_max(3)), max[1].max(t.reduce_max(3))];
+                let [q, p] = [(s - above[0]).exp(), (t - above[1]).exp()];
+                let fade = [(max[0] - above[0]).exp(), (max[1] - above[1]).exp()];
+                let sum = [sum[0].fma(fade[0], q.sum(3)), sum[1].fma(fade[1], p.sum(3))];
+                let more = term(p.reshape(form.shape()), both, j).reshape(groups).sum(3);
+                (above, sum, terms.fma(fade[1], more))
+            });
+            let max = maxima.map(|max| max.reduce_max(2));
+            let fade = [(maxima[0] - max[0]).exp(), (maxima[1] - max[1]).exp()];
+            (max, [(sums[0] * fade[0]).sum(2), (sums[1] * fade[1]).sum(2)], (terms * fade[1]).sum(2))
         })
     } else {
         let [s, t] = load(rows.at());
@@ -65,7 +75,7 @@ fn kernel<T: Number>(
         let logs = [max[0] + sum[0].log(), max[1] + sum[1].log()];
         ct::for_each(..logits[0].num_tiles(3, form.shape()), |j| {
             let [s, t] = load(rows.chunk(j));
-            store(gradient, rows.chunk(j), [(s - logs[0]).exp(), (t - logs[1]).exp()]);
+            store(gradient, rows.chunk(j), mode::<T, _>(|| [(s - logs[0]).exp(), (t - logs[1]).exp()]));
         });
     }
 }

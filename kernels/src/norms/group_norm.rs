@@ -1,25 +1,28 @@
 //! Group norm of images (Wu and He, 2018) of shape (images, channels, ..), with gradients.
 //!
-//! Tile blocks have parts of a group. A first pass stores the mean of each part and the sum of its
-//! squared differences, which later passes combine (Chan, Golub and LeVeque, 1979). The backward
-//! pass also stores the sums of dy · n and dy of each channel in each part, for the normalised
-//! images n. A last kernel adds these over images and parts. All sums have one order.
+//! The tile blocks of a cluster have the parts of a group in turn. A first loop over the parts reads
+//! memory: each element of a tile has a mean and a sum of squared differences of its own (Welford,
+//! 1962), which the end of the loop combines (Chan, Golub and LeVeque, 1979). The next loops read
+//! the same parts from the second-level cache. The backward pass also stores the sums of dy · n and
+//! dy of each channel in each part, for the normalised images n. A last kernel adds these over
+//! images and parts. All sums have one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Stream};
 
+use super::rows::{LARGEST_CLUSTER, is_hopper};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, num_multiprocessors, target};
 
 /// Least elements of a part.
 const ELEMENTS: usize = 8192;
 /// Longest part along the positions of a channel.
-const LONGEST: usize = 2048;
-/// Elements of a tile of sums of parts.
-const PARTS: usize = 4096;
+const LONGEST: usize = 4096;
+/// Tile blocks on a multiprocessor, up to which a group has more blocks.
+const BLOCKS: usize = 4;
 
 /// Extents of parts, for an array of shape (images, groups, channels, positions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,15 +33,23 @@ struct Form {
     parts: [usize; 2],
     /// Parts reach outside of the group.
     padded: bool,
+    /// Tile blocks of the cluster of a group.
+    blocks: usize,
 }
 
 impl Form {
-    fn new([_, _, channels, positions]: [usize; 4]) -> Form {
+    fn new([images, groups, channels, positions]: [usize; 4], stream: &Stream) -> Form {
         let columns = positions.next_power_of_two().min(LONGEST);
-        let rows = (ELEMENTS / columns).clamp(1, channels.next_power_of_two());
+        // Tiles that fill their group have no masks.
+        let whole =
+            |rows: usize| if channels.is_multiple_of(rows) { rows } else { rows.min(1 << channels.trailing_zeros()) };
+        let most = (ELEMENTS / columns).clamp(1, channels.next_power_of_two());
+        let rows = if 4 * whole(most) >= most { whole(most) } else { most };
         let parts = [channels.div_ceil(rows), positions.div_ceil(columns)];
         let padded = !(channels.is_multiple_of(rows) && positions.is_multiple_of(columns));
-        Form { tile: [rows, columns], parts, padded }
+        let most = if is_hopper(target(stream)) { LARGEST_CLUSTER.min(parts[0] * parts[1]) } else { 1 };
+        let wanted = BLOCKS * num_multiprocessors(stream) / (images * groups).max(1);
+        Form { tile: [rows, columns], parts, padded, blocks: 1 << most.min(wanted).max(1).ilog2() }
     }
 
     /// Shape of a tile.
@@ -50,161 +61,152 @@ impl Form {
     fn count(self) -> usize {
         self.parts[0] * self.parts[1]
     }
+
+    /// The launch of a cluster for each group.
+    fn launch(self, [images, groups, ..]: [usize; 4], stream: &Stream) -> ct::Launch<'_> {
+        ct::Launch::new([self.blocks, groups, images]).stream(stream)
+    }
 }
 
-/// In a kernel: the part of a tile block.
+/// In a kernel: the group of a tile block.
 #[derive(Clone, Copy)]
-struct Part {
+struct Group {
     form: Form,
+    cluster: Option<ct::Cluster>,
     /// Channels and positions of a group.
     extents: [Scalar<i32>; 2],
 }
 
-impl Part {
-    fn new<T: Number>(x: Array<T, 4>, form: Form) -> Part {
-        Part { form, extents: [x.extent(2), x.extent(3)] }
+impl Group {
+    fn new<T: Number>(x: Array<T, 4>, form: Form) -> Group {
+        let cluster = (form.blocks > 1).then(|| ct::cluster(form.blocks));
+        Group { form, cluster, extents: [x.extent(2), x.extent(3)] }
     }
 
-    /// Index of the tile: image, group, and parts along channels and positions.
-    fn at(self) -> [Scalar<i32>; 4] {
+    /// The parts of this block.
+    fn parts(self) -> ct::StepRange {
+        ct::range(ct::bid(0), ct::scalar(self.form.count() as i32)).step(self.form.blocks as i32)
+    }
+
+    /// Index of the tile of a part: image, group, and parts along channels and positions.
+    fn at(self, part: Scalar<i32>) -> [Scalar<i32>; 4] {
         let along = self.form.parts[1] as i32;
-        [ct::bid(2), ct::bid(1), ct::bid(0) / along, ct::bid(0) % along]
+        [ct::bid(2), ct::bid(1), part / along, part % along]
     }
 
-    fn load<T: Number>(self, x: Array<T, 4>) -> Tile<f32, 4> {
-        x.load(self.at(), self.form.shape()).cast::<f32>()
+    fn load<T: Number>(self, x: Array<T, 4>, part: Scalar<i32>) -> Tile<f32, 4> {
+        x.load(self.at(part), self.form.shape()).cast::<f32>()
     }
 
-    /// Zeros outside of the group.
-    fn inside(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
-        let ([rows, columns], [_, _, i, j]) = (self.form.tile, self.at());
-        if !self.form.padded {
-            return x;
-        }
+    /// Elements of a part inside of the group.
+    fn inside(self, part: Scalar<i32>) -> Tile<bool, 4> {
+        let ([rows, columns], [_, _, i, j]) = (self.form.tile, self.at(part));
         let channel = (i * rows + ct::arange(0..rows)).lt(self.extents[0]).reshape([1, 1, rows, 1]);
         let position = (j * columns + ct::arange(0..columns)).lt(self.extents[1]).reshape([1, 1, 1, columns]);
-        ct::select(channel & position, x, 0.0)
+        channel & position
     }
 
     /// Elements of a vector of shape (groups, channels).
-    fn of_channels<T: Number>(self, x: Array<T, 2>) -> Tile<f32, 4> {
+    fn of_channels<T: Number>(self, x: Array<T, 2>, part: Scalar<i32>) -> Tile<f32, 4> {
         let rows = self.form.tile[0];
-        x.load((ct::bid(1), self.at()[2]), [1, rows]).cast::<f32>().reshape([1, 1, rows, 1])
+        x.load((ct::bid(1), self.at(part)[2]), [1, rows]).cast::<f32>().reshape([1, 1, rows, 1])
     }
 
-    /// Numbers of elements of the parts with these indices.
-    fn counts<const R: usize>(self, part: Tile<i32, R>) -> Tile<f32, R>
-    where
-        Tile<i32, R>: Copy,
-    {
-        let ([rows, columns], along) = (self.form.tile, self.form.parts[1] as i32);
-        let [channels, positions] = self.extents;
-        let high = (channels - part / along * rows as i32).min(rows as i32).max(0);
-        let wide = (positions - part % along * columns as i32).min(columns as i32);
-        (high * wide).cast::<f32>()
+    /// Sum of the elements of the tiles of all blocks.
+    fn sum(self, x: Tile<f32, 4>) -> Tile<f32, 4> {
+        let sum = x.sum([2, 3]);
+        self.cluster.map_or(sum, |cluster| cluster.sum(sum))
     }
 
-    /// Mean and inverse deviation of the group, from those of its parts.
-    fn combine(self, parts: Array<f32, 4>, epsilon: Scalar<f32>) -> [Tile<f32, 4>; 2] {
-        let tile = self.form.count().next_power_of_two().min(PARTS);
-        let counts = |i: Scalar<i32>| self.counts(i * tile + ct::arange(0..tile)).reshape([1, 1, tile, 1]);
-        let load = |i: Scalar<i32>| parts.load([ct::bid(2), ct::bid(1), i, ct::scalar(0)], [1, 1, tile, 2]).split(3);
-        let sum = |term: &dyn Fn(Scalar<i32>) -> Tile<f32, 4>| {
-            let add = |sum: Tile<f32, 4>, i| sum + term(i);
-            ct::fold(..parts.num_tiles(2, [1, 1, tile, 2]), ct::zeros([1, 1, tile, 1]), add).sum(2)
+    /// Mean and inverse deviation of the group.
+    fn statistics<T: Number>(self, x: Array<T, 4>, epsilon: Scalar<f32>) -> [Tile<f32, 4>; 2] {
+        let zeros = || ct::zeros::<f32, 4>(self.form.shape());
+        let all = (self.extents[0] * self.extents[1]).cast::<f32>();
+        // Number, mean and squared differences of each element.
+        let (count, mean, squares) = match self.form.padded {
+            true => ct::fold(self.parts(), (zeros(), zeros(), zeros()), |(count, mean, squares), part| {
+                let (x, inside) = (self.load(x, part), self.inside(part));
+                let (more, apart) = (count + 1.0, x - mean);
+                let next = mean + apart / more;
+                let sum = apart.fma(x - next, squares);
+                (ct::select(inside, more, count), ct::select(inside, next, mean), ct::select(inside, sum, squares))
+            }),
+            false => {
+                let start = (ct::scalar(0.0f32), zeros(), zeros());
+                let (count, mean, squares) = ct::fold(self.parts(), start, |(count, mean, squares), part| {
+                    let x = self.load(x, part);
+                    let (count, apart) = (count + 1.0, x - mean);
+                    let next = apart.fma(1.0 / count, mean);
+                    (count, next, apart.fma(x - next, squares))
+                });
+                (ct::full(self.form.shape(), count), mean, squares)
+            }
         };
-        let count = (self.extents[0] * self.extents[1]).cast::<f32>();
-        let mean = sum(&|i| {
-            let [mean, _] = load(i);
-            mean * counts(i)
-        }) / count;
-        let squares = sum(&|i| {
-            let [of_part, squares] = load(i);
-            squares + (of_part - mean) * (of_part - mean) * counts(i)
-        });
-        [mean, (squares / count + epsilon).rsqrt()]
+        let of_block = self.sum(mean * count) / all;
+        let apart = mean - of_block;
+        let squares = self.sum(squares + apart * apart * count);
+        [of_block, (squares / all + epsilon).rsqrt()]
     }
-}
-
-/// Stores the mean of each part and the sum of its squared differences.
-fn statistics<T: Number>(x: Array<T, 4>, parts: ArrayMut<f32, 4>, form: Form) {
-    let part = Part::new(x, form);
-    let x = part.load(x);
-    let count = part.counts(ct::full([1], ct::bid(0))).reshape([1, 1, 1, 1]);
-    let mean = x.sum([2, 3]) / count;
-    let centered = part.inside(x - mean);
-    let squares = (centered * centered).sum([2, 3]);
-    parts.store([ct::bid(2), ct::bid(1), ct::bid(0), ct::scalar(0)], ct::cat([mean, squares], 3));
 }
 
 fn forward<T: Number>(
     x: Array<T, 4>,
-    parts: Array<f32, 4>,
     [weight, bias]: [Array<T, 2>; 2],
     y: ArrayMut<T, 4>,
     epsilon: Scalar<f32>,
     form: Form,
 ) {
-    let part = Part::new(x, form);
-    let [weight, bias] = [weight, bias].map(|vector| part.of_channels(vector));
-    let x = part.load(x);
-    let [mean, scale] = part.combine(parts, epsilon);
-    y.store(part.at(), ((x - mean) * scale).fma(weight, bias).cast::<T>());
+    let group = Group::new(x, form);
+    let [mean, scale] = group.statistics(x, epsilon);
+    // From the last part on, which the cache still has.
+    ct::fold(group.parts().rev(), (), |(), part| {
+        let [weight, bias] = [weight, bias].map(|vector| group.of_channels(vector, part));
+        y.store(group.at(part), ((group.load(x, part) - mean) * scale).fma(weight, bias).cast::<T>());
+    });
 }
 
-/// Stores the sums over the positions of a part of dy · normal and dy, of shape (images · parts,
-/// groups, channels).
-fn sums<T: Number>(
+/// Stores the gradients, and the sums over the positions of a part of dy · normal and dy, of shape
+/// (images · parts, groups, channels).
+fn backward<T: Number>(
     [x, dy]: [Array<T, 4>; 2],
-    parts: Array<f32, 4>,
-    sums: [ArrayMut<f32, 3>; 2],
+    weight: Array<T, 2>,
+    (dx, sums): (ArrayMut<T, 4>, [ArrayMut<f32, 3>; 2]),
     epsilon: Scalar<f32>,
     form: Form,
 ) {
-    let part = Part::new(x, form);
-    let [x, dy] = [x, dy].map(|array| part.load(array));
-    let [mean, scale] = part.combine(parts, epsilon);
-    let [image, group, i, j] = part.at();
-    for (array, tile) in sums.into_iter().zip([(x - mean) * scale * dy, dy]) {
-        let sum = tile.sum(3).reshape([1, 1, form.tile[0]]);
-        array.store([image * form.parts[1] as i32 + j, group, i], sum);
-    }
-}
-
-fn backward<T: Number>(
-    [x, dy]: [Array<T, 4>; 2],
-    (parts, sums): (Array<f32, 4>, [Array<f32, 3>; 2]),
-    weight: Array<T, 2>,
-    dx: ArrayMut<T, 4>,
-    epsilon: Scalar<f32>,
-    (form, channels): (Form, usize),
-) {
-    let part = Part::new(x, form);
-    let of_channels = part.of_channels(weight);
-    let [x, dy] = [x, dy].map(|array| part.load(array));
-    let [mean, scale] = part.combine(parts, epsilon);
-    // The sums of the group, from those of its channels and parts.
-    let [image, group, ..] = part.at();
-    let weights = weight.load((group, 0), [1, channels]).cast::<f32>();
-    let count = (part.extents[0] * part.extents[1]).cast::<f32>();
-    let [along, level] = sums.map(|array| {
-        let of_part = |sum: Tile<f32, 2>, j: Scalar<i32>| {
-            let at = [image * form.parts[1] as i32 + j, group, ct::scalar(0)];
-            sum + array.load(at, [1, 1, channels]).reshape([1, channels])
-        };
-        let sum = match form.parts[1] {
-            count @ ..=16 => (0..count).fold(ct::zeros([1, channels]), |sum, j| of_part(sum, ct::scalar(j as i32))),
-            count => ct::fold(..ct::scalar(count as i32), ct::zeros([1, channels]), of_part),
-        };
-        ((sum * weights).sum(1) / count).reshape([1, 1, 1, 1])
+    let group = Group::new(x, form);
+    let [mean, scale] = group.statistics(x, epsilon);
+    let zeros = || ct::zeros::<f32, 4>([1, 1, form.tile[0], 1]);
+    let [along, level] = ct::fold(group.parts(), [zeros(), zeros()], |[along, level], part| {
+        let [x, dy] = [x, dy].map(|array| group.load(array, part));
+        let [image, of_groups, i, j] = group.at(part);
+        let of_part = [(x - mean) * scale * dy, dy].map(|tile| tile.sum(3));
+        for (array, sum) in sums.into_iter().zip(of_part) {
+            array.store([image * form.parts[1] as i32 + j, of_groups, i], sum.reshape([1, 1, form.tile[0]]));
+        }
+        // Weights outside of the group are zeros.
+        let weight = group.of_channels(weight, part);
+        [of_part[0].fma(weight, along), of_part[1].fma(weight, level)]
     });
-    let normal = (x - mean) * scale;
-    dx.store(part.at(), ((dy * of_channels - level - normal * along) * scale).cast::<T>());
+    let all = (group.extents[0] * group.extents[1]).cast::<f32>();
+    let [along, level] = [along, level].map(|sum| group.sum(sum) / all);
+    // From the last part on, which the cache still has.
+    ct::fold(group.parts().rev(), (), |(), part| {
+        let [x, dy] = [x, dy].map(|array| group.load(array, part));
+        let normal = (x - mean) * scale;
+        let weighted = dy * group.of_channels(weight, part);
+        dx.store(group.at(part), ((weighted - level - normal * along) * scale).cast::<T>());
+    });
 }
 
 /// Shape of an array with an axis of groups, and the form.
 #[track_caller]
-fn form<const R: usize>(shape: [usize; R], groups: usize, vectors: &[usize]) -> ct::Result<([usize; 4], Form)> {
+fn form<const R: usize>(
+    stream: &Stream,
+    shape: [usize; R],
+    groups: usize,
+    vectors: &[usize],
+) -> ct::Result<([usize; 4], Form)> {
     const { assert!(R >= 2, "images have an axis of channels") };
     let [images, channels] = [shape[0], shape[1]];
     require(groups > 0 && channels.is_multiple_of(groups), || format!("{channels} channels in {groups} groups"))?;
@@ -212,21 +214,7 @@ fn form<const R: usize>(shape: [usize; R], groups: usize, vectors: &[usize]) -> 
         format!("{channels} channels, and a weight, bias or gradients of {vectors:?} elements")
     })?;
     let shape = [images, groups, channels / groups, shape[2..].iter().product()];
-    Ok((shape, Form::new(shape.map(|extent| extent.max(1)))))
-}
-
-/// Queues the statistics of the parts.
-#[track_caller]
-fn launch_statistics<T: Number>(
-    stream: &Stream,
-    x: DeviceView<T, 4>,
-    form: Form,
-) -> ct::Result<(DeviceArray<f32, 4>, [usize; 3])> {
-    let [images, groups, ..] = x.shape();
-    let mut parts = stream.device().zeros::<f32, 4>([images, groups, form.count(), 2])?;
-    let grid = [form.count(), groups, images];
-    ct::Launch::new(grid).stream(stream).run(statistics::<T>, (x, &mut parts, ct::Constant(form)))?;
-    Ok((parts, grid))
+    Ok((shape, Form::new(shape.map(|extent| extent.max(1)), stream)))
 }
 
 /// Queues the group norm of images of shape (images, channels, ..): (x - mean) / √(variance +
@@ -256,16 +244,14 @@ pub fn group_norm<T: Number, const R: usize>(
     epsilon: f32,
 ) -> ct::Result<()> {
     require(x.shape() == y.shape(), || format!("group norm of an array of {:?} into {:?}", x.shape(), y.shape()))?;
-    let (shape, form) = form(x.shape(), groups, &[weight.len(), bias.len()])?;
+    let (shape, form) = form(stream, x.shape(), groups, &[weight.len(), bias.len()])?;
     if x.is_empty() {
         return Ok(());
     }
     let (x, y) = (x.reshape(shape)?, y.reshape(shape)?);
-    let (parts, grid) = launch_statistics(stream, x, form)?;
     let of_group = [groups, shape[2]];
     let vectors = [weight.reshape(of_group)?, bias.reshape(of_group)?];
-    let arguments = (x, &parts, vectors, y, epsilon, ct::Constant(form));
-    ct::Launch::new(grid).stream(stream).run(forward::<T>, arguments)
+    form.launch(shape, stream).run(forward::<T>, (x, vectors, y, epsilon, ct::Constant(form)))
 }
 
 /// Queues the gradients of [`group_norm`] for its operand, weight and bias.
@@ -298,7 +284,7 @@ pub fn group_norm_backward<T: Number, const R: usize>(
         format!("gradient of the group norm of {:?}, dy of {:?}, dx of {:?}", x.shape(), dy.shape(), dx.shape())
     })?;
     let vectors = [weight.len(), dweight.len(), dbias.len()];
-    let (shape, form) = form(x.shape(), groups, &vectors)?;
+    let (shape, form) = form(stream, x.shape(), groups, &vectors)?;
     if shape[2] == 0 {
         return Ok(());
     }
@@ -308,14 +294,9 @@ pub fn group_norm_backward<T: Number, const R: usize>(
     if !x.is_empty() {
         let (x, dy, dx) = (x.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?);
         let weight = weight.reshape([groups, shape[2]])?;
-        let (parts, grid) = launch_statistics(stream, x, form)?;
-        let results = [of_weight.view_mut(), of_bias.view_mut()];
-        let arguments = ([x, dy], &parts, results, epsilon, ct::Constant(form));
-        ct::Launch::new(grid).stream(stream).run(sums::<T>, arguments)?;
-        let saved = (&parts, [of_weight.view(), of_bias.view()]);
-        let constants = ct::Constant((form, shape[2].next_power_of_two()));
-        let arguments = ([x, dy], saved, weight, dx, epsilon, constants);
-        ct::Launch::new(grid).stream(stream).run(backward::<T>, arguments)?;
+        let results = (dx, [of_weight.view_mut(), of_bias.view_mut()]);
+        let arguments = ([x, dy], weight, results, epsilon, ct::Constant(form));
+        form.launch(shape, stream).run(backward::<T>, arguments)?;
     }
     let rows = [shape[0] * form.parts[1], groups * shape[2]];
     sum_rows(stream, of_weight.view().reshape(rows)?, dweight)?;

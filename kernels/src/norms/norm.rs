@@ -113,7 +113,8 @@ pub fn launch<T: Number, const R: usize>(
     }
     let of_residual = residual.as_ref().is_none_or(|r| collapses(r.residual) && collapses(r.sum.as_view()));
     let shape = four(shape, collapses(x) && collapses(y.as_view()) && of_residual);
-    let form = Form::new(shape, ELEMENTS, stream).sized::<T>(shape);
+    let bytes = size_of::<T>() * if residual.is_some() { 2 } else { 1 };
+    let form = Form::of_bytes(shape, ELEMENTS, bytes, stream).sized::<T>(shape);
     let constants = Constants { form, centered: bias.is_some() };
     let (residual, sum) = residual.map_or((None, None), |r| (Some(r.residual), Some(r.sum)));
     let residual = residual.map(|r| r.reshape(shape)).transpose()?;

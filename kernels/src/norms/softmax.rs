@@ -19,23 +19,25 @@ pub fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form, padded:
     x.load_with(at, form.shape(), LoadOptions::new().padding(padding)).cast::<f32>()
 }
 
-/// Maximum of a row, and the sum of its exponentials, by chunks. Each element of a chunk has a
-/// maximum and a sum of its own, so that threads exchange nothing before the end of the row.
-pub fn online(
+/// Maximum of a row, and the sum of its exponentials, by chunks. Adjacent columns, which a thread loads together, share a
+/// maximum and a sum, so that threads exchange nothing before the end of the row.
+pub fn online<T>(
     rows: Rows,
     columns: Scalar<i32>,
     form: Form,
     load: impl Fn(Scalar<i32>, bool) -> Tile<f32, 4>,
 ) -> (Tile<f32, 4>, Tile<f32, 4>) {
+    let groups = form.groups::<T>();
+    let of_groups = [1, 1, groups[2], 1];
     // Not from -inf on: a chunk of nothing but -inf adds nothing.
-    let start = (ct::full::<f32, 4>(form.shape(), f32::MIN), ct::zeros::<f32, 4>(form.shape()));
+    let start = (ct::full::<f32, 4>(of_groups, f32::MIN), ct::zeros::<f32, 4>(of_groups));
     let (maxima, sums) = rows.fold(columns, start, |(max, sum), j, padded| {
-        let x = load(j, padded);
-        let above = max.max(x);
-        (above, sum.fma((max - above).exp(), (x - above).exp()))
+        let x = load(j, padded).reshape(groups);
+        let above = max.max(x.reduce_max(3));
+        (above, sum.fma((max - above).exp(), (x - above).exp().sum(3)))
     });
-    let max = maxima.reduce_max(3);
-    (max, (sums * (maxima - max).exp()).sum(3))
+    let max = maxima.reduce_max(2);
+    (max, (sums * (maxima - max).exp()).sum(2))
 }
 
 /// `log`: the logarithm of the softmax.
@@ -44,7 +46,7 @@ fn forward<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, form: Form, log: bool) 
     if form.by_chunks {
         mode::<T, _>(|| {
             let load = |j: Scalar<i32>, padded| load(x, rows.chunk(j), form, padded);
-            let (max, sum) = online(rows, columns, form, load);
+            let (max, sum) = online::<T>(rows, columns, form, load);
             let (factor, offset) = (1.0 / sum, max + sum.log());
             rows.each_back(columns, |j, padded| {
                 let x = load(j, padded);
@@ -106,7 +108,7 @@ fn launch_forward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(x.shape(), collapses(x) && collapses(y.as_view()));
-    let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
+    let form = Form::of_bytes(shape, elements::<T>(), size_of::<T>(), stream).sized::<T>(shape);
     let arguments = (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(forward::<T>, arguments)
 }
@@ -125,7 +127,7 @@ fn launch_backward<T: Number, const R: usize>(
         return Ok(());
     }
     let shape = four(y.shape(), collapses(y) && collapses(dy) && collapses(dx.as_view()));
-    let form = Form::new(shape, elements::<T>(), stream).sized::<T>(shape);
+    let form = Form::of_bytes(shape, elements::<T>(), 2 * size_of::<T>(), stream).sized::<T>(shape);
     let arguments = (y.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?, ct::Constant(form), ct::Constant(log));
     form.launch(shape, stream).run(backward::<T>, arguments)
 }

@@ -1,7 +1,7 @@
 //! Hadamard transform of rows: products with the matrix of Sylvester's construction, H(2n) = [H(n),
 //! H(n); H(n), -H(n)].
 //!
-//! The columns are digits of at most 4 bits. A thread holds the numbers of one digit, and adds and
+//! The columns are digits of at most 4 bits, 5 in the longest rows. A thread holds the numbers of one digit, and adds and
 //! subtracts them in registers. Between two digits, threads exchange numbers through shared memory
 //! once. All sums are f32.
 
@@ -29,18 +29,18 @@ fn butterflies(legs: &mut [Tile<f32, 4>]) {
     }
 }
 
-/// Returns radices of at most 16: as few as possible.
-fn radices(columns: usize) -> Vec<usize> {
+/// Returns radices of at most `most` bits: as few as possible.
+fn radices(columns: usize, most: u32) -> Vec<usize> {
     let bits = columns.ilog2();
-    let steps = bits.div_ceil(4);
+    let steps = bits.div_ceil(most);
     (0..steps).map(|step| 1 << (bits / steps + u32::from(step < bits % steps))).collect()
 }
 
-fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows, columns]: [usize; 2]) {
+fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows, columns, most]: [usize; 3]) {
     let at = (ct::bid(0), 0);
     let mut all = x.load(at, [rows, columns]).cast::<f32>();
     let mut before = 1;
-    for radix in radices(columns) {
+    for radix in radices(columns, most as u32) {
         let after = columns / before / radix;
         let digits = all.reshape([rows, before, radix, after]);
         let mut legs: Vec<Tile<f32, 4>> =
@@ -80,6 +80,8 @@ pub fn hadamard<T: Number>(
     if m == 0 {
         return Ok(());
     }
-    let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n];
-    ct::Launch::new(m.div_ceil(tile[0])).stream(stream).run(rows::<T>, (x, y, factor, ct::Constant(tile)))
+    // Three digits in place of four: 85 us for 1024 rows on an H100, 95 us with digits of 4 bits.
+    let (most, hints) = if n == COLUMNS[1] { (5, ct::Hints::new().num_warps(16)) } else { (4, ct::Hints::new()) };
+    let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n, most];
+    ct::Launch::new(m.div_ceil(tile[0])).hints(hints).stream(stream).run(rows::<T>, (x, y, factor, ct::Constant(tile)))
 }

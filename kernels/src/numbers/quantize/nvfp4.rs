@@ -5,7 +5,7 @@
 //! largest magnitude to the largest code and the largest scale of a block: 6 x 448.
 
 use cutlet as ct;
-use cutlet::packed::{PackedArray, PackedArrayMut, PackedDeviceArray, f4e2m1fn, f8e4m3fn};
+use cutlet::packed::{NarrowTile, PackedArray, PackedArrayMut, PackedDeviceArray, f4e2m1fn, f8e4m3fn};
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
@@ -44,18 +44,32 @@ fn quantize<T: Number>(
     let blocks = apart(TILE, [1, BLOCK]);
     let of_tensor = of_tensor.load_scalar(0);
     let factor = of_tensor.gt(0.0).select(1.0f32 / of_tensor, 0.0);
-    let x = x.load(at, TILE).cast::<f32>().reshape(blocks) * factor;
-    let scale = (x.abs().reduce_max(3) / LARGEST[0]).cast::<f8e4m3fn>();
+    let x = x.load(at, TILE).cast::<f32>().reshape(blocks);
+    let scale = (x.abs().reduce_max(3) * factor / LARGEST[0]).cast::<f8e4m3fn>();
     scales.store(at, scale.reshape([blocks[0], blocks[2]]));
     let scale = scale.cast::<f32>();
-    let x = scale.gt(0.0).broadcast_to(blocks).select(x * (1.0 / scale), ct::zeros(blocks)).reshape(TILE);
+    let factor = scale.gt(0.0).select(factor / scale, 0.0);
+    let x = (x * factor).reshape(TILE);
     codes.store(
         at,
         match stochastic {
             true => x.cast_narrow_stochastic(bits(seed, at, TILE)),
-            false => x.cast_narrow(),
+            false => NarrowTile::from_codes(nearest(x)),
         },
     );
+}
+
+/// Codes of the nearest numbers, of an even code between two of them.
+///
+/// Codes are steps of 1/2 up to 2, of 1 up to 4, and of 2 up to 6: the least of three numbers of steps. The sum with a
+/// number whose last bit is a step has the number of steps in its last bits.
+fn nearest(x: Tile<f32, 2>) -> Tile<u8, 2> {
+    let steps = [(1 << 22, 0), (1 << 23, 2), (1 << 24, 4)].map(|(ulps, first)| {
+        let sum = x.abs() + 1.5 * ulps as f32;
+        sum.bitcast::<i32>() - ((1.5 * ulps as f32).to_bits() as i32 - first)
+    });
+    let magnitude = steps[0].min(steps[1]).min(steps[2]).min(7);
+    (magnitude | ((x.bitcast::<i32>() >> 28) & 8)).cast::<u8>()
 }
 
 fn dequantize<T: Number>(

@@ -10,6 +10,7 @@ use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
 use super::operands::{Left, Right, Target};
+use crate::number::mode;
 use crate::products::ahead::{Regions, prefetched_zeros};
 use crate::products::epilogue::{Place, Stage};
 
@@ -61,25 +62,26 @@ pub fn sums<T: Factor>(
     }
 }
 
-/// Returns the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
-/// one strip, the sums of the later ones and the results of the earlier ones are live.
-fn finished<T: Factor, O: Element>(
+/// Stores the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
+/// one strip, the sums of the later ones are live.
+fn finish<T: Factor, O: Element>(
     sums: Tile<T::Sum, 2>,
-    (epilogue, strip): (&impl Stage<T::Value>, usize),
+    (epilogue, result): (&impl Stage<T::Value>, impl Target<O>),
     at: Place,
-) -> Tile<O, 2> {
-    let [m, n] = sums.shape();
-    let values = |sums: Tile<T::Sum, 2>, at| epilogue.apply(sums.cast::<T::Value>(), at).cast::<O>();
-    match n / strip {
-        _ if epilogue.is_plain() => sums.cast::<O>(),
-        parts if parts > 1 && n.is_multiple_of(strip) => {
-            let strips = (0..parts).map(|part| {
-                let at = Place { column: at.column * parts as i32 + part as i32, ..at };
-                values(sums.extract((0, part), [m, strip]), at)
-            });
-            ct::cat(strips.collect::<Vec<_>>(), 1)
-        }
-        _ => values(sums, at),
+    form: Form,
+) {
+    let ([m, n], strip) = (sums.shape(), form.strip);
+    if epilogue.is_plain() {
+        return result.store(at, sums.cast::<O>());
+    }
+    let values = |sums: Tile<T::Sum, 2>, at| mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>();
+    let parts = if n.is_multiple_of(strip) { n / strip } else { 1 };
+    if parts == 1 {
+        return result.store(at, values(sums, at));
+    }
+    for part in 0..parts {
+        let at = Place { column: at.column * parts as i32 + part as i32, ..at };
+        result.store(at, values(sums.extract((0, part), [m, strip]), at));
     }
 }
 
@@ -128,7 +130,7 @@ pub fn product<T, O, L, R, C, E>(
             let index = (ct::arange(0..tm) * tn as i32).unsqueeze(1) + ct::arange(0..tn).unsqueeze(0) + first;
             sums + prefetched_zeros(index, regions).cast::<T::Sum>()
         });
-        result.store(at, finished::<T, O>(sums, (&epilogue, form.strip), at));
+        finish::<T, O>(sums, (&epilogue, result), at, form);
     };
     let whole = |index| match offsets {
         Some(offsets) => {

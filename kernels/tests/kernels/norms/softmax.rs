@@ -66,7 +66,7 @@ fn rows_of_clusters() -> ct::Result<()> {
 
 #[test]
 fn rows_by_chunks() -> ct::Result<()> {
-    both_ways::<bf16>(3, 30_000, 9.0)?;
+    both_ways::<bf16>(3, 70_000, 9.0)?;
     both_ways::<f32>(1, (1 << 18) + 5, 9.0)
 }
 

@@ -2,11 +2,12 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
+use cutlet_kernels::products::Configuration;
 use cutlet_kernels::products::epilogue::{Activation, Place};
 use cutlet_kernels::{Pairs, matmul};
 
 use super::{product, stream, zeros};
-use crate::support::{close, random};
+use crate::support::{close, device, random};
 
 const SHAPE: [usize; 3] = [45, 150, 40];
 
@@ -63,6 +64,42 @@ fn stages_run_in_their_order() -> ct::Result<()> {
     matmul().round::<bf16>().launch(&stream(), a.view(), b.view(), c.view_mut())?;
     close(&c, &sums, 1e-5, 4e-3);
     assert!(c.to_vec()?.iter().all(|&x| bf16::from_f32(x).to_f32() == x));
+    Ok(())
+}
+
+/// Tiles of several strips of columns, also behind the last column.
+#[test]
+fn stages_receive_strips() -> ct::Result<()> {
+    let ([m, n, _], Problem { a, b, sums, .. }) = (SHAPE, problem(SHAPE)?);
+    let ((bias, u), (other, v)) = (random::<f16, 1>(3, [n], 1.0)?, random::<f16, 2>(4, [m, n], 1.0)?);
+    let tiles = || matmul().configuration(Configuration::new([32, 96, 32]));
+    let mut c = zeros::<f16, 2>([m, n])?;
+    let product = tiles().bias(bias.view()).gelu().residual(other.view());
+    product.launch(&stream(), a.view(), b.view(), c.view_mut())?;
+    close(&c, &map(&sums, n, |x, i, j| gelu(x + u[j]) + v[i * n + j]), 1e-3, 1e-3);
+
+    let (mut c, mut of_columns) = (zeros::<f32, 2>([m, n / 2])?, zeros::<f32, 1>([n / 2])?);
+    let product = tiles().gate_pairs(Activation::GeluTanh).column_sums(of_columns.view_mut());
+    product.launch(&stream(), a.view(), b.view(), c.view_mut())?;
+    let of_tanh = |x: f64| x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh()) / 2.0;
+    let value = |i: usize, j: usize| of_tanh(sums[i * n + 2 * j]) * sums[i * n + 2 * j + 1];
+    let want: Vec<f64> = (0..m * n / 2).map(|at| value(at / (n / 2), at % (n / 2))).collect();
+    close(&c, &want, 1e-4, 1e-5);
+    let columns: Vec<f64> = (0..n / 2).map(|j| (0..m).map(|i| want[i * n / 2 + j]).sum()).collect();
+    close(&of_columns, &columns, 1e-3, 0.0);
+    Ok(())
+}
+
+/// Infinities, numbers that are none, and small results far from zero.
+#[test]
+fn activations_of_extremes() -> ct::Result<()> {
+    let inputs = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -6.0, -9.5, 12.0, 3e38, -3e38];
+    let (a, b) = (device().array(&inputs, [9, 1])?, device().full([1, 1], 1.0f32)?);
+    let mut c = zeros::<f32, 2>([9, 1])?;
+    let small = [-5.919_525_87e-9, -9.969_789_322e-21];
+    matmul().gelu().launch(&stream(), a.view(), b.view(), c.view_mut())?;
+    let want = [f64::INFINITY, 0.0, f64::NAN, 0.0, small[0], small[1], 12.0, 3e38, 0.0];
+    close(&c, &want, 1e-30, 1e-5);
     Ok(())
 }
 
