@@ -155,7 +155,7 @@ impl<'c> Draw<'c> {
     ///
     /// Kernel::new(scale)
     ///     .shapes(|draw| (1, (Input::new([16]), Output::new([16]), draw.pick("factor", [1.0, -0.5, 0.0]))))
-    ///     .reference(|(x, y, factor)| y.fill(|i| x[i] * factor))
+    ///     .reference(|(x, y, factor)| y.fill(|i| x[i] * f64::from(factor)))
     ///     .run();
     /// ```
     pub fn pick<X: Clone + std::fmt::Debug, const N: usize>(&mut self, name: &str, options: [X; N]) -> X {

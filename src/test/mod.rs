@@ -18,7 +18,7 @@
 //!         let n = draw.extent("n", tile);
 //!         (n.div_ceil(tile), (Input::new([n]), Output::new([n]), 2.0, Constant(tile)))
 //!     })
-//!     .reference(|(x, y, factor, _)| y.fill(|i| x[i] * factor))
+//!     .reference(|(x, y, factor, _)| y.fill(|i| x[i] * f64::from(factor)))
 //!     .run();
 //! ```
 //!

@@ -18,7 +18,7 @@ impl Tolerance {
     fn holds(self, got: f64, want: f64) -> bool {
         got == want
             || (got.is_nan() && want.is_nan())
-            || (got.is_finite() && (got - want).abs() <= self.absolute + self.relative * want.abs())
+            || (got.is_finite() && want.is_finite() && (got - want).abs() <= self.absolute + self.relative * want.abs())
     }
 }
 

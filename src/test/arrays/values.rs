@@ -42,7 +42,7 @@ impl Values {
     /// assert_eq!(cutlet::test::Values::numbers(), cutlet::test::Values::numbers());
     /// ```
     pub fn numbers() -> Values {
-        Values { least: f64::NAN, most: f64::NAN, has_specials: false, has_extremes: false }
+        Values { least: f64::NEG_INFINITY, most: f64::INFINITY, has_specials: false, has_extremes: false }
     }
 
     /// Small numbers, and in some cases NaN, infinities, -0 and the smallest subnormal number: the
@@ -116,7 +116,7 @@ impl Values {
     }
 
     fn ends<T: TestElement>(&self) -> (f64, f64) {
-        if !self.least.is_nan() {
+        if !self.least.is_infinite() {
             return (self.least, self.most.max(self.least));
         }
         match (T::ULP != 0.0, T::SIGNED) {
@@ -135,7 +135,7 @@ impl Values {
             let count = (most.floor() - least.ceil()).max(0.0) as usize;
             return T::from_f64(least.ceil() + random.below(count + 1) as f64);
         }
-        let steps = if self.least.is_nan() { 32 } else { 64 };
+        let steps = if self.least.is_infinite() { 32 } else { 64 };
         T::from_f64(least + (most - least) * random.below(steps + 1) as f64 / steps as f64)
     }
 }
