@@ -33,6 +33,21 @@ pub fn rounded<T: Number>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar
     dq.store(at, (sums.load(at, [1, 1, ROWS, d]) * scale).cast::<T>());
 }
 
+/// Rows of a tile whose sinks have gradients.
+const SINK_ROWS: usize = 1024;
+
+/// Stores the gradient of the sink of a head: the sum of its weights times those of the rows.
+pub fn of_sinks(sinks: Array<f32, 1>, logs: Array<f32, 3>, sums: Array<f32, 3>, gradients: ArrayMut<f32, 1>) {
+    let head = ct::bid(0);
+    let (sink, tiles) = (sinks.load_scalar(head), logs.num_tiles(2, [1, 1, SINK_ROWS]));
+    let sum = ct::fold(..tiles * logs.extent(0), ct::zeros::<f32, 3>([1, 1, SINK_ROWS]), |sum, i| {
+        let at = (i / tiles, head, i % tiles);
+        let [logs, sums] = [logs, sums].map(|x| x.load(at, [1, 1, SINK_ROWS]));
+        sum - (sink - logs).min(0.0).exp() * sums
+    });
+    gradients.store(head, sum.sum([0, 1, 2]).reshape([1]));
+}
+
 /// Constants of the kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Form {
@@ -45,12 +60,59 @@ pub struct Form {
     pub causal: bool,
 }
 
+/// The first token of each packed sequence and the end of the last one, of queries and of keys.
+pub type Starts = Option<[Array<i32, 1>; 2]>;
 /// Queries, keys, values, and gradients of the result.
 pub type Inputs<T> = [Array<T, 4>; 4];
 /// Natural logarithms of the sums of exponentials, and sums of rows.
 pub type Rows = [Array<f32, 3>; 2];
 /// Scale, softcap and window.
 pub type Parameters = (Scalar<f32>, Option<Scalar<f32>>, Option<Scalar<i32>>);
+
+/// Tokens of a sequence: its number in the arrays, and its ranges of queries and of keys, if they are
+/// parts of the rows.
+#[derive(Clone, Copy)]
+struct Sequence {
+    batch: Scalar<i32>,
+    ranges: Option<[(Scalar<i32>, Scalar<i32>); 2]>,
+}
+
+impl Sequence {
+    /// Loads the ranges of a sequence.
+    fn new(number: Scalar<i32>, starts: Starts) -> Sequence {
+        let range = |starts: Array<i32, 1>| (starts.load_scalar(number), starts.load_scalar(number + 1));
+        let batch = if starts.is_some() { ct::scalar(0) } else { number };
+        Sequence { batch, ranges: starts.map(|starts| starts.map(range)) }
+    }
+
+    /// Returns the rows of the queries of the sequence.
+    fn queries<A: Part>(self, array: A, axis: usize) -> A {
+        self.ranges.map_or(array, |[range, _]| array.part(axis, range))
+    }
+
+    /// Returns the rows of the keys of the sequence.
+    fn keys<A: Part>(self, array: A, axis: usize) -> A {
+        self.ranges.map_or(array, |[_, range]| array.part(axis, range))
+    }
+}
+
+/// Arrays with parts.
+trait Part: Copy {
+    /// Returns a range along an axis.
+    fn part(self, axis: usize, range: (Scalar<i32>, Scalar<i32>)) -> Self;
+}
+
+impl<T: Element, const R: usize> Part for Array<T, R> {
+    fn part(self, axis: usize, (begin, end): (Scalar<i32>, Scalar<i32>)) -> Self {
+        self.slice(axis, begin..end)
+    }
+}
+
+impl<T: Element, const R: usize> Part for ArrayMut<T, R> {
+    fn part(self, axis: usize, (begin, end): (Scalar<i32>, Scalar<i32>)) -> Self {
+        self.slice(axis, begin..end)
+    }
+}
 
 /// Visible pairs of queries and keys, by the position of the first query.
 #[derive(Clone, Copy)]
@@ -107,12 +169,21 @@ fn weighted(
 /// A block takes a tile of keys past all queries that see them.
 pub fn of_keys<T: Number>(
     [q, k, v, dout]: Inputs<T>,
-    rows: Rows,
+    (rows, starts): (Rows, Starts),
     ([dk, dv], dq): ([ArrayMut<T, 4>; 2], Option<ArrayMut<f32, 4>>),
     parameters: Parameters,
     Form { tile: [m, n], columns: [d, e], group, causal }: Form,
 ) {
-    let (tile, key_head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let (tile, key_head) = (ct::bid(0), ct::bid(1));
+    let sequence = Sequence::new(ct::bid(2), starts);
+    let batch = sequence.batch;
+    let [q, dout] = [q, dout].map(|x| sequence.queries(x, 2));
+    let [k, v] = [k, v].map(|x| sequence.keys(x, 2));
+    let rows = rows.map(|x| sequence.queries(x, 2));
+    let ([dk, dv], dq) = ([dk, dv].map(|x| sequence.keys(x, 2)), dq.map(|x| sequence.queries(x, 2)));
+    if starts.is_some() {
+        ct::return_if((tile * n).ge(k.extent(2)));
+    }
     let load = |x: Array<T, 4>, head, at, [rows, columns]: [usize; 2]| {
         x.load((batch, head, at, 0), [1, 1, rows, columns]).reshape([rows, columns])
     };
@@ -163,14 +234,22 @@ pub fn of_keys<T: Number>(
 /// A block takes a tile of queries past all keys that they see.
 pub fn of_queries<T: Number>(
     [q, k, v, dout]: Inputs<T>,
-    rows: Rows,
+    (rows, starts): (Rows, Starts),
     dq: ArrayMut<T, 4>,
     parameters: Parameters,
     Form { tile: [m, n], columns: [d, e], group, causal }: Form,
 ) {
-    let (head, batch) = (ct::bid(1), ct::bid(2));
+    let head = ct::bid(1);
     // The longest first.
-    let tile = if causal { q.num_tiles(2, [1, 1, m, d]) - 1 - ct::bid(0) } else { ct::bid(0) };
+    let tile = if causal { ct::num_blocks(0) - 1 - ct::bid(0) } else { ct::bid(0) };
+    let sequence = Sequence::new(ct::bid(2), starts);
+    let batch = sequence.batch;
+    let [q, dout] = [q, dout].map(|x| sequence.queries(x, 2));
+    let [k, v] = [k, v].map(|x| sequence.keys(x, 2));
+    let (rows, dq) = (rows.map(|x| sequence.queries(x, 2)), sequence.queries(dq, 2));
+    if starts.is_some() {
+        ct::return_if((tile * m).ge(q.extent(2)));
+    }
     let load = |x: Array<T, 4>, head, at, [rows, columns]: [usize; 2]| {
         x.load((batch, head, at, 0), [1, 1, rows, columns]).reshape([rows, columns])
     };

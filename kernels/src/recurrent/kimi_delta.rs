@@ -19,8 +19,8 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::delta_rule::{DeltaInputs, Step, queue_step};
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, parts, store_last, tokens, tokens_mut,
-    widest,
+    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, knob, knob_hints, parts, store_last, tokens,
+    tokens_mut, widest,
 };
 use crate::Number;
 use crate::check::require;
@@ -50,6 +50,8 @@ struct Form {
     group: usize,
     /// The most chunks of a sequence.
     chunks: usize,
+    negated: bool,
+    levels: bool,
 }
 
 /// Scratch arrays (slot, head, step, channel): keys W, values U, decayed queries and keys, scores;
@@ -96,6 +98,29 @@ fn products<T: Number>(q: Tile<f32, 2>, k: Tile<f32, 2>, sums: Tile<f32, 2>) -> 
     [row.ge(column).select(half(0), 0.0), row.gt(column).select(half(1), 0.0)]
 }
 
+/// The same by levels: a pair of steps belongs to the level of the highest bit in which both differ.
+fn products_by_levels<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, sums: Tile<f32, 2>) -> [Tile<f32, 2>; 2] {
+    let width = sums.shape()[1];
+    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
+    let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
+    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
+    let own = ct::mma(q, k.transpose(), square);
+    let start = [row.eq(column).select(own, 0.0), square];
+    (0..STEPS.trailing_zeros()).fold(start, |[of_q, of_k], level| {
+        let half = 1usize << level;
+        let pairs = [STEPS / half / 2, 2, half, width];
+        let sums = sums.reshape(pairs);
+        let middle = sums.extract((0, 0, half - 1, 0), [pairs[0], 1, 1, width]);
+        let middle = middle.broadcast_to(pairs).reshape([STEPS, width]);
+        let sums = sums.reshape([STEPS, width]);
+        let decay = (sums - middle).min(middle - sums).exp();
+        let (q, k) = ((exact_q * decay).cast::<T>(), (exact_k * decay).cast::<T>());
+        let is_level = ((row ^ column) / half as i32).eq(1) & row.gt(column);
+        let product = |left: Tile<T, 2>| ct::mma(left, k.transpose(), square);
+        [is_level.select(product(q), of_q), is_level.select(product(k), of_k)]
+    })
+}
+
 /// Queries, keys, values, gates and rates.
 type Inputs<T> = (Tokens<T>, Tokens<T>, Tokens<T>, Tokens<f32>, Tokens<f32>);
 
@@ -110,7 +135,7 @@ fn prepare_chunk<T: Number>(
     (w, u, queries, ends, scores, decays): Scratch<T>,
     form: Form,
 ) {
-    let Form { keys, values, parts, group, chunks } = form;
+    let Form { keys, values, parts, group, chunks, negated, .. } = form;
     let [at, head, sequence] = [0, 1, 2].map(ct::bid);
     let sequence = Sequence::new(sequence, offsets);
     if offsets.is_some() {
@@ -118,8 +143,8 @@ fn prepare_chunk<T: Number>(
     }
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
     let own = [at, head / group as i32, zero];
-    let q = sequence.load(q, own, keys).cast::<f32>();
-    let k = sequence.load(k, own, keys).cast::<f32>();
+    let (rounded_q, rounded_k) = (sequence.load(q, own, keys), sequence.load(k, own, keys));
+    let (q, k) = (rounded_q.cast::<f32>(), rounded_k.cast::<f32>());
     let rates = sequence.load(rates, [at, head, zero], 1);
     let sums = sequence.load(gates, [at, head, zero], keys).cumsum(0);
     let last = sums.extract((STEPS - 1, 0), [1, keys]);
@@ -128,7 +153,10 @@ fn prepare_chunk<T: Number>(
     queries.store(place, (q * sums.exp()).cast::<T>().reshape(shape));
     ends.store(place, (k * (last - sums).exp()).cast::<T>().reshape(shape));
     decays.store((slot, head, 0), last.exp().reshape([1, 1, keys]));
-    let [of_queries, of_keys] = products::<T>(q, k, sums);
+    let [of_queries, of_keys] = match form.levels {
+        true => products_by_levels(rounded_q, rounded_k, sums),
+        false => products::<T>(q, k, sums),
+    };
     scores.store(place, of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
 
     let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
@@ -136,7 +164,8 @@ fn prepare_chunk<T: Number>(
     let triangle = of_keys * rates + one;
     let inverse = triangle.inverse_unit_lower().cast::<T>();
     let scaled = (k * (rates * sums.exp())).cast::<T>();
-    let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, keys])).cast::<T>();
+    let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, keys]));
+    let result = if negated { -result } else { result }.cast::<T>();
     w.store(place, result.reshape(shape));
     for part in 0..parts as i32 {
         let v = sequence.load(v, [at, head, ct::scalar(part)], values);
@@ -159,7 +188,7 @@ fn recurrence<T: Number>(
     scale: Scalar<f32>,
     form: Form,
 ) {
-    let Form { keys, values, chunks, .. } = form;
+    let Form { keys, values, chunks, negated, .. } = form;
     let [part, head, sequence] = [0, 1, 2].map(ct::bid);
     let place = [sequence, head, part];
     let sequence = Sequence::new(sequence, offsets);
@@ -175,7 +204,9 @@ fn recurrence<T: Number>(
         let decay = decays.load((slot, head, 0), [1, 1, keys]).reshape([keys, 1]);
         let zeros = ct::zeros::<f32, 2>([STEPS, values]);
         let rounded = state.cast::<T>();
-        let new = (u.cast::<f32>() - ct::mma(w, rounded, zeros)).cast::<T>();
+        let new =
+            if negated { ct::mma(w, rounded, u.cast::<f32>()) } else { u.cast::<f32>() - ct::mma(w, rounded, zeros) };
+        let new = new.cast::<T>();
         let result = ct::mma(scores, new, ct::mma(q, rounded, zeros));
         sequence.store(out, [at, head, part], (result * scale).cast::<T>());
         ct::mma(k.transpose(), new, state * decay)
@@ -234,6 +265,8 @@ impl KimiDelta {
             parts: values.div_ceil(whole),
             group,
             chunks,
+            negated: knob("N") == 1,
+            levels: knob("L") == 1,
         };
         let zeros = |channels: usize| stream.device().zeros::<T, 4>([slots, heads, STEPS, channels]);
         let (mut w, mut u, mut scores) = (zeros(keys)?, zeros(values)?, zeros(STEPS)?);
@@ -247,16 +280,20 @@ impl KimiDelta {
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
             let scratch = (&mut w, &mut u, &mut queries, &mut ends, &mut scores, &mut decays);
             // Eight warps have registers for queries, keys, gates and their products.
-            let hints = ct::Hints::new().num_warps(8);
+            let hints = knob_hints("P", ct::Hints::new().num_warps(8));
             let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch, ct::Constant(form)))?;
         }
-        let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
+        let (parts, width) = match knob("D") {
+            0 => parts(values, heads * sequences, num_multiprocessors(stream)),
+            width => (values.div_ceil(width), width),
+        };
         let form = Form { values: width, parts, ..form };
         let arguments = (&w, &u, &queries, &ends, &scores, &decays);
         let states = (states.initial, states.last);
         let out = tokens_mut(out, packing)?;
         let launch = ct::Launch::new([parts, heads, sequences]).stream(stream);
+        let launch = launch.hints(knob_hints("R", ct::Hints::new()));
         launch.run(recurrence::<T>, (arguments, like, offsets, states, out, self.scale, ct::Constant(form)))
     }
 

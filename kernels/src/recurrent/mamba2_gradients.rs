@@ -20,7 +20,7 @@ use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
 use super::mamba2::{Form, HEADS, Mamba2, Mamba2Inputs, lengths};
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, tokens, tokens_mut, widest,
+    Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, knob, knob_hints, tokens, tokens_mut, widest,
 };
 use crate::Number;
 use crate::check::require;
@@ -281,15 +281,18 @@ impl Mamba2 {
             let (x, dy) = (tokens(x, packing)?, tokens(dy, packing)?);
             let (b, c) = (tokens(b, packing)?, tokens(c, packing)?);
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            let launch = launch.hints(knob_hints("S", ct::Hints::new()));
             launch.run(states::<T>, ((x, b), (&all, &sums), offsets, initial, &mut starts, ct::Constant(form)))?;
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            let launch = launch.hints(knob_hints("S", ct::Hints::new()));
             launch.run(state_gradients::<T>, ((dy, c), &sums, offsets, &mut ends, ct::Constant(form)))?;
             let ddt = tokens_mut(ddt.reshape([batch, count, heads, 1])?, packing)?;
             let results = (tokens_mut(dx, packing)?, ddt, tokens_mut(db, packing)?, tokens_mut(dc, packing)?);
             let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
             // Heads of a tile block: their gradients of `b` and `c` have one addition.
             let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
-            let hints = ct::Hints::new().num_warps(8);
+            let own = if knob("O") > 0 { knob("O") } else { own };
+            let hints = knob_hints("B", ct::Hints::new().num_warps(8));
             let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;
