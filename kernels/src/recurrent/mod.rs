@@ -13,6 +13,8 @@
 //! of one, with the first token of each sequence ([`Packing`]). Logarithms of decays are natural.
 //! States are f32.
 
+mod delta_chunks;
+mod delta_gradients;
 mod delta_rule;
 mod kimi_delta;
 mod mamba2;
@@ -20,6 +22,7 @@ mod mamba2_gradients;
 mod selective_scan;
 mod tokens;
 
+pub use delta_gradients::DeltaGradients;
 pub use delta_rule::{DeltaInputs, GatedDeltaRule};
 pub use kimi_delta::KimiDelta;
 pub use mamba2::{Mamba2, Mamba2Inputs};
