@@ -4,7 +4,10 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, FloatMode, Hints, Stream, Target};
 
-use super::backward::{Form, Inputs, Parameters, ROWS, Rows, Starts, of_keys, of_queries, of_sinks, rounded, row_sums};
+use super::backward::{
+    ALIGNED, Form, Inputs, Parameters, ROWS, Rows, Starts, TableMut, of_keys, of_queries, of_sinks, packed_columns,
+    rounded, row_sums,
+};
 use super::shapes::{Extents, Shapes, check_options};
 use super::tiles;
 use crate::Number;
@@ -102,7 +105,17 @@ impl Gradients {
         gradients: [DeviceViewMut<T, 4>; 3],
     ) -> ct::Result<()> {
         let extents = self.check(inputs.map(|x| x.shape()), logs.shape(), gradients.each_ref().map(|x| x.shape()))?;
-        self.queue(stream, Call { extents, starts: None, longest: extents.rows, inputs, logs, gradients })
+        let [q, k, v, out, dout] = inputs;
+        let sums = row_sums_of(stream, [dout, out])?;
+        let call = Call {
+            extents,
+            starts: None,
+            longest: extents.rows,
+            inputs: [q, k, v, dout].map(|x| (Some(x), None)),
+            columns: [logs, sums.view()].map(|x| (Some(x), None)),
+            gradients: gradients.map(|x| (Some(x), None)),
+        };
+        self.queue(stream, call)
     }
 
     /// Queues the kernels for sequences whose rows follow one another, as
@@ -156,11 +169,25 @@ impl Gradients {
         let [[count], [of_keys]] = starts.map(|starts| starts.shape());
         require(count > 0 && count == of_keys, || format!("{count} and {of_keys} starts: equal, and at least 1"))?;
         let [q, k, v, out, dout] = inputs;
-        let [dq, dk, dv] = gradients;
-        let inputs = [batch_of_one(q)?, batch_of_one(k)?, batch_of_one(v)?, batch_of_one(out)?, batch_of_one(dout)?];
-        let logs = logs.reshape([1, extents.heads[0], extents.rows[0]])?;
-        let gradients = [batch_of_one_mut(dq)?, batch_of_one_mut(dk)?, batch_of_one_mut(dv)?];
-        self.queue(stream, Call { extents, starts: Some(starts), longest, inputs, logs, gradients })
+        let [heads, tokens] = logs.shape();
+        let [sequences, rows] = [count - 1, tokens.next_multiple_of(ALIGNED) + (count - 1) * ALIGNED];
+        let aligned = || stream.device().zeros::<f32, 2>([heads, rows]);
+        let mut columns = [aligned()?, aligned()?];
+        if heads * tokens * longest[0] * sequences > 0 {
+            let arguments =
+                ([dout, out], (logs, starts[0]), columns.each_mut(), ct::Constant(tiles::columns(extents.dims[1])));
+            let launch = ct::Launch::new([longest[0].div_ceil(ROWS), heads, sequences]).stream(stream);
+            launch.run(packed_columns::<T>, arguments)?;
+        }
+        let call = Call {
+            extents,
+            starts: Some(starts),
+            longest,
+            inputs: [q, k, v, dout].map(|x| (None, Some(x))),
+            columns: columns.each_ref().map(|x| (None, Some(x.view()))),
+            gradients: gradients.map(|x| (None, Some(x))),
+        };
+        self.queue(stream, call)
     }
 
     /// Queues the gradients of the sinks (heads) of [`Prefill::sinks`](super::Prefill::sinks), from
@@ -224,8 +251,8 @@ impl Gradients {
 
     #[track_caller]
     fn queue<T: Number>(&self, stream: &Stream, call: Call<T>) -> ct::Result<()> {
-        let Call { extents, starts, longest: [queries, keys], inputs, logs, gradients } = call;
-        let ([q, k, v, out, dout], [mut dq, mut dk, mut dv]) = (inputs, gradients);
+        let Call { extents, starts, longest: [queries, keys], inputs, columns: of_rows, gradients: [dq, dk, dv] } =
+            call;
         let Extents { batch, heads: [heads, key_heads], rows: [rows, _], dims } = extents;
         let sequences = starts.map_or(batch, |[starts, _]| starts.shape()[0] - 1);
         if sequences == 0 || heads == 0 || (queries == 0 && keys == 0) {
@@ -236,27 +263,31 @@ impl Gradients {
         let form = |tile| ct::Constant(Form { tile, columns, group: extents.group(), causal: self.causal });
         let window = self.window.map(|window| i32::try_from(window).unwrap_or(i32::MAX / 2).min(i32::MAX / 2));
         let parameters = (self.scale, self.softcap, window);
-        let mut wide = match self.deterministic {
-            true => None,
-            false => Some(stream.device().zeros::<f32, 4>([batch, heads, rows, dims[0]])?),
+        // (batch, heads, rows, dim), or (rows, heads, dim).
+        let wide = |of: [usize; 3]| match self.deterministic {
+            true => Ok(None),
+            false => stream.device().zeros::<f32, 4>([of[0], of[1], of[2], dims[0]]).map(Some),
         };
-        let launch = |rows: usize, heads: usize, tile: usize, count: usize| {
-            ct::Launch::new([rows.div_ceil(tile), heads, count]).stream(stream)
+        let mut wide = wide(if starts.is_some() { [1, rows, heads] } else { [batch, heads, rows] })?;
+        let launch = |rows: usize, heads: usize, tile: usize| {
+            ct::Launch::new([rows.div_ceil(tile), heads, sequences]).stream(stream)
         };
-        let inputs = [q, k, v, dout];
-        let sums = row_sums_of(stream, [dout, out])?;
-        let of_rows = ([logs, sums.view()], starts);
+        let of_rows = (of_rows, starts);
         if keys > 0 {
             let kernel = |inputs: Inputs<T>,
                           rows: (Rows, Starts),
-                          results: ([ArrayMut<T, 4>; 2], Option<ArrayMut<f32, 4>>),
+                          results: ([TableMut<T>; 2], Option<TableMut<f32>>),
                           parameters: Parameters,
                           form: Form| {
                 ct::with_mode(FloatMode::fast(), || of_keys(inputs, rows, results, parameters, form));
             };
-            let results = ([dk.reborrow(), dv.reborrow()], wide.as_mut().map(|wide| wide.view_mut()));
-            let arguments = (inputs, of_rows, results, parameters, form(of_key));
-            let launch = launch(keys, key_heads, of_key[1], sequences);
+            let wide = match (&mut wide, starts) {
+                (None, _) => None,
+                (Some(wide), None) => Some((Some(wide.view_mut()), None)),
+                (Some(wide), Some(_)) => Some((None, Some(wide.view_mut().reshape([rows, heads, dims[0]])?))),
+            };
+            let arguments = (inputs, of_rows, ([dk, dv], wide), parameters, form(of_key));
+            let launch = launch(keys, key_heads, of_key[1]);
             // Four warps, which the cost model selects for 64 columns, spill registers.
             let few = columns[0].max(columns[1]) <= 64 && of_key == [128, 128];
             let launch = if few { launch.hints(Hints::new().num_warps(8)) } else { launch };
@@ -265,35 +296,43 @@ impl Gradients {
         if rows == 0 || queries == 0 {
             return Ok(());
         }
-        match wide {
-            Some(wide) => {
-                let arguments = (wide.view(), dq.reborrow(), self.scale, ct::Constant(columns[0]));
-                launch(rows, heads, ROWS, batch).run(rounded::<T>, arguments)
-            }
-            None => {
-                let kernel = |inputs: Inputs<T>,
-                              rows: (Rows, Starts),
-                              dq: ArrayMut<T, 4>,
-                              parameters: Parameters,
-                              form: Form| {
+        let Some(wide) = wide else {
+            let kernel =
+                |inputs: Inputs<T>, rows: (Rows, Starts), dq: TableMut<T>, parameters: Parameters, form: Form| {
                     ct::with_mode(FloatMode::fast(), || of_queries(inputs, rows, dq, parameters, form));
                 };
-                let arguments = (inputs, of_rows, dq.reborrow(), parameters, form(of_query));
-                launch(queries, heads, of_query[0], sequences).run(kernel, arguments)
-            }
-        }
+            let arguments = (inputs, of_rows, dq, parameters, form(of_query));
+            return launch(queries, heads, of_query[0]).run(kernel, arguments);
+        };
+        let dq = match dq {
+            (Some(dq), _) => dq,
+            (None, Some(dq)) => dq.reshape([1, rows, heads, dims[0]])?,
+            (None, None) => unreachable!("an array of gradients"),
+        };
+        let [batch, heads, rows, _] = dq.shape();
+        let launch = ct::Launch::new([rows.div_ceil(ROWS), heads, batch]).stream(stream);
+        launch.run(rounded::<T>, (wide.view(), dq, self.scale, ct::Constant(columns[0])))
     }
 }
 
-/// Arguments of the kernels, as arrays (batch, heads, rows, columns).
+/// A view (batch, heads, rows, columns), or (rows, heads, columns).
+type TableView<'a, T> = (Option<DeviceView<'a, T, 4>>, Option<DeviceView<'a, T, 3>>);
+/// The same, of results.
+type TableViewMut<'a, T> = (Option<DeviceViewMut<'a, T, 4>>, Option<DeviceViewMut<'a, T, 3>>);
+/// Numbers of rows (batch, heads, rows), or (heads, aligned rows).
+type ColumnView<'a> = (Option<DeviceView<'a, f32, 3>>, Option<DeviceView<'a, f32, 2>>);
+
+/// Arguments of the kernels.
 struct Call<'a, T: Element> {
     extents: Extents,
     starts: Option<[DeviceView<'a, i32, 1>; 2]>,
     /// Most queries and keys of a sequence.
     longest: [usize; 2],
-    inputs: [DeviceView<'a, T, 4>; 5],
-    logs: DeviceView<'a, f32, 3>,
-    gradients: [DeviceViewMut<'a, T, 4>; 3],
+    /// Queries, keys, values, and gradients of the result.
+    inputs: [TableView<'a, T>; 4],
+    /// Logarithms, and sums of products of results and their gradients.
+    columns: [ColumnView<'a>; 2],
+    gradients: [TableViewMut<'a, T>; 3],
 }
 
 /// Queues the sums of products of rows.
@@ -306,18 +345,4 @@ fn row_sums_of<T: Number>(stream: &Stream, arrays: [DeviceView<T, 4>; 2]) -> ct:
         launch.run(row_sums::<T>, (arrays, sums.view_mut(), ct::Constant(tiles::columns(values))))?;
     }
     Ok(sums)
-}
-
-/// Returns (rows, heads, dim) as (1, heads, rows, dim).
-#[track_caller]
-fn batch_of_one<T: Element>(x: DeviceView<T, 3>) -> ct::Result<DeviceView<T, 4>> {
-    let [rows, heads, dim] = x.shape();
-    x.reshape([1, rows, heads, dim])?.permute([0, 2, 1, 3])
-}
-
-/// The same, of results.
-#[track_caller]
-fn batch_of_one_mut<T: Element>(x: DeviceViewMut<T, 3>) -> ct::Result<DeviceViewMut<T, 4>> {
-    let [rows, heads, dim] = x.shape();
-    x.reshape([1, rows, heads, dim])?.permute([0, 2, 1, 3])
 }

@@ -11,7 +11,7 @@
 //! steps for decoding, which updates states in place and allocates nothing. Sequences are arrays
 //! (batch, tokens, heads, channels). Those of the delta rules and of Mamba-2 may be packed: a batch
 //! of one, with the first token of each sequence ([`Packing`]). Logarithms of decays are natural.
-//! States are f32.
+//! States are f32. Mamba-2 and the delta rules have gradients of whole sequences.
 
 mod delta_chunks;
 mod delta_gradients;
