@@ -20,14 +20,34 @@ pub struct Form {
     /// Channels of a key and of a part of a value, in tiles.
     pub keys: usize,
     pub values: usize,
-    /// Columns of a tile of gates: 1, or those of a key.
-    pub gates: usize,
     /// Parts of the values.
     pub parts: usize,
+    /// Channels of a part of a key.
+    pub width: usize,
+    /// There is a gate of each key channel, and not one of the head.
+    pub by_channel: bool,
     /// Heads of values of a head of keys.
     pub group: usize,
     /// The most chunks of a sequence.
     pub chunks: usize,
+}
+
+impl Form {
+    /// Columns of a tile of gates: all of them, and those of a part of a key.
+    pub fn gates(self) -> [usize; 2] {
+        if self.by_channel { [self.keys, self.width] } else { [1, 1] }
+    }
+
+    /// The parts of a key with the numbers of their gates.
+    pub fn key_parts(self) -> impl Iterator<Item = [Scalar<i32>; 2]> {
+        let number = move |part: usize| [part, if self.by_channel { part } else { 0 }].map(|x| ct::scalar(x as i32));
+        (0..self.keys / self.width).map(number)
+    }
+}
+
+/// Channels of a part of a key: the registers of a tile.
+pub fn key_width(keys: usize) -> usize {
+    keys.min(64)
 }
 
 /// The levels of pairs of steps of a chunk.
@@ -50,23 +70,28 @@ pub fn is_level(half: usize) -> Tile<bool, 2> {
     ((row ^ column) / half as i32).eq(1) & row.gt(column)
 }
 
-/// Returns the products of queries with keys of steps i ≥ j, and of keys with keys of steps i > j,
-/// with their decays.
-fn products<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, sums: Tile<f32, 2>) -> [Tile<f32, 2>; 2] {
+/// Adds the products of queries with keys of steps i ≥ j, and of keys with keys of steps i > j, with
+/// their decays.
+fn products<T: Number>(
+    q: Tile<T, 2>,
+    k: Tile<T, 2>,
+    gates: Tile<f32, 2>,
+    sums: [Tile<f32, 2>; 2],
+) -> [Tile<f32, 2>; 2] {
     let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
-    if sums.shape()[1] == 1 {
-        let product = |left: Tile<T, 2>| ct::mma(left, k.transpose(), square);
-        return [product(q) * decays(sums, false), product(k) * decays(sums, true)];
+    let product = |left: Tile<T, 2>, k: Tile<T, 2>| ct::mma(left, k.transpose(), square);
+    if gates.shape()[1] == 1 {
+        return [sums[0] + product(q, k) * decays(gates, false), sums[1] + product(k, k) * decays(gates, true)];
     }
     let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
     let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-    let own = ct::mma(q, k.transpose(), square);
-    levels().fold([row.eq(column).select(own, 0.0), square], |[of_q, of_k], half| {
-        let decay = level_decay(sums, half);
+    let own = row.eq(column).select(product(q, k), 0.0);
+    let sums = [sums[0] + own, sums[1]];
+    levels().fold(sums, |[of_q, of_k], half| {
+        let decay = level_decay(gates, half);
         let (q, k) = ((exact_q * decay).cast::<T>(), (exact_k * decay).cast::<T>());
-        let product = |left: Tile<T, 2>| ct::mma(left, k.transpose(), square);
         let is_level = is_level(half);
-        [is_level.select(product(q), of_q), is_level.select(product(k), of_k)]
+        [(product(q, k), of_q), (product(k, k), of_k)].map(|(product, sum)| sum + is_level.select(product, 0.0))
     })
 }
 
@@ -86,36 +111,45 @@ fn prepare_chunk<T: Number>(
     (q, k, v, gates, rates): Inputs<T>,
     offsets: Option<Array<i32, 1>>,
     ([w, u, queries, ends, scores], inverses, decays): Scratch<T>,
-    Form { keys, values, gates: width, parts, group, chunks }: Form,
+    form: Form,
 ) {
+    let Form { values, parts, width, group, chunks, .. } = form;
     let [at, head, sequence] = [0, 1, 2].map(ct::bid);
     let sequence = Sequence::new(sequence, offsets);
     if offsets.is_some() {
         ct::return_if(at.ge(sequence.chunks(k, chunks)));
     }
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
-    let own = [at, head / group as i32, zero];
-    let (q, k) = (sequence.load(q, own, keys), sequence.load(k, own, keys));
     let rates = sequence.load(rates, [at, head, zero], 1);
-    let sums = sequence.load(gates, [at, head, zero], width).cumsum(0);
-    let last = sums.extract((STEPS - 1, 0), [1, width]);
-
-    let (shape, place) = ([1, 1, STEPS, keys], (slot, head, 0, 0));
-    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-    queries.store(place, (exact_q * sums.exp()).cast::<T>().reshape(shape));
-    ends.store(place, (exact_k * (last - sums).exp()).cast::<T>().reshape(shape));
-    decays.store((slot, head, 0), last.exp().reshape([1, 1, width]));
-    let [of_queries, of_keys] = products::<T>(q, k, sums);
-    scores.store(place, of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
+    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
+    let of_part = |[part, gate]: [Scalar<i32>; 2]| {
+        let [q, k] = [q, k].map(|x| sequence.load(x, [at, head / group as i32, part], width));
+        (q, k, sequence.load(gates, [at, head, gate], form.gates()[1]).cumsum(0))
+    };
+    let [of_queries, of_keys] = form.key_parts().fold([square, square], |sums, place @ [part, gate]| {
+        let (q, k, gates) = of_part(place);
+        let last = gates.extract((STEPS - 1, 0), [1, form.gates()[1]]);
+        let (shape, place) = ([1, 1, STEPS, width], (slot, head, 0, part));
+        queries.store(place, (q.cast::<f32>() * gates.exp()).cast::<T>().reshape(shape));
+        ends.store(place, (k.cast::<f32>() * (last - gates).exp()).cast::<T>().reshape(shape));
+        decays.store((slot, head, gate), last.exp().reshape([1, 1, form.gates()[1]]));
+        products(q, k, gates, sums)
+    });
+    scores.store((slot, head, 0, 0), of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
 
     let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
     let triangle = of_keys * rates + rows.eq(columns).cast::<f32>();
     let inverse = triangle.inverse_unit_lower().cast::<T>();
-    inverses.iter().for_each(|inverses| inverses.store(place, inverse.reshape([1, 1, STEPS, STEPS])));
-    // Negative keys: the recurrence adds their products to the values.
-    let scaled = (exact_k * (-rates * sums.exp())).cast::<T>();
-    let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, keys])).cast::<T>();
-    w.store(place, result.reshape(shape));
+    if let Some(inverses) = inverses {
+        inverses.store((slot, head, 0, 0), inverse.reshape([1, 1, STEPS, STEPS]));
+    }
+    for place @ [part, _] in form.key_parts() {
+        let (_, k, gates) = of_part(place);
+        // Negative keys: the recurrence adds their products to the values.
+        let scaled = (k.cast::<f32>() * (-rates * gates.exp())).cast::<T>();
+        let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, width])).cast::<T>();
+        w.store((slot, head, 0, part), result.reshape([1, 1, STEPS, width]));
+    }
     for part in 0..parts as i32 {
         let v = sequence.load(v, [at, head, ct::scalar(part)], values);
         let scaled = (v.cast::<f32>() * rates).cast::<T>();

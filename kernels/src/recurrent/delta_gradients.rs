@@ -18,7 +18,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
-use super::delta_chunks::{Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
+use super::delta_chunks::{Chunks, Form, Inputs, is_level, key_width, level_decay, levels, prepare};
 use super::delta_rule::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
@@ -57,8 +57,9 @@ fn states<T: Number>(
     offsets: Option<Array<i32, 1>>,
     before: Option<Array<f32, 4>>,
     [starts, news]: [ArrayMut<T, 4>; 2],
-    Form { keys, values, gates, chunks, .. }: Form,
+    form: Form,
 ) {
+    let (Form { keys, values, chunks, .. }, [gates, _]) = (form, form.gates());
     let [part, head, sequence] = [0, 1, 2].map(ct::bid);
     let start = initial(before, [sequence, head, part], [keys, values]);
     let sequence = Sequence::new(sequence, offsets);
@@ -90,8 +91,9 @@ fn state_gradients<T: Number>(
     (behind, first): (Option<Array<f32, 4>>, Option<ArrayMut<f32, 4>>),
     [afters, dnews]: [ArrayMut<T, 4>; 2],
     scale: Scalar<f32>,
-    Form { keys, values, gates, chunks, .. }: Form,
+    form: Form,
 ) {
+    let (Form { keys, values, chunks, .. }, [gates, _]) = (form, form.gates());
     let [part, head, sequence] = [0, 1, 2].map(ct::bid);
     let place = [sequence, head, part];
     let start = initial(behind, place, [keys, values]);
@@ -178,67 +180,90 @@ fn backward_of_chunk<T: Number>(
     [starts, afters, news, dnews, inverses]: Kept<T>,
     (dq, dk, dv, dgates, drates): Results<T>,
     scale: Scalar<f32>,
-    Form { keys, values, gates: width, parts, group, chunks }: Form,
+    form: Form,
 ) {
+    let Form { keys, values, parts, width, group, chunks, .. } = form;
     let [at, key_head, sequence] = [0, 1, 2].map(ct::bid);
     let sequence = Sequence::new(sequence, offsets);
     if offsets.is_some() {
         ct::return_if(at.ge(sequence.chunks(k, chunks)));
     }
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
-    let (q, k) = (sequence.load(q, [at, key_head, zero], keys), sequence.load(k, [at, key_head, zero], keys));
-    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-    let (square, wide) = (ct::zeros::<f32, 2>([STEPS, STEPS]), ct::zeros::<f32, 2>([STEPS, keys]));
-    let of_head = |[sum_q, sum_k]: [Tile<f32, 2>; 2], i: Scalar<i32>| {
+    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
+    let of_head = |sums: Vec<[Tile<f32, 2>; 2]>, i: Scalar<i32>| {
         let head = key_head * group + i;
         let rates = sequence.load(rates, [at, head, zero], 1);
-        let sums = sequence.load(gates, [at, head, zero], width).cumsum(0);
-        let last = sums.extract((STEPS - 1, 0), [1, width]);
         let inverse = inverses.load((slot, head, 0, 0), [1, 1, STEPS, STEPS]).reshape([STEPS, STEPS]);
+        let of_value = |array: Array<T, 4>, part: i32| {
+            array.load((slot, head, 0, part), [1, 1, STEPS, values]).reshape([STEPS, values])
+        };
+        let of_result =
+            |part: i32| (sequence.load(dy, [at, head, ct::scalar(part)], values).cast::<f32>() * scale).cast::<T>();
 
         let (mut of_scores, mut of_triangle, mut of_rates) = (square, square, ct::zeros::<f32, 2>([STEPS, 1]));
-        let (mut of_queries, mut of_starts, mut of_ends) = (wide, wide, wide);
-        let mut carried = ct::zeros::<f32, 2>([keys, 1]);
+        let mut residuals = Vec::new();
         for part in 0..parts as i32 {
-            let load = |array: Array<T, 4>, rows: usize| {
-                array.load((slot, head, 0, part), [1, 1, rows, values]).reshape([rows, values])
-            };
-            let (before, after, new) = (load(starts, keys), load(afters, keys), load(news, STEPS));
             let place = [at, head, ct::scalar(part)];
-            let dy = (sequence.load(dy, place, values).cast::<f32>() * scale).cast::<T>();
-            let residual = ct::mma(inverse.transpose(), load(dnews, STEPS), ct::zeros::<f32, 2>([STEPS, values]));
+            let zeros = ct::zeros::<f32, 2>([STEPS, values]);
+            let residual = ct::mma(inverse.transpose(), of_value(dnews, part), zeros);
             sequence.store(dv, place, (residual * rates).cast::<T>());
             of_rates += (residual * sequence.load(v, place, values).cast::<f32>()).sum(1);
-            let residual = residual.cast::<T>();
-            of_scores = ct::mma(dy, new.transpose(), of_scores);
+            let (residual, new) = (residual.cast::<T>(), of_value(news, part));
+            of_scores = ct::mma(of_result(part), new.transpose(), of_scores);
             of_triangle = ct::mma(residual, new.transpose(), of_triangle);
-            of_queries = ct::mma(dy, before.transpose(), of_queries);
-            of_starts = ct::mma(residual, before.transpose(), of_starts);
-            of_ends = ct::mma(new, after.transpose(), of_ends);
-            carried += (before.cast::<f32>() * after.cast::<f32>()).sum(1);
+            residuals.push(residual);
         }
-        let [of_q, of_rows, of_columns] = of_products([q, k], rates, sums, [of_scores, -of_triangle]);
-        let of_q = of_queries.fma(sums.exp(), of_q);
-        let of_rows = of_rows - of_starts * sums.exp();
-        let of_ends = of_ends * (last - sums).exp();
-        let (of_rated, of_columns) = (of_rows * rates, of_columns + of_ends);
-        let of_sums = exact_q * of_q + exact_k * (of_rated - of_columns);
-        let (of_last, carried) = ((exact_k * of_ends).sum(0), carried.transpose());
-        let (of_sums, of_last) = match width {
-            1 => (of_sums.sum(1), of_last.sum(1) + carried.sum(1) * last.exp()),
-            _ => (of_sums, carried.fma(last.exp(), of_last)),
-        };
-        let of_gates = of_sums.cumsum_with(0, ScanOptions::new().reverse()) + of_last;
-        sequence.store(dgates, [at, head, zero], of_gates);
-        sequence.store(drates, [at, head, zero], of_rates + (of_rows * exact_k).sum(1));
-        [sum_q + of_q, sum_k + of_rated + of_columns]
+        let of_pairs = [of_scores, -of_triangle];
+        let mut of_gates = ct::zeros::<f32, 2>([STEPS, 1]);
+        let mut results = Vec::new();
+        for ([part, gate], [sum_q, sum_k]) in form.key_parts().zip(sums) {
+            let [q, k] = [q, k].map(|x| sequence.load(x, [at, key_head, part], width));
+            let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
+            let gates = sequence.load(gates, [at, head, gate], form.gates()[1]).cumsum(0);
+            let last = gates.extract((STEPS - 1, 0), [1, form.gates()[1]]);
+            let zeros = ct::zeros::<f32, 2>([STEPS, width]);
+            let start = ([zeros; 3], ct::zeros::<f32, 2>([width, 1]));
+            let ([of_queries, of_starts, of_ends], carried) = (0..parts).fold(start, |([q, k, e], carried), value| {
+                let state = |array: Array<T, 4>| {
+                    array.load((slot, head, part, value as i32), [1, 1, width, values]).reshape([width, values])
+                };
+                let (before, after, new) = (state(starts), state(afters), of_value(news, value as i32));
+                let q = ct::mma(of_result(value as i32), before.transpose(), q);
+                let k = ct::mma(residuals[value], before.transpose(), k);
+                let e = ct::mma(new, after.transpose(), e);
+                ([q, k, e], carried + (before.cast::<f32>() * after.cast::<f32>()).sum(1))
+            });
+            let [of_q, of_rows, of_columns] = of_products([q, k], rates, gates, of_pairs);
+            let of_q = of_queries.fma(gates.exp(), of_q);
+            let of_rows = of_rows - of_starts * gates.exp();
+            let of_ends = of_ends * (last - gates).exp();
+            let (of_rated, of_columns) = (of_rows * rates, of_columns + of_ends);
+            of_rates += (of_rows * exact_k).sum(1);
+            results.push([sum_q + of_q, sum_k + of_rated + of_columns]);
+            let of_sums = exact_q * of_q + exact_k * (of_rated - of_columns);
+            let (of_last, carried) = ((exact_k * of_ends).sum(0), carried.transpose());
+            let behind = |x: Tile<f32, 2>| x.cumsum_with(0, ScanOptions::new().reverse());
+            if form.by_channel {
+                sequence.store(dgates, [at, head, gate], behind(of_sums) + carried.fma(last.exp(), of_last));
+            } else {
+                of_gates += behind(of_sums.sum(1)) + (of_last.sum(1) + carried.sum(1) * last.exp());
+            }
+        }
+        if !form.by_channel {
+            sequence.store(dgates, [at, head, zero], of_gates);
+        }
+        sequence.store(drates, [at, head, zero], of_rates);
+        results
     };
-    let [of_q, of_k] = match group {
-        1 => of_head([wide, wide], zero),
-        _ => ct::fold(..ct::scalar(group as i32), [wide, wide], of_head),
+    let start = vec![[ct::zeros::<f32, 2>([STEPS, width]); 2]; keys / width];
+    let results = match group {
+        1 => of_head(start, zero),
+        _ => ct::fold(..ct::scalar(group as i32), start, of_head),
     };
-    sequence.store(dq, [at, key_head, zero], of_q.cast::<T>());
-    sequence.store(dk, [at, key_head, zero], of_k.cast::<T>());
+    for ([part, _], [of_q, of_k]) in form.key_parts().zip(results) {
+        sequence.store(dq, [at, key_head, part], of_q.cast::<T>());
+        sequence.store(dk, [at, key_head, part], of_k.cast::<T>());
+    }
 }
 
 /// Queues the gradients of the inputs.
@@ -264,13 +289,14 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     if heads * keys * values * sequences == 0 {
         return Ok(());
     }
-    let (width, columns) = if GATES == 3 { (1, 1) } else { (keys, keys.next_power_of_two().max(16)) };
+    let width = if GATES == 3 { 1 } else { keys };
     let tile = widest(values).min(64);
     let form = Form {
         keys: keys.next_power_of_two().max(16),
         values: tile,
-        gates: columns,
         parts: values.div_ceil(tile),
+        width: key_width(keys.next_power_of_two().max(16)),
+        by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
     };

@@ -10,7 +10,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::delta_chunks::{Chunks, Form, prepare};
+use super::delta_chunks::{Chunks, Form, key_width, prepare};
 use super::delta_gradients::{DeltaGradients, queue_gradients};
 use super::delta_rule::{DeltaInputs, Step, queue_step};
 use super::tokens::{
@@ -105,7 +105,8 @@ impl KimiDelta {
         let whole = widest(values);
         let form = Form {
             keys: keys.next_power_of_two().max(16),
-            gates: keys.next_power_of_two().max(16),
+            width: key_width(keys.next_power_of_two().max(16)),
+            by_channel: true,
             values: whole,
             parts: values.div_ceil(whole),
             group: heads / inputs.k.shape()[2],
