@@ -38,10 +38,14 @@ impl Form {
         if self.by_channel { [self.keys, self.width] } else { [1, 1] }
     }
 
-    /// The parts of a key with the numbers of their gates.
-    pub fn key_parts(self) -> impl Iterator<Item = [Scalar<i32>; 2]> {
-        let number = move |part: usize| [part, if self.by_channel { part } else { 0 }].map(|x| ct::scalar(x as i32));
-        (0..self.keys / self.width).map(number)
+    /// Returns the number of parts of a key.
+    pub fn key_parts(self) -> Scalar<i32> {
+        ct::scalar((self.keys / self.width) as i32)
+    }
+
+    /// Returns the tile of gates of a part of a key.
+    pub fn gate_of(self, part: Scalar<i32>) -> Scalar<i32> {
+        if self.by_channel { part } else { ct::scalar(0) }
     }
 }
 
@@ -122,17 +126,19 @@ fn prepare_chunk<T: Number>(
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
     let rates = sequence.load(rates, [at, head, zero], 1);
     let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
-    let of_part = |[part, gate]: [Scalar<i32>; 2]| {
+    let gate_width = form.gates()[1];
+    let of_part = |part: Scalar<i32>| {
         let [q, k] = [q, k].map(|x| sequence.load(x, [at, head / group as i32, part], width));
-        (q, k, sequence.load(gates, [at, head, gate], form.gates()[1]).cumsum(0))
+        (q, k, sequence.load(gates, [at, head, form.gate_of(part)], gate_width).cumsum(0))
     };
-    let [of_queries, of_keys] = form.key_parts().fold([square, square], |sums, place @ [part, gate]| {
-        let (q, k, gates) = of_part(place);
-        let last = gates.extract((STEPS - 1, 0), [1, form.gates()[1]]);
+    // Loops, so that the registers are those of one part.
+    let [of_queries, of_keys] = ct::fold(..form.key_parts(), [square, square], |sums, part| {
+        let (q, k, gates) = of_part(part);
+        let last = gates.extract((STEPS - 1, 0), [1, gate_width]);
         let (shape, place) = ([1, 1, STEPS, width], (slot, head, 0, part));
         queries.store(place, (q.cast::<f32>() * gates.exp()).cast::<T>().reshape(shape));
         ends.store(place, (k.cast::<f32>() * (last - gates).exp()).cast::<T>().reshape(shape));
-        decays.store((slot, head, gate), last.exp().reshape([1, 1, form.gates()[1]]));
+        decays.store((slot, head, form.gate_of(part)), last.exp().reshape([1, 1, gate_width]));
         products(q, k, gates, sums)
     });
     scores.store((slot, head, 0, 0), of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
@@ -143,13 +149,13 @@ fn prepare_chunk<T: Number>(
     if let Some(inverses) = inverses {
         inverses.store((slot, head, 0, 0), inverse.reshape([1, 1, STEPS, STEPS]));
     }
-    for place @ [part, _] in form.key_parts() {
-        let (_, k, gates) = of_part(place);
+    ct::for_each(..form.key_parts(), |part| {
+        let (_, k, gates) = of_part(part);
         // Negative keys: the recurrence adds their products to the values.
         let scaled = (k.cast::<f32>() * (-rates * gates.exp())).cast::<T>();
         let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, width])).cast::<T>();
         w.store((slot, head, 0, part), result.reshape([1, 1, STEPS, width]));
-    }
+    });
     for part in 0..parts as i32 {
         let v = sequence.load(v, [at, head, ct::scalar(part)], values);
         let scaled = (v.cast::<f32>() * rates).cast::<T>();

@@ -182,7 +182,7 @@ fn backward_of_chunk<T: Number>(
     scale: Scalar<f32>,
     form: Form,
 ) {
-    let Form { keys, values, parts, width, group, chunks, .. } = form;
+    let Form { values, parts, width, group, chunks, .. } = form;
     let [at, key_head, sequence] = [0, 1, 2].map(ct::bid);
     let sequence = Sequence::new(sequence, offsets);
     if offsets.is_some() {
@@ -190,80 +190,70 @@ fn backward_of_chunk<T: Number>(
     }
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
     let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
-    let of_head = |sums: Vec<[Tile<f32, 2>; 2]>, i: Scalar<i32>| {
+    let gate_width = form.gates()[1];
+    let of_head = |part: Scalar<i32>, [sum_q, sum_k]: [Tile<f32, 2>; 2], i: Scalar<i32>| {
         let head = key_head * group + i;
-        let rates = sequence.load(rates, [at, head, zero], 1);
+        let own = sequence.load(rates, [at, head, zero], 1);
         let inverse = inverses.load((slot, head, 0, 0), [1, 1, STEPS, STEPS]).reshape([STEPS, STEPS]);
-        let of_value = |array: Array<T, 4>, part: i32| {
-            array.load((slot, head, 0, part), [1, 1, STEPS, values]).reshape([STEPS, values])
-        };
-        let of_result =
-            |part: i32| (sequence.load(dy, [at, head, ct::scalar(part)], values).cast::<f32>() * scale).cast::<T>();
-
+        let zeros = ct::zeros::<f32, 2>([STEPS, width]);
         let (mut of_scores, mut of_triangle, mut of_rates) = (square, square, ct::zeros::<f32, 2>([STEPS, 1]));
-        let mut residuals = Vec::new();
-        for part in 0..parts as i32 {
-            let place = [at, head, ct::scalar(part)];
-            let zeros = ct::zeros::<f32, 2>([STEPS, values]);
-            let residual = ct::mma(inverse.transpose(), of_value(dnews, part), zeros);
-            sequence.store(dv, place, (residual * rates).cast::<T>());
+        let (mut of_queries, mut of_starts, mut of_ends) = (zeros, zeros, zeros);
+        let mut carried = ct::zeros::<f32, 2>([width, 1]);
+        for value in 0..parts as i32 {
+            let load = |array: Array<T, 4>, row: Scalar<i32>, extent: usize| {
+                array.load((slot, head, row, value), [1, 1, extent, values]).reshape([extent, values])
+            };
+            let place = [at, head, ct::scalar(value)];
+            let (before, after) = (load(starts, part, width), load(afters, part, width));
+            let (new, dnew) = (load(news, zero, STEPS), load(dnews, zero, STEPS));
+            let dy = (sequence.load(dy, place, values).cast::<f32>() * scale).cast::<T>();
+            let residual = ct::mma(inverse.transpose(), dnew, ct::zeros::<f32, 2>([STEPS, values]));
+            sequence.store(dv, place, (residual * own).cast::<T>());
             of_rates += (residual * sequence.load(v, place, values).cast::<f32>()).sum(1);
-            let (residual, new) = (residual.cast::<T>(), of_value(news, part));
-            of_scores = ct::mma(of_result(part), new.transpose(), of_scores);
+            let residual = residual.cast::<T>();
+            of_scores = ct::mma(dy, new.transpose(), of_scores);
             of_triangle = ct::mma(residual, new.transpose(), of_triangle);
-            residuals.push(residual);
+            of_queries = ct::mma(dy, before.transpose(), of_queries);
+            of_starts = ct::mma(residual, before.transpose(), of_starts);
+            of_ends = ct::mma(new, after.transpose(), of_ends);
+            carried += (before.cast::<f32>() * after.cast::<f32>()).sum(1);
         }
-        let of_pairs = [of_scores, -of_triangle];
-        let mut of_gates = ct::zeros::<f32, 2>([STEPS, 1]);
-        let mut results = Vec::new();
-        for ([part, gate], [sum_q, sum_k]) in form.key_parts().zip(sums) {
-            let [q, k] = [q, k].map(|x| sequence.load(x, [at, key_head, part], width));
-            let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-            let gates = sequence.load(gates, [at, head, gate], form.gates()[1]).cumsum(0);
-            let last = gates.extract((STEPS - 1, 0), [1, form.gates()[1]]);
-            let zeros = ct::zeros::<f32, 2>([STEPS, width]);
-            let start = ([zeros; 3], ct::zeros::<f32, 2>([width, 1]));
-            let ([of_queries, of_starts, of_ends], carried) = (0..parts).fold(start, |([q, k, e], carried), value| {
-                let state = |array: Array<T, 4>| {
-                    array.load((slot, head, part, value as i32), [1, 1, width, values]).reshape([width, values])
-                };
-                let (before, after, new) = (state(starts), state(afters), of_value(news, value as i32));
-                let q = ct::mma(of_result(value as i32), before.transpose(), q);
-                let k = ct::mma(residuals[value], before.transpose(), k);
-                let e = ct::mma(new, after.transpose(), e);
-                ([q, k, e], carried + (before.cast::<f32>() * after.cast::<f32>()).sum(1))
-            });
-            let [of_q, of_rows, of_columns] = of_products([q, k], rates, gates, of_pairs);
-            let of_q = of_queries.fma(gates.exp(), of_q);
-            let of_rows = of_rows - of_starts * gates.exp();
-            let of_ends = of_ends * (last - gates).exp();
-            let (of_rated, of_columns) = (of_rows * rates, of_columns + of_ends);
-            of_rates += (of_rows * exact_k).sum(1);
-            results.push([sum_q + of_q, sum_k + of_rated + of_columns]);
-            let of_sums = exact_q * of_q + exact_k * (of_rated - of_columns);
-            let (of_last, carried) = ((exact_k * of_ends).sum(0), carried.transpose());
-            let behind = |x: Tile<f32, 2>| x.cumsum_with(0, ScanOptions::new().reverse());
-            if form.by_channel {
-                sequence.store(dgates, [at, head, gate], behind(of_sums) + carried.fma(last.exp(), of_last));
-            } else {
-                of_gates += behind(of_sums.sum(1)) + (of_last.sum(1) + carried.sum(1) * last.exp());
-            }
+        let [q, k] = [q, k].map(|x| sequence.load(x, [at, key_head, part], width));
+        let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
+        let gates = sequence.load(gates, [at, head, form.gate_of(part)], gate_width).cumsum(0);
+        let last = gates.extract((STEPS - 1, 0), [1, gate_width]);
+        let [of_q, of_rows, of_columns] = of_products([q, k], own, gates, [of_scores, -of_triangle]);
+        let of_q = of_queries.fma(gates.exp(), of_q);
+        let of_rows = of_rows - of_starts * gates.exp();
+        let of_ends = of_ends * (last - gates).exp();
+        let (of_rated, of_columns) = (of_rows * own, of_columns + of_ends);
+        let of_sums = exact_q * of_q + exact_k * (of_rated - of_columns);
+        let (of_last, carried) = ((exact_k * of_ends).sum(0), carried.transpose());
+        let behind = |x: Tile<f32, 2>| x.cumsum_with(0, ScanOptions::new().reverse());
+        // The parts after the first one add to the sums over channels.
+        let add = |results: TokensMut<f32>, first: Tile<f32, 2>, more: Tile<f32, 2>| {
+            let place = [at, head, zero];
+            let sum = part.gt(0).select(sequence.load_result(results, place, 1), first);
+            sequence.store(results, place, sum + more);
+        };
+        if form.by_channel {
+            sequence.store(dgates, [at, head, part], behind(of_sums) + carried.fma(last.exp(), of_last));
+        } else {
+            let more = behind(of_sums.sum(1)) + (of_last.sum(1) + carried.sum(1) * last.exp());
+            add(dgates, ct::zeros([STEPS, 1]), more);
         }
-        if !form.by_channel {
-            sequence.store(dgates, [at, head, zero], of_gates);
-        }
-        sequence.store(drates, [at, head, zero], of_rates);
-        results
+        add(drates, of_rates, (of_rows * exact_k).sum(1));
+        [sum_q + of_q, sum_k + of_rated + of_columns]
     };
-    let start = vec![[ct::zeros::<f32, 2>([STEPS, width]); 2]; keys / width];
-    let results = match group {
-        1 => of_head(start, zero),
-        _ => ct::fold(..ct::scalar(group as i32), start, of_head),
-    };
-    for ([part, _], [of_q, of_k]) in form.key_parts().zip(results) {
+    ct::for_each(..form.key_parts(), |part| {
+        let start = [ct::zeros::<f32, 2>([STEPS, width]); 2];
+        let [of_q, of_k] = match group {
+            1 => of_head(part, start, zero),
+            _ => ct::fold(..ct::scalar(group as i32), start, |sums, i| of_head(part, sums, i)),
+        };
         sequence.store(dq, [at, key_head, part], of_q.cast::<T>());
         sequence.store(dk, [at, key_head, part], of_k.cast::<T>());
-    }
+    });
 }
 
 /// Queues the gradients of the inputs.
@@ -295,7 +285,8 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         keys: keys.next_power_of_two().max(16),
         values: tile,
         parts: values.div_ceil(tile),
-        width: key_width(keys.next_power_of_two().max(16)),
+        // With one gate of a head, the products of all parts would be computed again.
+        width: if GATES == 3 { keys.next_power_of_two().max(16) } else { key_width(keys.next_power_of_two().max(16)) },
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
