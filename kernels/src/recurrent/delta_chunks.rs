@@ -51,7 +51,7 @@ impl Form {
 
 /// Channels of a part of a key: the registers of a tile.
 pub fn key_width(keys: usize) -> usize {
-    keys.min(if super::tokens::knob("KW") > 0 { super::tokens::knob("KW") } else { 64 })
+    keys.min(64)
 }
 
 /// The levels of pairs of steps of a chunk.

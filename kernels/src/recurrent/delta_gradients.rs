@@ -302,9 +302,7 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     let (gates, rates) = (tokens(gates.reshape(four(width))?, packing)?, tokens(rates.reshape(four(1))?, packing)?);
     let arguments = (of_tokens.0, of_tokens.1, of_tokens.2, gates, rates);
     let dy = tokens(dy, packing)?;
-    let eight = super::tokens::knob_hints("P", ct::Hints::new().num_warps(8));
-    let other = super::tokens::knob_hints("B", ct::Hints::new().num_warps(8));
-    let skip = super::tokens::knob("SKIP");
+    let eight = ct::Hints::new().num_warps(8);
     if chunks > 0 {
         let launch = ct::Launch::new([chunks, heads, sequences]).hints(eight).stream(stream);
         launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
@@ -318,16 +316,13 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     let (kept, both) = ([&mut afters, &mut dnews], (behind, gradients.initial));
     let of_chunks = ([w, queries, ends, scores], decays);
     launch().run(state_gradients::<T>, (of_chunks, dy, offsets, both, kept, scale, of_parts))?;
-    if skip == 1 {
-        return Ok(());
-    }
     let Some(inverses) = inverses.as_ref().filter(|_| chunks > 0) else { return Ok(()) };
     let dgates = tokens_mut(gradients.gates.reshape(four(width))?, packing)?;
     let drates = tokens_mut(gradients.rates.reshape(four(1))?, packing)?;
     let of_tokens = (tokens_mut(gradients.q, packing)?, tokens_mut(gradients.k, packing)?);
     let results = (of_tokens.0, of_tokens.1, tokens_mut(gradients.v, packing)?, dgates, drates);
     let kept = [&starts, &afters, &news, &dnews, inverses];
-    let launch = ct::Launch::new([chunks, k.shape()[2], sequences]).hints(other).stream(stream);
+    let launch = ct::Launch::new([chunks, k.shape()[2], sequences]).hints(eight).stream(stream);
     launch.run(backward::<T>, (arguments, dy, offsets, kept, results, scale, ct::Constant(form)))
 }
 

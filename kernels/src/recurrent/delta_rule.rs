@@ -14,8 +14,8 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::delta_gradients::{DeltaGradients, queue_gradients};
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, decays, initial, knob, knob_hints, parts, store_last,
-    tokens, tokens_mut, widest,
+    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, decays, initial, parts, store_last, tokens,
+    tokens_mut, widest,
 };
 use crate::Number;
 use crate::check::require;
@@ -80,7 +80,6 @@ struct Form {
     group: usize,
     /// The most chunks of a sequence.
     chunks: usize,
-    negated: bool,
 }
 
 /// Scratch arrays: keys W and values U (slot, head, step, channel), and sums of gates (slot, head,
@@ -94,7 +93,7 @@ fn prepare<T: Number>(
     (w, u, sums): Prepared<T>,
     form: Form,
 ) {
-    let Form { keys, values, parts, group, chunks, negated } = form;
+    let Form { keys, values, parts, group, chunks } = form;
     let [at, head, sequence] = [0, 1, 2].map(ct::bid);
     let sequence = Sequence::new(sequence, offsets);
     if offsets.is_some() {
@@ -111,8 +110,7 @@ fn prepare<T: Number>(
     let triangle = products * decays(gates, true) * rates + rows.eq(columns).cast::<f32>();
     let inverse = triangle.inverse_unit_lower().cast::<T>();
     let scaled = (k.cast::<f32>() * (rates * gates.exp())).cast::<T>();
-    let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, keys]));
-    let result = if negated { -result } else { result }.cast::<T>();
+    let result = ct::mma(inverse, scaled, ct::zeros::<f32, 2>([STEPS, keys])).cast::<T>();
     w.store((slot, head, 0, 0), result.reshape([1, 1, STEPS, keys]));
     for part in 0..parts as i32 {
         let v = sequence.load(v, [at, head, ct::scalar(part)], values);
@@ -134,7 +132,7 @@ fn recurrence<T: Number>(
     scale: Scalar<f32>,
     form: Form,
 ) {
-    let Form { keys, values, group, chunks, negated, .. } = form;
+    let Form { keys, values, group, chunks, .. } = form;
     let [part, head, sequence] = [0, 1, 2].map(ct::bid);
     let place = [sequence, head, part];
     let sequence = Sequence::new(sequence, offsets);
@@ -150,8 +148,7 @@ fn recurrence<T: Number>(
         let gate = gates.unsqueeze(1);
         let zeros = ct::zeros::<f32, 2>([STEPS, values]);
         let rounded = state.cast::<T>();
-        let new =
-            if negated { ct::mma(w, rounded, u.cast::<f32>()) } else { u.cast::<f32>() - ct::mma(w, rounded, zeros) };
+        let new = u.cast::<f32>() - ct::mma(w, rounded, zeros);
         let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS])) * decays(gate, false);
         let result = ct::mma(scores.cast::<T>(), new.cast::<T>(), ct::mma(q, rounded, zeros) * gate.exp());
         sequence.store(out, [at, head, part], (result * scale).cast::<T>());
@@ -233,7 +230,7 @@ pub(super) fn queue_step<T: Number>(
     // Parts of 64 values: the least time by the cost model, of 16 to 128.
     let tile = values.next_power_of_two().min(64);
     let group = heads / key_heads;
-    let form = Form { keys: keys.next_power_of_two(), values: tile, parts: 1, group, chunks: 1, negated: false };
+    let form = Form { keys: keys.next_power_of_two(), values: tile, parts: 1, group, chunks: 1 };
     let arguments = ((q, k, v), (gates, rates), state, out, scale, ct::Constant(form), ct::Constant(is_gated_by_key));
     ct::Launch::new([values.div_ceil(tile), heads, batch]).stream(stream).run(step::<T>, arguments)
 }
@@ -281,36 +278,29 @@ impl GatedDeltaRule {
         let tile = keys.next_power_of_two().max(16);
         let whole = widest(values);
         let group = heads / inputs.k.shape()[2];
-        let form =
-            Form { keys: tile, values: whole, parts: values.div_ceil(whole), group, chunks, negated: knob("N") == 1 };
+        let form = Form { keys: tile, values: whole, parts: values.div_ceil(whole), group, chunks };
         let device = stream.device();
         let mut w = device.zeros::<T, 4>([slots, heads, STEPS, keys])?;
         let mut u = device.zeros::<T, 4>([slots, heads, STEPS, values])?;
         let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
         let offsets = packing.map(|packing| packing.offsets);
         let column = [batch, count, heads, 1];
-        if chunks > 0 && knob("SKIP") != 2 {
+        if chunks > 0 {
             let gates = tokens(inputs.gates.reshape(column)?, packing)?;
             let rates = tokens(inputs.rates.reshape(column)?, packing)?;
             let arguments = (tokens(inputs.k, packing)?, tokens(inputs.v, packing)?, gates, rates);
             let scratch = (&mut w, &mut u, &mut sums);
             let launch = ct::Launch::new([chunks, heads, sequences]).stream(stream);
-            let launch = launch.hints(knob_hints("P", ct::Hints::new()));
+            // The buffers of two tile blocks fit on a multiprocessor.
+            let launch = launch.hints(ct::Hints::new().num_warps(4).occupancy(2));
             launch.run(prepare::<T>, (arguments, offsets, scratch, ct::Constant(form)))?;
         }
-        if knob("SKIP") == 1 {
-            return Ok(());
-        }
-        let (parts, width) = match knob("D") {
-            0 => parts(values, heads * sequences, num_multiprocessors(stream)),
-            width => (values.div_ceil(width), width),
-        };
+        let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
         let form = Form { values: width, parts, ..form };
         let arguments = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?, &w, &u, &sums);
         let states = (states.initial, states.last);
         let out = tokens_mut(out, packing)?;
         let launch = ct::Launch::new([parts, heads, sequences]).stream(stream);
-        let launch = launch.hints(knob_hints("R", ct::Hints::new()));
         launch.run(recurrence::<T>, (arguments, offsets, states, out, self.scale, ct::Constant(form)))
     }
 

@@ -14,8 +14,8 @@ use super::delta_chunks::{Chunks, Form, key_width, prepare};
 use super::delta_gradients::{DeltaGradients, queue_gradients};
 use super::delta_rule::{DeltaInputs, Step, queue_step};
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, knob, knob_hints, parts, store_last, tokens,
-    tokens_mut, widest,
+    Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, parts, store_last, tokens, tokens_mut,
+    widest,
 };
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors};
@@ -115,29 +115,22 @@ impl KimiDelta {
         let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, keys], false)?;
         let offsets = packing.map(|packing| packing.offsets);
         let like = tokens(inputs.v, packing)?;
-        if chunks > 0 && knob("SKIP") != 2 {
+        if chunks > 0 {
             let rates = tokens(inputs.rates.reshape([batch, count, heads, 1])?, packing)?;
             let keys = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?);
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
             // Eight warps have registers for queries, keys, gates and their products.
-            let hints = knob_hints("P", ct::Hints::new().num_warps(8));
+            let hints = ct::Hints::new().num_warps(8);
             let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
         }
-        if knob("SKIP") == 1 {
-            return Ok(());
-        }
-        let (parts, width) = match knob("D") {
-            0 => parts(values, heads * sequences, num_multiprocessors(stream)),
-            width => (values.div_ceil(width), width),
-        };
+        let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
         let form = Form { values: width, parts, ..form };
         let Chunks { w, u, queries, ends, scores, decays, .. } = &scratch;
         let arguments = ([w, u, queries, ends, scores], decays);
         let states = (states.initial, states.last);
         let out = tokens_mut(out, packing)?;
         let launch = ct::Launch::new([parts, heads, sequences]).stream(stream);
-        let launch = launch.hints(knob_hints("R", ct::Hints::new()));
         launch.run(recurrence::<T>, (arguments, like, offsets, states, out, self.scale, ct::Constant(form)))
     }
 

@@ -21,7 +21,7 @@ use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
 use super::mamba2::{Form, HEADS, Mamba2, Mamba2Inputs, lengths};
 use super::tokens::{
-    Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, knob, knob_hints, tokens, tokens_mut, widest,
+    Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, tokens, tokens_mut, widest,
 };
 use crate::Number;
 use crate::check::require;
@@ -287,24 +287,22 @@ impl Mamba2 {
             }
             let (x, dy) = (tokens(x, packing)?, tokens(dy, packing)?);
             let (b, c) = (tokens(b, packing)?, tokens(c, packing)?);
+            // One tile block of four warps alone does not fill a multiprocessor.
+            let two = ct::Hints::new().occupancy(2);
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
-            let launch = launch.hints(knob_hints("S", ct::Hints::new()));
+            let launch = launch.hints(two);
             launch.run(states::<T>, ((x, b), (&all, &sums), offsets, initial, &mut starts, ct::Constant(form)))?;
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
-            let launch = launch.hints(knob_hints("S", ct::Hints::new()));
+            let launch = launch.hints(two);
             launch.run(state_gradients::<T>, ((dy, c), &sums, offsets, &mut ends, ct::Constant(form)))?;
             let ddt = tokens_mut(ddt.reshape([batch, count, heads, 1])?, packing)?;
             let results = (tokens_mut(dx, packing)?, ddt, tokens_mut(db, packing)?, tokens_mut(dc, packing)?);
             let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
             // Heads of a tile block: their gradients of `b` and `c` have one addition.
             let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
-            let own = if knob("O") > 0 { knob("O") } else { own };
-            let hints = knob_hints("B", ct::Hints::new().num_warps(8));
+            let hints = ct::Hints::new().num_warps(8);
             let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
-            if knob("SKIP") == 1 {
-                return Ok(());
-            }
             launch.run(backward::<T>, arguments)?;
         }
         ct::Launch::new(heads.div_ceil(HEADS)).stream(stream).run(add, (&of_heads, da, dd))

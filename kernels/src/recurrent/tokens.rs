@@ -254,16 +254,3 @@ pub fn parts(values: usize, heads: usize, multiprocessors: usize) -> (usize, usi
     }
     (values.div_ceil(width), width)
 }
-
-/// Temporary: a knob of an experiment.
-pub fn knob(name: &str) -> usize {
-    std::env::var(name).ok().and_then(|x| x.parse().ok()).unwrap_or(0)
-}
-
-/// Temporary: hints of an experiment: warps + 100 · occupancy.
-pub fn knob_hints(name: &str, other: ct::Hints) -> ct::Hints {
-    let number = knob(name);
-    let hints = if number == 0 { other } else { ct::Hints::new() };
-    let hints = if number % 100 > 0 { hints.num_warps((number % 100) as _) } else { hints };
-    if number / 100 > 0 { hints.occupancy((number / 100) as _) } else { hints }
-}
