@@ -76,6 +76,13 @@ fn prefill<T: Number>(shape: [usize; 5], causal: bool, kind: &'static str, windo
 /// Tokens of the packed sequences: 39998 together.
 const LENGTHS: [usize; 8] = [10007, 1261, 5000, 3201, 8137, 317, 7322, 4753];
 
+/// The first token of each sequence, and the end of the last one.
+fn starts() -> Vec<i32> {
+    let mut starts = vec![0];
+    LENGTHS.iter().for_each(|&length| starts.push(starts[starts.len() - 1] + length as i32));
+    starts
+}
+
 fn packed(heads: usize, key_heads: usize, dim: usize, softcap: bool) -> Row {
     let tokens: usize = LENGTHS.iter().sum();
     let pairs: usize = LENGTHS.iter().map(|length| length * length / 2).sum();
@@ -85,9 +92,7 @@ fn packed(heads: usize, key_heads: usize, dim: usize, softcap: bool) -> Row {
     );
     let open = move |device: Device| {
         let rows = |heads| normal::<bf16, 3>(device, [tokens, heads, dim]);
-        let mut starts = vec![0];
-        LENGTHS.iter().for_each(|&length| starts.push(starts[starts.len() - 1] + length as i32));
-        Ok(([rows(heads)?, rows(key_heads)?, rows(key_heads)?, rows(heads)?], device.array(&starts, [9])?, device))
+        Ok(([rows(heads)?, rows(key_heads)?, rows(key_heads)?, rows(heads)?], device.array(&starts(), [9])?, device))
     };
     let bytes = 4 * (heads + key_heads) * tokens * dim;
     Row::new(name, work(bytes, heads * pairs, 2 * dim), open, move |([q, k, v, out], starts, device)| {
@@ -214,6 +219,26 @@ fn backward([batch, heads, key_heads, tokens, dim]: [usize; 5], causal: bool, de
     })
 }
 
+/// Heads, key heads, dim.
+fn packed_backward(heads: usize, key_heads: usize, dim: usize) -> Row {
+    let tokens: usize = LENGTHS.iter().sum();
+    let pairs: usize = LENGTHS.iter().map(|length| length * length / 2).sum();
+    let name = format!("backward packed bf16 {heads}/{key_heads}x{tokens}x{dim} causal");
+    let open = move |device: Device| {
+        let of = |heads| normal::<bf16, 3>(device, [tokens, heads, dim]);
+        let inputs = [of(heads)?, of(key_heads)?, of(key_heads)?, of(heads)?, of(heads)?];
+        let gradients = [of(heads)?, of(key_heads)?, of(key_heads)?];
+        Ok((inputs, device.full([heads, tokens], 9.0f32)?, gradients, device.array(&starts(), [9])?, device))
+    };
+    let work = work(2 * tokens * dim * (4 * heads + 4 * key_heads), heads * pairs, 5 * dim);
+    Row::new(name, work, open, move |(inputs, logs, [dq, dk, dv], starts, device)| {
+        let (inputs, starts) = (inputs.each_ref().map(|x| x.view()), [starts.view(); 2]);
+        let gradients = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+        let backward = Gradients::new(1.0 / (dim as f32).sqrt()).causal(true);
+        backward.launch_packed(&device.default_stream(), inputs, logs.view(), starts, [10007; 2], gradients)
+    })
+}
+
 /// Batch, heads, tokens, dim.
 fn e4m3([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Row {
     let name = format!("prefill e4m3 {batch}x{heads}x{tokens}x{dim} {}", if causal { "causal" } else { "full" });
@@ -292,6 +317,8 @@ pub fn rows() -> Vec<Row> {
         backward([4, 32, 32, 4096, 128], false, true),
         backward([4, 32, 8, 4096, 128], true, false),
         backward([4, 32, 32, 4096, 64], true, false),
+        packed_backward(32, 32, 128),
+        packed_backward(32, 8, 128),
         latent([64, 128, 8192], Source::Pages(64), 1),
         latent([64, 128, 8192], Source::Contiguous, 1),
         latent([64, 128, 2048], Source::Chosen(8192), 1),

@@ -1,10 +1,11 @@
 //! Rows of `cutlet_kernels::recurrent`.
 
-use cutlet::Device;
+use cutlet as ct;
 use cutlet::element::bf16;
+use cutlet::{Device, DeviceView, Stream};
 use cutlet_kernels::recurrent::{
-    DeltaInputs, GatedDeltaRule, KimiDelta, LogLinearInputs, Mamba2, Mamba2Gradients, Mamba2Inputs, SelectiveInputs,
-    SelectiveScan, States, log_linear_attention,
+    DeltaGradients, DeltaInputs, GatedDeltaRule, KimiDelta, LogLinearInputs, Mamba2, Mamba2Gradients, Mamba2Inputs,
+    SelectiveInputs, SelectiveScan, States, log_linear_attention,
 };
 
 use crate::filled::numbers;
@@ -57,6 +58,71 @@ fn delta_rows([batch, tokens, heads, keys, values]: [usize; 5]) -> Vec<Row> {
                 let inputs = DeltaInputs { q, k, v, gates, rates };
                 let (rule, stream) = (KimiDelta { scale: 0.088 }, q.device().default_stream());
                 rule.chunks(&stream, inputs, None, States::default(), out.view_mut())
+            },
+        ),
+    ]
+}
+
+/// A row of the gradients of a rule with gates of this shape.
+fn delta_gradient_row<const GATES: usize>(
+    kind: &str,
+    [batch, tokens, heads, keys, values]: [usize; 5],
+    gates: [usize; GATES],
+    call: impl Fn(&Stream, DeltaInputs<bf16, GATES>, DeviceView<bf16, 4>, DeltaGradients<bf16, GATES>) -> ct::Result<()>
+    + Copy
+    + 'static,
+) -> Row {
+    let rows = batch * tokens * heads;
+    let shape = move |elements: usize| [batch, tokens, heads, elements];
+    let words = 2 * gates.iter().product::<usize>() + 2 * rows;
+    // The products of the results three times, as those of a layer.
+    let products = 2 * 64 * (2 * keys + keys + values) + 2 * values * (64 + 3 * keys);
+    Row::new(
+        format!("{kind} bf16 {batch} {tokens} {heads} {keys} {values}"),
+        work(rows * (4 * keys + 3 * values), words, 3.0 * (rows * products) as f64),
+        move |device| {
+            let k = numbers::<bf16, 4>(device, shape(keys), 0.0, 1.7 * (keys as f32).sqrt().recip())?;
+            let v = numbers::<bf16, 4>(device, shape(values), 0.0, 1.0)?;
+            let of_gates = numbers::<f32, GATES>(device, gates, -0.05, 0.05)?;
+            let rates = numbers::<f32, 3>(device, [batch, tokens, heads], 0.5, 0.3)?;
+            let zeros = |width: usize| device.zeros::<bf16, 4>(shape(width));
+            let results = (zeros(keys)?, zeros(keys)?, zeros(values)?, device.zeros(gates)?);
+            Ok((k, v, of_gates, rates, results, device.zeros::<f32, 3>([batch, tokens, heads])?))
+        },
+        move |(k, v, gates, rates, (dq, dk, dv, dgates), drates)| {
+            let (q, k, v, gates, rates) = (k.view(), k.view(), v.view(), gates.view(), rates.view());
+            let results = DeltaGradients {
+                q: dq.view_mut(),
+                k: dk.view_mut(),
+                v: dv.view_mut(),
+                gates: dgates.view_mut(),
+                rates: drates.view_mut(),
+                initial: None,
+            };
+            call(&k.device().default_stream(), DeltaInputs { q, k, v, gates, rates }, v, results)
+        },
+    )
+}
+
+fn delta_gradient_rows([batch, tokens, heads, keys, values]: [usize; 5]) -> Vec<Row> {
+    let extents = [batch, tokens, heads, keys, values];
+    vec![
+        delta_gradient_row::<3>(
+            "gated_delta_rule_gradients",
+            extents,
+            [batch, tokens, heads],
+            |stream, inputs, dy, gradients| {
+                let rule = GatedDeltaRule { scale: 0.088 };
+                rule.gradients(stream, inputs, (dy, None), None, None, gradients)
+            },
+        ),
+        delta_gradient_row::<4>(
+            "kimi_delta_gradients",
+            extents,
+            [batch, tokens, heads, keys],
+            |stream, inputs, dy, gradients| {
+                let rule = KimiDelta { scale: 0.088 };
+                rule.gradients(stream, inputs, (dy, None), None, None, gradients)
             },
         ),
     ]
@@ -239,6 +305,7 @@ pub fn rows() -> Vec<Row> {
     [
         delta_rows([4, 4096, 32, 128, 128]),
         delta_rows([1, 8192, 16, 128, 128]),
+        delta_gradient_rows([4, 4096, 32, 128, 128]),
         step_rows([64, 32, 128, 128]),
         mamba2_rows([8, 4096, 80, 64, 128]),
         selective_rows([8, 4096, 1536, 16]),

@@ -27,10 +27,49 @@ pub fn row_sums<T: Number>([a, b]: [Array<T, 4>; 2], sums: ArrayMut<f32, 3>, e: 
     sums.store((batch, head, i), (a * b).sum(3).reshape([1, 1, ROWS]));
 }
 
+/// Rows to a multiple of which the columns of packed sequences are aligned, as TMA loads them.
+pub const ALIGNED: usize = 128;
+
+/// Returns the place of the columns of a packed sequence, in units of [`ALIGNED`] rows.
+fn aligned(number: Scalar<i32>, begin: Scalar<i32>) -> Scalar<i32> {
+    begin / ALIGNED as i32 + number
+}
+
+/// Stores the logarithms and the sums of products of rows of packed sequences, aligned.
+pub fn packed_columns<T: Number>(
+    [a, b]: [Array<T, 3>; 2],
+    (logs, starts): (Array<f32, 2>, Array<i32, 1>),
+    [of_logs, of_sums]: [ArrayMut<f32, 2>; 2],
+    e: usize,
+) {
+    let (i, head, number) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let [begin, end] = [0, 1].map(|side| starts.load_scalar(number + side));
+    ct::return_if((i * ROWS).ge(end - begin));
+    let [a, b] = [a, b].map(|x| x.slice(0, begin..end).load((i, head, 0), [ROWS, 1, e]).cast::<f32>());
+    let at = (head, aligned(number, begin) * (ALIGNED / ROWS) as i32 + i);
+    of_sums.store(at, (a * b).sum(2).reshape([1, ROWS]));
+    of_logs.store(at, logs.slice(1, begin..end).load((head, i), [1, ROWS]));
+}
+
 /// Scales and rounds the gradients of queries.
 pub fn rounded<T: Number>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, d: usize) {
     let at = (ct::bid(2), ct::bid(1), ct::bid(0), 0);
     dq.store(at, (sums.load(at, [1, 1, ROWS, d]) * scale).cast::<T>());
+}
+
+/// Rows of a tile whose sinks have gradients.
+const SINK_ROWS: usize = 1024;
+
+/// Stores the gradient of the sink of a head: the sum of its weights times those of the rows.
+pub fn of_sinks(sinks: Array<f32, 1>, logs: Array<f32, 3>, sums: Array<f32, 3>, gradients: ArrayMut<f32, 1>) {
+    let head = ct::bid(0);
+    let (sink, tiles) = (sinks.load_scalar(head), logs.num_tiles(2, [1, 1, SINK_ROWS]));
+    let sum = ct::fold(..tiles * logs.extent(0), ct::zeros::<f32, 3>([1, 1, SINK_ROWS]), |sum, i| {
+        let at = (i / tiles, head, i % tiles);
+        let [logs, sums] = [logs, sums].map(|x| x.load(at, [1, 1, SINK_ROWS]));
+        sum - (sink - logs).min(0.0).exp() * sums
+    });
+    gradients.store(head, sum.sum([0, 1, 2]).reshape([1]));
 }
 
 /// Constants of the kernels.
@@ -45,12 +84,101 @@ pub struct Form {
     pub causal: bool,
 }
 
+/// An array (batch, heads, rows, columns), or (rows, heads, columns) of packed sequences.
+pub type Table<T> = (Option<Array<T, 4>>, Option<Array<T, 3>>);
+/// The same, of results.
+pub type TableMut<T> = (Option<ArrayMut<T, 4>>, Option<ArrayMut<T, 3>>);
+/// Numbers of rows (batch, heads, rows), or (heads, aligned rows) of packed sequences.
+pub type Column = (Option<Array<f32, 3>>, Option<Array<f32, 2>>);
+/// The first token of each packed sequence and the end of the last one, of queries and of keys.
+pub type Starts = Option<[Array<i32, 1>; 2]>;
 /// Queries, keys, values, and gradients of the result.
-pub type Inputs<T> = [Array<T, 4>; 4];
+pub type Inputs<T> = [Table<T>; 4];
 /// Natural logarithms of the sums of exponentials, and sums of rows.
-pub type Rows = [Array<f32, 3>; 2];
+pub type Rows = [Column; 2];
 /// Scale, softcap and window.
 pub type Parameters = (Scalar<f32>, Option<Scalar<f32>>, Option<Scalar<i32>>);
+
+/// Tables of a sequence.
+#[derive(Clone, Copy)]
+struct Sequence {
+    number: Scalar<i32>,
+    /// The first row and the end of queries and of keys, of packed sequences.
+    ranges: Option<[[Scalar<i32>; 2]; 2]>,
+}
+
+/// Tables with a row for each query, or for each key.
+#[derive(Clone, Copy)]
+enum Of {
+    Queries,
+    Keys,
+}
+
+impl Sequence {
+    /// Loads the ranges of a sequence.
+    fn new(number: Scalar<i32>, starts: Starts) -> Sequence {
+        let range = |starts: Array<i32, 1>| [0, 1].map(|side| starts.load_scalar(number + side));
+        Sequence { number, ranges: starts.map(|starts| starts.map(range)) }
+    }
+
+    /// Returns the number of rows, which `table` has.
+    fn rows<T: Element>(self, of: Of, table: Table<T>) -> Scalar<i32> {
+        match (self.ranges, table.0) {
+            (Some(ranges), _) => ranges[of as usize][1] - ranges[of as usize][0],
+            (None, Some(table)) => table.extent(2),
+            (None, None) => unreachable!("a table of a batch"),
+        }
+    }
+
+    /// Loads a tile of rows of a head, with zeros behind the last row.
+    fn load<T: Element>(self, of: Of, table: Table<T>, [head, at]: [Scalar<i32>; 2], [m, d]: [usize; 2]) -> Tile<T, 2> {
+        match (self.ranges, table) {
+            (None, (Some(table), _)) => table.load((self.number, head, at, 0), [1, 1, m, d]).reshape([m, d]),
+            (Some(ranges), (_, Some(table))) => {
+                let [begin, end] = ranges[of as usize];
+                table.slice(0, begin..end).load((at, head, 0), [m, 1, d]).reshape([m, d])
+            }
+            _ => unreachable!("ranges belong to packed tables"),
+        }
+    }
+
+    /// Stores a tile of rows of a head.
+    fn store<T: Element>(self, of: Of, table: TableMut<T>, [head, at]: [Scalar<i32>; 2], tile: Tile<T, 2>) {
+        let [m, d] = tile.shape();
+        match (self.ranges, table) {
+            (None, (Some(table), _)) => table.store((self.number, head, at, 0), tile.reshape([1, 1, m, d])),
+            (Some(ranges), (_, Some(table))) => {
+                let [begin, end] = ranges[of as usize];
+                table.slice(0, begin..end).store((at, head, 0), tile.reshape([m, 1, d]));
+            }
+            _ => unreachable!("ranges belong to packed tables"),
+        }
+    }
+
+    /// Adds to a tile of rows of queries, by atomic additions.
+    fn add(self, table: TableMut<f32>, [head, at]: [Scalar<i32>; 2], tile: Tile<f32, 2>) {
+        let [m, d] = tile.shape();
+        match (self.ranges, table) {
+            (None, (Some(table), _)) => table.atomic_store_add((self.number, head, at, 0), tile.reshape([1, 1, m, d])),
+            (Some([[begin, end], _]), (_, Some(table))) => {
+                table.slice(0, begin..end).atomic_store_add((at, head, 0), tile.reshape([m, 1, d]));
+            }
+            _ => unreachable!("ranges belong to packed tables"),
+        }
+    }
+
+    /// Loads numbers of a tile of queries.
+    fn column(self, column: Column, [head, at]: [Scalar<i32>; 2], m: usize) -> Tile<f32, 1> {
+        match (self.ranges, column) {
+            (None, (Some(column), _)) => column.load((self.number, head, at), [1, 1, m]).reshape([m]),
+            (Some([[begin, _], _]), (_, Some(column))) => {
+                let first = aligned(self.number, begin) * (ALIGNED / m) as i32;
+                column.load((head, first + at), [1, m]).reshape([m])
+            }
+            _ => unreachable!("ranges belong to packed tables"),
+        }
+    }
+}
 
 /// Visible pairs of queries and keys, by the position of the first query.
 #[derive(Clone, Copy)]
@@ -107,17 +235,19 @@ fn weighted(
 /// A block takes a tile of keys past all queries that see them.
 pub fn of_keys<T: Number>(
     [q, k, v, dout]: Inputs<T>,
-    rows: Rows,
-    ([dk, dv], dq): ([ArrayMut<T, 4>; 2], Option<ArrayMut<f32, 4>>),
+    (rows, starts): (Rows, Starts),
+    ([dk, dv], dq): ([TableMut<T>; 2], Option<TableMut<f32>>),
     parameters: Parameters,
     Form { tile: [m, n], columns: [d, e], group, causal }: Form,
 ) {
-    let (tile, key_head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
-    let load = |x: Array<T, 4>, head, at, [rows, columns]: [usize; 2]| {
-        x.load((batch, head, at, 0), [1, 1, rows, columns]).reshape([rows, columns])
-    };
-    let (keys, values) = (load(k, key_head, tile, [n, d]), load(v, key_head, tile, [n, e]));
-    let (queries, all_keys) = (q.extent(2), k.extent(2));
+    let (tile, key_head) = (ct::bid(0), ct::bid(1));
+    let sequence = Sequence::new(ct::bid(2), starts);
+    let (queries, all_keys) = (sequence.rows(Of::Queries, q), sequence.rows(Of::Keys, k));
+    if starts.is_some() {
+        ct::return_if((tile * n).ge(all_keys));
+    }
+    let place = [key_head, tile];
+    let (keys, values) = (sequence.load(Of::Keys, k, place, [n, d]), sequence.load(Of::Keys, v, place, [n, e]));
     let offset = all_keys - queries;
     let visible = Visible { causal, window: parameters.2, keys: all_keys };
     let first = if causal { tile * n - offset } else { ct::scalar(0) };
@@ -130,8 +260,9 @@ pub fn of_keys<T: Number>(
     };
     let (first, end) = (first.max(0) / m, end.max(0).ceil_div(m));
     let step = |[key, value]: [Tile<f32, 2>; 2], head: Scalar<i32>, i: Scalar<i32>| {
-        let (x, dy) = (load(q, head, i, [m, d]), load(dout, head, i, [m, e]));
-        let rows = rows.map(|x| x.load((batch, head, i), [1, 1, m]).reshape([1, m]));
+        let at = [head, i];
+        let (x, dy) = (sequence.load(Of::Queries, q, at, [m, d]), sequence.load(Of::Queries, dout, at, [m, e]));
+        let rows = rows.map(|x| sequence.column(x, at, m).unsqueeze(0));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([n, m]));
         let (scores, steps) = (product(keys, x), product(values, dy));
         let mask = |weights: Tile<f32, 2>| {
@@ -145,7 +276,7 @@ pub fn of_keys<T: Number>(
         let steps = steps.cast::<T>();
         let query = dq.map(|dq| (dq, ct::mma(steps.transpose(), keys, ct::zeros::<f32, 2>([m, d]))));
         let key = ct::mma(steps, x, key);
-        query.iter().for_each(|(dq, x)| dq.atomic_store_add((batch, head, i, 0), x.reshape([1, 1, m, d])));
+        query.iter().for_each(|(dq, x)| sequence.add(*dq, at, *x));
         [key, value]
     };
     let zeros = [ct::zeros::<f32, 2>([n, d]), ct::zeros::<f32, 2>([n, e])];
@@ -156,28 +287,31 @@ pub fn of_keys<T: Number>(
             ct::fold(..count * group, zeros, |sums, i| step(sums, key_head * group + i / count, first + i % count))
         }
     };
-    dk.store((batch, key_head, tile, 0), (key * parameters.0).cast::<T>().reshape([1, 1, n, d]));
-    dv.store((batch, key_head, tile, 0), value.cast::<T>().reshape([1, 1, n, e]));
+    sequence.store(Of::Keys, dk, place, (key * parameters.0).cast::<T>());
+    sequence.store(Of::Keys, dv, place, value.cast::<T>());
 }
 
 /// A block takes a tile of queries past all keys that they see.
 pub fn of_queries<T: Number>(
     [q, k, v, dout]: Inputs<T>,
-    rows: Rows,
-    dq: ArrayMut<T, 4>,
+    (rows, starts): (Rows, Starts),
+    dq: TableMut<T>,
     parameters: Parameters,
     Form { tile: [m, n], columns: [d, e], group, causal }: Form,
 ) {
-    let (head, batch) = (ct::bid(1), ct::bid(2));
+    let head = ct::bid(1);
     // The longest first.
-    let tile = if causal { q.num_tiles(2, [1, 1, m, d]) - 1 - ct::bid(0) } else { ct::bid(0) };
-    let load = |x: Array<T, 4>, head, at, [rows, columns]: [usize; 2]| {
-        x.load((batch, head, at, 0), [1, 1, rows, columns]).reshape([rows, columns])
-    };
-    let (queries, dout) = (load(q, head, tile, [m, d]), load(dout, head, tile, [m, e]));
-    let rows = rows.map(|x| x.load((batch, head, tile), [1, 1, m]).reshape([m, 1]));
-    let keys = k.extent(2);
-    let position = tile * m + (keys - q.extent(2));
+    let tile = if causal { ct::num_blocks(0) - 1 - ct::bid(0) } else { ct::bid(0) };
+    let sequence = Sequence::new(ct::bid(2), starts);
+    let (all_queries, keys) = (sequence.rows(Of::Queries, q), sequence.rows(Of::Keys, k));
+    if starts.is_some() {
+        ct::return_if((tile * m).ge(all_queries));
+    }
+    let place = [head, tile];
+    let queries = sequence.load(Of::Queries, q, place, [m, d]);
+    let dout = sequence.load(Of::Queries, dout, place, [m, e]);
+    let rows = rows.map(|x| sequence.column(x, place, m).unsqueeze(1));
+    let position = tile * m + (keys - all_queries);
     let visible = Visible { causal, window: parameters.2, keys };
     let end = if causal { (position + m).min(keys) } else { keys };
     let (begin, end) = match visible.window {
@@ -185,7 +319,8 @@ pub fn of_queries<T: Number>(
         Some(window) => ((position - window + 1).max(0), end.min(position + (m - 1) + window)),
     };
     let query = ct::fold(begin / n..end.max(0).ceil_div(n), ct::zeros::<f32, 2>([m, d]), |query, j| {
-        let (y, z) = (load(k, head / group, j, [n, d]), load(v, head / group, j, [n, e]));
+        let at = [head / group, j];
+        let (y, z) = (sequence.load(Of::Keys, k, at, [n, d]), sequence.load(Of::Keys, v, at, [n, e]));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([m, n]));
         let (scores, steps) = (product(queries, y), product(dout, z));
         let mask = |weights: Tile<f32, 2>| {
@@ -197,5 +332,5 @@ pub fn of_queries<T: Number>(
         let [_, steps] = weighted(scores, steps, rows, parameters, mask);
         ct::mma(steps.cast::<T>(), y, query)
     });
-    dq.store((batch, head, tile, 0), (query * parameters.0).cast::<T>().reshape([1, 1, m, d]));
+    sequence.store(Of::Queries, dq, place, (query * parameters.0).cast::<T>());
 }

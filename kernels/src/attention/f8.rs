@@ -11,6 +11,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream, Target};
 
 use super::online::{Exponent, Online};
+use super::shapes::{Extents, Shapes, check_scale};
 use super::tiles;
 use crate::check::require;
 use crate::launch::{Run, target};
@@ -126,33 +127,19 @@ impl PrefillF8 {
         out: DeviceViewMut<bf16, 4>,
         logs: Option<DeviceViewMut<f32, 3>>,
     ) -> ct::Result<()> {
-        let ([batch, heads, queries, dim], [of, key_heads, keys, key_dim]) = (q.shape(), k.shape());
-        let values = v.shape()[3];
-        require(self.scale > 0.0 && self.scale.is_finite(), || {
-            format!("scores times {}: a number above 0", self.scale)
-        })?;
-        require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
-            format!("{heads} heads of queries, {key_heads} of keys")
-        })?;
-        require(batch == of && dim == key_dim && v.shape() == [of, key_heads, keys, values], || {
-            format!("Q of shape {:?}, K of {:?}, V of {:?}", q.shape(), k.shape(), v.shape())
-        })?;
-        require(out.shape() == [batch, heads, queries, values], || format!("a result of shape {:?}", out.shape()))?;
+        check_scale(self.scale)?;
+        let qkv = [q, k, v].map(|x| x.shape());
+        let shapes = Shapes { qkv, out: out.shape(), logs: logs.as_ref().map(DeviceViewMut::shape) };
+        let Extents { batch, heads: [heads, key_heads], rows: [queries, keys], dims } = shapes.check(256)?;
+        let [_, values] = dims;
         let shapes = scales.map(|scales| scales.shape());
         require(shapes == [[batch, heads], [batch, key_heads], [batch, key_heads]], || {
             format!("factors of shape {shapes:?} for Q of {:?}, K of {:?}", q.shape(), k.shape())
         })?;
-        let logs_shape = logs.as_ref().map(DeviceViewMut::shape);
-        require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
-            format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
-        })?;
-        require(dim > 0 && dim.max(values) <= 256, || {
-            format!("queries of {dim} numbers, values of {values}: 1 to 256")
-        })?;
         if out.is_empty() {
             return Ok(());
         }
-        let columns = [dim, values].map(|dim| tiles::columns(dim).next_multiple_of(32));
+        let columns = dims.map(|dim| tiles::columns(dim).next_multiple_of(32));
         let mut along = stream.device().zeros([batch, key_heads, values, keys.next_multiple_of(GROUP)])?;
         let launch = |grid| ct::Launch::new(grid).stream(stream);
         if keys > 0 {

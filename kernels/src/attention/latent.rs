@@ -14,6 +14,7 @@ use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, Hints, LoadOptions, S
 
 use super::decode::{Scratch, add_parts, parts};
 use super::online::{Exponent, Online};
+use super::shapes::check_scale;
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors, target};
@@ -69,6 +70,59 @@ struct Form {
     parts: usize,
 }
 
+/// The vectors of a sequence.
+#[derive(Clone, Copy)]
+struct Source<T> {
+    vectors: Array<T, 3>,
+    table: Option<Array<i32, 2>>,
+    places: Places,
+    batch: Scalar<i32>,
+    length: Scalar<i32>,
+    /// Vectors of a tile.
+    keys: usize,
+}
+
+impl<T: Number> Source<T> {
+    /// Returns the boxes of a tile: one of a page, or those of several pages.
+    fn boxes(self) -> usize {
+        if let Places::Pages(page) = self.places { self.keys.div_ceil(page) } else { 1 }
+    }
+
+    /// Loads the numbers of the pages of a tile.
+    fn pages(self, j: Scalar<i32>) -> Vec<Scalar<i32>> {
+        let (Some(table), Places::Pages(page)) = (self.table, self.places) else { return vec![self.batch] };
+        let boxes = self.boxes();
+        let number = |i: usize| {
+            let at = if page < self.keys { j * boxes + i } else { j / (page / self.keys) };
+            let number = table.load_scalar((self.batch, at.min(table.extent(1) - 1)));
+            // No page: it is read as zeros.
+            ct::select::<Scalar<i32>>((at * page).lt(self.length), number, -1)
+        };
+        (0..boxes).map(number).collect()
+    }
+
+    /// Loads columns of a tile from its pages.
+    fn load(self, pages: &[Scalar<i32>], j: Scalar<i32>, column: usize, width: usize) -> Tile<T, 2> {
+        let Source { vectors, table, places, batch, length, keys: n } = self;
+        if let (Places::Chosen, Some(list)) = (places, table) {
+            let seen = (j * n + ct::arange(0..n)).lt(length);
+            let chosen = ct::select(seen, list.load((batch, j), [1, n]).reshape([n]), -1);
+            return vectors.load((0, ct::at(chosen), column / width), [1, n, width]).reshape([n, width]);
+        }
+        let rows = n / self.boxes();
+        let at = match places {
+            Places::Pages(page) if page < n => ct::scalar(0),
+            Places::Pages(page) => j % (page / n),
+            _ => j,
+        };
+        let part = |number: &Scalar<i32>| {
+            let options = LoadOptions::new().clipped();
+            vectors.load_with((*number, at, column / width), [1, rows, width], options).reshape([rows, width])
+        };
+        if pages.len() == 1 { part(&pages[0]) } else { ct::cat(pages.iter().map(part), 0) }
+    }
+}
+
 /// Results and logarithms of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>);
 
@@ -104,42 +158,13 @@ fn decode<T: Number>(
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
 
-    // A tile of keys is one box of a page, or the boxes of several pages. The numbers of the pages
-    // are read an iteration ahead.
-    let boxes = if let Places::Pages(page) = places { n.div_ceil(page) } else { 1 };
-    let numbers = |j: Scalar<i32>| -> Vec<Scalar<i32>> {
-        let (Some(table), Places::Pages(page)) = (table, places) else { return vec![batch] };
-        let number = |i: usize| {
-            let at = if page < n { j * boxes + i } else { j / (page / n) };
-            let number = table.load_scalar((batch, at.min(table.extent(1) - 1)));
-            // No page: it is read as zeros.
-            ct::select::<Scalar<i32>>((at * page).lt(length), number, -1)
-        };
-        (0..boxes).map(number).collect()
-    };
-    let load = |numbers: &[Scalar<i32>], j: Scalar<i32>, column: usize, width: usize| {
-        if let (Places::Chosen, Some(list)) = (places, table) {
-            let seen = (j * n + ct::arange(0..n)).lt(length);
-            let chosen = ct::select(seen, list.load((batch, j), [1, n]).reshape([n]), -1);
-            return vectors.load((0, ct::at(chosen), column / width), [1, n, width]).reshape([n, width]);
-        }
-        let rows = n / boxes;
-        let at = match places {
-            Places::Pages(page) if page < n => ct::scalar(0),
-            Places::Pages(page) => j % (page / n),
-            _ => j,
-        };
-        let part = |number: &Scalar<i32>| {
-            let options = LoadOptions::new().clipped();
-            vectors.load_with((*number, at, column / width), [1, rows, width], options).reshape([rows, width])
-        };
-        if boxes == 1 { part(&numbers[0]) } else { ct::cat(numbers.iter().map(part), 0) }
-    };
+    // The numbers of the pages are read an iteration ahead.
+    let source = Source { vectors, table, places, batch, length, keys: n };
     let exponent = Exponent::new(scale * LOG2_E);
     let step = |(state, pages): (Online, Vec<Scalar<i32>>), j: Scalar<i32>| {
-        let next = if matches!(places, Places::Pages(_)) { numbers(j + 1) } else { pages.clone() };
-        let narrow = load(&pages, j, latent, rotated);
-        let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(&pages, j, i * width, width)).collect();
+        let next = if matches!(places, Places::Pages(_)) { source.pages(j + 1) } else { pages.clone() };
+        let narrow = source.load(&pages, j, latent, rotated);
+        let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| source.load(&pages, j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
         let scores = (0..BLOCKS).fold(scores, |sum, i| ct::mma(queries[i], wide[i].transpose(), sum));
         let masked = || {
@@ -153,7 +178,7 @@ fn decode<T: Number>(
         });
         (state, next)
     };
-    let start = (Online::new(m, width, BLOCKS), numbers(part * each));
+    let start = (Online::new(m, width, BLOCKS), source.pages(part * each));
     let (state, _) = ct::fold(part * each..end, start, step);
     let (results, logs) = state.finish(exponent, None);
     for (i, result) in results.into_iter().enumerate() {
@@ -246,9 +271,7 @@ impl Latent {
         let ([batch, heads, dim], [pages, page, key_dim]) = (q.shape(), vectors.shape());
         let latent = self.latent;
         let rotated = dim.saturating_sub(latent);
-        require(self.scale > 0.0 && self.scale.is_finite(), || {
-            format!("scores times {}: a number above 0", self.scale)
-        })?;
+        check_scale(self.scale)?;
         require(dim == key_dim, || format!("queries of {dim} numbers, keys of {key_dim}: both are equal"))?;
         require((64..=512).contains(&latent) && latent.is_multiple_of(64), || {
             format!("{latent} latent columns: a multiple of 64, at most 512")

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Prefill`], [`Attention`] | results and logarithms of sums | contiguous or packed sequences |
 //! | [`PrefillF8`] | the same | e4m3 with a factor for each head |
-//! | [`Gradients`] | gradients of queries, keys and values | results and logarithms of a [`Prefill`] |
+//! | [`Gradients`] | gradients of queries, keys, values and sinks | results and logarithms of a [`Prefill`] |
 //! | [`Decode`] | results of one query of each sequence | a paged cache |
 //! | [`Latent`] | results of one query of each sequence | latent vectors: contiguous, paged, or chosen ones |
 //! | [`Sparse`] | results over chosen blocks of keys | contiguous sequences and lists of blocks |
@@ -21,6 +21,7 @@ mod latent;
 mod online;
 mod prefill;
 mod scores;
+mod shapes;
 mod sparse;
 mod tiles;
 

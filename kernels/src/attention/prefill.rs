@@ -7,6 +7,7 @@ use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
 
 use super::forward::{Form, Parameters, contiguous, packed};
 use super::scores::{Function, Mask, Place, Scores, Unchanged};
+use super::shapes::{Extents, Shapes, check_options};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
@@ -118,20 +119,14 @@ impl<'a, A, F> Prefill<'a, A, F> {
     }
 
     #[track_caller]
-    fn check(&self, [heads, key_heads]: [usize; 2], [dim, key_dim]: [usize; 2]) -> ct::Result<()> {
-        require(self.scale > 0.0 && self.scale.is_finite(), || {
-            format!("scores times {}: a number above 0", self.scale)
+    fn check<const R: usize, const L: usize>(&self, shapes: Shapes<R, L>) -> ct::Result<Extents> {
+        check_options(self.scale, self.window, self.softcap)?;
+        let extents = shapes.check(512)?;
+        let (sinks, [heads, _]) = (self.sinks.map(|sinks| sinks.shape()[0]), extents.heads);
+        require(sinks.is_none_or(|sinks| sinks == heads), || {
+            format!("{sinks:?} sinks for {heads} heads: one for each")
         })?;
-        require(self.window != Some(0), || "a window of 0 keys: at least 1".into())?;
-        require(self.softcap.is_none_or(|cap| cap > 0.0 && cap.is_finite()), || {
-            format!("a softcap of {:?}: a number above 0", self.softcap)
-        })?;
-        require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
-            format!("{heads} heads of queries, {key_heads} of keys: the one is a multiple of the other")
-        })?;
-        require(dim == key_dim, || format!("queries of {dim} numbers, keys of {key_dim}: both are equal"))?;
-        let sinks = self.sinks.map(|sinks| sinks.shape()[0]);
-        require(sinks.is_none_or(|sinks| sinks == heads), || format!("{sinks:?} sinks for {heads} heads: one for each"))
+        Ok(extents)
     }
 
     /// Queues the kernel. Q and the result are of shape (batch, heads, queries, dim), K and V of
@@ -153,26 +148,13 @@ impl<'a, A, F> Prefill<'a, A, F> {
         A: IntoKernelArg<P>,
         F: Scores<P>,
     {
-        let ([batch, heads, queries, dim], [of, key_heads, keys, key_dim]) = (q.shape(), k.shape());
-        let values = v.shape()[3];
-        self.check([heads, key_heads], [dim, key_dim])?;
-        require(batch == of && v.shape() == [of, key_heads, keys, values], || {
-            format!("Q of shape {:?}, K of {:?}, V of {:?}", q.shape(), k.shape(), v.shape())
-        })?;
-        require(out.shape() == [batch, heads, queries, values], || {
-            format!("a result of shape {:?} for Q of {:?}, V of {:?}", out.shape(), q.shape(), v.shape())
-        })?;
-        let logs_shape = logs.as_ref().map(DeviceViewMut::shape);
-        require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
-            format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
-        })?;
-        require(dim > 0 && dim.max(values) <= 512, || {
-            format!("queries of {dim} numbers, values of {values}: 1 to 512")
-        })?;
+        let qkv = [q, k, v].map(|x| x.shape());
+        let extents = self.check(Shapes { qkv, out: out.shape(), logs: logs.as_ref().map(DeviceViewMut::shape) })?;
+        let Extents { batch, heads: [heads, key_heads], rows: [queries, keys], dims: [dim, values] } = extents;
         if out.is_empty() {
             return Ok(());
         }
-        let group = heads / key_heads;
+        let group = extents.group();
         if queries == 1 && group > 1 && self.window.is_none() && self.sinks.is_none() && !F::USES_PLACE {
             // One query sees all keys: the heads that share keys are rows of a tile.
             let shape = |dim| [batch, key_heads, group, dim];
@@ -236,26 +218,15 @@ impl<'a, A, F> Prefill<'a, A, F> {
         A: IntoKernelArg<P>,
         F: Scores<P>,
     {
-        let ([tokens, heads, dim], [keys, key_heads, key_dim]) = (q.shape(), k.shape());
-        let values = v.shape()[2];
-        self.check([heads, key_heads], [dim, key_dim])?;
-        require(v.shape() == [keys, key_heads, values], || format!("K of {:?}, V of {:?}", k.shape(), v.shape()))?;
-        require(out.shape() == [tokens, heads, values], || {
-            format!("a result of shape {:?} for Q of {:?}, V of {:?}", out.shape(), q.shape(), v.shape())
-        })?;
-        let logs_shape = logs.as_ref().map(DeviceViewMut::shape);
-        require(logs_shape.is_none_or(|shape| shape == [heads, tokens]), || {
-            format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
-        })?;
-        require(dim > 0 && dim.max(values) <= 512, || {
-            format!("queries of {dim} numbers, values of {values}: 1 to 512")
-        })?;
+        let qkv = [q, k, v].map(|x| x.shape());
+        let extents = self.check(Shapes { qkv, out: out.shape(), logs: logs.as_ref().map(DeviceViewMut::shape) })?;
+        let Extents { heads: [heads, _], rows: [_, keys], dims, .. } = extents;
         let [[count], [of_keys]] = starts.map(|starts| starts.shape());
         require(count > 0 && count == of_keys, || format!("{count} and {of_keys} starts: equal, and at least 1"))?;
         if out.is_empty() || longest == 0 || count == 1 {
             return Ok(());
         }
-        let form = self.form::<T>([longest, keys], [dim, values], heads / key_heads, stream);
+        let form = self.form::<T>([longest, keys], dims, extents.group(), stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 3>; 3],
                            starts: [Array<i32, 1>; 2],

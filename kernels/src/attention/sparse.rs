@@ -11,6 +11,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, FloatMode, Hints, Stream, Target};
 
 use super::online::{Exponent, Online};
+use super::shapes::{Extents, Shapes, check_scale};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
@@ -123,25 +124,11 @@ impl Sparse {
         out: DeviceViewMut<T, 4>,
         logs: Option<DeviceViewMut<f32, 3>>,
     ) -> ct::Result<()> {
-        let ([batch, heads, queries, dim], [of, key_heads, keys, key_dim]) = (q.shape(), k.shape());
-        let values = v.shape()[3];
-        require(self.scale > 0.0 && self.scale.is_finite(), || {
-            format!("scores times {}: a number above 0", self.scale)
-        })?;
-        require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
-            format!("{heads} heads of queries, {key_heads} of keys")
-        })?;
-        require(batch == of && dim == key_dim && v.shape() == [of, key_heads, keys, values], || {
-            format!("Q of shape {:?}, K of {:?}, V of {:?}", q.shape(), k.shape(), v.shape())
-        })?;
-        require(out.shape() == [batch, heads, queries, values], || format!("a result of shape {:?}", out.shape()))?;
-        let logs_shape = logs.as_ref().map(DeviceViewMut::shape);
-        require(logs_shape.is_none_or(|shape| shape == [batch, heads, queries]), || {
-            format!("logarithms of shape {logs_shape:?} for Q of {:?}", q.shape())
-        })?;
-        require(dim > 0 && dim.max(values) <= 256, || {
-            format!("queries of {dim} numbers, values of {values}: 1 to 256")
-        })?;
+        check_scale(self.scale)?;
+        let qkv = [q, k, v].map(|x| x.shape());
+        let shapes = Shapes { qkv, out: out.shape(), logs: logs.as_ref().map(DeviceViewMut::shape) };
+        let extents = shapes.check(256)?;
+        let Extents { batch, heads: [heads, _], rows: [queries, _], dims } = extents;
         require(block.iter().all(|x| x.is_power_of_two() && *x >= 16) && block[0] <= 128, || {
             format!("blocks of {block:?} queries and keys: powers of two from 16 on, at most 128 queries")
         })?;
@@ -156,13 +143,13 @@ impl Sparse {
         if out.is_empty() {
             return Ok(());
         }
-        let columns = [dim, values].map(tiles::columns);
+        let columns = dims.map(tiles::columns);
         let most = match (size_of::<T>(), columns[0].max(columns[1])) {
             (4, _) => 16,
             (_, 0..=128) => 128,
             _ => 64,
         };
-        let form = Form { block, keys: block[1].min(most), columns, group: heads / key_heads, causal: self.causal };
+        let form = Form { block, keys: block[1].min(most), columns, group: extents.group(), causal: self.causal };
         let kernel = |qkv: [Array<T, 4>; 3],
                       chosen: (Array<i32, 4>, Array<i32, 3>),
                       out: (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),

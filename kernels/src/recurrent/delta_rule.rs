@@ -12,6 +12,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
+use super::delta_gradients::{DeltaGradients, queue_gradients};
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, decays, initial, parts, store_last, tokens,
     tokens_mut, widest,
@@ -44,8 +45,7 @@ pub struct DeltaInputs<'a, T: Element, const GATES: usize> {
 }
 
 impl<T: Element, const GATES: usize> DeltaInputs<'_, T, GATES> {
-    /// Checks the shapes but that of the gates. Returns batch, tokens, heads, key channels and
-    /// value channels.
+    /// Checks the shapes. Returns batch, tokens, heads, key channels and value channels.
     #[track_caller]
     pub(super) fn check(&self, name: &str, out: [usize; 4]) -> ct::Result<[usize; 5]> {
         let ([batch, tokens, key_heads, keys], [_, _, heads, values]) = (self.q.shape(), self.v.shape());
@@ -57,6 +57,10 @@ impl<T: Element, const GATES: usize> DeltaInputs<'_, T, GATES> {
         })?;
         require(self.rates.shape() == [batch, tokens, heads], || {
             format!("{name}: rates are of shape {:?}, not {:?}", self.rates.shape(), [batch, tokens, heads])
+        })?;
+        let gates = [batch, tokens, heads, keys];
+        require(self.gates.shape()[..] == gates[..GATES], || {
+            format!("{name}: gates are of shape {:?}, not {:?}", self.gates.shape(), &gates[..GATES])
         })?;
         require(out == self.v.shape(), || format!("{name}: the result is of shape {out:?}, not {:?}", self.v.shape()))?;
         require(keys <= 256, || format!("{name}: {keys} key channels, and 256 is the largest number"))?;
@@ -265,9 +269,6 @@ impl GatedDeltaRule {
     ) -> ct::Result<()> {
         let name = "GatedDeltaRule::chunks";
         let [batch, count, heads, keys, values] = inputs.check(name, out.shape())?;
-        require(inputs.gates.shape() == [batch, count, heads], || {
-            format!("{name}: gates are of shape {:?}, not {:?}", inputs.gates.shape(), [batch, count, heads])
-        })?;
         let extents = Extents::new(name, [batch, count], packing)?;
         let Extents { sequences, chunks, slots } = extents;
         states.check(name, [sequences, heads, keys, values])?;
@@ -290,6 +291,8 @@ impl GatedDeltaRule {
             let arguments = (tokens(inputs.k, packing)?, tokens(inputs.v, packing)?, gates, rates);
             let scratch = (&mut w, &mut u, &mut sums);
             let launch = ct::Launch::new([chunks, heads, sequences]).stream(stream);
+            // The buffers of two tile blocks fit on a multiprocessor.
+            let launch = launch.hints(ct::Hints::new().num_warps(4).occupancy(2));
             launch.run(prepare::<T>, (arguments, offsets, scratch, ct::Constant(form)))?;
         }
         let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
@@ -299,6 +302,51 @@ impl GatedDeltaRule {
         let out = tokens_mut(out, packing)?;
         let launch = ct::Launch::new([parts, heads, sequences]).stream(stream);
         launch.run(recurrence::<T>, (arguments, offsets, states, out, self.scale, ct::Constant(form)))
+    }
+
+    /// Queues the gradients of the inputs of [`Self::chunks`]. `behind` has the gradients of the
+    /// results, and of the states behind the last token: zeros by default. `initial` has the states
+    /// before the first token.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::recurrent::{DeltaGradients, DeltaInputs, GatedDeltaRule};
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (k, v) = (device.full([1, 2, 1, 1], 1.0f32)?, device.full([1, 2, 1, 1], 4.0f32)?);
+    /// let (gates, rates) = (device.zeros([1, 2, 1])?, device.full([1, 2, 1], 0.5)?);
+    /// let (k, v, gates, rates) = (k.view(), v.view(), gates.view(), rates.view());
+    /// let inputs = DeltaInputs { q: k, k, v, gates, rates };
+    /// let [mut dq, mut dk, mut dv] = std::array::from_fn(|_| device.zeros([1, 2, 1, 1]).unwrap());
+    /// let (mut dgates, mut drates) = (device.zeros([1, 2, 1])?, device.zeros([1, 2, 1])?);
+    /// let gradients = DeltaGradients {
+    ///     q: dq.view_mut(),
+    ///     k: dk.view_mut(),
+    ///     v: dv.view_mut(),
+    ///     gates: dgates.view_mut(),
+    ///     rates: drates.view_mut(),
+    ///     initial: None,
+    /// };
+    /// let rule = GatedDeltaRule { scale: 1.0 };
+    /// rule.gradients(&device.default_stream(), inputs, (k, None), None, None, gradients)?;
+    /// assert_eq!(dv.to_vec()?, [0.75, 0.5]); // the second step halves the first value
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Self::chunks`].
+    #[track_caller]
+    pub fn gradients<T: Number>(
+        &self,
+        stream: &Stream,
+        inputs: DeltaInputs<T, 3>,
+        behind: (DeviceView<T, 4>, Option<DeviceView<f32, 4>>),
+        packing: Option<Packing>,
+        initial: Option<DeviceView<f32, 4>>,
+        gradients: DeltaGradients<T, 3>,
+    ) -> ct::Result<()> {
+        let name = "GatedDeltaRule::gradients";
+        queue_gradients(stream, name, self.scale, inputs, behind, (packing, initial), gradients)
     }
 
     /// Queues one step of each sequence of a batch: `q` and `k` (batch, key heads, key channels),

@@ -6,10 +6,11 @@
 //!
 //! * dX' = (C Bᵀ ∘ decays)ᵀ dY + e^(last G - G) B H, and the gradient of X is dt dX' + d dY
 //! * M = dY Xᵀ ∘ decays ∘ dt; that of C is M B + e^G dY Sᵀ, and that of B is
-//!   Mᵀ C + dt e^(last G - G) X Hᵀ
+//!   Mᵀ C + dt e^(last G - G) X Hᵀ. The products with B and C follow the sum of M over heads.
 //! * Result i has e^(G_i) as a factor, and input j e^(-G_j): the gradient of G_i is C_i · dC_i -
-//!   dt_i X_i · dX'_i. The last one also has the product of H and of the state behind the chunk.
-//!   The sums of these from the end on are the gradients of dt · a.
+//!   dt_i X_i · dX'_i, where C_i · dC_i is the sum of row i of M ∘ C Bᵀ and of e^G dY ∘ C S. The
+//!   last one also has the product of H and of the state behind the chunk. The sums of these from
+//!   the end on are the gradients of dt · a.
 //!
 //! Gradients of `b` and `c` have the sum over the heads of a group, by atomic additions in any
 //! order.
@@ -126,52 +127,58 @@ fn backward<T: Number>(
     let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
     let wide = ct::zeros::<f32, 2>([STEPS, states]);
     let products = ct::mma(c, b.transpose(), square);
-    type Sums = (Tile<f32, 2>, Tile<f32, 2>);
-    let (of_b, of_c) = ct::fold(..ct::scalar(count as i32), (wide, wide), |(sum_b, sum_c): Sums, i| {
-        let head = first + i;
-        let (x, dy) = (sequence.load(x, [at, head, zero], channels), sequence.load(dy, [at, head, zero], channels));
-        let of_state =
-            |array: Array<T, 4>| array.load((slot, head, 0, 0), [1, 1, states, channels]).reshape([states, channels]);
-        let (before, behind) = (of_state(starts), of_state(ends));
-        let row = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
-        let sums = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
-        let lengths = row.unsqueeze(1);
-        let whole = sums.extract((STEPS - 1, 0), [1, 1]);
-        let (head_decay, tail) = (sums.exp(), (whole - sums).exp());
-        let decays = decays(sums, false);
-        let (exact_x, exact_dy) = (x.cast::<f32>(), dy.cast::<f32>());
+    type Sums = (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>);
+    let start = (wide, wide, square);
+    let (sum_b, sum_c, weights) =
+        ct::fold(..ct::scalar(count as i32), start, |(sum_b, sum_c, sum_weights): Sums, i| {
+            let head = first + i;
+            let (x, dy) = (sequence.load(x, [at, head, zero], channels), sequence.load(dy, [at, head, zero], channels));
+            let of_state = |array: Array<T, 4>| {
+                array.load((slot, head, 0, 0), [1, 1, states, channels]).reshape([states, channels])
+            };
+            let (before, behind) = (of_state(starts), of_state(ends));
+            let row = lengths.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS]);
+            let sums = sums.load((slot, head, 0), [1, 1, STEPS]).reshape([STEPS, 1]);
+            let lengths = row.unsqueeze(1);
+            let whole = sums.extract((STEPS - 1, 0), [1, 1]);
+            let (head_decay, tail) = (sums.exp(), (whole - sums).exp());
+            let decays = decays(sums, false);
+            let (exact_x, exact_dy) = (x.cast::<f32>(), dy.cast::<f32>());
 
-        let from_behind = ct::mma(b, behind, ct::zeros::<f32, 2>([STEPS, channels])) * tail;
-        let inner = ct::mma((products * decays).cast::<T>().transpose(), dy, from_behind);
-        let direct = (inner * exact_x).sum(1);
-        let of_last = ((from_behind * exact_x).sum(1) * lengths).sum(0);
-        let mut of_x = inner * lengths;
-        if let Some(d) = d {
-            of_x += exact_dy * d.load_scalar(head);
-        }
-        sequence.store(dx, [at, head, zero], of_x.cast::<T>());
+            let from_behind = ct::mma(b, behind, ct::zeros::<f32, 2>([STEPS, channels])) * tail;
+            let inner = ct::mma((products * decays).cast::<T>().transpose(), dy, from_behind);
+            let direct = (inner * exact_x).sum(1);
+            let of_last = ((from_behind * exact_x).sum(1) * lengths).sum(0);
+            let mut of_x = inner * lengths;
+            if let Some(d) = d {
+                of_x += exact_dy * d.load_scalar(head);
+            }
+            sequence.store(dx, [at, head, zero], of_x.cast::<T>());
 
-        let weights = (ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0)).cast::<T>();
-        let of_c = ct::mma(weights, b, ct::mma(dy, before.transpose(), wide) * head_decay);
-        let of_row = (of_c * c.cast::<f32>()).sum(1);
-        let decayed = (exact_x * (lengths * tail)).cast::<T>();
-        let sum_b = ct::mma(decayed, behind.transpose(), ct::mma(weights.transpose(), c, sum_b));
+            let weights = ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0);
+            let decayed_dy = (exact_dy * head_decay).cast::<T>();
+            let of_before = ct::mma(c, before, ct::zeros::<f32, 2>([STEPS, channels]));
+            let of_row = (weights * products).sum(1) + (of_before * decayed_dy.cast::<f32>()).sum(1);
+            let sum_c = ct::mma(decayed_dy, before.transpose(), sum_c);
+            let decayed = (exact_x * (lengths * tail)).cast::<T>();
+            let sum_b = ct::mma(decayed, behind.transpose(), sum_b);
 
-        let carried = (behind.cast::<f32>() * before.cast::<f32>()).sum([0, 1]) * whole.exp();
-        let of_sums = of_row - direct * lengths;
-        let of_gates = of_sums.cumsum_with(0, ScanOptions::new().reverse()) + (carried + of_last);
-        let mut of_dt = direct + of_gates * a.load_scalar(head);
-        if softplus {
-            // The derivative of the softplus is 1 - e^-softplus.
-            of_dt *= 1.0 - (-lengths).exp();
-        }
-        sequence.store(ddt, [at, head, zero], of_dt);
-        of_heads.store((0, slot, head), (of_gates * lengths).sum(0).reshape([1, 1, 1]));
-        of_heads.store((1, slot, head), (exact_dy * exact_x).sum([0, 1]).reshape([1, 1, 1]));
-        (sum_b, sum_c + of_c)
-    });
-    sequence.add(db, of_group, of_b);
-    sequence.add(dc, of_group, of_c);
+            let carried = (behind.cast::<f32>() * before.cast::<f32>()).sum([0, 1]) * whole.exp();
+            let of_sums = of_row - direct * lengths;
+            let of_gates = of_sums.cumsum_with(0, ScanOptions::new().reverse()) + (carried + of_last);
+            let mut of_dt = direct + of_gates * a.load_scalar(head);
+            if softplus {
+                // The derivative of the softplus is 1 - e^-softplus.
+                of_dt *= 1.0 - (-lengths).exp();
+            }
+            sequence.store(ddt, [at, head, zero], of_dt);
+            of_heads.store((0, slot, head), (of_gates * lengths).sum(0).reshape([1, 1, 1]));
+            of_heads.store((1, slot, head), (exact_dy * exact_x).sum([0, 1]).reshape([1, 1, 1]));
+            (sum_b, sum_c, sum_weights + weights)
+        });
+    let weights = weights.cast::<T>();
+    sequence.add(db, of_group, ct::mma(weights.transpose(), c, sum_b));
+    sequence.add(dc, of_group, ct::mma(weights, b, sum_c));
 }
 
 /// Adds the gradients of all chunks in order, of some heads.
@@ -280,9 +287,13 @@ impl Mamba2 {
             }
             let (x, dy) = (tokens(x, packing)?, tokens(dy, packing)?);
             let (b, c) = (tokens(b, packing)?, tokens(c, packing)?);
+            // One tile block of four warps alone does not fill a multiprocessor.
+            let two = ct::Hints::new().occupancy(2);
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            let launch = launch.hints(two);
             launch.run(states::<T>, ((x, b), (&all, &sums), offsets, initial, &mut starts, ct::Constant(form)))?;
             let launch = ct::Launch::new([heads, sequences]).stream(stream);
+            let launch = launch.hints(two);
             launch.run(state_gradients::<T>, ((dy, c), &sums, offsets, &mut ends, ct::Constant(form)))?;
             let ddt = tokens_mut(ddt.reshape([batch, count, heads, 1])?, packing)?;
             let results = (tokens_mut(dx, packing)?, ddt, tokens_mut(db, packing)?, tokens_mut(dc, packing)?);

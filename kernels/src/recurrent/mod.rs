@@ -14,8 +14,10 @@
 //! no function of single steps. Sequences are arrays
 //! (batch, tokens, heads, channels). Those of the delta rules and of Mamba-2 may be packed: a batch
 //! of one, with the first token of each sequence ([`Packing`]). Logarithms of decays are natural.
-//! States are f32.
+//! States are f32. Mamba-2 and the delta rules have gradients of whole sequences.
 
+mod delta_chunks;
+mod delta_gradients;
 mod delta_rule;
 mod kimi_delta;
 mod log_linear;
@@ -24,6 +26,7 @@ mod mamba2_gradients;
 mod selective_scan;
 mod tokens;
 
+pub use delta_gradients::DeltaGradients;
 pub use delta_rule::{DeltaInputs, GatedDeltaRule};
 pub use kimi_delta::KimiDelta;
 pub use log_linear::{LogLinearInputs, log_linear_attention};

@@ -1,5 +1,7 @@
 //! Tests of `cutlet_kernels::recurrent`, against recurrences of single steps.
 
+mod delta_gradients;
+
 use cutlet as ct;
 use cutlet::element::bf16;
 use cutlet::{DeviceArray, Element};

@@ -114,6 +114,14 @@ fn e4m3_and_packed() -> ct::Result<()> {
             let starts = [starts.view(); 2];
             prefill.launch_packed(&stream, [q.view(); 3], starts, 200, y.view_mut(), Some(logs.view_mut()))
         });
+        let gradients = [device.zeros::<bf16, 3>(q.shape())?, device.zeros(q.shape())?, device.zeros(q.shape())?];
+        let [mut dq, mut dk, mut dv] = gradients;
+        let backward = Gradients::new(1.0).causal(true).deterministic(dim == 64);
+        compiles("gradients of packed sequences", || {
+            let (inputs, starts) = ([q.view(); 5], [starts.view(); 2]);
+            let results = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+            backward.launch_packed(&stream, inputs, logs.view(), starts, [200; 2], results)
+        });
     }
     Ok(())
 }

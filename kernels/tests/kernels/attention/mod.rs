@@ -5,6 +5,7 @@ mod decode;
 mod f8;
 mod gpus;
 mod latent;
+mod packed_backward;
 mod prefill;
 mod sparse;
 

@@ -6,6 +6,7 @@ use super::KernelInfo;
 use super::ir::load_path::LoadPath;
 use super::ir::pipelines::WarpSpecialization;
 use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
+use super::ir::sub_step::SubStep;
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -26,7 +27,28 @@ struct ScheduleBuilder<'a, 'm> {
 impl KernelInfo<'_> {
     /// Returns the schedule of a kernel with this body. `warp_spec`: the loads of the producer, if
     /// it has any. `smem`: shared memory with all reservations for the whole kernel.
+    ///
+    /// Without a producer, the buffers fit the share of a CTA at the requested occupancy, if all of
+    /// them are smaller. Otherwise they rotate through all of shared memory, which saves barriers.
     pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
+        if warp_spec.is_none() && self.options.occupancy.is_some_and(|blocks| blocks > 1) {
+            let share = smem.limited(smem.budget() - (smem.free() - self.smem_for_stages(smem)));
+            let schedule = self.schedule_within(body, None, &share);
+            let overflows = |step: &Step| matches!(step, Step::Sub(SubStep::SmemOverflow { .. }));
+            if !schedule.sequences.iter().flatten().any(overflows) {
+                return schedule;
+            }
+        }
+        self.schedule_within(body, warp_spec, smem)
+    }
+
+    /// Returns the schedule with this shared memory.
+    fn schedule_within(
+        &self,
+        body: BlockId,
+        warp_spec: Option<Rc<WarpSpecialization>>,
+        smem: &SharedMemory,
+    ) -> Schedule {
         let warps = self.consumer_warps();
         let partitions = match warp_spec {
             Some(_) => vec![(WarpRole::Consumer, 0..warps), (WarpRole::Producer, warps..warps + self.producer_warps())],

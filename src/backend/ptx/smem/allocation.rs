@@ -71,6 +71,11 @@ impl SharedMemory {
         SharedMemory { budget, ..SharedMemory::default() }
     }
 
+    /// Returns the same memory with at most `budget` bytes.
+    pub fn limited(&self, budget: u32) -> SharedMemory {
+        SharedMemory { budget: budget.min(self.budget), ..self.clone() }
+    }
+
     /// Returns the offset below which buffers are reserved.
     pub fn start(&self) -> u32 {
         self.start
