@@ -10,7 +10,7 @@ use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
 use super::operands::{Left, Right, Target};
-use crate::number::mode;
+use crate::norms::rows::mode;
 use crate::products::ahead::{Regions, prefetched_zeros};
 use crate::products::epilogue::{Place, Stage};
 
