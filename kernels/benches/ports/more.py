@@ -201,7 +201,7 @@ def experts():
         f"{tm} x {tn} x {tk}, occupancy {occupancy}, {strips} strips": [Launch(
             "_moe_actgrad_bwd_kernel", (up(pairs // count, tm), up(between, tn), count), (*arguments, tm, tn, tk, 0, 1, strips),
             {"num_ctas": 1, "occupancy": occupancy})]
-        for tm, tn, tk in ((128, 128, 64), (64, 128, 64)) for occupancy in (1, 2) for strips in (1, tn // 32)})
+        for tm, tn, tk in ((128, 128, 64),) for occupancy in (1, 2) for strips in (1, tn // 32)})
 
 
 def lists():
