@@ -70,7 +70,7 @@ pub struct Functions<T: Element> {
 
 impl Case {
     /// A row with its least bytes and operations.
-    pub fn new<T: Number>(name: String, tolerance: f64, bytes: f64, flops: f64, functions: Functions<T>) -> Case {
+    pub fn new<T: Element>(name: String, tolerance: f64, bytes: f64, flops: f64, functions: Functions<T>) -> Case {
         let Functions { data, ours, error, reset } = functions;
         let open = move |device: Device| {
             let data = Rc::new(RefCell::new(data(device)?));

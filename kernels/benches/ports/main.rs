@@ -12,10 +12,12 @@ mod decode_rows;
 mod expert_rows;
 mod foreign;
 mod hyper_rows;
+mod jit;
 mod list_rows;
 mod recurrent_rows;
 mod rows;
 mod scaled_rows;
+mod stages;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,12 +27,14 @@ use cutlet::{Bench, Device, Stream};
 
 use case::{Case, Open};
 use foreign::{Call, Driver};
+use stages::{Choice, Chosen, Stages};
 
 /// Launches of a row in the manifest: of ours the lines of code, of the original by configuration.
 #[derive(Default)]
 struct Original {
     our_lines: usize,
     configurations: Vec<Configuration>,
+    stages: Stages,
 }
 
 struct Configuration {
@@ -62,6 +66,12 @@ fn manifest(folder: &Path) -> Result<HashMap<String, Original>> {
                 let launch = [cubin, grid, arguments].map(str::to_owned);
                 configurations.last_mut().expect("a configuration").launches.push(launch);
             }
+            ["stage", row, stage, label, lines, cubin, grid, arguments] => {
+                let launch = [cubin, grid, arguments].map(str::to_owned);
+                let choice = Choice { label: label.to_owned(), lines: lines.parse()?, launch };
+                let stages = &mut rows.entry(row.to_owned()).or_default().stages;
+                stages.entry(stage.parse()?).or_default().push(choice);
+            }
             _ => anyhow::bail!("a line of the manifest: {line}"),
         }
     }
@@ -91,34 +101,41 @@ fn compare(
     };
     let Some(our_error) = check("cutlet", &*ours)? else { return Ok(()) };
     let mut found = Vec::new();
-    for Configuration { label, lines, launches } in &original.configurations {
-        let call = |[cubin, grid, arguments]: &[String; 3]| -> Result<Queue> {
-            if cubin == "clear" {
-                let clear = driver.clear(arguments, &arrays)?;
-                return Ok(Box::new(move |stream| clear.queue(stream)));
-            }
-            let call = Call::new(driver.kernel(&folder.join(cubin))?, grid, arguments, &arrays)?;
-            Ok(Box::new(move |stream| call.queue(stream)))
-        };
-        let calls: Result<Vec<Queue>> = launches.iter().map(call).collect();
-        let calls = match calls {
-            Ok(calls) => calls,
+    let open = |[cubin, grid, arguments]: &[String; 3]| -> Result<Queue> {
+        if cubin == "clear" {
+            let clear = driver.clear(arguments, &arrays)?;
+            return Ok(Box::new(move |stream| clear.queue(stream)));
+        }
+        let call = Call::new(driver.kernel(folder, cubin)?, grid, arguments, &arrays)?;
+        Ok(Box::new(move |stream| call.queue(stream)))
+    };
+    let whole = |Configuration { label, lines, launches }: &Configuration| {
+        let calls: Result<Vec<Queue>> = launches.iter().map(open).collect();
+        Ok((label.clone(), *lines, calls.with_context(|| label.clone())?))
+    };
+    let mut candidates: Vec<Result<Chosen>> = original.configurations.iter().map(whole).collect();
+    if !original.stages.is_empty() {
+        candidates.push(stages::fastest(&original.stages, &stream, open));
+    }
+    for candidate in candidates {
+        let (label, lines, calls) = match candidate {
+            Ok(candidate) => candidate,
             Err(fault) => {
-                println!("{}\tREFUSED: {label}: {fault:#}", case.name);
+                println!("{}\tREFUSED: {fault:#}", case.name);
                 continue;
             }
         };
         let launch = move || calls.iter().try_for_each(|call| call(&device.default_stream()));
-        match check(label, &launch) {
+        match check(&label, &launch) {
             Ok(Some(error)) => {
                 let time = Bench::new().runs(5).run(&stream, &launch)?.median();
-                found.push((time, label, *lines, error, launch));
+                found.push((time, label, lines, error, launch));
             }
             Ok(None) => {}
             Err(fault) => println!("{}\tREFUSED: {label}: {fault:#}", case.name),
         }
     }
-    if original.configurations.is_empty() {
+    if original.configurations.is_empty() && original.stages.is_empty() {
         let time = Bench::new().runs(runs).run(&stream, &ours)?.median().as_secs_f64();
         let (micros, rates) = (time * 1e6, case.rates(time));
         println!(
@@ -146,7 +163,7 @@ fn compare(
 
 /// Functions that return rows: all of them, and those at sizes for the CPU.
 type Rows = fn() -> Vec<Case>;
-const ROWS: [[Rows; 2]; 8] = [
+const ROWS: [[Rows; 2]; 9] = [
     [rows::cases, rows::small],
     [attention_rows::cases, attention_rows::small],
     [decode_rows::cases, decode_rows::small],
@@ -155,6 +172,7 @@ const ROWS: [[Rows; 2]; 8] = [
     [list_rows::cases, list_rows::small],
     [recurrent_rows::cases, recurrent_rows::small],
     [scaled_rows::cases, scaled_rows::small],
+    [jit::cases, jit::small],
 ];
 
 /// Compares the functions of this crate with the references at small sizes.

@@ -19,7 +19,7 @@ use super::online::{Exponent, LEAST, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, is_overlapped, num_multiprocessors};
 
 /// Keys and values in pages, and the pages of each sequence.
 ///
@@ -62,6 +62,8 @@ pub struct Scratch {
     pub(super) tickets: DeviceArray<i32, 2>,
 }
 
+ct::impl_graph_resource!(Scratch { results, logs, tickets });
+
 impl Scratch {
     pub(super) fn new(device: Device, [batch, blocks, parts, rows, dim]: [usize; 5]) -> ct::Result<Scratch> {
         let stored = if parts == 1 { 0 } else { parts };
@@ -96,6 +98,8 @@ struct Form {
     page: usize,
     parts: usize,
     combine: Combine,
+    /// The next kernel of the stream may start during this one.
+    overlapped: bool,
 }
 
 /// Results, logarithms and tickets of the parts.
@@ -109,8 +113,11 @@ fn decode<T: Number>(
     (table, lengths): (Array<i32, 2>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     (scale, softcap, window, sinks): Parameters,
-    Form { tile: [m, n, d, e], page, parts, combine }: Form,
+    Form { tile: [m, n, d, e], page, parts, combine, overlapped }: Form,
 ) {
+    if overlapped {
+        ct::grid_dependency_control_launch_dependents();
+    }
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let queries = q.load((batch, head, 0, 0), [1, 1, m, d]).reshape([m, d]);
     let length = lengths.load_scalar(batch);
@@ -326,7 +333,8 @@ impl<'a> Decode<'a> {
         let [m, d, e] = [group.next_power_of_two().max(16), tiles::columns(dim), tiles::columns(of_values)];
         require(m <= 128, || format!("{group} heads of queries for a head of keys: at most 128"))?;
         let keys_of_tile = if d.max(e) > 128 || size_of::<T>() == 4 { 32 } else { 64 };
-        let form = Form { tile: [m, keys_of_tile, d, e], page, parts, combine: self.combine };
+        let (combine, overlapped) = (self.combine, is_overlapped());
+        let form = Form { tile: [m, keys_of_tile, d, e], page, parts, combine, overlapped };
         let q = q.reshape([batch, key_heads, group, dim])?;
         let mut out = out.reshape([batch, key_heads, group, of_values])?;
         let keys = keys.reshape([pages * page, key_heads, dim])?;

@@ -23,6 +23,8 @@ pub struct Form {
     pub groups: usize,
     /// Columns of sums that an epilogue receives at a time.
     pub strip: usize,
+    /// The next kernel of the stream may start during this one.
+    pub overlapped: bool,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -97,6 +99,9 @@ pub fn product<T, O, L, R, C, E>(
     C: Target<O>,
     E: Stage<T::Value>,
 {
+    if form.overlapped {
+        ct::grid_dependency_control_launch_dependents();
+    }
     let [tm, tn, tk] = form.configuration.tile;
     let (rows, [terms, columns]) = (left.rows(), right.extents());
     let row_tiles = match offsets {

@@ -15,6 +15,8 @@ pub struct Workspace {
     flags: DeviceArray<i32, 1>,
 }
 
+ct::impl_graph_resource!(Workspace { sums, flags });
+
 impl Workspace {
     /// Returns a workspace without memory for sums.
     ///

@@ -5,6 +5,7 @@ mod groups;
 mod hyper;
 mod rotary;
 mod rows;
+mod sinkhorn;
 mod softmax;
 mod sparsemax;
 
