@@ -265,7 +265,7 @@ def experts():
     x, w, y = A("x", "bf16", (tokens, k)), A("w", "bf16", (count, n, k)), A("y", "bf16", (pairs, n))
     weights, order = A("weights", "f32", (pairs,)), A("order", "i32", (pairs,))
     yield Row(f"experts bf16 {tokens} {taken} {count} {n} {k}", "samples/MoE", ("swizzle_2d", "swizzle_2d_from_bid"),
-              {"moe/product.rs": ("kernel",)}, {
+              {"moe/product.rs": ("kernel", "one_tile")}, {
         f"{tm} x {tn} x {tk}, {hints}": [Launch("fused_moe_kernel", (up(pairs, tm) * up(n, tn),),
                                                 (x, w, y, weights, order, A("of_tile", "i32", (pairs // tm,)), I(taken), False, tm, tn, tk), hints)]
         for tm, tn, tk in ((128, 128, 64), (128, 256, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2})})
