@@ -28,7 +28,6 @@ pub use decode::{Combine, Decode, Pages, Scratch};
 pub use f8::PrefillF8;
 pub use gradients::Gradients;
 pub use latent::{Latent, Latents, Order};
-pub(crate) use prefill::knob;
 pub use prefill::{Attention, Prefill};
 pub use scores::{Function, Mask, Place, Scores, Unchanged};
 pub use sparse::{Chosen, Sparse};

@@ -192,12 +192,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
         };
         let grid = [queries.div_ceil(form.tile[0]), heads, batch];
         let arguments = ([q, k, v], (out, logs), parameters, self.arguments, ct::Constant(form));
-        let occupancy = if self.window.is_some() { knob("ATT_OCC", 0) } else { 0 };
-        let hints = match occupancy {
-            0 => ct::Hints::new(),
-            n => ct::Hints::new().occupancy(n as u32),
-        };
-        ct::Launch::new(grid).hints(hints).stream(stream).run(kernel, arguments)
+        ct::Launch::new(grid).stream(stream).run(kernel, arguments)
     }
 
     /// Queues the kernel for sequences whose rows follow one another. Q and the result are of shape
@@ -278,16 +273,13 @@ impl<'a, A, F> Prefill<'a, A, F> {
     fn form<T>(&self, extents: [usize; 2], dims: [usize; 2], group: usize, stream: &Stream) -> Form {
         let columns = dims.map(tiles::columns);
         let widest = columns[0].max(columns[1]);
-        let mut tile = tiles::prefill(size_of::<T>(), widest, extents, target(stream));
-        if self.window.is_some() {
-            tile = [knob("ATT_M", tile[0]), knob("ATT_N", tile[1])];
+        Form {
+            tile: tiles::prefill(size_of::<T>(), widest, extents, target(stream)),
+            columns,
+            group,
+            causal: self.causal,
         }
-        Form { tile, columns, group, causal: self.causal }
     }
-}
-
-pub(crate) fn knob(name: &str, or: usize) -> usize {
-    std::env::var(name).ok().and_then(|x| x.parse().ok()).unwrap_or(or)
 }
 
 /// softmax(scale · Q Kᵀ) V: [`Prefill`] without options.

@@ -130,25 +130,16 @@ pub(super) fn launch<T: Number>(
         return Ok(());
     }
     let swapped = size_of::<T>() == 2 && alignment.tile() <= 64;
-    let mut form = Form { rows, transposed, gate, swapped, tile: tile::<T>(alignment.tile(), columns, gate.is_some()) };
-    form.tile[1] = crate::attention::knob("EXP_N", form.tile[1]);
-    form.tile[2] = crate::attention::knob("EXP_K", form.tile[2]);
-    let mut hints = ct::Hints::new();
-    if let occupancy @ 1.. = crate::attention::knob("EXP_OCC", 0) {
-        hints = hints.occupancy(occupancy as u32);
-    }
-    if let warps @ 1.. = crate::attention::knob("EXP_WARPS", 0) {
-        hints = hints.num_warps(warps as u32);
-    }
+    let form = Form { rows, transposed, gate, swapped, tile: tile::<T>(alignment.tile(), columns, gate.is_some()) };
     let w = match gate {
         Some(_) => w.reshape([experts, 2, columns, inner])?,
         None => w.reshape([experts, 1, a, b])?,
     };
     let tiles = alignment.of_tile().len() * columns.div_ceil(form.tile[1]);
-    let grid = (crate::attention::knob("EXP_OCC", 1) * num_multiprocessors(stream)).min(tiles);
+    let grid = num_multiprocessors(stream).min(tiles);
     let lists = (alignment.pairs(), alignment.of_tile(), alignment.starts());
     let arguments = ((x, w), lists, out, alignment.tokens()[1] as i32, ct::Constant(form));
-    ct::Launch::new(grid).hints(hints).stream(stream).run(kernel::<T>, arguments)
+    ct::Launch::new(grid).stream(stream).run(kernel::<T>, arguments)
 }
 
 /// Queues the products of rows with the weights of their experts, of shape (experts, columns,

@@ -224,18 +224,13 @@ pub(super) fn queue_step<T: Number>(
         return Ok(());
     }
     // Parts of 64 values: the least time by the cost model, of 16 to 128.
-    let tile = values.next_power_of_two().min(crate::attention::knob("STEP_TILE", 64));
+    let tile = values.next_power_of_two().min(64);
     let group = heads / key_heads;
     let form = Form { keys: keys.next_power_of_two(), values: tile, parts: 1, group, chunks: 1 };
     let arguments = ((q, k, v), (gates, rates), state, out, scale, ct::Constant(form), ct::Constant(is_gated_by_key));
-    let mut hints = ct::Hints::new();
-    if let warps @ 1.. = crate::attention::knob("STEP_WARPS", 0) {
-        hints = hints.num_warps(warps as u32);
-    }
-    if let occupancy @ 1.. = crate::attention::knob("STEP_OCC", 0) {
-        hints = hints.occupancy(occupancy as u32);
-    }
-    ct::Launch::new([values.div_ceil(tile), heads, batch]).hints(hints).stream(stream).run(step::<T>, arguments)
+    // A thread has 64 numbers of the state: with more warps, fewer loads are in flight.
+    let launch = ct::Launch::new([values.div_ceil(tile), heads, batch]).hints(ct::Hints::new().num_warps(4));
+    launch.stream(stream).run(step::<T>, arguments)
 }
 
 impl GatedDeltaRule {

@@ -89,7 +89,9 @@ fn can_move_past(module: &Module, open: &[OpId], op: &Op) -> bool {
 fn belongs_to(module: &Module, uses: &Uses, open: &[OpId], id: OpId) -> bool {
     let Some(&first) = open.first() else { return false };
     let op = module.op(id);
-    if module.whole_mma(first) != module.whole_mma(id) || op.operands[..2].iter().any(|&value| is_computed_by(module, open, value)) {
+    if module.whole_mma(first) != module.whole_mma(id)
+        || op.operands[..2].iter().any(|&value| is_computed_by(module, open, value))
+    {
         return false;
     }
     if is_computed_by(module, open, op.operands[2]) {

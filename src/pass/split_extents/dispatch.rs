@@ -106,8 +106,7 @@ fn product(splitter: &mut Splitter<'_>, id: OpId, op: &Op) {
                 let at = [left.index(&[before, &[m, k]].concat()), right.index(&[before, &[k, n]].concat())];
                 let mut operands = vec![a.boxes[at[0]], b.boxes[at[1]], sum];
                 operands.extend(scales.iter().zip(at).map(|(scale, at)| scale.boxes[at]));
-                let sum =
-                    splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place));
+                let sum = splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place));
                 splitter.ops.mark_mma_part(sum, id);
                 sum
             })
