@@ -130,8 +130,10 @@ fn of_scores<const BATCH: usize, const HEADS: usize, const LENGTH: usize, const 
             };
             return prefill.causal(true).scores(&numbers[0].1, by_distance).launch(stream, qkv, y, None);
         }
-        let of_keys =
-            |scores: Tile<f32, 2>, at: Place, bias: Array<f32, 3>| scores + bias.gather((at.batch, at.head, at.key));
+        let of_keys = |scores: Tile<f32, 2>, at: Place, bias: Array<f32, 3>| {
+            let [_, n] = at.key.shape();
+            scores + bias.load((at.batch, at.head, at.block), [1, 1, n]).reshape([1, n])
+        };
         let bias = matrix(&numbers[0].1, [BATCH, HEADS, LENGTH])?;
         prefill.window(WINDOW + 1).scores(bias, of_keys).launch(stream, qkv, y, None)
     };

@@ -102,7 +102,7 @@ impl Arrays {
         let Extents { groups, n, k, .. } = of;
         let mut worst = 0.0f64;
         for row in places(of.m()) {
-            let group = (0..groups).filter(|&group| of.start(group) <= row).next_back().unwrap_or(0);
+            let group = (0..groups).rev().find(|&group| of.start(group) <= row).unwrap_or(0);
             let of_row = |x: Vec<f8e4m3fn>| x.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
             let a = of_row(self.a.view().slice(0, row..row + 1)?.to_vec()?);
             let scales = self.of_a.view().slice(0, row..row + 1)?.to_vec()?;

@@ -62,13 +62,14 @@ def original_lines(path, names):
 
 
 def our_lines(sources):
-    """Lines of code of functions of our files, as rustfmt writes them."""
-    count = 0
+    """Lines of code of functions of our files, as rustfmt writes them. Methods count where no function has their name."""
+    count, pattern = 0, r"( *)(?:pub(?:\([a-z]+\))? )?fn (\w+)"
     for name, functions in sources.items():
-        end = None
-        for line in (KERNELS / "src" / name).read_text().split("#[cfg(test)]")[0].splitlines():
-            start = re.match(r"( *)(?:pub(?:\([a-z]+\))? )?fn (\w+)", line)
-            if start and end is None and start[2] in functions:
+        text = (KERNELS / "src" / name).read_text().split("#[cfg(test)]")[0]
+        free, end = set(re.findall(r"^(?:pub(?:\([a-z]+\))? )?fn (\w+)", text, re.MULTILINE)), None
+        for line in text.splitlines():
+            start = re.match(pattern, line)
+            if start and end is None and start[2] in functions and not (start[1] and start[2] in free):
                 end = start[1] + "}"
             if end is not None:
                 count += bool(line.strip()) and not line.strip().startswith("//")

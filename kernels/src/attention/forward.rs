@@ -90,7 +90,7 @@ fn attend<T: Number, P: Copy, F: Scores<P>>(
         };
         let key = (j * n + ct::arange(0..n)).unsqueeze(0);
         let query = (first + ct::arange_from(m, 0, 1)).unsqueeze(1);
-        let scores = function.apply(scores, Place { batch, head, query, key }, parameters);
+        let scores = function.apply(scores, Place { batch, head, block: j, query, key }, parameters);
         let masked = || {
             let seen = if causal { key.le(query) } else { key.lt(keys).broadcast_to([m, n]) };
             let seen = match window {

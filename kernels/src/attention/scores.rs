@@ -10,6 +10,8 @@ pub struct Place {
     pub batch: Scalar<i32>,
     /// Head of the queries.
     pub head: Scalar<i32>,
+    /// Number of the tile of keys: the first one has the position of this number times the columns.
+    pub block: Scalar<i32>,
     /// Positions of the queries, of shape (rows, 1). The last query has the position of the last
     /// key.
     pub query: Tile<i32, 2>,

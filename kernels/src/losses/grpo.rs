@@ -17,6 +17,8 @@ use crate::check::require;
 use crate::launch::Run;
 use crate::norms::rows::{Form, mode};
 
+/// Adjacent columns that share a maximum.
+const GROUP: usize = 8;
 /// Columns of a block of the gradient.
 const COLUMNS: usize = 4096;
 
@@ -99,15 +101,18 @@ fn forward<T: Number>(
     let at = [ct::bid(1), rows.row];
     let load = |at| x.load_with(at, form.shape(), LoadOptions::new().padding(Padding::NegInf)).cast::<f32>() * factor;
     let (max, sum) = if form.by_chunks {
-        // Sums of columns: a chunk has one reduction, that of the maximum.
-        let start = (ct::full([1; 4], f32::MIN), ct::zeros(form.shape()));
-        let (max, sums) =
-            ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sums): (Tile<f32, 4>, Tile<f32, 4>), j| {
-                let x = load(rows.chunk(j));
-                let above = max.max(x.reduce_max(3));
-                mode::<T, _>(|| (above, (sums * (max - above).exp()) + (x - above).exp()))
+        // Groups of adjacent columns have a maximum and a sum: threads exchange nothing before the end of the row.
+        let groups = form.tile / GROUP;
+        let start = (ct::full([groups, 1], f32::MIN), ct::zeros([groups, 1]));
+        let (maxima, sums) =
+            ct::fold(..x.num_tiles(3, form.shape()), start, |(max, sums): (Tile<f32, 2>, Tile<f32, 2>), j| {
+                let x = load(rows.chunk(j)).reshape([groups, GROUP]);
+                let above = max.max(x.reduce_max(1));
+                mode::<T, _>(|| (above, sums.fma((max - above).exp(), (x - above).exp().sum(1))))
             });
-        (max, sums.sum(3))
+        let max = maxima.reduce_max(0);
+        let sum = (sums * (maxima - max).exp()).sum(0);
+        (max.reshape([1; 4]), sum.reshape([1; 4]))
     } else {
         let x = load(rows.at());
         let max = rows.max(x);

@@ -232,7 +232,9 @@ pub(super) fn queue_step<T: Number>(
     let group = heads / key_heads;
     let form = Form { keys: keys.next_power_of_two(), values: tile, parts: 1, group, chunks: 1 };
     let arguments = ((q, k, v), (gates, rates), state, out, scale, ct::Constant(form), ct::Constant(is_gated_by_key));
-    ct::Launch::new([values.div_ceil(tile), heads, batch]).stream(stream).run(step::<T>, arguments)
+    // A thread has 64 numbers of the state: with more warps, fewer loads are in flight.
+    let launch = ct::Launch::new([values.div_ceil(tile), heads, batch]).hints(ct::Hints::new().num_warps(4));
+    launch.stream(stream).run(step::<T>, arguments)
 }
 
 impl GatedDeltaRule {
