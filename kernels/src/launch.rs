@@ -52,13 +52,14 @@ thread_local! {
 ///
 /// ```
 /// use cutlet as ct;
-/// use cutlet_kernels::{Number, overlapped, softmax};
+/// use cutlet_kernels::{overlapped, softmax};
 ///
 /// let device = ct::Device::cpu();
-/// let (x, mut y, mut z) = (device.zeros([1, 1, 1, 4])?, device.zeros([1, 1, 1, 4])?, device.zeros([1, 1, 1, 4])?);
+/// let x = device.zeros::<f32, 2>([1, 4])?;
+/// let (mut y, mut z) = (device.zeros([1, 4])?, device.zeros([1, 4])?);
 /// let stream = device.default_stream();
 /// overlapped(|| {
-///     softmax::<f32>(&stream, x.view(), y.view_mut())?;
+///     softmax(&stream, x.view(), y.view_mut())?;
 ///     softmax(&stream, y.view(), z.view_mut())
 /// })?;
 /// assert_eq!(z.to_vec()?, [0.25; 4]);
