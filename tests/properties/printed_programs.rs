@@ -66,7 +66,7 @@ fn printed_tests_are_programs() {
 fn printed_tests_fail() {
     let programs =
         [printed::below_diagonal_1005ac4a0473ff8f, printed::lost_96624dc50e13d91c, printed::row_major_ba163511ba96f1fc];
-    let [diagonal, lost, rows] = programs.map(|program| std::panic::catch_unwind(program));
+    let [diagonal, lost, rows] = programs.map(std::panic::catch_unwind);
     assert!(diagonal.is_err() && rows.is_err());
     let error = lost.expect("no panic").expect_err("a race").to_string();
     assert!(error.contains("a race: this reads element 0 of an array of 1"), "{error}");
