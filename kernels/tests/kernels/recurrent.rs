@@ -4,8 +4,9 @@ mod delta_gradients;
 
 use cutlet as ct;
 use cutlet::element::bf16;
-use cutlet::{DeviceArray, Element};
+use cutlet::{DeviceArray, Element, Target};
 use cutlet_kernels::Number;
+use cutlet_kernels::inspect::{Subject, inspect};
 use cutlet_kernels::recurrent::{
     DeltaInputs, GatedDeltaRule, KimiDelta, Mamba2, Mamba2Gradients, Mamba2Inputs, Packing, SelectiveInputs,
     SelectiveScan, States,
@@ -120,6 +121,25 @@ fn gated_delta_rule() {
     delta::<f32>(PLAIN, None, false, 0.1, 1e-4);
     delta::<f32>(Extents { batch: 1, tokens: 130, heads: 4, values: 40, ..PLAIN }, None, false, 2.0, 1e-4);
     delta::<bf16>(Extents { tokens: 64, keys: 32, ..PLAIN }, None, false, 0.1, 0.06);
+}
+
+/// The preparation of chunks has two tile blocks a multiprocessor: its buffers fit a half of shared
+/// memory.
+#[test]
+fn gated_delta_rule_shares_a_multiprocessor() -> ct::Result<()> {
+    let shape = [1, 256, 2, 128];
+    let (k, mut out) = (device().zeros::<bf16, 4>(shape)?, device().zeros::<bf16, 4>(shape)?);
+    let gates = device().zeros::<f32, 3>([1, 256, 2])?;
+    let kernels = inspect(Target::SM_90A, Subject::Plan, || {
+        let (k, gates) = (k.view(), gates.view());
+        let inputs = DeltaInputs { q: k, k, v: k, gates, rates: gates };
+        let stream = device().default_stream();
+        GatedDeltaRule { scale: 1.0 }.chunks(&stream, inputs, None, States::default(), out.view_mut())
+    })?;
+    let bytes = kernels[0].schedule.lines().find_map(|line| line.strip_prefix("smem ")?.strip_suffix(" bytes"));
+    let bytes: usize = bytes.and_then(|bytes| bytes.parse().ok()).expect("the bytes of shared memory");
+    assert!(bytes <= 113 << 10, "{bytes} bytes");
+    Ok(())
 }
 
 #[test]
