@@ -183,7 +183,7 @@ fn keys_and_values_are_stored_in_the_cache() -> ct::Result<()> {
             let (pair, even) = (of_row(i) * 4 + j % 8 / 2, i * n + j / 2 * 2);
             match j {
                 _ if j >= 32 => sums[i * n + j],
-                _ if j % 2 == 0 => sums[even] * c[pair] - sums[even + 1] * s[pair],
+                _ if j.is_multiple_of(2) => sums[even] * c[pair] - sums[even + 1] * s[pair],
                 _ => sums[even + 1] * c[pair] + sums[even] * s[pair],
             }
         };
