@@ -30,6 +30,7 @@ macro_rules! pages {
         #[doc = "[missing]: crate::guide::missing"]
         #[doc = "[operations]: crate::guide::operations"]
         #[doc = "[speed]: crate::guide::speed"]
+        #[doc = "[testing]: crate::guide::testing"]
         #[doc = "[tutorial]: crate::guide::tutorial"]
         #[doc = concat!("[candle]: ", repository_file!("integrations/candle/README.md"))]
         #[doc = concat!("[compare]: ", repository_file!("benches/compare/README.md"))]
@@ -74,6 +75,9 @@ pages! {
     /// Debugging of kernels.
     ///
     debugging = "../docs/debugging.md";
+    /// Property tests of kernels.
+    ///
+    testing = "../docs/testing.md";
     /// Environment variables.
     ///
     environment = "../docs/environment.md";

@@ -105,6 +105,7 @@
 //!   of 1 to 8 bits.
 //! * [`runtime`]: devices, arrays, streams and graphs; [`foreign`]: memory of other libraries;
 //!   [`expr`]: whole arrays.
+//! * [`mod@test`]: property tests of kernels.
 //! * [`mod@inspect`], [`mod@bench`], [`tune`], [`cache`]: code, time, configurations, files of
 //!   compiled kernels.
 //! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of
@@ -118,6 +119,7 @@
 //! * `tileir`: the back end that generates Tile IR. Without it, Blackwell runs generated PTX.
 //! * `tune`: [`Tuner`] and the module [`tune`].
 //! * `bundle`: [`Bundler`](aot::Bundler) and [`Bundle`](aot::Bundle).
+//! * `test`: the module [`mod@test`].
 //!
 //! Off by default:
 //!
@@ -153,7 +155,10 @@
 //! ```
 
 // A part that only an absent feature uses has no user.
-#![cfg_attr(not(all(feature = "tileir", feature = "tune", feature = "bundle")), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(all(feature = "tileir", feature = "tune", feature = "bundle", feature = "test")),
+    allow(dead_code, unused_imports)
+)]
 
 #[doc(hidden)]
 pub mod backend;
@@ -175,6 +180,8 @@ pub mod pass;
 pub mod prelude;
 pub mod runtime;
 mod target;
+#[cfg(feature = "test")]
+pub mod test;
 pub mod tile;
 mod types;
 mod util;

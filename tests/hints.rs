@@ -484,3 +484,22 @@ fn operands_of_two_ranks_are_loaded_by_tma() {
     let said = compiled(kernel, (x, w, x.mutable()), Target::SM_90A, Hints::new()).remarks.to_string();
     assert_eq!(count(&said, "-stage pipeline, boxes: 1"), 2, "{said}");
 }
+
+#[test]
+fn loads_around_a_grid_wait_are_coherent() {
+    fn scale(x: Array<f32, 1>, factors: Array<f32, 1>, y: ArrayMut<f32, 1>, waits: bool) {
+        let factors = factors.load(ct::bid(0), [512]);
+        if waits {
+            ct::grid_dependency_control_wait();
+        }
+        y.store(ct::bid(0), x.load(ct::bid(0), [512]) * factors);
+    }
+    let array = ct::ArraySpec::<f32, 1>::new([4096]);
+    let text = |waits: bool| {
+        let args = (array, array, array.mutable(), ct::Constant(waits));
+        ct::inspect(scale, args).target(Target::SM_90A).ptx().expect("code")
+    };
+    assert!(count(&text(false), "ld.global.nc.") >= 2);
+    // The preceding kernel writes an array while this kernel runs.
+    assert_eq!(count(&text(true), "ld.global.nc."), 0);
+}

@@ -105,9 +105,10 @@ fn measure<T: Number>(model: &MiniLm<T>, device: Device) -> Result<()> {
         let tokens = vec![(0..length as u32).map(|at| 1000 + at * 37).collect::<Vec<u32>>(); sentences];
         let batch = Batch::new(device, &tokens)?;
         let out = device.zeros::<f32, 2>([sentences, model.width()])?;
-        let state = (model.activations(batch.shape())?, out);
-        let mut graph = Graph::capture(state, |(space, out)| {
-            model.forward(&device.default_stream(), &batch, space, out.view_mut())
+        let space = model.activations(batch.shape())?;
+        let state = (model, batch, space, out);
+        let mut graph = Graph::capture(state, |(model, batch, space, out)| {
+            model.forward(&device.default_stream(), batch, space, out.view_mut())
         })?;
         let stream = device.default_stream();
         let times = Bench::new().runs(20).run(&stream, || graph.replay_on(&stream))?;

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use cutlet as ct;
-use cutlet::Device;
 use cutlet::element::f16;
+use cutlet::{Device, Graph};
 use cutlet_kernels::Number;
 use cutlet_models::MiniLm;
+use cutlet_models::minilm::Batch;
 use safetensors::{Dtype, tensor::TensorView};
 
 const WIDTH: usize = 36;
@@ -143,13 +144,17 @@ fn normal(x: f64) -> f64 {
     (0..=PARTS).map(|i| weight(i) * density(i as f64 * step)).sum::<f64>() * step / 3.0
 }
 
-fn compare<T: Number>(tolerance: f64) -> Result<(), Box<dyn std::error::Error>> {
-    let tensors = tensors();
-    let config = format!(
+/// The configuration of the model.
+fn config() -> String {
+    format!(
         r#"{{"hidden_size": {WIDTH}, "intermediate_size": {INNER}, "num_hidden_layers": {LAYERS},
             "num_attention_heads": {HEADS}, "vocab_size": 50, "max_position_embeddings": 40, "layer_norm_eps": {EPSILON}}}"#
-    );
-    let model = MiniLm::<T>::new(Device::first()?, &file(&tensors), &config)?;
+    )
+}
+
+fn compare<T: Number>(tolerance: f64) -> Result<(), Box<dyn std::error::Error>> {
+    let tensors = tensors();
+    let model = MiniLm::<T>::new(Device::first()?, &file(&tensors), &config())?;
     // Batches with padding, a token alone, and as many tokens as there are places.
     let sentences: Vec<Vec<u32>> =
         [1, 7, 16, 3, 40, 17].map(|length| (0..length).map(|at| (at * 13 + length) % 50).collect()).to_vec();
@@ -173,12 +178,28 @@ fn embeddings_of_f16_are_near_the_formulas() -> Result<(), Box<dyn std::error::E
 }
 
 #[test]
+fn a_graph_of_launches_borrows_the_model() -> Result<(), Box<dyn std::error::Error>> {
+    let device = Device::first()?;
+    let model = MiniLm::<f32>::new(device, &file(&tensors()), &config())?;
+    let tokens = vec![vec![1, 2, 3], vec![4]];
+    let want = model.embed(&tokens)?.concat();
+    let batch = Batch::new(device, &tokens)?;
+    let space = model.activations(batch.shape())?;
+    let out = device.zeros::<f32, 2>([2, model.width()])?;
+    let mut graph = Graph::capture((&model, batch, space, out), |(model, batch, space, out)| {
+        model.forward(&device.default_stream(), batch, space, out.view_mut())
+    })?;
+    graph.replay()?;
+    let result = graph.state().3.to_vec()?;
+    assert!(result.iter().zip(&want).all(|(x, want)| (x - want).abs() < 1e-5), "{result:?}, not {want:?}");
+    Ok(())
+}
+
+#[test]
 fn missing_tensors_are_named() -> ct::Result<()> {
     let mut tensors = tensors();
     tensors.remove("encoder.layer.1.output.dense.bias");
-    let config = r#"{"hidden_size": 36, "intermediate_size": 52, "num_hidden_layers": 2, "num_attention_heads": 3,
-        "vocab_size": 50, "max_position_embeddings": 40, "layer_norm_eps": 1e-5}"#;
-    let fault = MiniLm::<f32>::new(Device::first()?, &file(&tensors), config).err().expect("a tensor is missing");
+    let fault = MiniLm::<f32>::new(Device::first()?, &file(&tensors), &config()).err().expect("a tensor is missing");
     assert!(fault.to_string().contains("encoder.layer.1.output.dense.bias"), "{fault}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The module: arenas of values, ops and blocks with typed handles, and interned types.
 
 use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::attr::{Attr, AttrKind, CmpOrder, CmpPred, ConstData, Distribution, Flag, Overflow, Rounding, Sign};
 use super::op_table::{Arity, Opcode};
@@ -252,6 +252,8 @@ pub struct Module {
     /// Integer arithmetic, conversions to integers, and assumptions about integers that the user
     /// wrote, for checks on request. Only the module of a trace has them.
     pub(crate) written: Vec<Written>,
+    /// MMAs that are parts of one MMA of the user, by an op that is the same for all of them.
+    pub(crate) mma_parts: FxHashMap<OpId, OpId>,
     /// Producer of the bytecode from which the module was read. The text shows it in a comment.
     pub producer: Option<String>,
 }
@@ -410,6 +412,17 @@ impl Module {
         let results = (0u32..).zip(result_types).map(|(i, &ty)| self.add_value(ty, Def::Result(id, i))).collect();
         self.op_mut(id).results = results;
         id
+    }
+
+    /// Returns the op that identifies the MMA of the user of which an MMA is a part: the MMA itself,
+    /// if it is no part.
+    pub(crate) fn whole_mma(&self, id: OpId) -> OpId {
+        self.mma_parts.get(&id).copied().unwrap_or(id)
+    }
+
+    /// Marks an MMA as a part of the same MMA of the user as `other`.
+    pub(crate) fn add_mma_part(&mut self, part: OpId, other: OpId) {
+        self.mma_parts.insert(part, self.whole_mma(other));
     }
 
     /// Appends a result to an op.

@@ -142,6 +142,9 @@ impl Module {
             op.segments.iter().map(&mut take).collect()
         };
         let new = self.add_op(op.code, &groups, op.attrs.clone(), regions, &types, op.loc);
+        if self.mma_parts.contains_key(&id) {
+            self.add_mma_part(new, id);
+        }
         for (i, &old) in op.results.iter().enumerate() {
             let copy = self.op(new).results[i];
             values.replace(old, copy);

@@ -154,7 +154,7 @@ impl Launch<'_> {
 
     /// As [`Launch::launch`].
     #[track_caller]
-    pub(super) fn launch_call(&self, call: &Call<'_>) -> Result<()> {
+    pub(crate) fn launch_call(&self, call: &Call<'_>) -> Result<()> {
         refuse_nested(|| call.name())?;
         let args = call.args();
         let device = self.device(args)?;

@@ -21,6 +21,7 @@ mod grid;
 mod inspect;
 mod launch;
 mod options;
+mod overrides;
 mod parallel;
 mod raw_launch;
 mod run;
@@ -45,6 +46,8 @@ pub use inspect::remarks::Remarks;
 pub use inspect::text::{Inspection, inspect};
 pub use launch::{launch, launch_with_outputs};
 pub use options::Launch;
+#[cfg(feature = "test")]
+pub(crate) use overrides::with_overrides;
 pub use raw_launch::RawLaunch;
 #[cfg(feature = "tune")]
 pub use tune::{

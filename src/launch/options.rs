@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
 use super::grid::{Grid, IntoGrid};
+use super::overrides;
 use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
@@ -197,7 +198,7 @@ impl<'s> Launch<'s> {
             Backend::TileIr => Checks::none(),
         };
         match self.checks {
-            None => Ok(checks_from_env()?.and(made)),
+            None => Ok(overrides::checks().map_or_else(checks_from_env, Ok)?.and(made)),
             Some(checks) if checks == checks.and(made) => Ok(checks),
             Some(checks) => Err(refused(checks, backend)),
         }

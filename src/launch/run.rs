@@ -8,6 +8,7 @@ use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
 use super::inspect::profile;
 use super::inspect::profile::{Profiled, Span};
+use super::overrides;
 use super::specialize::Specialized;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
@@ -158,13 +159,15 @@ fn launch_cpu(
             unsafe { memory.add(base, used.memory.len(), used.writes) };
         }
     });
-    // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
-    // includes this.
-    unsafe { memory.allow_any() };
+    if !overrides::is_confined() {
+        // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
+        // includes this.
+        unsafe { memory.allow_any() };
+    }
     program.run(
         grid,
         words.words(),
         &memory,
-        &cpu::RunOptions { checks, until: launch_end(), ..cpu::RunOptions::default() },
+        &cpu::RunOptions { checks, until: launch_end(), order: overrides::order(), ..cpu::RunOptions::default() },
     )
 }

@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::element::{Element, MatmulInput, MmaInput, ScaledInput, tf32};
 use crate::ir::op_table::Effect;
-use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
+use crate::ir::{Attr, Flag, OpId, Opcode, Sign, Type, Value};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Names a rank for the compiler's messages.
@@ -121,6 +121,25 @@ impl Trace {
         let value = self.put(code, &[a, b, c], attrs, kinds.acc, &shape);
         self.raw(value)
     }
+
+    /// Marks the MMAs that compute these values as parts of one MMA of the user.
+    fn mark_one_mma(&mut self, place: Place, parts: &[ValueHandle]) {
+        let values: Vec<Value> = parts.iter().filter_map(|&part| self.check_usable(part, place)).collect();
+        let module = &mut self.builder.module;
+        let mmas = values.into_iter().filter_map(|value| module.defining_op(value));
+        let mmas: Vec<OpId> = mmas.filter(|&op| module.op(op).code.is_mma()).collect();
+        if let [first, others @ ..] = &mmas[..] {
+            others.iter().for_each(|&other| module.add_mma_part(other, *first));
+        }
+    }
+}
+
+/// Marks the MMAs that compute these tiles as parts of one MMA of the user: they may be issued
+/// together.
+#[track_caller]
+pub(crate) fn mark_one_mma<C: Element, const R: usize>(parts: &[Tile<C, R>]) {
+    let (place, parts) = (caller_location(), parts.iter().map(|part| part.raw()).collect::<Vec<ValueHandle>>());
+    record(|t| t.mark_one_mma(place, &parts));
 }
 
 /// `acc + a · b` for matrices, or for each matrix of a batch.
@@ -244,7 +263,11 @@ where
         Precision::TF32 => mma(a.cast::<tf32>(), b.cast::<tf32>(), acc),
         Precision::TF32x3 => {
             let ((a, a_rest), (b, b_rest)) = (split_tf32(a), split_tf32(b));
-            mma(a, b, mma(a, b_rest, mma(a_rest, b, acc)))
+            let rest = mma(a_rest, b, acc);
+            let more = mma(a, b_rest, rest);
+            let sum = mma(a, b, more);
+            mark_one_mma(&[rest, more, sum]);
+            sum
         }
     }
 }

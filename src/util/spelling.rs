@@ -5,7 +5,7 @@ use std::sync::Once;
 use super::report;
 
 /// The environment variables that the crate reads, without `CUTLET_`.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 20] = [
     "BACKEND",
     "CACHE",
     "CACHE_BYTES",
@@ -17,6 +17,8 @@ const VARIABLES: [&str; 18] = [
     "DUMP_FILTER",
     "LINES",
     "PROFILE",
+    "PROPERTY_CASES",
+    "PROPERTY_SEED",
     "PTXAS",
     "REMARKS",
     "REPORT",

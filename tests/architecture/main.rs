@@ -68,6 +68,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cache", &["error", "ir", "kernel", "util"]),
     ("runtime", &["*"]),
     ("launch", &["*"]),
+    // Property tests launch kernels with arrays of their own.
+    ("test", &["*"]),
     ("guide", &["*"]),
     ("prelude", &["*"]),
     // The launch of documentation examples.
@@ -77,8 +79,8 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 /// Rooms that only these rooms may name, whatever the table above says.
 const TOP: &[(&str, &[&str])] = &[
-    ("runtime", &["runtime", "launch", "kernel", "lib"]),
-    ("launch", &["runtime", "launch", "lib", "prelude", "doctest"]),
+    ("runtime", &["runtime", "launch", "kernel", "test", "lib"]),
+    ("launch", &["runtime", "launch", "test", "lib", "prelude", "doctest"]),
 ];
 
 /// Names that the crate root re-exports, and the room they come from.

@@ -70,12 +70,10 @@ fn factorizations(count: usize, n: usize) -> Vec<Row> {
 pub fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> =
         [(10_000, 32), (4096, 64), (1024, 128)].into_iter().flat_map(|(count, n)| factorizations(count, n)).collect();
-    let n = 4096;
-    rows.push(Row::new(
-        format!("cholesky f32 1 {n}"),
-        work(1, 2 * n * n, (n * n * n) as f64 / 3.0),
-        move |device| Ok((matrices(device, 1, n)?, device.zeros([1, n, n])?)),
-        |(a, l)| linalg::cholesky(&a.device().default_stream(), a.view(), l.view_mut()),
-    ));
+    for (count, n) in [(64, 512), (1, 1024), (1, 4096)] {
+        rows.extend(factorizations(count, n).into_iter().filter(|row| {
+            ["cholesky", "lu", "qr", "solve_positive", "solve "].iter().any(|name| row.name.starts_with(name))
+        }));
+    }
     rows
 }

@@ -4,7 +4,7 @@ use cutlet::element::{bf16, f16};
 use cutlet::{DeviceArray, Element};
 use cutlet_kernels::norms::{
     Gate, Pairs, add_rms_norm, gated, gated_backward, group_norm, group_norm_backward, layer_norm_backward,
-    rms_norm_backward, rotary_pair, softmax_backward, sparsemax,
+    rms_norm_backward, rotary_pair, sinkhorn, softmax_backward, sparsemax,
 };
 use cutlet_kernels::{Number, layer_norm, rms_norm, softmax};
 
@@ -48,6 +48,15 @@ fn of_sparsemax<T: Number>(shape: [usize; 2]) -> Row {
         let [x, y] = arrays else { return Ok(()) };
         sparsemax(&x.device().default_stream(), x.view(), y.view_mut())
     })
+}
+
+fn of_sinkhorn(count: usize) -> Row {
+    Row::new(
+        format!("sinkhorn f32 {count} 4 4"),
+        bytes::<f32>(2, count, 16),
+        move |device| Ok((device.zeros::<f32, 3>([count, 4, 4])?, device.zeros::<f32, 3>([count, 4, 4])?)),
+        |(x, y)| sinkhorn(&x.device().default_stream(), x.view(), y.view_mut(), 10, 1e-6),
+    )
 }
 
 fn of_softmax_backward<T: Number>(shape: [usize; 2]) -> Row {
@@ -159,6 +168,7 @@ fn of_group_norm(shape: [usize; 4], backward: bool) -> Row {
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![of_softmax::<f32>([8192, 8192]), of_softmax::<bf16>([4096, 16384])];
+    rows.push(of_sinkhorn(1 << 20));
     rows.extend([of_sparsemax::<f32>([4096, 8192]), of_sparsemax::<bf16>([4096, 32768])]);
     // 2^29 bytes of an array at each length, as quack's benchmarks.
     rows.extend((10..19).step_by(2).map(|log| of_softmax::<bf16>([1 << (28 - log), 1 << log])));

@@ -4,7 +4,7 @@ use cutlet::element::{bf16, f8e4m3fn, f8e8m0fnu};
 use cutlet::packed::{i3, i4};
 use cutlet_kernels::numbers::{
     BlockScale, Code, Distribution, Fft, Rounded, Scales, Seed, Transform, dequantize_groups, fill_random, hadamard,
-    quantize_blocks, quantize_groups, quantize_nvfp4, quantize_rows,
+    quantize_blocks, quantize_e5m6, quantize_groups, quantize_nvfp4, quantize_rows,
 };
 
 use crate::filled::numbers;
@@ -131,6 +131,18 @@ fn others() -> Vec<Row> {
 }
 
 /// Returns the rows.
+fn e5m6() -> Row {
+    Row::new(
+        "quantize e5m6 bf16 8192 8192".to_owned(),
+        Work::bytes(ALL * 3.5),
+        |device| {
+            let x = device.full(SHAPE, bf16::from_f32(1.0))?;
+            Ok((x, device.zeros::<u32, 3>([SHAPE[0], SHAPE[1] / 8, 3])?, device.zeros([SHAPE[0]])?))
+        },
+        |(x, words, scales)| quantize_e5m6(&x.device().default_stream(), x.view(), words.view_mut(), scales.view_mut()),
+    )
+}
+
 pub fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> = (8..=20).map(fft).collect();
     rows.extend(fills());
@@ -140,6 +152,7 @@ pub fn rows() -> Vec<Row> {
     rows.push(blocks::<f32>("e4m3 1x128", Scales::Block1x128));
     rows.push(blocks::<f32>("e4m3 128x128", Scales::Block128x128));
     rows.push(blocks::<f8e8m0fnu>("mxfp8", Scales::Block1x32));
+    rows.push(e5m6());
     rows.extend(others());
     rows
 }

@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::order::{
-    Combine, Direction, Draws, Prefix, RadixSort, Sampling, Selected, SortPlan, compact_if, greedy, histogram, prefix,
+    Combine, Direction, Draws, Prefix, RadixSort, Sampling, Selected, compact_if, greedy, histogram, prefix,
     segmented_sort_keys, top_k,
 };
 
@@ -192,38 +192,6 @@ fn segments() -> Row {
     )
 }
 
-/// Plans for a comparison.
-fn planned([warps, elements, blocks]: [usize; 3]) -> Row {
-    let n = 1usize << 26;
-    Row::new(
-        format!("sort plan u32 2^26 {warps} {elements} {blocks}"),
-        Work::bytes(4.0 * n as f64 * 9.0),
-        move |device| {
-            let plan = SortPlan { warps, elements, blocks: blocks as u32 };
-            Ok((words(device, n)?, device.zeros([n])?, RadixSort::<u32>::new(device, n)?.plan(plan)))
-        },
-        |(x, y, sort)| sort.keys(&x.device().default_stream(), x.view(), y.view_mut(), Direction::Ascending),
-    )
-}
-
-/// Plans of pairs for a comparison.
-fn planned_pairs([warps, elements, blocks]: [usize; 3]) -> Row {
-    let n = 1usize << 26;
-    Row::new(
-        format!("sort plan u32 with u32 2^26 {warps} {elements} {blocks}"),
-        Work::bytes(4.0 * n as f64 * 17.0),
-        move |device| {
-            let plan = SortPlan { warps, elements, blocks: blocks as u32 };
-            let sort = RadixSort::<u32, u32>::with_values(device, n)?.plan(plan);
-            Ok((words(device, n)?, device.zeros([n])?, device.zeros([n])?, device.zeros([n])?, sort))
-        },
-        |(x, v, y, w, sort)| {
-            let (from, to) = ((x.view(), v.view()), (y.view_mut(), w.view_mut()));
-            sort.pairs(&x.device().default_stream(), from, to, Direction::Ascending)
-        },
-    )
-}
-
 /// Returns the rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -232,7 +200,5 @@ pub fn rows() -> Vec<Row> {
     rows.extend([wide_sort(), argsort(), segments()]);
     rows.extend(others());
     rows.extend(samples());
-    rows.extend([[8, 16, 3], [8, 16, 2], [16, 16, 1], [16, 8, 2], [8, 8, 4]].map(planned));
-    rows.extend([[16, 8, 2], [8, 16, 2], [8, 16, 3], [8, 8, 4]].map(planned_pairs));
     rows
 }

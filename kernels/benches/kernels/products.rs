@@ -137,6 +137,30 @@ fn scaled([m, n, k]: [usize; 3]) -> Row {
     )
 }
 
+/// Products of groups of rows of e4m3 with scales, and with a matrix for each group.
+fn scaled_groups([groups, each, n, k]: [usize; 4]) -> Row {
+    let m = groups * each;
+    let mut work = work([m, n, k], [1, 2], Peak::F8);
+    work.bytes += ((groups - 1) * n * k) as f64;
+    Row::new(
+        format!("scaled_grouped_matmul e4m3 {groups} {m} {n} {k}"),
+        work,
+        move |device| {
+            let operands = (numbers::<f8e4m3fn, 2>(device, [m, k])?, numbers::<f8e4m3fn, 3>(device, [groups, n, k])?);
+            let scales = (device.full([k / 128, m], 0.5f32)?, device.full([groups, k / 128, n / 128], 0.25f32)?);
+            // Each second group is longer by some rows.
+            let begin = |group: usize| (group * each + if group % 2 == 1 { group % each } else { 0 }) as i32;
+            let offsets: Vec<i32> = (0..=groups).map(begin).collect();
+            Ok((operands, scales, device.array(&offsets, [groups + 1])?, device.zeros::<bf16, 2>([m, n])?))
+        },
+        |((a, b), (rows, columns), offsets, c)| {
+            let (left, right) = ((a.view(), rows.view()), (b.view().permute([0, 2, 1])?, columns.view()));
+            let stream = a.device().default_stream();
+            matmul().launch_scaled_grouped(&stream, left, right, offsets.view(), c.view_mut())
+        },
+    )
+}
+
 /// A product with packed weights, of which 128 share a scale.
 fn packed<F: Narrow>(m: usize, order: Order) -> Row {
     let (n, k, group) = (8192, 8192, 128);
@@ -204,6 +228,7 @@ pub fn rows() -> Vec<Row> {
         grouped([64, 16384, 2048, 4096]),
         scaled([8192; 3]),
         scaled([64, 8192, 8192]),
+        scaled_groups([32, 512, 4096, 2048]),
         packed::<i4>(1, Order::InputsOutputs),
         packed::<i4>(16, Order::InputsOutputs),
         packed::<i4>(64, Order::InputsOutputs),

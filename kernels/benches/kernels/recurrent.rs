@@ -3,8 +3,8 @@
 use cutlet::Device;
 use cutlet::element::bf16;
 use cutlet_kernels::recurrent::{
-    DeltaInputs, GatedDeltaRule, KimiDelta, Mamba2, Mamba2Gradients, Mamba2Inputs, SelectiveInputs, SelectiveScan,
-    States,
+    DeltaInputs, GatedDeltaRule, KimiDelta, LogLinearInputs, Mamba2, Mamba2Gradients, Mamba2Inputs, SelectiveInputs,
+    SelectiveScan, States, log_linear_attention,
 };
 
 use crate::filled::numbers;
@@ -102,6 +102,29 @@ fn step_rows([batch, heads, keys, values]: [usize; 4]) -> Vec<Row> {
             },
         ),
     ]
+}
+
+fn log_linear([batch, tokens, heads, keys, values]: [usize; 5]) -> Row {
+    let rows = batch * tokens * heads;
+    let levels = tokens.ilog2() as usize + 1;
+    // Products of a chunk of 64 steps, its state, and those with half of the levels of chunks.
+    let products = 2 * 64 * (keys + values) + 2 * keys * values * (1 + (levels - 7) / 2);
+    Row::new(
+        format!("log_linear_attention bf16 {batch} {tokens} {heads} {keys} {values}"),
+        work(rows * (2 * values + levels) + 2 * batch * tokens * keys, rows, (rows * products) as f64),
+        move |device| {
+            let k = numbers::<bf16, 4>(device, [batch, tokens, 1, keys], 0.0, 0.1)?;
+            let v = numbers::<bf16, 4>(device, [batch, tokens, heads, values], 0.0, 1.0)?;
+            let gates = numbers::<f32, 3>(device, [batch, tokens, heads], -0.05, 0.05)?;
+            let factors = numbers::<bf16, 4>(device, [batch, tokens, heads, levels], 0.0, 1.0)?;
+            Ok((k, v, gates, factors, device.zeros::<bf16, 4>([batch, tokens, heads, values])?))
+        },
+        |(k, v, gates, factors, out)| {
+            let (q, k, v, gates, factors) = (k.view(), k.view(), v.view(), gates.view(), factors.view());
+            let inputs = LogLinearInputs { q, k, v, gates, factors };
+            log_linear_attention(&q.device().default_stream(), inputs, None, out.view_mut())
+        },
+    )
 }
 
 fn mamba2_rows([batch, tokens, heads, channels, states]: [usize; 5]) -> Vec<Row> {
@@ -219,6 +242,7 @@ pub fn rows() -> Vec<Row> {
         step_rows([64, 32, 128, 128]),
         mamba2_rows([8, 4096, 80, 64, 128]),
         selective_rows([8, 4096, 1536, 16]),
+        vec![log_linear([2, 4096, 32, 128, 64])],
     ]
     .into_iter()
     .flatten()

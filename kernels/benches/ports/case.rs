@@ -70,7 +70,7 @@ pub struct Functions<T: Element> {
 
 impl Case {
     /// A row with its least bytes and operations.
-    pub fn new<T: Number>(name: String, tolerance: f64, bytes: f64, flops: f64, functions: Functions<T>) -> Case {
+    pub fn new<T: Element>(name: String, tolerance: f64, bytes: f64, flops: f64, functions: Functions<T>) -> Case {
         let Functions { data, ours, error, reset } = functions;
         let open = move |device: Device| {
             let data = Rc::new(RefCell::new(data(device)?));
@@ -90,6 +90,16 @@ impl Case {
                 error: Box::new(move || error(&third.0.borrow())),
             })
         };
+        Case::opened(name, tolerance, [bytes, flops], open)
+    }
+
+    /// A row whose arrays have several element types.
+    pub fn opened(
+        name: String,
+        tolerance: f64,
+        [bytes, flops]: [f64; 2],
+        open: impl Fn(Device) -> ct::Result<Open> + 'static,
+    ) -> Case {
         Case { name, tolerance, bytes, flops, open: Box::new(open) }
     }
 

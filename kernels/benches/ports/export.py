@@ -1,10 +1,10 @@
 """Compiles kernels in cuTile Python to cubins of sm_90, with a manifest of their launches. No GPU is needed.
 
-    export.py TILEGYM CUTILE FOLDER [ROW]...
+    export.py TILEGYM CUTILE FLASHINFER FOLDER [ROW]...
 
-TILEGYM and CUTILE are checkouts of https://github.com/NVIDIA/TileGym and https://github.com/NVIDIA/cutile-python: their code stays
-there. The packages that its modules import beside
-`cuda.tile` are replaced by stubs, because the kernels themselves use none. `tileiras` is on PATH. Cubins that exist are kept.
+TILEGYM is a folder with the package `tilegym`; CUTILE and FLASHINFER are checkouts of https://github.com/NVIDIA/cutile-python and
+https://github.com/flashinfer-ai/flashinfer. Their code stays there. The packages that their modules import beside `cuda.tile` are
+replaced by stubs, because the kernels themselves use none. `tileiras` is on PATH. Cubins that exist are kept.
 
 Lines of `FOLDER/manifest.tsv`:
 
@@ -13,72 +13,36 @@ Lines of `FOLDER/manifest.tsv`:
 
 The word `clear` in place of a cubin stands for zeros in an array.
 """
-import ast
 import hashlib
 import importlib.abc
 import importlib.util
-import io
 import os
-import re
 import sys
-import textwrap
 import time
-import tokenize
-import types
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 
 import cuda.tile as ct
-from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, ScalarConstraint, export_kernel
+from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+
+import more
+from launches import A, ATTENTION, Clear, F, I, L, Launch, MULTIPROCESSORS, Row, power, up
+from shared import Stub, original_lines, our_lines
 
 TARGET, ENTRY = "sm_90", "kernel"
-# Of an H100 SXM and of an H200.
-MULTIPROCESSORS = 132
-# Functions of our attention.
-ATTENTION = {"attention/forward.rs": ("attend", "contiguous"), "attention/online.rs": ("new", "add", "finish")}
 KERNELS = Path(__file__).resolve().parents[2]
-TYPES = {"f32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn, "i32": ct.int32, "i64": ct.int64,
-         "u8": ct.uint8}
-
-
-class Base:
-    """A base of classes."""
-    apply = None
-
-
-class Stub(types.ModuleType):
-    """A module whose attributes are stubs, which decorate nothing."""
-    __path__ = []
-
-    def __init__(self, name="stub"):
-        super().__init__(name)
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Base if name in ("Function", "Module") else Stub(name)
-
-    def __call__(self, *arguments, **named):
-        return arguments[0] if len(arguments) == 1 and not named and not isinstance(arguments[0], str) else self
-
-    def __or__(self, other):
-        return self
-
-    __ror__ = __getitem__ = __or__
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of TileGym that are asked for by name, and stubs for all others."""
+    """Finds the modules that are asked for by name, and stubs for all others."""
 
-    def __init__(self, tilegym, cutile):
-        self.roots, self.real = {"tilegym": tilegym / "src", "samples": cutile}, set()
+    def __init__(self, tilegym, cutile, flashinfer):
+        self.roots, self.real = {"tilegym": tilegym, "samples": cutile, "flashinfer": flashinfer}, set()
 
     def find_spec(self, name, path=None, target=None):
         if name in self.real:
             return importlib.util.spec_from_file_location(name, self.roots[name.partition(".")[0]] / (name.replace(".", "/") + ".py"))
-        if name.partition(".")[0] in ("torch", "tilegym", "samples", "triton", "numpy"):
+        if name.partition(".")[0] in ("torch", "triton", "numpy", *self.roots):
             return importlib.util.spec_from_loader(name, self, is_package=True)
         return None
 
@@ -90,7 +54,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def load(self, path):
         """The module of a file, such as ops/cutile/softmax or samples/MoE."""
-        name = path.replace("/", ".") if path.startswith("samples/") else "tilegym." + path.replace("/", ".")
+        name = path.replace("/", ".") if path.partition("/")[0] in self.roots else "tilegym." + path.replace("/", ".")
         self.real.add(name)
         # Another module may have imported the stub.
         if isinstance(sys.modules.get(name), Stub):
@@ -98,95 +62,16 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.import_module(name)
 
 
-@dataclass(frozen=True)
-class A:
-    """An array, contiguous: its name in the row, its elements and extents."""
-    name: str
-    element: str
-    shape: tuple
-
-    def constraint(self):
-        """What cuTile Python assumes of such an array, compiling just in time."""
-        divides = lambda n: 16 if n % 16 == 0 else 1
-        rank = len(self.shape)
-        strides = [prod(self.shape[axis + 1:]) for axis in range(rank)]
-        return ArrayConstraint(TYPES[self.element], rank, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(),
-                               may_alias_internally=False, stride_constant=(None,) * (rank - 1) + (1,),
-                               stride_divisible_by=tuple(map(divides, strides[:-1])) + (1,),
-                               shape_divisible_by=tuple(map(divides, self.shape)), base_addr_divisible_by=16)
-
-    def text(self):
-        return f"{self.name}:{','.join(map(str, self.shape))}"
-
-
-@dataclass(frozen=True)
-class F:
-    """A number of 32 bits that is passed at the launch."""
-    value: float
-
-    def constraint(self):
-        return ScalarConstraint(ct.float32)
-
-    def text(self):
-        return f"f={self.value!r}"
-
-
-@dataclass(frozen=True)
-class I:
-    """An integer of 32 bits that is passed at the launch."""
-    value: int
-
-    def constraint(self):
-        return ScalarConstraint(ct.int32)
-
-    def text(self):
-        return f"i={self.value}"
-
-
-@dataclass
-class Launch:
-    """A launch; other arguments than A, F and I are constants."""
-    kernel: str
-    grid: tuple
-    arguments: tuple
-    hints: dict = field(default_factory=dict)
-    # Where it is not that of the row.
-    module: str = None
-
-
-@dataclass
-class Clear:
-    """Zeros in an array."""
-    array: A
-    kernel = module = None
-
-
-@dataclass
-class Row:
-    name: str
-    module: str
-    # Functions that the kernels of the original call, and functions of our kernels by file.
-    helpers: tuple
-    ours: dict
-    # label: launches
-    configurations: dict
-
-
-def power(n):
-    return 1 << (n - 1).bit_length()
-
-
-def up(a, b):
-    return -(-a // b)
-
-
 def rows():
     for element, m, n in (("bf16", 8192, 8192), ("bf16", 32768, 1024), ("f32", 4096, 32768)):
         x, y = A("x", element, (m, n)), A("y", element, (m, n))
         tile = power(n)
         configurations = {
-            "persistent": [Launch("_softmax_kernel", (min(MULTIPROCESSORS * 4, m),), (y, x, m, tile, n))],
-            "persistent, TMA": [Launch("_softmax_kernel_tma", (min(MULTIPROCESSORS * 2, m),), (y, x, m, n, tile))],
+            **{f"persistent, {warps} warps": [Launch("_softmax_kernel", (min(MULTIPROCESSORS * 4, m),), (y, x, m, tile, n),
+                                                     {"num_worker_warps": warps} if warps else {})] for warps in (None, 4, 8)},
+            **{f"persistent, TMA, occupancy {occupancy}":
+               [Launch("_softmax_kernel_tma", (min(MULTIPROCESSORS * occupancy, m),), (y, x, m, n, tile), {"occupancy": occupancy})]
+               for occupancy in (2, 4, 6, 8)},
             "row a block": [Launch("_softmax_kernel_multi_wave_full_row_reg_cached_ldg", (m,), (y, x, n, tile))],
             "chunks": [Launch("_softmax_kernel_chunked", (min(MULTIPROCESSORS * 4, m),), (y, x, m, n, min(8192, tile)))],
         }
@@ -221,7 +106,7 @@ def rows():
         a, b, y = (A(name, "bf16", (m, n)) for name in "aby")
         yield Row(f"swiglu bf16 {m} {n}", "ops/cutile/swiglu", ("_sigmoid", "_silu"),
                   {"norms/gated.rs": ("of", "place", "forward")},
-                  {"row a block": [Launch("_swiglu_forward_kernel", (m,), (a, b, y, power(n)))]})
+                  {"row a block": [Launch("_swiglu_forward_kernel", (m,), (a, b, y, power(n), power(n) != n))]})
     for element, m, n, k in (("f16", 4096, 4096, 4096), ("bf16", 8192, 8192, 8192)):
         a, b, c = A("a", element, (m, k)), A("b", element, (k, n)), A("y", element, (m, n))
         configurations = {}
@@ -299,17 +184,19 @@ def more_rows():
         pairs = tokens * taken
         places = pairs + experts * (tile - 1)
         chosen, order = A("chosen", "i32", (pairs,)), A("order", "i32", (places,))
-        of_tile, counts = A("of_tile", "i32", (up(places, tile),)), A("counts", "i32", ((experts + 1) * experts,))
+        programs = max(experts, up(pairs, 128))
+        each = up(pairs, programs)
+        part, wide = min(power(each), 256), power(experts)
+        of_tile, counts = A("of_tile", "i32", (up(places, tile),)), A("counts", "i32", ((programs + 1) * experts,))
         starts, total, most = A("starts", "i32", (experts + 1,)), A("total", "i32", (1,)), A("most", "i32", (1,))
-        each = up(pairs, experts)
-        names = [f"_moe_align_block_size_stage{i}_kernel" for i in (1, 2, 3, 4)]
+        names = [f"_moe_align_block_size_stage{i}_kernel" for i in ("1", "2", "3", "4b_scatter")]
         yield Row(f"moe alignment {tokens} {taken} {experts} {tile}", "ops/cutile/moe_align_block", (),
                   {"moe/alignment.rs": ("experts_of", "count", "sum", "place")}, {"four launches": [
                       Clear(counts), Clear(starts),
-                      Launch(names[0], (experts,), (chosen, counts, experts, pairs, each)),
-                      Launch(names[1], (experts,), (counts, experts, power(experts))),
-                      Launch(names[2], (1,), (total, most, counts, starts, experts, tile)),
-                      Launch(names[3], (experts,), (chosen, order, of_tile, counts, starts, experts, tile, pairs, each))]})
+                      Launch(names[0], (programs,), (chosen, counts, experts, pairs, each, part, wide)),
+                      Launch(names[1], (experts,), (counts, experts, power(programs))),
+                      Launch(names[2], (1,), (total, most, counts, starts, experts, tile, programs)),
+                      Launch(names[3], (programs,), (chosen, order, of_tile, counts, starts, experts, tile, pairs, each, part, wide))]})
 
 
 def attention():
@@ -425,51 +312,10 @@ def losses():
                                                                *sizes), of)] for of in hints})
 
 
-def code_lines(text):
-    """Lines of Python that have code: no comments, no documentation."""
-    tree = ast.parse(text)
-    documentation = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            documentation |= set(range(node.lineno, node.end_lineno + 1))
-    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    lines = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in skipped:
-            lines |= set(range(token.start[0], token.end[0] + 1))
-    return len(lines - documentation)
-
-
-def original_lines(path, names):
-    text = path.read_text()
-    split, count = text.splitlines(), 0
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name in names:
-            first = min([node.lineno] + [decorator.lineno for decorator in node.decorator_list])
-            count += code_lines(textwrap.dedent("\n".join(split[first - 1:node.end_lineno])))
-    return count
-
-
-def our_lines(sources):
-    """Lines of code of functions of our files, as rustfmt writes them."""
-    count = 0
-    for name, functions in sources.items():
-        end = None
-        for line in (KERNELS / "src" / name).read_text().split("#[cfg(test)]")[0].splitlines():
-            start = re.match(r"( *)(?:pub(?:\([a-z]+\))? )?fn (\w+)", line)
-            if start and end is None and start[2] in functions:
-                end = start[1] + "}"
-            if end is not None:
-                count += bool(line.strip()) and not line.strip().startswith("//")
-                if line == end or (start and line.endswith("}")):
-                    end = None
-    return count
-
-
 def export(folder, row, module, launch):
     if isinstance(launch, Clear):
         return "clear", "1,1,1", launch.array.text()
-    signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I)) else a for a in launch.arguments],
+    signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I, L)) else a for a in launch.arguments],
                                 CallingConvention.cutile_python_v1(), symbol=ENTRY)
     source = Path(module.__file__).read_text()
     identity = hashlib.sha256(repr((ct.__version__, source, launch.kernel, signature.parameters, sorted(launch.hints.items()),
@@ -482,17 +328,18 @@ def export(folder, row, module, launch):
         export_kernel(kernel, [signature], part, gpu_code=TARGET, output_format="cubin")
         part.rename(path)
     grid = ",".join(map(str, (*launch.grid, 1, 1)[:3]))
-    return path.name, grid, " ".join(a.text() for a in launch.arguments if isinstance(a, (A, F, I)))
+    return path.name, grid, " ".join(a.text() for a in launch.arguments if isinstance(a, (A, F, I, L)))
 
 
 def main():
-    tilegym, cutile, folder, words = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
+    *roots, folder = map(Path, sys.argv[1:5])
+    words = sys.argv[5:]
     folder.mkdir(parents=True, exist_ok=True)
-    finder = Finder(tilegym, cutile)
+    finder = Finder(*roots)
     sys.meta_path.insert(0, finder)
     path = folder / "manifest.tsv"
     kept = [line for line in path.read_text().splitlines()] if path.exists() else []
-    for row in (*rows(), *more_rows(), *attention(), *sparse(), *groups(), *experts(), *recurrences(), *losses()):
+    for row in (*rows(), *more_rows(), *attention(), *sparse(), *groups(), *experts(), *recurrences(), *losses(), *more.rows()):
         if words and not any(word in row.name for word in words):
             continue
         start, module, lines = time.perf_counter(), finder.load(row.module), []

@@ -6,9 +6,17 @@
 //! `export.py` writes the originals to FOLDER, as cubins. The result of each configuration is compared with a reference in f64
 //! at some places. The best configurations of the original and the function of this crate are measured in turns.
 
+mod attention_rows;
 mod case;
+mod decode_rows;
+mod expert_rows;
 mod foreign;
+mod hyper_rows;
+mod jit;
+mod list_rows;
+mod recurrent_rows;
 mod rows;
+mod scaled_rows;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,12 +26,14 @@ use cutlet::{Bench, Device, Stream};
 
 use case::{Case, Open};
 use foreign::{Call, Driver};
+use jit::stages::{Choice, Chosen, Stages};
 
 /// Launches of a row in the manifest: of ours the lines of code, of the original by configuration.
 #[derive(Default)]
 struct Original {
     our_lines: usize,
     configurations: Vec<Configuration>,
+    stages: Stages,
 }
 
 struct Configuration {
@@ -55,6 +65,12 @@ fn manifest(folder: &Path) -> Result<HashMap<String, Original>> {
                 let launch = [cubin, grid, arguments].map(str::to_owned);
                 configurations.last_mut().expect("a configuration").launches.push(launch);
             }
+            ["stage", row, stage, label, lines, cubin, grid, arguments] => {
+                let launch = [cubin, grid, arguments].map(str::to_owned);
+                let choice = Choice { label: label.to_owned(), lines: lines.parse()?, launch };
+                let stages = &mut rows.entry(row.to_owned()).or_default().stages;
+                stages.entry(stage.parse()?).or_default().push(choice);
+            }
             _ => anyhow::bail!("a line of the manifest: {line}"),
         }
     }
@@ -84,34 +100,41 @@ fn compare(
     };
     let Some(our_error) = check("cutlet", &*ours)? else { return Ok(()) };
     let mut found = Vec::new();
-    for Configuration { label, lines, launches } in &original.configurations {
-        let call = |[cubin, grid, arguments]: &[String; 3]| -> Result<Queue> {
-            if cubin == "clear" {
-                let clear = driver.clear(arguments, &arrays)?;
-                return Ok(Box::new(move |stream| clear.queue(stream)));
-            }
-            let call = Call::new(driver.kernel(&folder.join(cubin))?, grid, arguments, &arrays)?;
-            Ok(Box::new(move |stream| call.queue(stream)))
-        };
-        let calls: Result<Vec<Queue>> = launches.iter().map(call).collect();
-        let calls = match calls {
-            Ok(calls) => calls,
+    let open = |[cubin, grid, arguments]: &[String; 3]| -> Result<Queue> {
+        if cubin == "clear" {
+            let clear = driver.clear(arguments, &arrays)?;
+            return Ok(Box::new(move |stream| clear.queue(stream)));
+        }
+        let call = Call::new(driver, driver.kernel(folder, cubin)?, grid, arguments, &arrays)?;
+        Ok(Box::new(move |stream| call.queue(stream)))
+    };
+    let whole = |Configuration { label, lines, launches }: &Configuration| {
+        let calls: Result<Vec<Queue>> = launches.iter().map(open).collect();
+        Ok((label.clone(), *lines, calls.with_context(|| label.clone())?))
+    };
+    let mut candidates: Vec<Result<Chosen>> = original.configurations.iter().map(whole).collect();
+    if !original.stages.is_empty() {
+        candidates.push(jit::stages::fastest(&original.stages, &stream, open));
+    }
+    for candidate in candidates {
+        let (label, lines, calls) = match candidate {
+            Ok(candidate) => candidate,
             Err(fault) => {
-                println!("{}\tREFUSED: {label}: {fault:#}", case.name);
+                println!("{}\tREFUSED: {fault:#}", case.name);
                 continue;
             }
         };
         let launch = move || calls.iter().try_for_each(|call| call(&device.default_stream()));
-        match check(label, &launch) {
+        match check(&label, &launch) {
             Ok(Some(error)) => {
                 let time = Bench::new().runs(5).run(&stream, &launch)?.median();
-                found.push((time, label, *lines, error, launch));
+                found.push((time, label, lines, error, launch));
             }
             Ok(None) => {}
             Err(fault) => println!("{}\tREFUSED: {label}: {fault:#}", case.name),
         }
     }
-    if original.configurations.is_empty() {
+    if original.configurations.is_empty() && original.stages.is_empty() {
         let time = Bench::new().runs(runs).run(&stream, &ours)?.median().as_secs_f64();
         let (micros, rates) = (time * 1e6, case.rates(time));
         println!(
@@ -137,9 +160,23 @@ fn compare(
     Ok(())
 }
 
+/// Functions that return rows: all of them, and those at sizes for the CPU.
+type Rows = fn() -> Vec<Case>;
+const ROWS: [[Rows; 2]; 9] = [
+    [rows::cases, rows::small],
+    [attention_rows::cases, attention_rows::small],
+    [decode_rows::cases, decode_rows::small],
+    [expert_rows::cases, expert_rows::small],
+    [hyper_rows::cases, hyper_rows::small],
+    [list_rows::cases, list_rows::small],
+    [recurrent_rows::cases, recurrent_rows::small],
+    [scaled_rows::cases, scaled_rows::small],
+    [jit::cases, jit::small],
+];
+
 /// Compares the functions of this crate with the references at small sizes.
 fn check_on_cpu() -> Result<()> {
-    for case in rows::small() {
+    for case in ROWS.iter().flat_map(|[_, small]| small()) {
         let open = (case.open)(Device::cpu())?;
         (open.reset)()?;
         (open.ours)()?;
@@ -164,7 +201,7 @@ fn main() -> Result<()> {
     println!(
         "row\tcutlet\toriginal\tratio\tlines\tlines of the original\trates\terror\terror of the original\tconfiguration"
     );
-    for case in rows::cases() {
+    for case in ROWS.iter().flat_map(|[all, _]| all()) {
         if !patterns.is_empty() && !patterns.iter().any(|part| case.name.contains(&**part)) {
             continue;
         }

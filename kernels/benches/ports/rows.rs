@@ -16,18 +16,18 @@ use crate::case::{Case, Data, Functions, difference, poison_all, random, values}
 const EPSILON: f32 = 1e-5;
 
 /// Rows that are compared with the reference.
-fn places(rows: usize) -> impl Iterator<Item = usize> {
+pub fn places(rows: usize) -> impl Iterator<Item = usize> {
     (0..8).map(move |i| (i * 7_919 + 3) % rows).chain([0, rows - 1])
 }
 
-fn matrix<T: ct::Element, const R: usize>(
+pub fn matrix<T: ct::Element, const R: usize>(
     of: &DeviceArray<T, 1>,
     shape: [usize; R],
 ) -> ct::Result<DeviceView<'_, T, R>> {
     of.reshape(shape)
 }
 
-fn matrix_mut<T: ct::Element, const R: usize>(
+pub fn matrix_mut<T: ct::Element, const R: usize>(
     of: &mut DeviceArray<T, 1>,
     shape: [usize; R],
 ) -> ct::Result<DeviceViewMut<'_, T, R>> {
@@ -439,7 +439,7 @@ fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() 
                 ("chosen", device.from_fn([pairs], expert)?),
                 ("order", zeros(places)?),
                 ("of_tile", zeros(places.div_ceil(TILE))?),
-                ("counts", zeros((EXPERTS + 1) * EXPERTS)?),
+                ("counts", zeros((EXPERTS.max(TOKENS * TAKEN / 128) + 1) * EXPERTS)?),
                 ("starts", zeros(EXPERTS + 1)?),
                 ("total", zeros(1)?),
                 ("most", zeros(1)?),

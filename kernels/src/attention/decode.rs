@@ -19,7 +19,7 @@ use super::online::{Exponent, LEAST, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, is_overlapped, num_multiprocessors};
 
 /// Keys and values in pages, and the pages of each sequence.
 ///
@@ -62,6 +62,8 @@ pub struct Scratch {
     pub(super) tickets: DeviceArray<i32, 2>,
 }
 
+ct::impl_graph_resource!(Scratch { results, logs, tickets });
+
 impl Scratch {
     pub(super) fn new(device: Device, [batch, blocks, parts, rows, dim]: [usize; 5]) -> ct::Result<Scratch> {
         let stored = if parts == 1 { 0 } else { parts };
@@ -96,21 +98,26 @@ struct Form {
     page: usize,
     parts: usize,
     combine: Combine,
+    /// The next kernel of the stream may start during this one.
+    overlapped: bool,
 }
 
 /// Results, logarithms and tickets of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
-/// Scale, softcap and window.
-type Parameters = (Scalar<f32>, Option<Scalar<f32>>, Option<Scalar<i32>>);
+/// Scale, softcap, window, and sinks of shape (heads of keys, rows).
+type Parameters = (Scalar<f32>, Option<Scalar<f32>>, Option<Scalar<i32>>, Option<Array<f32, 2>>);
 
 fn decode<T: Number>(
     q: Array<T, 4>,
     cache: [Array<T, 3>; 2],
     (table, lengths): (Array<i32, 2>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
-    (scale, softcap, window): Parameters,
-    Form { tile: [m, n, d, e], page, parts, combine }: Form,
+    (scale, softcap, window, sinks): Parameters,
+    Form { tile: [m, n, d, e], page, parts, combine, overlapped }: Form,
 ) {
+    if overlapped {
+        ct::grid_dependency_control_launch_dependents();
+    }
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let queries = q.load((batch, head, 0, 0), [1, 1, m, d]).reshape([m, d]);
     let length = lengths.load_scalar(batch);
@@ -142,7 +149,12 @@ fn decode<T: Number>(
         state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
-    let (results, logs) = state.finish(exponent, None);
+    // The sink is a key of the first part.
+    let sink = sinks.map(|sinks| {
+        let scores = sinks.load((head, 0), [1, m]).reshape([m, 1]) * LOG2_E;
+        ct::select(part.eq(0), scores, f32::NEG_INFINITY)
+    });
+    let (results, logs) = state.finish(exponent, sink);
     let result = results[0];
     let store = |x: Tile<f32, 2>| out.store((batch, head, 0, 0), x.cast::<T>().reshape([1, 1, m, e]));
     let Some((of_parts, of_logs, tickets)) = partial else { return store(result) };
@@ -212,37 +224,44 @@ pub(super) fn add_parts<T: Number>(
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub struct Decode {
+pub struct Decode<'a> {
     scale: f32,
     softcap: Option<f32>,
     window: Option<usize>,
+    sinks: Option<DeviceView<'a, f32, 1>>,
     combine: Combine,
     parts: Option<usize>,
 }
 
-impl Decode {
+impl<'a> Decode<'a> {
     /// Attention with a factor of the scores, above 0; 1 / √dim as a rule.
-    pub fn new(scale: f32) -> Decode {
-        Decode { scale, softcap: None, window: None, combine: Combine::LastBlock, parts: None }
+    pub fn new(scale: f32) -> Decode<'a> {
+        Decode { scale, softcap: None, window: None, sinks: None, combine: Combine::LastBlock, parts: None }
     }
 
     /// Bounds scores by `cap · tanh(score / cap)`, with an approximate tangent.
-    pub fn softcap(self, cap: f32) -> Decode {
+    pub fn softcap(self, cap: f32) -> Decode<'a> {
         Decode { softcap: Some(cap), ..self }
     }
 
     /// Shows a query the last `window` keys, which are at least 1.
-    pub fn window(self, window: usize) -> Decode {
+    pub fn window(self, window: usize) -> Decode<'a> {
         Decode { window: Some(window), ..self }
     }
 
+    /// Adds a key to each head of queries, with a score of this array and without a value.
+    pub fn sinks<'b>(self, sinks: DeviceView<'b, f32, 1>) -> Decode<'b> {
+        let Decode { scale, softcap, window, combine, parts, .. } = self;
+        Decode { scale, softcap, window, sinks: Some(sinks), combine, parts }
+    }
+
     /// Selects the kernel that adds the parts of the keys.
-    pub fn combine(self, combine: Combine) -> Decode {
+    pub fn combine(self, combine: Combine) -> Decode<'a> {
         Decode { combine, ..self }
     }
 
     /// Sets the number of parts of the keys, which otherwise follows from the shapes.
-    pub fn parts(self, parts: usize) -> Decode {
+    pub fn parts(self, parts: usize) -> Decode<'a> {
         Decode { parts: Some(parts.max(1)), ..self }
     }
 
@@ -302,6 +321,10 @@ impl Decode {
         if out.is_empty() {
             return Ok(());
         }
+        let sinks = self.sinks.map(|sinks| sinks.shape()[0]);
+        require(sinks.is_none_or(|sinks| sinks == heads), || {
+            format!("{sinks:?} sinks for {heads} heads: one for each")
+        })?;
         let (group, parts) = (heads / key_heads, scratch.parts);
         let stored = if parts == 1 { 0 } else { parts };
         require(scratch.results.shape() == [batch, key_heads, stored, group, of_values], || {
@@ -310,7 +333,8 @@ impl Decode {
         let [m, d, e] = [group.next_power_of_two().max(16), tiles::columns(dim), tiles::columns(of_values)];
         require(m <= 128, || format!("{group} heads of queries for a head of keys: at most 128"))?;
         let keys_of_tile = if d.max(e) > 128 || size_of::<T>() == 4 { 32 } else { 64 };
-        let form = Form { tile: [m, keys_of_tile, d, e], page, parts, combine: self.combine };
+        let (combine, overlapped) = (self.combine, is_overlapped());
+        let form = Form { tile: [m, keys_of_tile, d, e], page, parts, combine, overlapped };
         let q = q.reshape([batch, key_heads, group, dim])?;
         let mut out = out.reshape([batch, key_heads, group, of_values])?;
         let keys = keys.reshape([pages * page, key_heads, dim])?;
@@ -318,6 +342,7 @@ impl Decode {
         let Scratch { results, logs, tickets, .. } = scratch;
         let partial = (parts > 1).then_some((results.view_mut(), logs.view_mut(), tickets.view_mut()));
         let window = self.window.map(|window| i32::try_from(window).unwrap_or(i32::MAX));
+        let sinks = self.sinks.map(|sinks| sinks.reshape([key_heads, group])).transpose()?;
         let kernel = |q: Array<T, 4>,
                       cache: [Array<T, 3>; 2],
                       tables: (Array<i32, 2>, Array<i32, 1>),
@@ -331,7 +356,7 @@ impl Decode {
             [keys, values],
             (table, lengths),
             (out.reborrow(), partial),
-            (self.scale, self.softcap, window),
+            (self.scale, self.softcap, window, sinks),
             ct::Constant(form),
         );
         ct::Launch::new([parts, key_heads, batch]).stream(stream).run(kernel, arguments)?;

@@ -106,7 +106,7 @@ fn attend<T: Number, P: Copy, F: Scores<P>>(
         state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };
     let state = ct::fold(begin..end, Online::new(m, columns[1], 1), step);
-    let sink = sinks.map(|sinks| sinks.load_scalar(head) * LOG2_E);
+    let sink = sinks.map(|sinks| sinks.load(head, [1]).reshape([1, 1]) * LOG2_E);
     let (results, logs) = state.finish(exponent, sink);
     (results[0], logs * LN_2)
 }

@@ -141,12 +141,7 @@ fn decode<T: Number>(
         let narrow = load(&pages, j, latent, rotated);
         let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(&pages, j, i * width, width)).collect();
         let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
-        // One call for each block: products of one call would keep the stages of all blocks until
-        // the last product.
-        let scores = ct::mma(queries[0], wide[0].transpose(), scores);
-        let scores = ct::mma(queries[1], wide[1].transpose(), scores);
-        let scores = ct::mma(queries[2], wide[2].transpose(), scores);
-        let scores = ct::mma(queries[3], wide[3].transpose(), scores);
+        let scores = (0..BLOCKS).fold(scores, |sum, i| ct::mma(queries[i], wide[i].transpose(), sum));
         let masked = || {
             let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
             ct::select(seen, scores, f32::NEG_INFINITY)
@@ -154,12 +149,7 @@ fn decode<T: Number>(
         let scores = ct::if_else(((j + 1) * n).le(length), || scores, masked);
         let state = state.add(scores, exponent, |weights, sum| {
             let weights = weights.cast::<T>();
-            vec![
-                ct::mma(weights, wide[0], sum(0)),
-                ct::mma(weights, wide[1], sum(1)),
-                ct::mma(weights, wide[2], sum(2)),
-                ct::mma(weights, wide[3], sum(3)),
-            ]
+            (0..BLOCKS).map(|i| ct::mma(weights, wide[i], sum(i))).collect()
         });
         (state, next)
     };

@@ -70,8 +70,8 @@ impl Online {
     /// Returns the results, and log₂ of the sums of exponentials. A row without a visible key has
     /// zeros, and a logarithm of at most [`LEAST`] times the factor.
     ///
-    /// `sink` is a score, in powers of two, without a value.
-    pub fn finish(self, exponent: Exponent, sink: Option<Scalar<f32>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {
+    /// `sink` has scores, in powers of two, without a value: one for all rows or one for each.
+    pub fn finish(self, exponent: Exponent, sink: Option<Tile<f32, 2>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {
         let max = if exponent.scales_max { self.max } else { self.max * exponent.factor };
         let (max, scale, total) = match sink {
             None => (max, None, self.total),

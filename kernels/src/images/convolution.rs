@@ -1,11 +1,13 @@
 //! Convolution in two dimensions: by products of matrices ([`super::implicit_gemm`]), or by products
-//! of elements for groups of one channel ([`super::depthwise`]).
+//! of elements for groups of one channel ([`super::depthwise`]). Groups of few channels are merged
+//! ([`super::grouped`]).
 
 use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::depthwise;
+use super::grouped::{expanded, merged};
 use super::implicit_gemm::{Form, queue};
 use super::taps::Geometry;
 use crate::Number;
@@ -136,7 +138,10 @@ impl Convolution {
         if inputs == 1 && self.groups > 1 {
             return depthwise::forward(stream, geometry, x, w, (bias, residual), activation, y);
         }
-        let groups = self.groups;
+        let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, self.groups, outputs / self.groups])?;
+        let count = merged(self.groups, inputs, outputs / self.groups);
+        let blocks = if count > 1 { Some(expanded(stream, w, count)?) } else { None };
+        let (w, groups) = (blocks.as_ref().map_or(w, |blocks| blocks.view()), self.groups / count);
         let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         // A window of one tap has neither rows nor columns: its places are a row.
         let is_product = geometry.taps == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0];
@@ -151,8 +156,7 @@ impl Convolution {
         let images = geometry.views(x.reshape(x_shape)?)?;
         let bias = bias.map(|bias| bias.reshape([groups, outputs / groups])).transpose()?;
         let residual = residual.map(|residual| residual.reshape(y_shape)).transpose()?;
-        let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
-        let form = Form::new::<T>(y_shape, inputs, stream, geometry.of_results(), geometry.taps[1]);
+        let form = Form::new::<T>(y_shape, count * inputs, stream, geometry.of_results(), geometry.taps[1]);
         queue(stream, images, w, (bias, residual), activation, y.reshape(y_shape)?, form)
     }
 }

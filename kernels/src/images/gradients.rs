@@ -9,12 +9,13 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Stream, Target};
+use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, Target};
 
 use super::convolution::Convolution;
 use super::depthwise;
-use super::implicit_gemm::{Form, queue};
-use super::taps::{Geometry, Taps, fitting_box, splits};
+use super::grouped::{expanded, merged};
+use super::implicit_gemm::{Form, queue, queue_phases};
+use super::taps::{Geometry, Taps, Work, fitting_box};
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors, target};
 
@@ -29,11 +30,13 @@ struct Sum {
     width: usize,
     /// Tile blocks that share the places.
     splits: usize,
+    /// Tile blocks of a multiprocessor.
+    occupancy: usize,
 }
 
 /// Images and results are (batch, rows, columns, group, channel), sums (split, tap, input, group,
 /// output).
-fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, form: Sum) {
+fn products<T: Number, O: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<O, 5>, form: Sum) {
     let ([i, high, wide], [inputs, outputs]) = (form.boxed, form.tile);
     let places = i * high * wide;
     let shape = [1, 1, inputs, 1, outputs];
@@ -55,55 +58,91 @@ fn products<T: Number>(x: Array<T, 5>, dy: Array<T, 5>, sums: ArrayMut<f32, 5>, 
         ct::mma(x.transpose(), dy, sum)
     });
     let number = tap.number[0] * form.width as i32 + tap.number[1];
-    sums.store((split, number, k, group, j), sum.reshape(shape));
+    sums.store((split, number, k, group, j), sum.cast::<O>().reshape(shape));
 }
 
-/// Adds the sums of all splits in order.
-fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, tile: usize) {
-    let sum = ct::fold(..sums.extent(0), ct::zeros::<f32, 2>([1, tile]), |sum, split| {
-        sum + sums.load((split, ct::bid(0)), [1, tile])
+/// Adds the sums of all splits, some at a time.
+fn add<T: Number>(sums: Array<f32, 2>, dw: ArrayMut<T, 1>, [splits, tile]: [usize; 2]) {
+    let sum = ct::fold(..sums.num_tiles(0, [splits, tile]), ct::zeros([splits, tile]), |sum: Tile<f32, 2>, split| {
+        sum + sums.load((split, ct::bid(0)), [splits, tile])
     });
-    dw.store(ct::bid(0), sum.cast::<T>().reshape([tile]));
+    dw.store(ct::bid(0), sum.sum(0).cast::<T>().reshape([tile]));
 }
 
-/// Queues the sums of the gradient of the weights: (split, tap, input, group, output). Returns
-/// them.
+/// Queues the sums over all splits: few splits of many elements at a time, or many of few.
 #[track_caller]
-fn weight_sums<T: Number>(
+fn add_all<T: Number>(stream: &Stream, sums: DeviceView<f32, 5>, dw: DeviceViewMut<T, 1>) -> ct::Result<()> {
+    let (splits, elements) = (sums.shape()[0], dw.shape()[0]);
+    let each = splits.next_power_of_two().min(32);
+    let tile = [each, 1024 / each];
+    let launch = ct::Launch::new(elements.div_ceil(tile[1])).stream(stream);
+    launch.run(add::<T>, (sums.reshape([splits, elements])?, dw, ct::Constant(tile)))
+}
+
+/// Adds the sums of all splits, of the blocks on the diagonal of merged groups.
+fn add_blocks<T: Number>(sums: Array<f32, 7>, dw: ArrayMut<T, 5>, [splits, inputs, outputs]: [usize; 3]) {
+    let (tap, own, group) = (ct::bid(0), ct::bid(1), ct::bid(2));
+    let shape = [splits, 1, 1, inputs, 1, 1, outputs];
+    let sum = ct::fold(..sums.num_tiles(0, shape), ct::zeros(shape), |sum: Tile<f32, 7>, split| {
+        sum + sums.load((split, tap, own, 0, group, own, 0), shape)
+    });
+    dw.store((tap, 0, group, own, 0), sum.sum(0).cast::<T>().reshape([1, inputs, 1, 1, outputs]));
+}
+
+impl Sum {
+    /// Returns the tiles for images and results of these shapes, with the taps of one phase.
+    fn new<T>(
+        stream: &Stream,
+        [_, _, _, groups, inputs]: [usize; 5],
+        [images, rows, columns, _, outputs]: [usize; 5],
+        geometry: Geometry,
+        taps: Taps,
+    ) -> Sum {
+        let (places, most) = match (target(stream), size_of::<T>()) {
+            (None, _) => (16, [32, 32]),
+            (Some(Target::SM_90A), 2) => (64, [128, 256]),
+            (Some(_), 2) => (32, [128, 128]),
+            (Some(_), _) => (32, [64, 64]),
+        };
+        let power = |extent: usize| extent.next_power_of_two().max(16);
+        let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
+        let plan = |tile: [usize; 2]| {
+            // Small tiles: two tile blocks of a multiprocessor, with larger boxes.
+            let occupancy = if places == 64 && tile == [64, 64] { 2 } else { 1 };
+            let boxed = fitting_box(places * occupancy, [images, rows, columns]);
+            let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
+            let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups * taps.count();
+            let blocks = occupancy * num_multiprocessors(stream);
+            let work = Work { tiles, tile, products: boxes * occupancy, blocks };
+            // The interpreter shares the places of small tests, too.
+            let splits = target(stream).map_or(3, |_| work.splits()).min(boxes.max(1));
+            (work.time(splits), Sum { boxed, tile, taps, width: geometry.taps[1], splits, occupancy })
+        };
+        let narrow = [tile[0], if tile[1] > 128 { tile[1] / 2 } else { tile[1] }];
+        let (whole, half) = (plan(tile), plan(narrow));
+        if half.0 < whole.0 { half.1 } else { whole.1 }
+    }
+}
+
+/// Queues the sums of the gradient of the weights: (split, tap, input, group, output).
+#[track_caller]
+fn weight_sums<T: Number, O: Number>(
     stream: &Stream,
     geometry: Geometry,
     x: DeviceView<T, 5>,
     dy: DeviceView<T, 5>,
-) -> ct::Result<DeviceArray<f32, 5>> {
-    let phases = geometry.views(x)?;
-    let ([images, rows, columns, groups, outputs], inputs) = (dy.shape(), x.shape()[4]);
-    let all = geometry.taps[0] * geometry.taps[1];
-
-    let (places, most) = match (target(stream), size_of::<T>()) {
-        (None, _) => (16, [32, 32]),
-        (Some(Target::SM_90A), 2) => (64, [128, 256]),
-        (Some(_), 2) => (32, [128, 128]),
-        (Some(_), _) => (32, [64, 64]),
-    };
-    let power = |extent: usize| extent.next_power_of_two().max(16);
-    let tile = [most[0].min(power(inputs)), most[1].min(power(outputs))];
-    let boxed = fitting_box(places, [images, rows, columns]);
-    let boxes = images.div_ceil(boxed[0]) * rows.div_ceil(boxed[1]) * columns.div_ceil(boxed[2]);
-    let tiles = inputs.div_ceil(tile[0]) * outputs.div_ceil(tile[1]) * groups;
-    let of_phases: Vec<(Taps, usize)> = geometry
-        .of_results()
-        .into_iter()
-        .map(|taps| (taps, splits(tiles * taps.count(), boxes, num_multiprocessors(stream))))
-        .collect();
-    // Phases with fewer splits leave zeros.
-    let most = of_phases.iter().map(|&(_, splits)| splits).max().unwrap_or(1);
-    let mut sums = stream.device().zeros::<f32, 5>([most, all, inputs, groups, outputs])?;
-    for (taps, splits) in of_phases {
-        let form = Sum { boxed, tile, taps, width: geometry.taps[1], splits };
-        let launch = ct::Launch::new([tiles, taps.count(), splits]).stream(stream);
-        launch.run(products::<T>, (phases[taps.phase], dy, &mut sums, ct::Constant(form)))?;
+    mut sums: DeviceViewMut<O, 5>,
+    form: Sum,
+) -> ct::Result<()> {
+    let (phases, [_, _, inputs, groups, outputs]) = (geometry.views(x)?, sums.shape());
+    let tiles = inputs.div_ceil(form.tile[0]) * outputs.div_ceil(form.tile[1]) * groups;
+    let hints = if form.occupancy > 1 { Hints::new().occupancy(form.occupancy as u32) } else { Hints::new() };
+    for taps in geometry.of_results() {
+        let launch = ct::Launch::new([tiles, taps.count(), form.splits]).hints(hints).stream(stream);
+        let form = Sum { taps, ..form };
+        launch.run(products::<T, O>, (phases[taps.phase], dy, sums.reborrow(), ct::Constant(form)))?;
     }
-    Ok(sums)
+    Ok(())
 }
 
 /// Writes zeros.
@@ -145,16 +184,36 @@ impl Convolution {
             return Ok(());
         }
         let (geometry, groups) = (self.geometry(w.shape()), self.groups);
-        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let [_, _, inputs, outputs] = w.shape();
         if inputs == 1 && groups > 1 {
             return depthwise::input_gradient(stream, geometry, dy, w, dx);
         }
         let w = w.reshape([geometry.taps[0] * geometry.taps[1], inputs, groups, outputs / groups])?;
+        let count = merged(groups, inputs, outputs / groups);
+        let blocks = if count > 1 { Some(expanded(stream, w, count)?) } else { None };
+        let (w, groups) = (blocks.as_ref().map_or(w, |blocks| blocks.view()), groups / count);
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
         let dy = dy.reshape(split(dy.shape()))?;
         let shape = split(dx.shape());
+        let phases = geometry.of_image();
+        let [batch, rows, columns, _, all] = shape;
+        let [high, wide] = self.stride;
+        if phases.len() > 1
+            && groups == 1
+            && rows.is_multiple_of(high)
+            && columns.is_multiple_of(wide)
+            && !dy.is_empty()
+        {
+            let one = [batch, rows / high, columns / wide, 1, all];
+            let form = Form::new::<T>(one, outputs / self.groups * count, stream, phases.clone(), geometry.taps[1]);
+            if all.is_multiple_of(form.outputs) {
+                let form = Form { is_transposed: true, splits: 1, ..form };
+                let dx = dx.reshape([batch, rows / high, high, columns / wide, wide * all])?;
+                return queue_phases(stream, dy, w, dx, (form, wide));
+            }
+        }
         let mut dx = dx.reshape(shape)?;
-        for (phase, taps) in geometry.of_image().into_iter().enumerate() {
+        for (phase, taps) in phases.into_iter().enumerate() {
             let part = geometry.view_mut(dx.reborrow(), phase)?;
             let shape = part.shape();
             if part.is_empty() {
@@ -201,18 +260,34 @@ impl Convolution {
         if dw.is_empty() {
             return Ok(());
         }
-        let (geometry, groups) = (self.geometry(dw.shape()), self.groups);
-        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
+        let geometry = self.geometry(dw.shape());
         let [_, _, inputs, outputs] = dw.shape();
-        let elements = geometry.taps[0] * geometry.taps[1] * inputs * outputs;
-        let sums = if inputs == 1 && groups > 1 {
-            depthwise::weight_sums(stream, geometry, x, dy)?
-        } else {
-            weight_sums(stream, geometry, x.reshape(split(x.shape()))?, dy.reshape(split(dy.shape()))?)?
-        };
-        let splits = sums.shape()[0];
-        let sums = sums.view().reshape([splits, elements])?;
-        let launch = ct::Launch::new(elements.div_ceil(1024)).stream(stream);
-        launch.run(add::<T>, (sums, dw.reshape([elements])?, ct::Constant(1024)))
+        let count = merged(self.groups, inputs, outputs / self.groups);
+        let groups = self.groups / count;
+        let split = |[a, b, c, d]: [usize; 4]| [a, b, c, groups, d / groups];
+        let (all, own) = (geometry.taps[0] * geometry.taps[1], outputs / self.groups);
+        if inputs == 1 && self.groups > 1 {
+            let sums = depthwise::weight_sums(stream, geometry, x, dy)?;
+            return add_all(stream, sums.view(), dw.reshape([all * outputs])?);
+        }
+        let (x, dy) = (x.reshape(split(x.shape()))?, dy.reshape(split(dy.shape()))?);
+        // Phases have as many splits as that with the most taps.
+        let taps = geometry.of_results().into_iter().max_by_key(|taps| taps.count());
+        let Some(taps) = taps else { return Ok(()) };
+        let form = Sum::new::<T>(stream, x.shape(), dy.shape(), geometry, taps);
+        if form.splits == 1 && count == 1 {
+            let dw = dw.reshape([1, all, inputs, groups, own])?;
+            return weight_sums(stream, geometry, x, dy, dw, form);
+        }
+        let shape = [form.splits, all, count * inputs, groups, count * own];
+        let mut sums = stream.device().unspecified::<f32, 5>(shape)?;
+        weight_sums(stream, geometry, x, dy, sums.view_mut(), form)?;
+        if count == 1 {
+            return add_all(stream, sums.view(), dw.reshape([all * inputs * outputs])?);
+        }
+        let sums = sums.view().reshape([form.splits, all, count, inputs, groups, count, own])?;
+        let tile = [form.splits.next_power_of_two().min(16), inputs.next_power_of_two(), own.next_power_of_two()];
+        let dw = dw.reshape([all, inputs, groups, count, own])?;
+        ct::Launch::new([all, count, groups]).stream(stream).run(add_blocks::<T>, (sums, dw, ct::Constant(tile)))
     }
 }

@@ -14,7 +14,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
 
-use super::taps::{Taps, fitting_box, splits};
+use super::taps::{Line, Tap, Taps, Work, fitting_box};
 use crate::Number;
 use crate::launch::{Run, num_multiprocessors, target};
 
@@ -47,34 +47,32 @@ impl Form {
     ) -> Form {
         let places = [images, rows, columns];
         let power = |extent: usize| extent.next_power_of_two().max(16);
-        let (mut m, mut n, k) = match (target(stream), size_of::<T>()) {
+        let (m, n, k) = match (target(stream), size_of::<T>()) {
             (None, _) => (32, 32, 16),
             (Some(Target::SM_90A), 2) => (128, 256, 64),
             (Some(_), 2) => (128, 128, 32),
             (Some(_), _) => (64, 64, 32),
         };
-        n = n.min(power(outputs));
-        let k = k.min(power(channels));
-        let blocks = |m: usize, n: usize| {
-            let [i, r, c] = fitting_box(m, places);
-            images.div_ceil(i) * rows.div_ceil(r) * columns.div_ceil(c) * outputs.div_ceil(n) * groups
-        };
+        let (n, k) = (n.min(power(outputs)), k.min(power(channels)));
+        let blocks = num_multiprocessors(stream);
         let products = taps.iter().map(|taps| taps.count()).sum::<usize>() * channels.div_ceil(k);
-        // The interpreter shares the products of small tests, too.
-        let wanted = target(stream).map_or(16, |_| num_multiprocessors(stream));
-        let splits = |blocks: usize| splits(blocks, products, wanted);
-        // Enough tile blocks for all multiprocessors: large tiles with shared products, or tiles
-        // down to 64 by 64.
-        if splits(blocks(m, n)) == 1 {
-            while n > 64 && blocks(m, n) < wanted {
-                n /= 2;
-            }
-            if m > 64 && blocks(m, n) < wanted {
-                m = 64;
-            }
+        let work = |tile: [usize; 2]| {
+            let [i, r, c] = fitting_box(tile[0], places);
+            let boxes = images.div_ceil(i) * rows.div_ceil(r) * columns.div_ceil(c);
+            Work { tiles: boxes * outputs.div_ceil(tile[1]) * groups, tile, products, blocks }
+        };
+        // Tiles down to 64 by 64, and one that all multiprocessors compute at a time.
+        let halves = |extent: usize| std::iter::successors(Some(extent), |&half| (half > 64).then_some(half / 2));
+        let mut tiles: Vec<[usize; 2]> = halves(m).flat_map(|m| halves(n).map(move |n| [m, n])).collect();
+        let wide = [2 * m, n.min(128)];
+        if m == 128 && n >= 128 && work(wide).tiles <= blocks {
+            tiles.push(wide);
         }
-        let (boxed, splits) = (fitting_box(m, places), splits(blocks(m, n)));
-        Form { boxed, outputs: n, channels: k, taps, width, is_transposed: false, splits }
+        let time = |tile: [usize; 2]| work(tile).time(work(tile).splits());
+        let [m, n] = tiles.into_iter().min_by(|&a, &b| time(a).total_cmp(&time(b))).unwrap_or([m, n]);
+        // The interpreter shares the products of small tests, too.
+        let splits = target(stream).map_or(Work::most_splits(products).min(3), |_| work([m, n]).splits());
+        Form { boxed: fitting_box(m, places), outputs: n, channels: k, taps, width, is_transposed: false, splits }
     }
 
     /// The tile of the result.
@@ -117,37 +115,51 @@ impl Place {
     }
 }
 
-/// Returns the sum of the products of a tile: of all, or of every `splits`-th one from `split` on.
-fn sum<T: Number>(
-    images: &[Array<T, 5>],
-    w: Array<T, 4>,
+/// Adds the products of a tile with the taps of a phase: of all, or of every `splits`-th one from
+/// `split` on.
+fn add<T: Number>(
+    sum: Tile<f32, 2>,
+    (image, w): (Array<T, 5>, Array<T, 4>),
     Place { n, r, c, group, j }: Place,
+    (count, tap): (Scalar<i32>, impl Fn(Scalar<i32>) -> Tap),
     split: Option<Scalar<i32>>,
     form: &Form,
 ) -> Tile<f32, 2> {
     let ([i, high, wide], outputs, channels) = (form.boxed, form.outputs, form.channels);
     let m = i * high * wide;
-    form.taps.iter().fold(ct::zeros([m, outputs]), |sum, taps| {
-        let image = images[taps.phase];
-        let shape = [i, high, wide, 1, channels];
-        let parts = image.num_tiles(4, shape);
-        let product = |sum: Tile<f32, 2>, at: Scalar<i32>| {
-            let (tap, part) = (taps.tap(at / parts), at % parts);
-            let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, part);
-            let left = image.load(at, shape).reshape([m, channels]);
-            let number = tap.number[0] * form.width as i32 + tap.number[1];
-            let right = if form.is_transposed {
-                w.load((number, j, group, part), [1, outputs, 1, channels]).reshape([outputs, channels]).transpose()
-            } else {
-                w.load((number, part, group, j), [1, channels, 1, outputs]).reshape([channels, outputs])
-            };
-            ct::mma(left, right, sum)
+    let shape = [i, high, wide, 1, channels];
+    let parts = image.num_tiles(4, shape);
+    let product = |sum: Tile<f32, 2>, at: Scalar<i32>| {
+        let (tap, part) = (tap(at / parts), at % parts);
+        let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, part);
+        let left = image.load(at, shape).reshape([m, channels]);
+        let number = tap.number[0] * form.width as i32 + tap.number[1];
+        let right = if form.is_transposed {
+            w.load((number, j, group, part), [1, outputs, 1, channels]).reshape([outputs, channels]).transpose()
+        } else {
+            w.load((number, part, group, j), [1, channels, 1, outputs]).reshape([channels, outputs])
         };
-        let products = parts * taps.count() as i32;
-        match split {
-            None => ct::fold(..products, sum, product),
-            Some(split) => ct::fold(ct::range(split, products).step(form.splits as i32), sum, product),
-        }
+        ct::mma(left, right, sum)
+    };
+    let products = parts * count;
+    match split {
+        None => ct::fold(..products, sum, product),
+        Some(split) => ct::fold(ct::range(split, products).step(form.splits as i32), sum, product),
+    }
+}
+
+/// Returns the sum of the products of a tile with the taps of all phases, as [`add`].
+fn sum<T: Number>(
+    images: &[Array<T, 5>],
+    w: Array<T, 4>,
+    place: Place,
+    split: Option<Scalar<i32>>,
+    form: &Form,
+) -> Tile<f32, 2> {
+    let zero = ct::zeros([form.boxed.iter().product(), form.outputs]);
+    form.taps.iter().fold(zero, |sum, &taps| {
+        let count = ct::scalar(taps.count() as i32);
+        add(sum, (images[taps.phase], w), place, (count, |at| taps.tap(at)), split, form)
     })
 }
 
@@ -237,7 +249,7 @@ pub fn queue<T: Number>(
     }
     let mut covered = shape;
     covered[0] = form.splits * boxes * form.boxed[0];
-    let mut sums = stream.device().zeros::<f32, 5>(covered)?;
+    let mut sums = stream.device().unspecified::<f32, 5>(covered)?;
     let launch = ct::Launch::new([channels, places, boxes * form.splits]).stream(stream);
     launch.run(convolve_split::<T>, (images, w, &mut sums, ct::Constant(form.clone())))?;
     let part = Form { boxed: fitting_box(16, [shape[0], shape[1], shape[2]]), outputs: form.outputs.min(64), ..form };
@@ -246,4 +258,51 @@ pub fn queue<T: Number>(
     };
     let launch = ct::Launch::new(part.grid(shape)).stream(stream);
     launch.run(kernel, (&sums, added, y, ct::Constant((part.tile(), part.splits))))
+}
+
+/// The gradient of images, in all phases. The image is (batch, rows, row phase, columns, column
+/// phase and channel), taps are those of one phase after another.
+fn convolve_phases<T: Number>(image: Array<T, 5>, w: Array<T, 4>, y: ArrayMut<T, 5>, (form, wide): (Form, usize)) {
+    let ([i, high, columns], outputs, phases) = (form.boxed, form.outputs, form.taps.len() as i32);
+    let tile = [i, high, 1, columns, outputs];
+    let tiles = y.num_tiles(4, tile) / wide as i32;
+    let (phase, across) = (ct::bid(2) % phases, y.num_tiles(3, tile));
+    let (r, c) = (ct::bid(1) / across, ct::bid(1) % across);
+    let place = Place { n: ct::bid(2) / phases, r, c, group: ct::scalar(0), j: ct::bid(0) };
+    let of_phase = |number: &dyn Fn(Taps) -> i32| {
+        let numbers = form.taps.iter().enumerate();
+        numbers.fold(ct::scalar(0), |all: Scalar<i32>, (at, &taps)| ct::select(phase.eq(at as i32), number(taps), all))
+    };
+    let line = |line: &dyn Fn(Taps) -> Line| {
+        let [first, step] = [of_phase(&|taps| line(taps).first as i32), of_phase(&|taps| line(taps).step as i32)];
+        let [offset, slope] = [of_phase(&|taps| line(taps).offset), of_phase(&|taps| line(taps).offset_step)];
+        move |at: Scalar<i32>| (first + at * step, offset + at * slope)
+    };
+    let (rows, width) = (line(&|taps| taps.rows), of_phase(&|taps| taps.columns.count.max(1) as i32));
+    let columns = line(&|taps| taps.columns);
+    let tap = |at: Scalar<i32>| {
+        let ((row, above), (column, before)) = (rows(at / width), columns(at % width));
+        Tap { number: [row, column], offset: [above, before] }
+    };
+    let count = of_phase(&|taps| taps.count() as i32);
+    let zero = ct::zeros([form.boxed.iter().product(), outputs]);
+    let sum = add(zero, (image, w), place, (count, tap), None, &form);
+    let wide = wide as i32;
+    let at = (place.n, r, phase / wide, c, phase % wide * tiles + place.j);
+    y.store(at, sum.cast::<T>().reshape(tile));
+}
+
+/// Queues the gradient of images in all phases, with `wide` phases of columns.
+#[track_caller]
+pub fn queue_phases<T: Number>(
+    stream: &Stream,
+    image: DeviceView<T, 5>,
+    w: DeviceView<T, 4>,
+    y: DeviceViewMut<T, 5>,
+    (form, wide): (Form, usize),
+) -> ct::Result<()> {
+    let [batch, rows, _, columns, channels] = y.shape();
+    let [x, places, boxes] = form.grid([batch, rows, columns, 1, channels / wide]);
+    let grid = [x, places, boxes * form.taps.len()];
+    ct::Launch::new(grid).stream(stream).run(convolve_phases::<T>, (image, w, y, ct::Constant((form, wide))))
 }

@@ -13,6 +13,7 @@
 mod convolution;
 mod depthwise;
 mod gradients;
+mod grouped;
 mod implicit_gemm;
 mod pooling;
 mod resize;

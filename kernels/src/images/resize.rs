@@ -38,13 +38,12 @@ fn resize<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, scale: [Scalar<f32>; 2],
         let own = x.index_axis(0, n).index_axis(0, row.item());
         own.gather((column.unsqueeze(1), ct::span(j * channels as i32, channels))).cast::<f32>()
     };
-    let weight = columns.weight.unsqueeze(1);
-    let row = |row: Tile<i32, 1>| {
-        let (low, high) = (load(row, columns.low), load(row, columns.high));
-        low + (high - low) * weight
-    };
-    let (low, high) = (row(rows.low), row(rows.high));
-    let result = low + (high - low) * rows.weight.item();
+    // Four weights for each place: one fused multiplication and addition for each element.
+    let (right, below) = (columns.weight.unsqueeze(1), rows.weight.item());
+    let (left, above) = (1.0 - right, 1.0 - below);
+    let above = load(rows.low, columns.high).fma(right * above, load(rows.low, columns.low) * (left * above));
+    let below = load(rows.high, columns.low).fma(left * below, load(rows.high, columns.high) * (right * below));
+    let result = above + below;
     y.store((n, r, c, j), result.cast::<T>().reshape([1, 1, wide, channels]));
 }
 

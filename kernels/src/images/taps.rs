@@ -43,8 +43,7 @@ impl Line {
     }
 
     /// The numbers and offsets of the taps of this line.
-    #[cfg(test)]
-    fn taps(self) -> impl Iterator<Item = (usize, i32)> {
+    fn taps(self) -> impl Iterator<Item = (usize, i32)> + Clone {
         (0..self.count).map(move |i| (self.first + i * self.step, self.offset + i as i32 * self.offset_step))
     }
 }
@@ -59,7 +58,7 @@ pub struct Taps {
 }
 
 /// The most taps without a loop: those of windows of 3 by 3.
-const UNROLLED: i32 = 9;
+const UNROLLED: usize = 9;
 
 /// A tap of a window: its row and column, and their offsets.
 #[derive(Clone, Copy)]
@@ -80,13 +79,37 @@ impl Taps {
         Tap { number: [row, column], offset: [above, before] }
     }
 
+    /// Returns true if the taps are few enough for code without a loop.
+    pub fn is_unrolled(self) -> bool {
+        self.count() <= UNROLLED
+    }
+
     /// Runs a function for each of these taps. Few of them have no loop.
     pub fn fold<S: ct::ops::LoopState>(self, state: S, body: impl Fn(S, Tap) -> S) -> S {
         let count = self.count() as i32;
-        if count <= UNROLLED {
+        if self.is_unrolled() {
             return (0..count).fold(state, |state, at| body(state, self.tap(ct::scalar(at))));
         }
         ct::fold(..ct::scalar(count), state, |state, at| body(state, self.tap(at)))
+    }
+
+    /// Calls a function for each product of a row of a tile of `high` rows and a tap, by its place.
+    /// Its operand, an element of the image at an offset, is loaded once for each column of the
+    /// window.
+    pub fn rows<X>(self, high: usize, load: impl Fn([i32; 2]) -> X, mut product: impl FnMut(usize, usize, &X)) {
+        let high = high as i32;
+        let offsets = self.rows.taps().map(|(_, offset)| offset);
+        let (first, last) = (offsets.clone().min().unwrap_or(0), offsets.max().unwrap_or(0));
+        for row in first..last + high {
+            let own = self.rows.taps().enumerate().filter(|(_, (_, above))| (0..high).contains(&(row - above)));
+            let own: Vec<(usize, usize)> = own.map(|(at, (_, above))| (at, (row - above) as usize)).collect();
+            for (column, (_, before)) in self.columns.taps().enumerate().filter(|_| !own.is_empty()) {
+                let x = load([row, before]);
+                for &(at, i) in &own {
+                    product(i, at * self.columns.count + column, &x);
+                }
+            }
+        }
     }
 }
 
@@ -182,21 +205,48 @@ pub fn fitting_box(places: usize, [images, rows, columns]: [usize; 3]) -> [usize
     boxes.min_by_key(|&one| (covered(one), std::cmp::Reverse((one[2].min(one[1]), one[2])))).unwrap_or([places, 1, 1])
 }
 
-/// Returns how many tile blocks share the products of each of some tiles, for the shortest time of
-/// the multiprocessors: in units of a product, with the time of an epilogue and that of the kernel
-/// that adds the sums.
-pub fn splits(tiles: usize, products: usize, multiprocessors: usize) -> usize {
-    // Products that take as long as the start and the end of a tile block, and as another kernel.
-    const BLOCK: usize = 6;
-    const KERNEL: usize = 8;
-    // The fewest products of a tile block.
+/// Tiles of a matrix product on some multiprocessors.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    pub tiles: usize,
+    /// Rows and columns of a tile.
+    pub tile: [usize; 2],
+    /// Products of 64 terms of a tile.
+    pub products: usize,
+    /// Tile blocks that run at a time.
+    pub blocks: usize,
+}
+
+impl Work {
+    /// The fewest products of a tile block that shares a tile.
     const FEWEST: usize = 8;
-    let most = (products / FEWEST).clamp(1, 64);
-    let time = |splits: usize| {
-        let waves = (tiles * splits).div_ceil(multiprocessors);
-        waves * (products.div_ceil(splits) + BLOCK) + if splits > 1 { KERNEL + splits / 2 } else { 0 }
-    };
-    (1..=most).min_by_key(|&splits| time(splits)).unwrap_or(1)
+
+    /// Returns the estimated time of a kernel in microseconds, if `splits` tile blocks share the
+    /// products of a tile. Constants are those of measurements on an H100.
+    pub fn time(self, splits: usize) -> f64 {
+        // The start of a kernel, and the end of a tile.
+        const KERNEL: f64 = 3.0;
+        const TILE: f64 = 1.0;
+        // Elements of products of 64 terms in a microsecond, rows of operands, elements of sums.
+        const ELEMENTS: f64 = 46_000.0;
+        const ROWS: f64 = 625.0;
+        const SUMS: f64 = 500_000.0;
+        let [m, n] = self.tile.map(|extent| extent as f64);
+        let product = (m * n / ELEMENTS).max((m + n) / ROWS);
+        let waves = (self.tiles * splits).div_ceil(self.blocks) as f64;
+        let sums = if splits > 1 { KERNEL + (splits * self.tiles) as f64 * m * n / SUMS } else { 0.0 };
+        KERNEL + waves * (self.products.div_ceil(splits) as f64 * product + TILE) + sums
+    }
+
+    /// Returns the most tile blocks that share some products.
+    pub fn most_splits(products: usize) -> usize {
+        (products / Self::FEWEST).clamp(1, 64)
+    }
+
+    /// Returns how many tile blocks share the products of a tile for the shortest time.
+    pub fn splits(self) -> usize {
+        (1..=Self::most_splits(self.products)).min_by(|&a, &b| self.time(a).total_cmp(&self.time(b))).unwrap_or(1)
+    }
 }
 
 #[cfg(test)]
@@ -215,9 +265,10 @@ mod tests {
 
     #[test]
     fn splits_fill_multiprocessors() {
-        assert_eq!(splits(784, 36, 132), 1);
-        assert_eq!(splits(28, 72, 132), 4);
-        assert_eq!(splits(18, 1568, 132), 7);
+        let splits = |tiles, tile, products| Work { tiles, tile, products, blocks: 132 }.splits();
+        assert_eq!(splits(784, [128, 256], 36), 1);
+        assert_eq!(splits(56, [128, 128], 72), 2);
+        assert_eq!(splits(9, [128, 128], 392), 14);
     }
 
     #[test]

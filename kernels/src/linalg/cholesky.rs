@@ -1,26 +1,35 @@
 //! Cholesky factorization.
 //!
-//! Matrices of at most 128 rows are factored in registers ([`cutlet::Tile::cholesky`]). Larger ones
-//! are factored by the right-looking block algorithm (LAPACK's `potrf`; Golub and Van Loan, *Matrix
-//! Computations*, algorithm 4.2.3). For each panel of columns:
+//! Matrices of at most 64 rows are factored in registers ([`cutlet::Tile::cholesky`]). Larger ones
+//! are factored by blocks (LAPACK's `potrf`; Golub and Van Loan, *Matrix Computations*, section
+//! 4.2.9):
 //!
-//! 1. The diagonal block is factored, and its factor inverted.
-//! 2. The blocks below are multiplied by the inverse.
-//! 3. Their products are subtracted from the lower triangle of the rest.
+//! 1. Panels of 32 columns within 128 columns: each tile block subtracts the products of the panels
+//!    before from its rows and from the diagonal block. It factors the latter, and multiplies its
+//!    rows by the inverse of the factor. All tile blocks factor the diagonal block, which takes less
+//!    time than another launch.
+//! 2. The products of 128 columns are subtracted from the lower triangle of the rest.
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, TriangularOptions};
 
-use super::columns;
-use super::tiles::{Form, LARGEST, require_same};
+use super::tiles::{Form, require_same};
 use super::triangular::{Triangle, solve_triangular};
 use crate::check::require;
 use crate::launch::Run;
 
+/// The most rows of a matrix that is factored in registers.
+const REGISTERS: usize = 64;
 /// Columns of a panel of the block algorithm.
-const PANEL: usize = 64;
+const PANEL: usize = 32;
+/// Panels between two updates of the rest.
+const PANELS: usize = 4;
+/// Rows of a tile block of a panel.
+const ROWS: usize = 128;
+/// Rows and columns of a tile of the rest.
+const TILE: usize = 64;
 
 /// Returns hints. With the default of four warps, matrices of 64 rows spill nothing.
 fn hints<T>(form: Form) -> Hints {
@@ -28,49 +37,64 @@ fn hints<T>(form: Form) -> Hints {
 }
 
 fn factor<T: MatrixFloat>(a: Array<T, 3>, l: ArrayMut<T, 3>, form: Form) {
-    l.store((ct::bid(0), 0, 0), columns::cholesky(form.load(a)));
+    l.store((ct::bid(0), 0, 0), form.load(a).cholesky());
 }
 
 fn factor_and_solve<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: Form) {
-    let l = columns::cholesky(form.load(a));
+    let l = form.load(a).cholesky();
     let y = l.solve_triangular(form.load_sides(b), TriangularOptions::new());
     form.store_sides(x, l.solve_triangular(y, TriangularOptions::new().transposed()));
 }
 
 /// Copies the lower triangle, with zeros above.
 fn copy_lower<T: MatrixFloat>(a: Array<T, 3>, l: ArrayMut<T, 3>) {
-    let (shape, at) = ([1, PANEL, PANEL], (ct::bid(2), ct::bid(1), ct::bid(0)));
-    let rows = ct::bid(1) * PANEL + ct::indices(shape, 1);
-    let columns = ct::bid(0) * PANEL + ct::indices(shape, 2);
+    let (shape, at) = ([1, TILE, TILE], (ct::bid(2), ct::bid(1), ct::bid(0)));
+    let rows = ct::bid(1) * TILE + ct::indices(shape, 1);
+    let columns = ct::bid(0) * TILE + ct::indices(shape, 2);
     l.store(at, rows.ge(columns).select(a.load(at, shape), T::from_f64(0.0)));
 }
 
-/// Factors the diagonal block of a panel in place, and stores the inverse of its factor.
-fn factor_block<T: MatrixFloat>(l: ArrayMut<T, 3>, inverse: ArrayMut<T, 3>, panel: Scalar<i32>) {
-    let (shape, at) = ([1, PANEL, PANEL], (ct::bid(0), panel, panel));
-    let [rows, columns] = [1, 2].map(|axis| ct::indices(shape, axis));
-    let is_outside = (panel * PANEL + rows).ge(l.extent(1)) & rows.eq(columns);
-    let block = is_outside.select(T::from_f64(1.0), l.load(at, shape)).cholesky();
-    l.store(at, block);
-    let one = rows.eq(columns).cast::<T>();
-    inverse.store((ct::bid(0), 0, 0), block.solve_triangular(one, TriangularOptions::new()));
+/// Factors the diagonal block of a panel, which is stored apart, and the rows of a tile block below.
+fn factor_panel<T: MatrixFloat>(l: ArrayMut<T, 3>, diagonal: ArrayMut<T, 4>, panel: Scalar<i32>) {
+    let (batch, part) = (ct::bid(1), ct::bid(0));
+    let (square, rows) = ([1, PANEL, PANEL], [1, ROWS, PANEL]);
+    let below = ct::at((panel + 1) * PANEL + part * ROWS);
+    let start = (l.load((batch, panel, panel), square), l.load((batch, below, panel), rows));
+    let before = panel / PANELS as i32 * PANELS as i32..panel;
+    let (own, rest) = ct::fold(before, start, |(own, rest): (Tile<T, 3>, Tile<T, 3>), other| {
+        let left = -l.load((batch, panel, other), square).transpose();
+        let own = ct::mma(l.load((batch, panel, other), square), left, own);
+        (own, ct::mma(l.load((batch, below, other), rows), left, rest))
+    });
+    let [row, column] = [1, 2].map(|axis| ct::indices(square, axis));
+    let is_diagonal = row.eq(column);
+    let is_outside = (panel * PANEL + row).ge(l.extent(1)) & is_diagonal;
+    let factor = is_outside.select(T::from_f64(1.0), own).cholesky();
+    let inverse = factor.solve_triangular(is_diagonal.cast::<T>(), TriangularOptions::new());
+    l.store((batch, below, panel), ct::mma(rest, inverse.transpose(), ct::zeros(rows)));
+    ct::if_then(part.eq(0), || diagonal.store((batch, panel, 0, 0), factor.reshape([1, 1, PANEL, PANEL])));
 }
 
-/// Multiplies a block below the diagonal by the inverse of the factor of the diagonal block.
-fn solve_block<T: MatrixFloat>(l: ArrayMut<T, 3>, inverse: Array<T, 3>, panel: Scalar<i32>) {
-    let (shape, at) = ([1, PANEL, PANEL], (ct::bid(1), panel + 1 + ct::bid(0), panel));
-    let inverse = inverse.load((ct::bid(1), 0, 0), shape).transpose();
-    l.store(at, ct::mma(l.load(at, shape), inverse, ct::zeros(shape)));
+/// Stores the diagonal blocks in the factor.
+fn store_diagonal<T: MatrixFloat>(diagonal: Array<T, 4>, l: ArrayMut<T, 3>) {
+    let (panel, batch) = (ct::bid(0), ct::bid(1));
+    let block = diagonal.load((batch, panel, 0, 0), [1, 1, PANEL, PANEL]);
+    l.store((batch, panel, panel), block.reshape([1, PANEL, PANEL]));
 }
 
-/// Subtracts the product of two blocks of the panel from a block of the rest.
-fn update_block<T: MatrixFloat>(l: ArrayMut<T, 3>, panel: Scalar<i32>) {
-    let (batch, row, column) = (ct::bid(2), panel + 1 + ct::bid(1), panel + 1 + ct::bid(0));
-    let shape = [1, PANEL, PANEL];
+/// Subtracts the products of the panels before `panel` from a tile of the rest.
+fn update<T: MatrixFloat>(l: ArrayMut<T, 3>, panel: Scalar<i32>) {
+    let (batch, row, column) = (ct::bid(2), ct::bid(1), ct::bid(0));
     ct::return_if(row.lt(column));
-    let (left, right) = (l.load((batch, row, panel), shape), l.load((batch, column, panel), shape));
-    let block = l.load((batch, row, column), shape);
-    l.store((batch, row, column), ct::mma(-left, right.transpose(), block));
+    let (shape, first) = ([1, TILE, TILE], panel * PANEL);
+    let is_lower = (row * TILE + ct::indices(shape, 1)).ge(column * TILE + ct::indices(shape, 2));
+    let [row, column] = [row, column].map(|tile| ct::at(first + tile * TILE));
+    let own = l.load((batch, row, column), shape);
+    let rest = ct::fold(panel - PANELS as i32..panel, own, |rest: Tile<T, 3>, other| {
+        let [left, right] = [row, column].map(|at| l.load((batch, at, other), [1, TILE, PANEL]));
+        ct::mma(-left, right.transpose(), rest)
+    });
+    l.store((batch, row, column), is_lower.select(rest, T::from_f64(0.0)));
 }
 
 /// Queues the Cholesky factorizations of symmetric positive definite matrices: the lower triangular
@@ -101,7 +125,7 @@ pub fn cholesky<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, l: DeviceV
     if a.is_empty() {
         return Ok(());
     }
-    if n > LARGEST {
+    if n > REGISTERS {
         return by_blocks(stream, a, l);
     }
     let form = Form::new::<T>(count, n, 1);
@@ -114,19 +138,20 @@ pub fn cholesky<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, l: DeviceV
 #[track_caller]
 fn by_blocks<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, mut l: DeviceViewMut<T, 3>) -> ct::Result<()> {
     let [count, n, _] = a.shape();
-    let panels = n.div_ceil(PANEL);
+    let (panels, tiles) = (n.div_ceil(PANEL), n.div_ceil(TILE));
     let launch = |grid: [usize; 3]| ct::Launch::new(grid).stream(stream);
-    let mut inverse = stream.device().zeros::<T, 3>([count, PANEL, PANEL])?;
-    launch([panels, panels, count]).run(copy_lower::<T>, (a, l.reborrow()))?;
+    let mut diagonal = stream.device().unspecified::<T, 4>([count, panels, PANEL, PANEL])?;
+    launch([tiles, tiles, count]).run(copy_lower::<T>, (a, l.reborrow()))?;
     for panel in 0..panels {
-        let (at, below) = (panel as i32, panels - panel - 1);
-        launch([count, 1, 1]).run(factor_block::<T>, (l.reborrow(), &mut inverse, at))?;
-        if below > 0 {
-            launch([below, count, 1]).run(solve_block::<T>, (l.reborrow(), &inverse, at))?;
-            launch([below, below, count]).run(update_block::<T>, (l.reborrow(), at))?;
+        let rest = n.saturating_sub(panel * PANEL);
+        if panel > 0 && panel.is_multiple_of(PANELS) {
+            let tiles = rest.div_ceil(TILE);
+            launch([tiles, tiles, count]).run(update::<T>, (l.reborrow(), panel as i32))?;
         }
+        let parts = rest.saturating_sub(PANEL).div_ceil(ROWS).max(1);
+        launch([parts, count, 1]).run(factor_panel::<T>, (l.reborrow(), &mut diagonal, panel as i32))?;
     }
-    Ok(())
+    launch([panels, count, 1]).run(store_diagonal::<T>, (&diagonal, l))
 }
 
 /// Queues the solutions X of A X = B with symmetric positive definite matrices A, by Cholesky
@@ -162,7 +187,7 @@ pub fn solve_positive<T: MatrixFloat>(
     if b.is_empty() {
         return Ok(());
     }
-    if n > LARGEST {
+    if n > REGISTERS {
         let mut x = x;
         let mut l = stream.device().zeros::<T, 3>([count, n, n])?;
         let mut y = stream.device().zeros::<T, 3>([count, n, columns])?;

@@ -4,7 +4,7 @@
 //! matrices. That of larger ones has more live values than registers, and takes ptxas up to half a
 //! minute. Here a matrix is in the registers of several warps, which exchange a column and a row
 //! for each rank-one update: outer products (Golub and Van Loan, *Matrix Computations*, algorithms
-//! 3.4.1, 4.2.2 and 5.2.1).
+//! 3.4.1 and 5.2.1).
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -18,38 +18,24 @@ fn places<T: MatrixFloat>(a: Tile<T, 3>) -> [Tile<i32, 3>; 2] {
     [ct::indices([1, m, 1], 1), ct::indices([1, 1, n], 2)]
 }
 
-/// Returns L with L Lᵀ = A, as [`Tile::cholesky`].
-pub fn cholesky<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
-    let [_, n, _] = a.shape();
-    if n <= 2 * OPERATION {
-        return a.cholesky();
-    }
-    let [rows, columns] = places(a);
-    let (zero, nan) = (T::from_f64(0.0), ct::full([1, 1, 1], T::from_f64(f64::NAN)));
-    let lower = rows.ge(columns).select(a, zero);
-    let factor = ct::fold(..ct::scalar(n as i32), lower, |a: Tile<T, 3>, k| {
-        let column = a.extract((0, 0, k), [1, n, 1]);
-        let pivot = a.extract((0, k, k), [1, 1, 1]);
-        let reciprocal = pivot.gt(zero).select(pivot, nan).rsqrt();
-        let scaled = rows.ge(k).select(column * reciprocal, zero);
-        // Elements above the diagonal are not used: they are updated, too, and cleared at the end.
-        let updated = columns.gt(k).select(a - scaled * scaled.transpose(), a);
-        columns.eq(k).select(scaled, updated)
-    });
-    rows.ge(columns).select(factor, zero)
-}
-
 /// Returns L and U in one tile and the order of the rows, as [`Tile::lu`].
 pub fn lu<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>) {
-    let [_, n, _] = a.shape();
-    if n <= OPERATION {
+    if a.shape()[1] <= OPERATION {
         return a.lu();
     }
+    let (factors, order, _) = elimination(a);
+    (factors, order)
+}
+
+/// Returns L and U in one tile with at least as many rows as columns, the order of the rows, and
+/// the number of exchanges.
+pub fn elimination<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>, Scalar<i32>) {
+    let [_, m, n] = a.shape();
     let [rows, columns] = places(a);
     let zero = T::from_f64(0.0);
-    type State<T> = (Tile<T, 3>, Tile<i32, 3>);
-    ct::fold(..ct::scalar(n as i32), (a, rows), |(a, order): State<T>, k| {
-        let column = a.extract((0, 0, k), [1, n, 1]);
+    type State<T> = (Tile<T, 3>, Tile<i32, 3>, Scalar<i32>);
+    ct::fold(..ct::scalar(n as i32), (a, rows, ct::scalar(0)), |(a, order, count): State<T>, k| {
+        let column = a.extract((0, 0, k), [1, m, 1]);
         let magnitude = column.isnan().select(T::from_f64(f64::INFINITY), column.abs());
         let p = rows.ge(k).select(magnitude, T::from_f64(-1.0)).argmax(1).item();
         let (row, pivot_row) = (a.extract((0, k, 0), [1, 1, n]), a.extract((0, p, 0), [1, 1, n]));
@@ -62,7 +48,8 @@ pub fn lu<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>) {
         let quotient = rows.gt(k).select(exchanged * reciprocal, zero);
         let factor = columns.gt(k).select(pivot_row, zero);
         let a = is_row.select(pivot_row, is_pivot_row.select(row, a)) - quotient * factor;
-        ((rows.gt(k) & columns.eq(k)).select(quotient, a), order)
+        let updated = (rows.gt(k) & columns.eq(k)).select(quotient, a);
+        (updated, order, count + p.ne(k).cast::<i32>())
     })
 }
 
@@ -90,6 +77,34 @@ fn reflections<T: MatrixFloat>(a: Tile<T, 3>, has_q: bool) -> (Tile<T, 3>, Tile<
         (q, reduced)
     });
     (q, rows.le(columns).select(r, zero))
+}
+
+/// Returns the reflections of a tile with at least as many rows as columns: R on and above the
+/// diagonal, the vectors below it, and the inverse of T, with which the product of all reflections
+/// is I - V T Vᵀ.
+pub fn packed_reflections<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
+    let [_, m, n] = a.shape();
+    let [rows, columns] = places(a);
+    let (zero, one, two) = (T::from_f64(0.0), T::from_f64(1.0), T::from_f64(2.0));
+    let above = ct::indices([1, n, 1], 1);
+    ct::fold(..ct::scalar(n as i32), (a, ct::zeros([1, n, n])), |(a, t): (Tile<T, 3>, Tile<T, 3>), k| {
+        let column = a.extract((0, 0, k), [1, m, 1]);
+        let pivot = a.extract((0, k, k), [1, 1, 1]);
+        let below = rows.gt(k).select(column, zero);
+        let norm = pivot.fma(pivot, (below * below).sum(1)).sqrt();
+        let reflected = pivot.ge(zero).select(-norm, norm);
+        // A column of zeros has the reflection of one row.
+        let is_zero = norm.eq(zero);
+        let factor = is_zero.select(two, (reflected - pivot) / reflected);
+        let scale = is_zero.select(zero, (pivot - reflected).recip());
+        let vector = rows.eq(k).select(one, below * scale);
+        // Columns before have the vectors below the diagonal: these are the products with them.
+        let products = (vector * a).sum(1);
+        let reduced = a - vector * (columns.gt(k).select(products, zero) * factor);
+        let own = rows.gt(k).select(vector, rows.eq(k).select(reflected, a));
+        let before = above.lt(k).select(products.transpose(), above.eq(k).select(factor.recip(), zero));
+        (columns.eq(k).select(own, reduced), columns.eq(k).select(before, t))
+    })
 }
 
 /// Returns Q and R, as [`Tile::qr`].

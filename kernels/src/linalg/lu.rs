@@ -1,5 +1,5 @@
-//! LU factorization with partial pivoting, in registers ([`cutlet::Tile::lu`]), and what follows
-//! from it.
+//! LU factorization with partial pivoting, and what follows from it. Matrices of at most 128 rows
+//! are factored in registers ([`cutlet::Tile::lu`]), larger ones by blocks ([`super::lu_blocks`]).
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -7,7 +7,8 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
 use super::columns;
-use super::tiles::{Form, require_same, require_square};
+use super::lu_blocks;
+use super::tiles::{Form, LARGEST, require_same, require_square};
 use crate::launch::Run;
 
 fn factor<T: MatrixFloat>(a: Array<T, 3>, lu: ArrayMut<T, 3>, order: ArrayMut<i32, 2>, form: Form) {
@@ -39,8 +40,8 @@ fn determinants<T: MatrixFloat>(a: Array<T, 3>, d: ArrayMut<T, 1>, form: Form) {
 
 /// Queues the LU factorizations with partial pivoting.
 ///
-/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 128, `order` is (batch, n). `lu`
-/// has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is row
+/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `order` is
+/// (batch, n). `lu` has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is row
 /// `order[i]` of A. The pivot of a column is its element of the largest magnitude, the first one of
 /// equal ones. A singular matrix has a zero on the diagonal of U.
 ///
@@ -70,6 +71,9 @@ pub fn lu<T: MatrixFloat>(
     if a.is_empty() {
         return Ok(());
     }
+    if n > LARGEST {
+        return lu_blocks::factor("lu", stream, a, lu, order).map(|_| ());
+    }
     let form = Form::new::<T>(count, n, 1);
     ct::Launch::new(form.blocks(count))
         .hints(form.hints::<T>())
@@ -79,8 +83,8 @@ pub fn lu<T: MatrixFloat>(
 
 /// Queues the solutions X of A X = B, by LU factorization with partial pivoting.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `b` and `x` are (batch, n, columns). A
-/// singular matrix is not detected: its solution has infinities or NaN.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `b` and `x` are (batch, n,
+/// columns). A singular matrix is not detected: its solution has infinities or NaN.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -108,6 +112,9 @@ pub fn solve<T: MatrixFloat>(
     if b.is_empty() {
         return Ok(());
     }
+    if n > LARGEST {
+        return lu_blocks::solve(stream, a, b, x);
+    }
     let form = Form::new::<T>(count, n, columns);
     let grid = [form.blocks(count), columns.div_ceil(form.k)];
     ct::Launch::new(grid)
@@ -119,8 +126,8 @@ pub fn solve<T: MatrixFloat>(
 /// Queues the determinants of matrices: the product of the pivots, with the sign of the order of
 /// rows.
 ///
-/// `a` is (batch, n, n) of f32 or f64 with n of at most 128, `d` is (batch). The product may
-/// overflow.
+/// `a` is (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `d` is (batch). The product
+/// may overflow.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -141,6 +148,9 @@ pub fn determinant<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, d: Devi
     require_same("determinant", "the result", d.shape(), [count])?;
     if count == 0 {
         return Ok(());
+    }
+    if n > LARGEST {
+        return lu_blocks::determinant(stream, a, d);
     }
     // A matrix without rows has the determinant 1, as the tile of one padded row.
     let form = Form::new::<T>(count, n, 1);

@@ -11,13 +11,15 @@
 //! | [`determinant`] | the determinants of A |
 //!
 //! Arrays are (batch, rows, columns) of f32 or f64. A tile block has some whole matrices of at most
-//! 128 rows in registers. [`cholesky`] factors larger matrices by blocks. Odd extents are embedded
-//! in the next power of two.
+//! 128 rows in registers. Larger matrices are factored and solved by blocks, with products of
+//! matrices between them. Odd extents are embedded in the next power of two.
 
 mod cholesky;
 mod columns;
 mod lu;
+mod lu_blocks;
 mod qr;
+mod qr_blocks;
 mod tiles;
 mod triangular;
 

@@ -1,5 +1,5 @@
-//! QR factorization by Householder reflections, in registers ([`cutlet::Tile::qr`]), and least
-//! squares.
+//! QR factorization by Householder reflections, and least squares. Matrices of at most 128 rows are
+//! factored in registers ([`cutlet::Tile::qr`]), larger ones by blocks ([`super::qr_blocks`]).
 //!
 //! Least squares of tall matrices have one factorization for some rows at a time (sequential
 //! accumulation; Lawson and Hanson, *Solving Least Squares Problems*, chapter 27): rows of the
@@ -12,7 +12,8 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream, TriangularOptions};
 
 use super::columns;
-use super::tiles::{LARGEST, require_same, require_small};
+use super::qr_blocks;
+use super::tiles::{LARGEST, require_same};
 use crate::check::require;
 use crate::launch::Run;
 
@@ -80,9 +81,9 @@ fn fit<T: MatrixFloat>(a: Array<T, 3>, b: Array<T, 3>, x: ArrayMut<T, 3>, form: 
 /// Queues the reduced QR factorizations: Q with orthonormal columns and the upper triangular R,
 /// with Q R = A.
 ///
-/// `a` and `q` are (batch, m, n) of f32 or f64 with n ≤ m ≤ 128, `r` is (batch, n, n). Elements on
-/// the diagonal of R may be negative, as with LAPACK's `geqrf`. A matrix without full rank has
-/// zeros there.
+/// `a` and `q` are (batch, m, n) of f32 or f64 with n ≤ m and m of at most 16384 or 8192, `r` is
+/// (batch, n, n). Elements on the diagonal of R may be negative, as with LAPACK's `geqrf`. A matrix
+/// without full rank has zeros there, or rounding errors.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -105,11 +106,13 @@ pub fn qr<T: MatrixFloat>(
 ) -> ct::Result<()> {
     let [count, m, n] = a.shape();
     require(n <= m, || format!("qr: matrices of {m} rows and {n} columns have more columns than rows"))?;
-    require_small("qr", m)?;
     require_same("qr", "Q", q.shape(), a.shape())?;
     require_same("qr", "R", r.shape(), [count, n, n])?;
     if a.is_empty() {
         return Ok(());
+    }
+    if m > LARGEST {
+        return qr_blocks::qr(stream, a, q, r);
     }
     let form = Form::new::<T>(count, m, n);
     ct::Launch::new(count.div_ceil(form.batch))

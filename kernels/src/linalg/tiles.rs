@@ -74,11 +74,29 @@ impl Form {
     }
 }
 
-/// Checks that arrays hold square matrices of at most 128 rows.
+/// Bytes of a panel of a large matrix: a quarter of the registers of a multiprocessor. Twice as many
+/// spill.
+const PANEL_BYTES: usize = 64 << 10;
+/// The most columns of a panel.
+const WIDEST: usize = 32;
+
+/// Returns the number of columns of the panels of matrices of `n` rows.
+#[track_caller]
+pub fn panel_width<T>(name: &str, n: usize) -> ct::Result<usize> {
+    let most = PANEL_BYTES / size_of::<T>();
+    require(n <= most, || format!("{name}: matrices of {n} rows, and {most} is the largest number"))?;
+    Ok((most / n.next_power_of_two()).min(WIDEST))
+}
+
+/// Returns hints with a warp for 4 KiB of a panel.
+pub fn panel_hints<T>(height: usize, width: usize) -> Hints {
+    Hints::new().num_warps((height * width * size_of::<T>() / (4 << 10)).clamp(1, 16) as u32)
+}
+
+/// Checks that arrays hold square matrices.
 #[track_caller]
 pub fn require_square(name: &str, [_, rows, columns]: [usize; 3]) -> ct::Result<()> {
-    require(rows == columns, || format!("{name}: matrices of {rows} rows and {columns} columns are not square"))?;
-    require_small(name, rows)
+    require(rows == columns, || format!("{name}: matrices of {rows} rows and {columns} columns are not square"))
 }
 
 /// Checks that a matrix fits a tile.

@@ -11,7 +11,7 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream, TriangularOptions};
 
-use super::tiles::{Form, LARGEST, require_same, require_square};
+use super::tiles::{Form, LARGEST, require_same, require_small, require_square};
 use crate::check::require;
 use crate::launch::Run;
 
@@ -178,6 +178,7 @@ pub fn inverse_unit_lower<T: MatrixFloat>(
 ) -> ct::Result<()> {
     let [count, n, _] = a.shape();
     require_square("inverse_unit_lower", a.shape())?;
+    require_small("inverse_unit_lower", n)?;
     require_same("inverse_unit_lower", "the inverse", y.shape(), a.shape())?;
     if a.is_empty() {
         return Ok(());

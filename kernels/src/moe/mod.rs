@@ -1,5 +1,6 @@
 //! Mixture of experts: routing, grouped products, combination.
 
+mod activation;
 mod alignment;
 mod combine;
 mod gather;
@@ -7,6 +8,7 @@ mod layer;
 mod product;
 mod router;
 
+pub use activation::{ActivationGradients, ActivationInputs, activation_gradients};
 pub use alignment::Alignment;
 pub use combine::combine;
 pub use gather::gather;

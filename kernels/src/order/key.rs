@@ -1,6 +1,7 @@
 //! Keys, and their bits in the order of the keys.
 
 use cutlet as ct;
+use cutlet::element::{bf16, f16};
 use cutlet::prelude::*;
 
 /// Direction of an order.
@@ -17,7 +18,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Key types: u32, i32, f32, u64, i64, f64.
+/// Key types: u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64.
 pub trait Key: Number + ct::ops::Sorted + sealed::Sealed {
     /// The first key of the ascending order.
     const FIRST: Self;
@@ -31,6 +32,9 @@ pub trait Key: Number + ct::ops::Sorted + sealed::Sealed {
 
 /// Bits of a word, as u32.
 macro_rules! digits {
+    (u16, $bits:expr, $first:expr, $count:expr) => {
+        digits!(u32, $bits.cast::<u32>(), $first, $count)
+    };
     (u32, $bits:expr, $first:expr, $count:expr) => {{
         let (bits, mask) = ($bits >> $first as u32, if $count < 32 { (1u32 << $count) - 1 } else { u32::MAX });
         if $first + $count == 32 { bits } else { bits & mask }
@@ -65,6 +69,10 @@ macro_rules! float {
 }
 
 keys! {
+    u16 u16 i16 0, u16::MAX, |x| x;
+    i16 u16 i16 i16::MIN, i16::MAX, |x| x.bitcast::<u16>() ^ (1 << 15);
+    f16 u16 i16 f16::NEG_INFINITY, f16::NAN, |x| float!(x u16 i16);
+    bf16 u16 i16 bf16::NEG_INFINITY, bf16::NAN, |x| float!(x u16 i16);
     u32 u32 i32 0, u32::MAX, |x| x;
     u64 u64 i64 0, u64::MAX, |x| x;
     i32 u32 i32 i32::MIN, i32::MAX, |x| x.bitcast::<u32>() ^ (1 << 31);

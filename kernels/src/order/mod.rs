@@ -3,6 +3,7 @@
 mod compact;
 mod histogram;
 mod key;
+mod largest;
 mod look_back;
 mod prefix;
 mod radix_sort;
@@ -14,10 +15,9 @@ mod top_k;
 pub use compact::{Predicate, compact, compact_if};
 pub use histogram::{histogram, histogram_even};
 pub use key::{Direction, Key};
+pub use largest::largest_of_groups;
 pub use look_back::{Combine, Scanned};
 pub use prefix::{Prefix, prefix};
-#[doc(hidden)]
-pub use radix_sort::SortPlan;
 pub use radix_sort::{RadixSort, argsort, sort_keys, sort_pairs};
 pub use sample::{Draws, Sampling, greedy};
 pub use segmented_sort::{segmented_sort_keys, segmented_sort_pairs};

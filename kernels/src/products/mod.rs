@@ -10,6 +10,7 @@
 //! | [`Matmul::launch_grouped`] | groups of rows that begin anywhere, and a matrix for each group |
 //! | [`Matmul::launch_packed`] | activations, and [packed weights](packed) of 1 to 8 bits with scales of groups |
 //! | [`Matmul::launch_grouped_packed`] | groups of rows, and packed weights of each group |
+//! | [`Matmul::launch_vector`] | a row of activations, and weights or packed weights of shape (outputs, inputs) |
 //! | [`Matmul::launch_scaled`] | e4m3 or e5m2 with scales of 1 x 128, 128 x 128 and 128 x 1 elements |
 //!
 //! Integers with scales are `matmul().scale_rows(..).scale_columns(..)`. Few tiles are divided along the terms ([`Share`]);
@@ -30,6 +31,7 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 
+mod ahead;
 pub mod epilogue;
 pub mod gguf;
 mod matmul;
@@ -37,6 +39,9 @@ pub mod packed;
 pub mod prologue;
 pub mod quantized;
 mod scaled;
+mod vector;
 
+pub use ahead::Ahead;
 pub use matmul::{Configuration, Factor, Matmul, Precision, Share, Workspace, matmul};
 pub use scaled::Float8;
+pub use vector::{Columns, VectorWeights};

@@ -37,10 +37,10 @@ pub struct PackedWeights<'a, F: Narrow, S: Element, const R: usize = 2> {
 /// The constants of packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    group: usize,
-    order: Order,
+    pub(super) group: usize,
+    pub(super) order: Order,
     /// Twice the zero of all codes.
-    center: u32,
+    pub(super) center: u32,
 }
 
 impl Form {
@@ -98,6 +98,11 @@ impl<'a, F: Narrow, S: Element, const R: usize> PackedWeights<'a, F, S, R> {
         Ok(PackedWeights { zeros: Some(zeros), ..self })
     }
 
+    /// Returns the constants.
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
     /// Returns the number of inputs and outputs.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
@@ -108,10 +113,10 @@ impl<'a, F: Narrow, S: Element, const R: usize> PackedWeights<'a, F, S, R> {
 /// Packed weights in the kernel: codes, scales, zeros and constants.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<C, S, Z, K> {
-    codes: C,
-    scales: S,
-    zeros: Z,
-    form: K,
+    pub(super) codes: C,
+    pub(super) scales: S,
+    pub(super) zeros: Z,
+    pub(super) form: K,
 }
 ct::impl_kernel_args!(Packed<C, S, Z, K> { codes, scales, zeros, form });
 

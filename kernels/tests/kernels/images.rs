@@ -111,16 +111,22 @@ fn convolution_with_strides() {
     convolves::<f32>(Convolution { stride: [2, 2], padding: [3, 3], ..plain }, [1, 15, 16, 3], [7, 7, 3, 8], 2e-4);
     convolves::<f32>(Convolution { stride: [2, 2], ..plain }, [2, 7, 8, 6], [1, 1, 6, 7], 1e-4);
     convolves::<f32>(Convolution { stride: [3, 2], dilation: [2, 2], ..halved }, [1, 12, 11, 4], [3, 3, 4, 4], 1e-4);
+    // Phases of one launch, with and without taps.
+    convolves::<f32>(halved, [2, 8, 6, 32], [3, 3, 32, 5], 1e-4);
+    convolves::<f32>(Convolution { stride: [2, 3], ..plain }, [1, 6, 9, 16], [1, 2, 16, 20], 1e-4);
 }
 
 #[test]
 fn convolution_of_groups() {
     let same = Convolution { padding: [1, 1], groups: 3, ..Convolution::default() };
     convolves::<f32>(same, [2, 5, 4, 12], [3, 3, 4, 15], 1e-4);
+    // Five of twenty groups are one.
+    convolves::<f32>(Convolution { groups: 20, ..same }, [1, 4, 5, 180], [3, 2, 9, 120], 1e-4);
     // Depthwise: one result and two results for each channel.
     let depthwise = Convolution { groups: 10, ..same };
     convolves::<f32>(depthwise, [2, 5, 4, 10], [3, 3, 1, 10], 1e-4);
     convolves::<f32>(Convolution { stride: [2, 1], ..depthwise }, [1, 7, 6, 10], [3, 3, 1, 20], 1e-4);
+    convolves::<f32>(Convolution { padding: [2, 2], ..depthwise }, [1, 9, 6, 10], [5, 4, 1, 20], 1e-4);
 }
 
 #[test]

@@ -204,6 +204,10 @@ fn systems_by_blocks() {
     let a = positive::<f64>(5, count, n);
     linalg::solve_positive(&stream, array::<f64>(&a).view(), sides(&a).view(), result.view_mut()).unwrap();
     check(&result);
+    // The largest elements of columns are not on the diagonal.
+    let a: Vec<Matrix> = a.iter().map(|a| Matrix::new(n, n, |i, j| a.at((i * 7 + 3) % n, j))).collect();
+    linalg::solve(&stream, array::<f64>(&a).view(), sides(&a).view(), result.view_mut()).unwrap();
+    check(&result);
     for (upper, transposed, unit_diagonal) in [(false, true, true), (true, false, false), (true, true, false)] {
         let triangle = Triangle { upper, transposed, unit_diagonal };
         let is_read = |i: usize, j: usize| if upper { i < j } else { i > j };
@@ -258,6 +262,12 @@ fn lu() {
     lu_of::<f64>(2, 31);
 }
 
+#[test]
+fn lu_by_blocks() {
+    lu_of::<f32>(2, 129);
+    lu_of::<f64>(1, 165);
+}
+
 /// The determinant by elimination with partial pivoting.
 fn determinant_of(a: &Matrix) -> f64 {
     let mut rows: Vec<Vec<f64>> = a.elements.chunks(a.columns).map(<[f64]>::to_vec).collect();
@@ -276,7 +286,7 @@ fn determinant_of(a: &Matrix) -> f64 {
 
 #[test]
 fn determinants() -> ct::Result<()> {
-    for (count, n) in [(6, 1), (9, 6), (3, 21)] {
+    for (count, n) in [(6, 1), (9, 6), (3, 21), (2, 140)] {
         let a = uniform(n as u64, count, n, n);
         let mut d = device().zeros::<f64, 1>([count])?;
         linalg::determinant(&device().default_stream(), array::<f64>(&a).view(), d.view_mut())?;
@@ -302,6 +312,12 @@ fn qr() {
     qr_of::<f32>(5, 3, 3);
     qr_of::<f32>(2, 63, 33);
     qr_of::<f64>(3, 40, 9);
+}
+
+#[test]
+fn qr_by_blocks() {
+    qr_of::<f32>(2, 131, 40);
+    qr_of::<f64>(1, 150, 150);
 }
 
 #[test]
@@ -339,8 +355,8 @@ fn views_and_shapes() -> ct::Result<()> {
 
     let fault = linalg::cholesky(&stream, zeros::<f32>([1, 2, 3]).view(), none.view_mut()).unwrap_err();
     assert!(fault.to_string().contains("matrices of 2 rows and 3 columns are not square"), "{fault}");
-    let (a, mut x) = (zeros::<f32>([1, 129, 129]), zeros::<f32>([1, 129, 1]));
-    let fault = linalg::solve(&stream, a.view(), zeros::<f32>([1, 129, 1]).view(), x.view_mut()).unwrap_err();
+    let (a, mut x) = (zeros::<f32>([1, 129, 129]), zeros::<f32>([1, 129, 129]));
+    let fault = linalg::inverse_unit_lower(&stream, a.view(), x.view_mut()).unwrap_err();
     assert!(fault.to_string().contains("128 is the largest number"), "{fault}");
     Ok(())
 }

@@ -5,6 +5,7 @@
 mod attention;
 mod images;
 mod linalg;
+mod log_linear;
 mod losses;
 mod moe;
 mod norms;

@@ -6,6 +6,7 @@ mod matmul;
 mod packed;
 mod scaled;
 mod stages;
+mod steps;
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -34,6 +34,7 @@ struct Linear<T> {
     weight: DeviceArray<T, 2>,
     bias: DeviceArray<T, 1>,
 }
+ct::impl_graph_resource!(impl<T: Number> Linear<T> { weight, bias });
 
 impl<T: Number> Linear<T> {
     fn launch(
@@ -52,6 +53,7 @@ struct Norm<T> {
     weight: DeviceArray<T, 1>,
     bias: DeviceArray<T, 1>,
 }
+ct::impl_graph_resource!(impl<T: Number> Norm<T> { weight, bias });
 
 struct Layer<T> {
     /// Queries, keys and values, one after another along the outputs.
@@ -62,8 +64,9 @@ struct Layer<T> {
     outer: Linear<T>,
     outer_norm: Norm<T>,
 }
+ct::impl_graph_resource!(impl<T: Number> Layer<T> { qkv, attended, attended_norm, inner, outer, outer_norm });
 
-/// A sentence-embedding model. Weights are on a device.
+/// A sentence-embedding model. Weights are on a device. A graph can hold or borrow it.
 pub struct MiniLm<T> {
     device: Device,
     words: DeviceArray<T, 2>,
@@ -74,12 +77,14 @@ pub struct MiniLm<T> {
     heads: usize,
     epsilon: f32,
 }
+ct::impl_graph_resource!(impl<T: Number> MiniLm<T> { words, places, norm, layers });
 
-/// Token ids of sentences on a device, padded to the longest one.
+/// Token ids of sentences on a device, padded to the longest one. A graph can hold or borrow it.
 pub struct Batch {
     ids: DeviceArray<i32, 2>,
     lengths: DeviceArray<i32, 1>,
 }
+ct::impl_graph_resource!(Batch { ids, lengths });
 
 impl Batch {
     /// Copies the ids of sentences to a device.

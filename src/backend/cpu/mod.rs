@@ -73,6 +73,43 @@ pub struct RunOptions<'a> {
     pub checks: Checks,
     /// Time limit: a tile block or loop iteration that begins later is an error.
     pub until: Option<Instant>,
+    /// Order in which the tile blocks start, if the kernel has no clusters.
+    pub order: BlockOrder,
+}
+
+/// Order in which tile blocks start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockOrder {
+    /// The order of the grid.
+    #[default]
+    Grid,
+    /// The reverse order.
+    Reverse,
+    /// An order that depends on this number.
+    Permuted(u64),
+}
+
+impl BlockOrder {
+    /// Returns the number in the grid of the block that starts at a position.
+    fn block(self, position: u64, blocks: u64) -> u64 {
+        match self {
+            BlockOrder::Grid => position,
+            BlockOrder::Reverse => blocks - 1 - position,
+            BlockOrder::Permuted(seed) => {
+                // A factor without a common divisor with the number of blocks makes a permutation.
+                let is_coprime = |factor: &u64| {
+                    let (mut a, mut b) = (*factor, blocks);
+                    while b > 0 {
+                        (a, b) = (b, a % b);
+                    }
+                    a == 1
+                };
+                let factor = (seed % blocks..).find(is_coprime).unwrap_or(1);
+                let at = u128::from(position) * u128::from(factor) + u128::from(seed >> 32);
+                (at % u128::from(blocks)) as u64
+            }
+        }
+    }
 }
 
 impl<'a> RunOptions<'a> {
@@ -116,9 +153,19 @@ impl Program {
         let checks = options.checks;
         let watch = checks.races.then(|| Arc::new(RaceDetector::new(orders)));
         let until = options.until;
+        let order = if self.0.has_clusters() { BlockOrder::Grid } else { options.order };
         let exchange = ClusterExchange::default();
-        let launch =
-            Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref(), until, exchange: &exchange };
+        let launch = Launch {
+            code: &self.0,
+            grid,
+            params,
+            memory,
+            checks,
+            watch: watch.as_deref(),
+            until,
+            order,
+            exchange: &exchange,
+        };
         let blocks = launch.blocks();
         // If no block can wait for another one, the race detector runs sequentially: reports are
         // reproducible.
@@ -130,7 +177,8 @@ impl Program {
         }
         let (code, params, memory, watch) = (self.0.clone(), params.into(), memory.clone(), watch.clone());
         let (progress, exchange) = (Progress::default(), ClusterExchange::default());
-        let shared = Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress, exchange });
+        let shared =
+            Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, order, progress, exchange });
         thread_pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }
@@ -179,6 +227,7 @@ struct Launch<'a> {
     checks: Checks,
     watch: Option<&'a RaceDetector>,
     until: Option<Instant>,
+    order: BlockOrder,
     exchange: &'a ClusterExchange,
 }
 
@@ -192,15 +241,16 @@ struct SharedLaunch {
     checks: Checks,
     watch: Option<Arc<RaceDetector>>,
     until: Option<Instant>,
+    order: BlockOrder,
     progress: Progress,
     exchange: ClusterExchange,
 }
 
 impl thread_pool::Shared for SharedLaunch {
     fn work(&self, reinforce: &dyn Fn()) {
-        let SharedLaunch { code, grid, params, memory, checks, watch, until, progress, exchange } = self;
-        let (grid, checks, watch, until) = (*grid, *checks, watch.as_deref(), *until);
-        Launch { code, grid, params, memory, checks, watch, until, exchange }.work(progress, reinforce);
+        let SharedLaunch { code, grid, params, memory, checks, watch, until, order, progress, exchange } = self;
+        let (grid, checks, watch, until, order) = (*grid, *checks, watch.as_deref(), *until, *order);
+        Launch { code, grid, params, memory, checks, watch, until, order, exchange }.work(progress, reinforce);
     }
 }
 
@@ -282,7 +332,9 @@ impl Launch<'_> {
         self.grid.iter().map(|&n| n as u64).product()
     }
 
-    fn block_id(&self, number: u64) -> [u32; 3] {
+    /// Returns the position in the grid of the block that starts at this position of the order.
+    fn block_id(&self, position: u64) -> [u32; 3] {
+        let number = self.order.block(position, self.blocks());
         let [x, y, _] = self.grid.map(u64::from);
         [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
     }

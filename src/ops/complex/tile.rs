@@ -1,6 +1,6 @@
 //! Tiles and scalars as the parts of complex numbers.
 
-use super::super::mma::{MatrixRank, Rank, matmul, mma};
+use super::super::mma::{MatrixRank, Rank, mark_one_mma, matmul, mma};
 use crate::element::{Element, Float, MatmulInput, MmaInput};
 use crate::ops::control::loop_state::{LoopState, Values};
 use crate::ops::create::construct::full;
@@ -159,9 +159,7 @@ where
         B: Float,
         C: Element,
     {
-        let re = mma(self.re, b.re, acc.re);
-        let im = mma(self.re, b.im, acc.im);
-        Complex { re: mma(-self.im, b.im, re), im: mma(self.im, b.re, im) }
+        self.add_imaginary(b, mma(self.re, b.re, acc.re), mma(self.re, b.im, acc.im))
     }
 
     /// The matrix product with `b`, as [`matmul`](crate::matmul) of real tiles.
@@ -180,8 +178,20 @@ where
         A: MatmulInput<B> + MmaInput<B, A::Acc>,
         B: Float,
     {
-        let re = matmul(self.re, b.re);
-        let im = matmul(self.re, b.im);
-        Complex { re: mma(-self.im, b.im, re), im: mma(self.im, b.re, im) }
+        self.add_imaginary(b, matmul(self.re, b.re), matmul(self.re, b.im))
+    }
+
+    /// Adds the products of the imaginary part to those of the real part with `b`. All four are
+    /// parts of one product.
+    #[track_caller]
+    fn add_imaginary<B, C>(self, b: Complex<Tile<B, R>>, re: Tile<C, R>, im: Tile<C, R>) -> Complex<Tile<C, R>>
+    where
+        A: MmaInput<B, C>,
+        B: Float,
+        C: Element,
+    {
+        let sum = Complex { re: mma(-self.im, b.im, re), im: mma(self.im, b.re, im) };
+        mark_one_mma(&[re, im, sum.re, sum.im]);
+        sum
     }
 }

@@ -1,8 +1,8 @@
 //! MMA groups: matrix products that are issued together, such as the boxes of one product whose
 //! extents are no powers of two.
 //!
-//! The products of a group are adjacent in program order and have the same source location. They
-//! share an operand, or form a chain of accumulators. Ops between them are pure and do not use
+//! The products of a group are adjacent in program order and are parts of one product of the user
+//! (`Module::whole_mma`). They share an operand, or form a chain of accumulators. Ops between them are pure and do not use
 //! their results, so all products of a group can be issued at the place of the last one.
 
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl MmaGroups {
                 let op = module.op(id);
                 pending.extend(&op.regions);
                 let is_product = op.code.is_mma() && wanted(id);
-                if is_product && belongs_to(module, &uses, &open, op) {
+                if is_product && belongs_to(module, &uses, &open, id) {
                     open.push(id);
                 } else if is_product {
                     groups.close(&mut open);
@@ -85,12 +85,13 @@ fn can_move_past(module: &Module, open: &[OpId], op: &Op) -> bool {
         && !op.operands.iter().any(|&value| is_computed_by(module, open, value))
 }
 
-/// Returns true if the product `op` can be added to the group.
-fn belongs_to(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
+/// Returns true if the product `id` can be added to the group.
+fn belongs_to(module: &Module, uses: &Uses, open: &[OpId], id: OpId) -> bool {
     let Some(&first) = open.first() else { return false };
-    let first = module.op(first);
-    let is_same_kind = (first.code, first.loc) == (op.code, op.loc) && first.attrs == op.attrs;
-    if !is_same_kind || op.operands[..2].iter().any(|&value| is_computed_by(module, open, value)) {
+    let op = module.op(id);
+    if module.whole_mma(first) != module.whole_mma(id)
+        || op.operands[..2].iter().any(|&value| is_computed_by(module, open, value))
+    {
         return false;
     }
     if is_computed_by(module, open, op.operands[2]) {
@@ -120,18 +121,25 @@ pub fn loop_blocks_with_mmas(module: &Module, body: BlockId) -> Vec<BlockId> {
 mod tests {
     use super::*;
 
-    /// Returns the sizes of the MMA groups of a kernel, in program order.
-    fn sizes(body: &str) -> Vec<usize> {
+    /// Returns the sizes of the MMA groups of a kernel, in program order. All MMAs are parts of one
+    /// MMA of the user, or each is one of its own.
+    fn sizes_of(body: &str, one: bool) -> Vec<usize> {
         let text = format!(
             "entry @k(%a: tile<64x16xf16>, %b: tile<16x64xf16>, %c: tile<16x32xf16>) {{\n  %z = constant <f32: 0.0> : \
              tile<64x64xf32>\n  %y = constant <f32: 0.0> : tile<64x32xf32>\n{body}  return\n}}\n"
         );
-        let module = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
+        let mut module = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
         let body = module.entries[0].body;
-        let groups = MmaGroups::new(&module, body, &|_| true);
         let ops = module.block(body).ops.iter().copied();
         let products: Vec<OpId> = ops.filter(|&id| module.op(id).code.is_mma()).collect();
+        if one {
+            products.iter().for_each(|&id| module.add_mma_part(id, products[0]));
+        }
+        let groups = MmaGroups::new(&module, body, &|_| true);
         products.iter().filter(|&&id| groups.last_of(id) == id).map(|&id| groups.group_of(id).len()).collect()
+    }
+    fn sizes(body: &str) -> Vec<usize> {
+        sizes_of(body, true)
     }
     const WIDE: &str = "  %s = mmaf %a, %b, %z : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";
     const SLIM: &str = "  %t = mmaf %a, %c, %y : tile<64x16xf16>, tile<16x32xf16>, tile<64x32xf32>\n";
@@ -148,5 +156,11 @@ mod tests {
         assert_eq!(sizes(&format!("{WIDE}{used}{SLIM}")), [1, 1]);
         let other = "  %v = addf %z, %z rounding<nearest_even> : tile<64x64xf32>\n";
         assert_eq!(sizes(&format!("{WIDE}{other}{SLIM}")), [2]);
+    }
+
+    #[test]
+    fn products_of_one_place_are_separate() {
+        // None of the ops has a location: they are equal.
+        assert_eq!(sizes_of(&format!("{WIDE}{SLIM}"), false), [1, 1]);
     }
 }

@@ -42,7 +42,7 @@ fn op(splitter: &mut Splitter<'_>, id: OpId) {
         Opcode::GetIndexSpaceShape => splitter.index_space(&op),
         Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => splitter.access(&op),
         Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => splitter.access_by_pointers(&op),
-        code if code.is_mma() => product(splitter, &op),
+        code if code.is_mma() => product(splitter, id, &op),
         Opcode::Assert => assertion(splitter, &op),
         // An assumption about a whole tile does not apply to its boxes.
         Opcode::Assume => {
@@ -90,8 +90,8 @@ fn box_by_box(splitter: &mut Splitter<'_>, op: &Op) {
 }
 
 /// Splits a matrix product: each box of the result is the sum over the boxes along k, in their
-/// order. Scales are split like their operands.
-fn product(splitter: &mut Splitter<'_>, op: &Op) {
+/// order. Scales are split like their operands. The products remain parts of one MMA.
+fn product(splitter: &mut Splitter<'_>, id: OpId, op: &Op) {
     let [a, b, acc] = [0, 1, 2].map(|i| splitter.get(op.operands[i]));
     let scales: Vec<_> = op.operands[3..].iter().map(|&value| splitter.get(value)).collect();
     let ([left, right], grid) = ([a.grid(), b.grid()], acc.grid());
@@ -106,7 +106,9 @@ fn product(splitter: &mut Splitter<'_>, op: &Op) {
                 let at = [left.index(&[before, &[m, k]].concat()), right.index(&[before, &[k, n]].concat())];
                 let mut operands = vec![a.boxes[at[0]], b.boxes[at[1]], sum];
                 operands.extend(scales.iter().zip(at).map(|(scale, at)| scale.boxes[at]));
-                splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place))
+                let sum = splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place));
+                splitter.ops.mark_mma_part(sum, id);
+                sum
             })
         })
         .collect();

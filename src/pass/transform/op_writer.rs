@@ -73,6 +73,13 @@ impl<'m> OpWriter<'m> {
         self.module.op(id).results[0]
     }
 
+    /// Marks the MMA that computes a value as a part of the same MMA of the user as `other`.
+    pub fn mark_mma_part(&mut self, value: Value, other: OpId) {
+        if let Some(part) = self.module.defining_op(value) {
+            self.module.add_mma_part(part, other);
+        }
+    }
+
     /// Appends a scalar constant.
     pub fn number(&mut self, dtype: DType, number: i64) -> Value {
         let bits = number as u64 & (u64::MAX >> (64 - dtype.bits()));

@@ -33,7 +33,7 @@ use crate::tile::{Ptr, Tracer};
 /// assert_eq!(y.to_vec()?, [3.0; 16]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ByPointer<A>(pub A);
 
 macro_rules! by_pointer {

@@ -146,9 +146,21 @@ impl Device {
         Ok(array)
     }
 
-    /// Makes an array for a caller that writes all of it.
+    /// Makes an array whose elements are unspecified: for kernels that write all of them, without the time of
+    /// [`Device::zeros`]. Elements of the cpu device are zero.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let mut a = ct::Device::cpu().unspecified::<f32, 1>([2])?;
+    /// a.copy_from(&[1.0, 2.0])?;
+    /// assert_eq!(a.to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::array`].
     #[track_caller]
-    pub(crate) fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
+    pub fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         recorder::refuse("making an array", "make it before, and let the graph hold it as a part of its state")?;
         let room = |layout: Strided<R>| {
             let bytes = T::DTYPE.bytes_of(layout.len()).filter(|&bytes| isize::try_from(bytes).is_ok())?;

@@ -10,30 +10,12 @@ use crate::types::packed_formats::Narrow;
 ///
 /// # Safety
 /// While the value is held or borrowed, every allocation that `arrays` shows is alive and not
-/// written elsewhere. An allocation that is shown as writable has no other use. An implementation
-/// that calls those of its fields is correct if no field shares (`Rc`, `Arc`, locks, cells).
-///
-/// ```
-/// use cutlet as ct;
-/// use cutlet::runtime::Memory;
-///
-/// struct Layer {
-///     weight: ct::DeviceArray<f32, 2>,
-///     bias: ct::DeviceArray<f32, 1>,
-/// }
-///
-/// // SAFETY: shows its own arrays.
-/// unsafe impl ct::runtime::GraphResource for Layer {
-///     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
-///         self.weight.arrays(visit);
-///         self.bias.arrays(visit);
-///     }
-/// }
-/// ```
+/// written elsewhere. An allocation that is shown as writable has no other use. A struct implements
+/// it by [`impl_graph_resource!`](crate::impl_graph_resource), without `unsafe`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be held by a graph",
     note = "arrays, borrows of arrays, views, numbers, and tuples, lists and options of such can; a struct of them \
-            by `unsafe impl ct::runtime::GraphResource`"
+            by `ct::impl_graph_resource!`"
 )]
 pub unsafe trait GraphResource {
     /// Calls `visit` with each allocation, and whether it may be written.
@@ -140,4 +122,61 @@ macro_rules! tuples {
 tuples! {
     () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) (A B C D E F G H I)
     (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L)
+}
+
+/// Makes a struct a [`GraphResource`]: name its type and the fields that contain arrays.
+///
+/// A graph does not hold the arrays of fields that are left out, and refuses work on them.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// struct Layer<T> {
+///     weight: ct::DeviceArray<T, 2>,
+///     bias: ct::DeviceArray<T, 1>,
+///     epsilon: f32,
+/// }
+/// ct::impl_graph_resource!(impl<T: ct::Element> Layer<T> { weight, bias });
+///
+/// struct Model {
+///     layers: Vec<Layer<f32>>,
+/// }
+/// ct::impl_graph_resource!(Model { layers });
+///
+/// fn scale(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, factor: ct::Scalar<f32>) {
+///     y.store(ct::bid(0), x.load(ct::bid(0), [2]) * factor);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let layer = Layer { weight: device.full([2, 2], 1.0)?, bias: device.full([2], 0.5)?, epsilon: 0.25 };
+/// let (model, out) = (Model { layers: vec![layer] }, device.zeros([2])?);
+/// let mut graph = ct::Graph::capture((&model, out), |(model, out)| {
+///     let layer = &model.layers[0];
+///     ct::launch(scale, 1, (&layer.bias, &mut *out, layer.epsilon))
+/// })?;
+/// graph.replay()?;
+/// assert_eq!(graph.state().1.to_vec()?, [0.125; 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[macro_export]
+macro_rules! impl_graph_resource {
+    (impl<$($param:ident $(: $bound:path)?),+> $name:ty { $($field:ident),+ $(,)? }) => {
+        // SAFETY: that of the fields.
+        #[allow(unsafe_code)]
+        unsafe impl<$($param $(: $bound)?),+> $crate::runtime::GraphResource for $name {
+            $crate::impl_graph_resource!(@arrays $($field)+);
+        }
+    };
+    ($name:ty { $($field:ident),+ $(,)? }) => {
+        // SAFETY: that of the fields.
+        #[allow(unsafe_code)]
+        unsafe impl $crate::runtime::GraphResource for $name {
+            $crate::impl_graph_resource!(@arrays $($field)+);
+        }
+    };
+    (@arrays $($field:ident)+) => {
+        fn arrays(&self, visit: &mut dyn ::core::ops::FnMut(&$crate::runtime::Memory, bool)) {
+            $($crate::runtime::GraphResource::arrays(&self.$field, visit);)+
+        }
+    };
 }

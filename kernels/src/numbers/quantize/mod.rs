@@ -1,6 +1,7 @@
 //! Quantisation and dequantisation with scales of rows, groups and blocks.
 
 mod blocks;
+mod e5m6;
 mod groups;
 mod nvfp4;
 
@@ -11,6 +12,7 @@ use cutlet::random::Philox;
 use super::random::Seed;
 
 pub use blocks::{BlockScale, Float8, Scales, dequantize_blocks, quantize_blocks, quantize_rows};
+pub use e5m6::{dequantize_e5m6, quantize_e5m6};
 pub use groups::{Code, dequantize_groups, quantize_groups};
 pub use nvfp4::{dequantize_nvfp4, nvfp4_tensor_scale, quantize_nvfp4};
 

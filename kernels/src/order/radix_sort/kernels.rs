@@ -19,23 +19,22 @@ const ALL: u32 = 2 << 30;
 const WINDOW: usize = 16;
 
 /// Tiles of a sort.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SortPlan {
-    pub warps: usize,
+pub struct Tiles {
+    warps: usize,
     /// Elements of a thread.
-    pub elements: usize,
+    elements: usize,
     /// Tile blocks of a multiprocessor.
-    pub blocks: u32,
+    blocks: u32,
 }
 
-impl SortPlan {
-    /// Sixteen keys of 4 bytes, or eight of 8 bytes, are in the registers of a thread.
-    pub fn new(key: usize, has_values: bool) -> SortPlan {
+impl Tiles {
+    /// A thread has sixteen keys of 4 bytes or eight of 8 bytes in registers.
+    pub fn new(key: usize, has_values: bool) -> Tiles {
         match (key, has_values) {
-            (..=4, _) => SortPlan { warps: 8, elements: 16, blocks: 3 },
-            (_, false) => SortPlan { warps: 8, elements: 8, blocks: 3 },
-            (_, true) => SortPlan { warps: 8, elements: 8, blocks: 2 },
+            (..=4, _) => Tiles { warps: 8, elements: 16, blocks: 3 },
+            (_, false) => Tiles { warps: 8, elements: 8, blocks: 3 },
+            (_, true) => Tiles { warps: 8, elements: 8, blocks: 2 },
         }
     }
 
@@ -45,7 +44,7 @@ impl SortPlan {
     }
 }
 
-/// A plan with the direction and the device.
+/// The tiles of a sort, its direction, and the kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     pub tile: usize,
@@ -57,9 +56,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(plan: SortPlan, stream: &Stream, direction: Direction) -> Plan {
-        let SortPlan { warps, blocks, .. } = plan;
-        Plan { tile: plan.tile(), warps, blocks, layouts: target(stream).is_some(), direction }
+    pub fn new(tiles: Tiles, stream: &Stream, direction: Direction) -> Plan {
+        let Tiles { warps, blocks, .. } = tiles;
+        Plan { tile: tiles.tile(), warps, blocks, layouts: target(stream).is_some(), direction }
     }
 
     pub fn hints(self) -> Hints {

@@ -20,9 +20,7 @@ use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, Stream};
 use super::key::{Direction, Key};
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors};
-use kernels::{BINS, Plan};
-
-pub use kernels::SortPlan;
+use kernels::{BINS, Plan, Tiles};
 
 /// Input and output of keys, and of values.
 type Pair<'a, T> = (DeviceView<'a, T, 1>, DeviceViewMut<'a, T, 1>);
@@ -55,7 +53,6 @@ struct Counts {
 pub struct RadixSort<K: Key, V: Number = i32> {
     device: Device,
     n: usize,
-    plans: [SortPlan; 2],
     spare: DeviceArray<K, 1>,
     spare_values: DeviceArray<V, 1>,
     /// None after an error.
@@ -84,9 +81,8 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     #[track_caller]
     fn of(device: Device, n: usize, values: usize) -> ct::Result<RadixSort<K, V>> {
         require(n < 1 << 30, || format!("radix sort of {n} keys: at most 2^30 - 1 keys can be sorted"))?;
-        let plans = [false, true].map(|has_values| SortPlan::new(size_of::<K>(), has_values));
         let (spare, spare_values) = (device.zeros([n])?, device.zeros([values])?);
-        let mut sort = RadixSort { device, n, plans, spare, spare_values, counts: None };
+        let mut sort = RadixSort { device, n, spare, spare_values, counts: None };
         sort.counts = Some(sort.new_counts()?);
         Ok(sort)
     }
@@ -143,11 +139,8 @@ impl<K: Key, V: Number> RadixSort<K, V> {
         self.sort(stream, (keys, sorted), (None, Some(positions)), direction)
     }
 
-    #[doc(hidden)]
-    #[must_use]
-    pub fn plan(mut self, plan: SortPlan) -> RadixSort<K, V> {
-        (self.plans, self.counts) = ([plan; 2], None);
-        self
+    fn tiles(has_values: bool) -> Tiles {
+        Tiles::new(size_of::<K>(), has_values)
     }
 
     #[track_caller]
@@ -162,7 +155,8 @@ impl<K: Key, V: Number> RadixSort<K, V> {
 
     fn new_counts(&self) -> ct::Result<Counts> {
         let (device, passes) = (self.device, size_of::<K>());
-        let tiles = self.plans.iter().map(|plan| self.n.div_ceil(plan.tile())).max().unwrap_or(0);
+        let tile = Self::tiles(false).tile().min(Self::tiles(true).tile());
+        let tiles = self.n.div_ceil(tile);
         Ok(Counts {
             counts: device.zeros([passes, BINS])?,
             tickets: device.zeros([passes])?,
@@ -182,7 +176,7 @@ impl<K: Key, V: Number> RadixSort<K, V> {
             return Ok(());
         }
         let has_values = sorted_values.is_some();
-        let plan = Plan::new(self.plans[usize::from(has_values)], stream, direction);
+        let plan = Plan::new(Self::tiles(has_values), stream, direction);
         let blocks = self.n.div_ceil(plan.tile);
         let counts = match self.counts.take() {
             Some(counts) => counts,
@@ -219,7 +213,7 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     }
 }
 
-/// Queues the sort of keys of shape (n): u32, i32, f32, u64, i64 or f64. -0 is before +0, and NaNs
+/// Queues the sort of keys of shape (n): integers or floats of 16, 32 or 64 bits. -0 is before +0, and NaNs
 /// are after all numbers.
 ///
 /// ```

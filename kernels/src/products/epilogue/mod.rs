@@ -9,6 +9,9 @@
 //! | [`Activate`] | activation of x |
 //! | [`GatePairs`] | activation of x · its right neighbour, for even columns |
 //! | [`Rotate`] | rotary position embedding of heads of columns |
+//! | [`RotateCached`] | rotary position embedding by positions; stores keys and values in rows of a cache |
+//! | [`SquareSums`], [`NormalizeRows`] | x, with sums of squares; x over the root of their mean |
+//! | [`Largest`] | x; stores the largest of groups of columns |
 //! | [`Round`] | x, rounded to an element type |
 //! | [`RowSums`], [`ColumnSums`] | x; adds the sums of rows or columns to a vector |
 //! | [`QuantizeBlocks`] | x over the scale of its 128 columns of the row; stores the scales |
@@ -18,18 +21,24 @@
 //! method for each stage.
 
 mod argument;
+mod cached;
+mod largest;
 mod numbers;
 mod place;
 mod quantize;
 mod rotate;
+mod squares;
 mod stages;
 mod sums;
 
 pub use argument::{Argument, Epilogue, Extents, Stage};
+pub use cached::{HeadColumns, RotateCached};
+pub use largest::Largest;
 pub use numbers::{Activate, Activation, Apply, Function, GatePairs, Round};
 pub use place::{Columns, Matrix, Place, Rows};
 pub use quantize::QuantizeBlocks;
 pub use rotate::{Heads, Rotate, Rotation};
+pub use squares::{NormalizeRows, SquareSums};
 pub use stages::{Bias, Gate, Residual, Scale, ScaleColumns, ScaleRows, Then};
 pub use sums::{ColumnSums, RowSums};
 

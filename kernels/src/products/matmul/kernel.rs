@@ -11,6 +11,7 @@ use super::factor::{Factor, Precision};
 use super::groups;
 use super::operands::{Left, Right, Target};
 use crate::norms::rows::mode;
+use crate::products::ahead::{Regions, prefetched_zeros};
 use crate::products::epilogue::{Place, Stage};
 
 /// The constants of a kernel.
@@ -24,6 +25,8 @@ pub struct Form {
     pub groups: usize,
     /// Columns of sums that an epilogue receives at a time.
     pub strip: usize,
+    /// The next kernel of the stream may start during this one.
+    pub overlapped: bool,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -89,7 +92,7 @@ pub fn product<T, O, L, R, C, E>(
     right: R,
     result: C,
     epilogue: E,
-    (offsets, shared): (Option<Array<i32, 1>>, Shared<T::Sum>),
+    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<Regions>),
     form: Form,
 ) where
     T: Factor,
@@ -99,6 +102,9 @@ pub fn product<T, O, L, R, C, E>(
     C: Target<O>,
     E: Stage<T::Value>,
 {
+    if form.overlapped {
+        ct::grid_dependency_control_launch_dependents();
+    }
     let [tm, tn, tk] = form.configuration.tile;
     let (rows, [terms, columns]) = (left.rows(), right.extents());
     let row_tiles = match offsets {
@@ -117,7 +123,15 @@ pub fn product<T, O, L, R, C, E>(
     let add = |at: Place, begin, end| {
         sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
-    let store = |at: Place, sums| finish::<T, O>(sums, (&epilogue, result), at, form);
+    let store = |at: Place, sums: Tile<T::Sum, 2>| {
+        let sums = ahead.map_or(sums, |regions| {
+            // Tiles of the first rows prefetch.
+            let first = at.row.eq(0).select(at.column * (tm * tn) as i32, i32::MAX / 2);
+            let index = (ct::arange(0..tm) * tn as i32).unsqueeze(1) + ct::arange(0..tn).unsqueeze(0) + first;
+            sums + prefetched_zeros(index, regions).cast::<T::Sum>()
+        });
+        finish::<T, O>(sums, (&epilogue, result), at, form);
+    };
     let whole = |index| match offsets {
         Some(offsets) => {
             let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);

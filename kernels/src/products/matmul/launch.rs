@@ -12,7 +12,7 @@ use super::operands::{Left, Right, Target};
 use super::workspace::Shared;
 use crate::check::require;
 use crate::choice::{Problem, bucket, choose};
-use crate::launch::{Run, num_multiprocessors, target};
+use crate::launch::{Run, is_overlapped, num_multiprocessors, target};
 use crate::products::epilogue::{Argument, Epilogue, Extents};
 use crate::products::prologue::Prologue;
 
@@ -217,9 +217,11 @@ impl<P, E> Matmul<'_, P, E> {
             let given = self.workspace.as_deref_mut();
             let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
-            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip };
+            let overlapped = is_overlapped();
+            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip, overlapped };
             let left = (self.prologue.arg(), a.arg());
-            let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
+            let args =
+                (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared, self.ahead.arg()), ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)
                 .run(product::<T, O, (P::Kernel, A::Kernel), B::Kernel, C::Kernel, E::Kernel>, args)
         };

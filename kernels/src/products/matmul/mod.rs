@@ -14,15 +14,18 @@ mod workspace;
 
 pub use configuration::{Configuration, Share};
 pub use factor::{Factor, Precision};
+pub(crate) use groups::{num_row_tiles, place as group_place};
 pub(crate) use launch::Work;
-pub(crate) use operands::Right;
+pub(crate) use operands::{Left, Right, Target};
 pub use workspace::Workspace;
 
 use cutlet::element::Element;
 
+use super::ahead::Ahead;
 use super::epilogue::{
-    Activate, Activation, Apply, Bias, ColumnSums, Function, Gate, GatePairs, Heads, Plain, QuantizeBlocks, Residual,
-    Rotate, Rotation, Round, RowSums, Scale, ScaleColumns, ScaleRows, Then,
+    Activate, Activation, Apply, Argument, Bias, ColumnSums, Function, Gate, GatePairs, HeadColumns, Heads, Largest,
+    NormalizeRows, Plain, QuantizeBlocks, Residual, Rotate, RotateCached, Rotation, Round, RowSums, Scale,
+    ScaleColumns, ScaleRows, SquareSums, Then,
 };
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
@@ -35,6 +38,10 @@ pub struct Matmul<'w, P = Same, E = Plain> {
     pub(crate) precision: Precision,
     pub(crate) configuration: Option<Configuration>,
     pub(crate) workspace: Option<&'w mut Workspace>,
+    /// Weights are loaded before the wait for the preceding kernel.
+    pub(crate) preloaded: bool,
+    /// Operands of a later kernel.
+    pub(crate) ahead: Ahead,
 }
 
 /// Returns a matrix product without prologue and epilogue.
@@ -54,7 +61,15 @@ pub struct Matmul<'w, P = Same, E = Plain> {
 /// ```
 #[must_use]
 pub fn matmul() -> Matmul<'static> {
-    Matmul { prologue: Same, epilogue: Plain, precision: Precision::Full, configuration: None, workspace: None }
+    Matmul {
+        prologue: Same,
+        epilogue: Plain,
+        precision: Precision::Full,
+        configuration: None,
+        workspace: None,
+        preloaded: false,
+        ahead: Ahead::default(),
+    }
 }
 
 impl<'w, P, E> Matmul<'w, P, E> {
@@ -74,20 +89,39 @@ impl<'w, P, E> Matmul<'w, P, E> {
     /// products of few rows.
     #[must_use]
     pub fn workspace<'x>(self, workspace: &'x mut Workspace) -> Matmul<'x, P, E> {
-        let Matmul { prologue, epilogue, precision, configuration, .. } = self;
-        Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace) }
+        let Matmul { prologue, epilogue, precision, configuration, preloaded, ahead, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace), preloaded, ahead }
+    }
+
+    /// Loads weights of [`Matmul::launch_vector`] before the kernel waits for the preceding one, in calls of
+    /// [`overlapped`](fn@crate::overlapped).
+    ///
+    /// # Safety
+    /// No kernel of the stream that may be in progress writes the weights.
+    #[must_use]
+    #[allow(unsafe_code, reason = "the caller orders reads and writes of the weights")]
+    pub unsafe fn preloaded(self) -> Self {
+        Matmul { preloaded: true, ..self }
+    }
+
+    /// Prefetches operands of a later kernel to the L2 cache, while this kernel runs ([`Matmul::launch_vector`]) or in its
+    /// epilogue ([`Matmul::launch`], [`Matmul::launch_packed`]).
+    #[must_use]
+    pub fn ahead(self, ahead: Ahead) -> Self {
+        Matmul { ahead, ..self }
     }
 
     /// Adds a stage to the epilogue.
     #[must_use]
     pub fn then<N>(self, stage: N) -> Matmul<'w, P, Then<E, N>> {
-        let Matmul { prologue, epilogue, precision, configuration, workspace } = self;
-        Matmul { prologue, epilogue: Then { first: epilogue, second: stage }, precision, configuration, workspace }
+        let Matmul { prologue, epilogue, precision, configuration, workspace, preloaded, ahead } = self;
+        let epilogue = Then { first: epilogue, second: stage };
+        Matmul { prologue, epilogue, precision, configuration, workspace, preloaded, ahead }
     }
 
     fn after<N>(self, prologue: N) -> Matmul<'w, N, E> {
-        let Matmul { epilogue, precision, configuration, workspace, .. } = self;
-        Matmul { prologue, epilogue, precision, configuration, workspace }
+        let Matmul { epilogue, precision, configuration, workspace, preloaded, ahead, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration, workspace, preloaded, ahead }
     }
 
     /// Converts the elements of the left operand to the type of the right one, before the multiplication.
@@ -209,6 +243,64 @@ impl<'w, P, E> Matmul<'w, P, E> {
     #[must_use]
     pub fn quantize_blocks<A>(self, scales: A, largest: f32) -> Matmul<'w, P, Then<E, QuantizeBlocks<(A, f32)>>> {
         self.then(QuantizeBlocks { arguments: (scales, largest) })
+    }
+
+    /// Stores the sums of squares of groups of adjacent columns in a mutable view of f32, of shape (groups, rows).
+    #[must_use]
+    pub fn square_sums<A>(self, sums: A, group: usize) -> Matmul<'w, P, Then<E, SquareSums<A, usize>>> {
+        self.then(SquareSums { array: sums, group })
+    }
+
+    /// Divides each row by √(mean of squares + epsilon). `sums` are sums of squares of shape (groups, rows) by
+    /// [`Matmul::square_sums`] of `columns` columns: an RMS norm of the left operand, without its weight.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet_kernels::matmul;
+    ///
+    /// let device = ct::Device::cpu();
+    /// let stream = device.default_stream();
+    /// let (x, w) = (device.full([1, 2], 1.5f32)?, device.full([2, 4], 1.0f32)?);
+    /// let (mut y, mut squares) = (device.zeros::<f32, 2>([1, 4])?, device.zeros::<f32, 2>([2, 1])?);
+    /// matmul().square_sums(squares.view_mut(), 2).launch(&stream, x.view(), w.view(), y.view_mut())?;
+    /// assert_eq!((y.to_vec()?, squares.to_vec()?), (vec![3.0; 4], vec![18.0; 2]));
+    /// let (v, mut z) = (device.full([4, 1], 1.0f32)?, device.zeros::<f32, 2>([1, 1])?);
+    /// matmul().normalize_rows(squares.view(), 4, 0.0).launch(&stream, y.view(), v.view(), z.view_mut())?;
+    /// assert!((z.to_vec()?[0] - 4.0).abs() < 1e-5);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
+    pub fn normalize_rows<A: Argument>(
+        self,
+        sums: A,
+        columns: usize,
+        epsilon: f32,
+    ) -> Matmul<'w, P, Then<E, NormalizeRows<A, (f32, f32), usize>>> {
+        let groups = sums.extents().first().map_or(1, |groups| groups.next_power_of_two());
+        self.then(NormalizeRows { array: sums, numbers: (1.0 / columns as f32, epsilon), groups })
+    }
+
+    /// Stores the largest value of each group of adjacent columns and its first column: mutable views of f32 and i32, of
+    /// shape (groups, rows). [`largest_of_groups`](crate::order::largest_of_groups) reduces them to a column for each row.
+    #[must_use]
+    #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
+    pub fn largest<A, B>(self, values: A, columns: B, group: usize) -> Matmul<'w, P, Then<E, Largest<(A, B), usize>>> {
+        self.then(Largest { arrays: (values, columns), group })
+    }
+
+    /// Rotates heads of queries and keys by the angles of the positions of the rows, and stores keys and values in the rows
+    /// of a cache: [`RotateCached`] has the shapes.
+    #[must_use]
+    #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
+    pub fn rotate_cached<G, R, C>(
+        self,
+        [cos, sin]: [G; 2],
+        [positions, rows]: [R; 2],
+        [keys, values]: [C; 2],
+        heads: HeadColumns,
+    ) -> Matmul<'w, P, Then<E, RotateCached<(G, G), (R, R), (C, C), HeadColumns>>> {
+        self.then(RotateCached { angles: (cos, sin), rows: (positions, rows), cache: (keys, values), heads })
     }
 
     /// Applies a function of a tile, of further arguments and of the position. The function captures nothing.

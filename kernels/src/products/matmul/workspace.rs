@@ -15,6 +15,8 @@ pub struct Workspace {
     flags: DeviceArray<i32, 1>,
 }
 
+ct::impl_graph_resource!(Workspace { sums, flags });
+
 impl Workspace {
     /// Returns a workspace without memory for sums.
     ///
@@ -65,7 +67,8 @@ impl Sums for i32 {}
 /// Sums and flags of one launch.
 pub(super) struct Shared<S> {
     sums: Option<DeviceArray<S, 3>>,
-    own: Workspace,
+    /// The workspace of a launch without one of the caller.
+    own: Option<Workspace>,
     shape: [usize; 3],
     flags: usize,
 }
@@ -85,12 +88,15 @@ impl<S: Sums> Shared<S> {
             Share::Terms => (multiprocessors, multiprocessors),
         };
         let shape = [parts, one.tile[0], one.tile[1]];
-        let mut own = Workspace::new(device)?;
-        let count = if S::of_workspace(&mut own.sums, [0; 3]).is_some() { shape.iter().product() } else { 0 };
-        let sums = if count == 0 { Some(device.zeros(shape)?) } else { None };
-        match given {
-            Some(given) => given.grow(count, flags)?,
-            None => own.grow(count, flags)?,
+        // A graph makes no array, also none without elements.
+        let mut own = if given.is_none() { Some(Workspace::new(device)?) } else { None };
+        let mut sums = None;
+        if let Some(workspace) = given.or(own.as_mut()) {
+            let of_workspace = S::of_workspace(&mut workspace.sums, [0; 3]).is_some();
+            workspace.grow(if of_workspace { shape.iter().product() } else { 0 }, flags)?;
+            if !of_workspace {
+                sums = Some(device.zeros(shape)?);
+            }
         }
         Ok(Some(Shared { sums, own, shape, flags }))
     }
@@ -101,7 +107,9 @@ impl<S: Sums> Shared<S> {
         &'a mut self,
         given: Option<&'a mut Workspace>,
     ) -> ct::Result<(DeviceViewMut<'a, S, 3>, DeviceViewMut<'a, i32, 1>)> {
-        let Workspace { sums, flags } = given.unwrap_or(&mut self.own);
+        let Some(Workspace { sums, flags }) = given.or(self.own.as_mut()) else {
+            return Err(ct::Error::Argument(ct::Diagnostic::new("no workspace", None)));
+        };
         let flags = flags.slice_mut(0, ..self.flags)?;
         match &mut self.sums {
             Some(sums) => Ok((sums.view_mut(), flags)),

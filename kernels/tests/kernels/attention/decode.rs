@@ -13,6 +13,7 @@ struct Case {
     page: usize,
     softcap: Option<f64>,
     window: Option<usize>,
+    sinks: bool,
     combine: Combine,
 }
 
@@ -33,7 +34,7 @@ pub fn table(seed: u64, lengths: &[usize], page: usize, wide: usize) -> (Vec<i32
 }
 
 fn decodes<T: Number>(case: Case, lengths: &[usize], wide: usize, tolerance: f64) -> ct::Result<()> {
-    let Case { extents: [batch, heads, key_heads, dim, values], page, softcap, window, combine } = case;
+    let Case { extents: [batch, heads, key_heads, dim, values], page, softcap, window, sinks, combine } = case;
     assert_eq!(lengths.len(), batch);
     let (numbers, pages) = table(9, lengths, page, wide);
     let (q, q_of) = random::<T, 3>(1, [batch, heads, dim], 2.0)?;
@@ -57,6 +58,8 @@ fn decodes<T: Number>(case: Case, lengths: &[usize], wide: usize, tolerance: f64
     let decode = Decode::new(scale as f32).combine(combine);
     let decode = softcap.map_or(decode, |cap| decode.softcap(cap as f32));
     let decode = window.map_or(decode, |window| decode.window(window));
+    let (of_heads, sinks_of) = random::<f32, 1>(4, [heads], 4.0)?;
+    let decode = if sinks { decode.sinks(of_heads.view()) } else { decode };
     let cache = Pages { keys: k.view(), values: v.view(), table: table.view(), lengths: of_device.view() };
     let mut scratch = decode.scratch(device(), [batch, heads, dim], &cache)?;
     let mut want = Vec::new();
@@ -72,7 +75,7 @@ fn decodes<T: Number>(case: Case, lengths: &[usize], wide: usize, tolerance: f64
             softcap.map_or(score, |cap| cap * (score / cap).tanh())
         };
         let scores: Vec<_> = (first..lengths[sequence]).map(|j| (score(j), row(&v_of, values, j))).collect();
-        want.extend(attended(&scores, None, values).0);
+        want.extend(attended(&scores, sinks.then(|| sinks_of[head]), values).0);
     }
     // Twice with one scratch.
     for _ in 0..2 {
@@ -83,8 +86,14 @@ fn decodes<T: Number>(case: Case, lengths: &[usize], wide: usize, tolerance: f64
     Ok(())
 }
 
-const PLAIN: Case =
-    Case { extents: [4, 8, 2, 64, 64], page: 16, softcap: None, window: None, combine: Combine::LastBlock };
+const PLAIN: Case = Case {
+    extents: [4, 8, 2, 64, 64],
+    page: 16,
+    softcap: None,
+    window: None,
+    sinks: false,
+    combine: Combine::LastBlock,
+};
 
 #[test]
 fn pages_and_groups() -> ct::Result<()> {
@@ -104,8 +113,16 @@ fn split_keys() -> ct::Result<()> {
         let case = Case { extents: [2, 4, 1, 64, 32], combine, ..PLAIN };
         decodes::<f16>(case, &lengths, 80, 4e-3)?;
         decodes::<f16>(Case { window: Some(700), softcap: Some(3.0), page: 64, ..case }, &lengths, 20, 1e-2)?;
+        decodes::<f16>(Case { sinks: true, page: 64, ..case }, &lengths, 20, 4e-3)?;
     }
     Ok(())
+}
+
+#[test]
+fn sinks() -> ct::Result<()> {
+    let case = Case { sinks: true, ..PLAIN };
+    decodes::<f16>(case, &[300, 0, 1, 77], 20, 4e-3)?;
+    decodes::<f32>(Case { extents: [4, 6, 2, 16, 24], window: Some(40), ..case }, &[200, 0, 1, 77], 13, 1e-4)
 }
 
 #[test]
@@ -118,6 +135,10 @@ fn wrong_arguments_are_errors() -> ct::Result<()> {
     let mut other = decode.scratch(device(), [2, 2, 16], &pages)?;
     let text = decode.launch(&stream, x.view(), pages, out.view_mut(), &mut other).unwrap_err().to_string();
     assert!(text.contains("the scratch is one for other shapes"), "{text}");
+    let few = device().zeros::<f32, 1>([3])?;
+    let text =
+        decode.sinks(few.view()).launch(&stream, x.view(), pages, out.view_mut(), &mut other).unwrap_err().to_string();
+    assert!(text.contains("Some(3) sinks for 4 heads"), "{text}");
     let odd = device().zeros::<f16, 4>([3, 12, 2, 16])?;
     let pages = Pages { keys: odd.view(), values: odd.view(), ..pages };
     let text = decode.launch(&stream, x.view(), pages, out.view_mut(), &mut other).unwrap_err().to_string();

@@ -2,8 +2,10 @@
 
 mod activations;
 mod groups;
+mod hyper;
 mod rotary;
 mod rows;
+mod sinkhorn;
 mod softmax;
 mod sparsemax;
 

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use cutlet as ct;
+use cutlet::element::{bf16, f16};
 use cutlet_kernels::order::{Direction, Key, RadixSort, argsort, sort_keys, sort_pairs};
 
 use crate::support::{Numbers, device};
@@ -92,7 +93,11 @@ fn all_types() -> ct::Result<()> {
     check_both::<f32>(3, 4200)?;
     check_both::<u64>(4, 2100)?;
     check_both::<i64>(5, 2100)?;
-    check_both::<f64>(6, 2100)
+    check_both::<f64>(6, 2100)?;
+    check_both::<u16>(7, 4200)?;
+    check_both::<i16>(8, 4200)?;
+    check_both::<f16>(9, 4200)?;
+    check_both::<bf16>(10, 4200)
 }
 
 #[test]

@@ -73,6 +73,11 @@ fn scaled_and_packed_operands_use_tensor_cores() -> ct::Result<()> {
     let right = (b.view().transpose()?, columns.view());
     let call = || matmul().launch_scaled(&stream, (a.view(), rows.view()), right, c.view_mut());
     uses_tma_and_wgmma(&ptx(ct::Target::SM_90A, call)?);
+    let (b, columns) = (zeros::<f8e4m3fn, 3>([4, 512, 256])?, zeros::<f32, 3>([4, 2, 4])?);
+    let (right, offsets) = ((b.view().permute([0, 2, 1])?, columns.view()), zeros::<i32, 1>([5])?);
+    let left = (a.view(), rows.view());
+    let call = || matmul().launch_scaled_grouped(&stream, left, right, offsets.view(), c.view_mut());
+    uses_tma_and_wgmma(&ptx(ct::Target::SM_90A, call)?);
     for (order, shape) in [(Order::InputsOutputs, [256, 512]), (Order::OutputsInputs, [512, 256])] {
         let words = zeros::<u32, 2>(PackedView::<u4, 2>::words(shape))?;
         let (x, scales, mut y) = (zeros::<f16, 2>([16, 256])?, zeros::<f16, 2>([2, 512])?, zeros::<f16, 2>([16, 512])?);

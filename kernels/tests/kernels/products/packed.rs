@@ -19,7 +19,7 @@ enum Zero {
 }
 
 /// Returns packed codes as words on the device.
-fn packed<F: Narrow>(codes: &[F], shape: [usize; 2]) -> ct::Result<ct::DeviceArray<u32, 2>> {
+pub(super) fn packed<F: Narrow>(codes: &[F], shape: [usize; 2]) -> ct::Result<ct::DeviceArray<u32, 2>> {
     let bytes = device().packed(codes, shape)?.to_bytes()?;
     let padded = PackedView::<F, 2>::words(shape);
     let row = |row: &[u8]| {

@@ -248,3 +248,17 @@ fn what_a_cpu_cannot_do_is_refused() {
     assert!(matches!(error, Error::Unsupported(_)));
     assert!(error.to_string().starts_with("kernel.rs:7:1: multimem_store_view_tko"), "{error}");
 }
+
+#[test]
+fn orders_of_blocks_are_permutations() {
+    use crate::backend::cpu::BlockOrder;
+    for blocks in [1, 2, 5, 12, 97] {
+        for order in
+            [BlockOrder::Grid, BlockOrder::Reverse, BlockOrder::Permuted(0), BlockOrder::Permuted(u64::MAX - 6)]
+        {
+            let mut all: Vec<u64> = (0..blocks).map(|position| order.block(position, blocks)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..blocks), "{order:?} of {blocks} blocks");
+        }
+    }
+}

@@ -5,6 +5,8 @@
 //! * *sheet*: data sheets of A100 and H200; rates are divided by SMs and boost clock;
 //! * *fitted*: chosen such that the order of the configurations in `benches/compare/h200.tune` is
 //!   reproduced (H200, driver 580.159, November 2026), as `benches/schedules` prints it;
+//! * *paper*: Luo et al., "Benchmarking and dissecting the Nvidia Hopper GPU architecture via
+//!   microbenchmarking", 2024;
 //! * *estimate*: no measurement.
 
 use crate::target::Target;
@@ -41,6 +43,11 @@ pub struct MachineModel {
     pub shuffle: f64,
     /// Cycles of a barrier.
     pub barrier: f64,
+    /// Cycles of a barrier of a cluster.
+    pub cluster_barrier: f64,
+    /// Cycles of a load from the shared memory of another CTA, and bytes of them per cycle.
+    pub cluster_latency: f64,
+    pub cluster: f64,
     /// Cycles from the completion of an mbarrier phase to the first instruction after the wait.
     pub wait_wakeup: f64,
     /// Cycles from the last instruction of an MMA to its result.
@@ -86,6 +93,9 @@ const SM_80: MachineModel = MachineModel {
     dependent_issue: 5.0,         // estimate
     shuffle: 24.0,                // estimate
     barrier: 30.0,                // estimate
+    cluster_barrier: 30.0,        // no clusters
+    cluster_latency: 30.0,        // no clusters
+    cluster: 128.0,               // no clusters
     wait_wakeup: 30.0,            // estimate
     mma_latency: 30.0,            // estimate
     mma_group_gap: 0.0,           // `mma.sync` has no groups
@@ -117,6 +127,9 @@ const SM_90A: MachineModel = MachineModel {
     dependent_issue: 4.0,          // estimate
     shuffle: 24.0,                 // estimate
     barrier: 30.0,                 // estimate
+    cluster_barrier: 250.0,        // estimate
+    cluster_latency: 180.0,        // paper
+    cluster: 14.0,                 // paper: 3.3 TB/s, pairs
     wait_wakeup: 30.0,             // estimate
     mma_latency: 40.0,             // estimate
     mma_group_gap: 12.0,           // fitted

@@ -46,6 +46,8 @@ enum CostRule {
     Atomic(Value),
     /// Elements at computed addresses of shared memory.
     Gather,
+    /// An exchange of this tile in a cluster.
+    Exchange(Value),
     /// Moves of elements between registers.
     Move,
     /// One instruction with a dependent one.
@@ -134,6 +136,7 @@ impl OpCosts<'_, '_> {
                     self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Resource::Shared, bytes / self.weights.shared);
                 OpCost { barriers: 2, ..usage(lookups) }
             }
+            CostRule::Exchange(tile) => self.exchange(tile, first),
             CostRule::Move => usage(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
             CostRule::Dependent => usage(ResourceUse::time(self.weights.dependent_issue)),
             CostRule::Nothing => OpCost::default(),
@@ -175,7 +178,8 @@ impl OpCosts<'_, '_> {
             StoreView | AtomicRedView => CostRule::Store(stored(op)),
             StorePtr => CostRule::Store(op.group(1)[0]),
             AtomicRmw | AtomicCas => CostRule::Atomic(op.group(1)[0]),
-            Gather | Histogram | Ranks | ClusterAllGather => CostRule::Gather,
+            Gather | Histogram | Ranks => CostRule::Gather,
+            ClusterAllGather => CostRule::Exchange(op.operands[0]),
             Cat | Extract | Insert | Pack | Unpack => CostRule::Move,
             AddF | SubF | MulF | Fma | NegF | AbsF => each(if bits(op.results[0]) > 32 { 2.0 } else { 1.0 }, 0.0, 0.0),
             Bitcast | PtrToInt | IntToPtr | PtrToPtr => each(0.0, 0.0, 0.0),
@@ -241,6 +245,17 @@ impl OpCosts<'_, '_> {
             .instructions(accesses / self.warps, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, times * bytes / self.weights.shared);
         OpCost { usage, barriers: times as u32, ..OpCost::default() }
+    }
+
+    /// Returns the cost of an exchange in a cluster: a write to shared memory, a barrier of the
+    /// cluster, loads of the tiles of all CTAs, and another barrier.
+    fn exchange(&self, tile: Value, gathered: Value) -> OpCost {
+        let bytes = |value| extent(self.context.module, value).1 as f64;
+        let mut cost = self.through_shared(bytes(tile), 1.0);
+        cost.usage += self.through_shared(bytes(gathered), 1.0).usage;
+        let loads = self.weights.cluster_latency + bytes(gathered) / self.weights.cluster;
+        cost.usage.latency += 2.0 * self.weights.cluster_barrier + loads;
+        cost
     }
 
     fn access(&self, id: OpId, tile: Value, writes: bool) -> OpCost {

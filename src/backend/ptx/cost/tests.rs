@@ -10,8 +10,8 @@ use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
-use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
+use crate::backend::ptx::tests::{Kernel, matmul};
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
 use crate::ir::{Module, OpId, Opcode, RegionTree, Value};
@@ -35,6 +35,9 @@ fn free() -> MachineModel {
         dependent_issue: 0.0,
         shuffle: 0.0,
         barrier: 0.0,
+        cluster_barrier: 0.0,
+        cluster_latency: 0.0,
+        cluster: 1e9,
         wait_wakeup: 0.0,
         mma_latency: 0.0,
         mma_group_gap: 0.0,
@@ -61,6 +64,24 @@ fn usual() -> CompileOptions {
 fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static MachineModel) -> Cost {
     let look = &mut |input: &super::CostInput<'_, '_>| input.cost(weights);
     with_plan(module, target, options, LaunchInfo::default(), look).unwrap().expect("an end")
+}
+
+#[test]
+fn exchanges_cost_barriers_of_the_cluster_and_loads_from_it() {
+    let mut k = Kernel::new("exchange");
+    let (x, i) = (k.array(DType::F32, 1, true), k.bids()[0]);
+    let view = k.partition(&x, &[1024], &[0]);
+    let tile = k.load(view, &[i]);
+    let ty = k.tile(DType::F32, &[4, 1024]);
+    let all = k.b.simple(Opcode::ClusterAllGather, &[tile], vec![], ty);
+    let first = k.reduce(Opcode::AddF, all, 0, 0);
+    k.store(first, view, &[i]);
+    let module = k.finish();
+    let of = |weights| cost(&module, Target::SM_90A, &usual(), table(weights)).block;
+    let more = |weights, cycles: f64| assert!((of(weights) - of(free()) - cycles).abs() < 1.0);
+    more(MachineModel { cluster_barrier: 100.0, cluster_latency: 50.0, ..free() }, 250.0);
+    // The tiles of four CTAs, 4 KiB each.
+    more(MachineModel { cluster: 16.0, ..free() }, 1024.0);
 }
 
 fn product() -> Module {

@@ -1,6 +1,7 @@
 //! MMAs of each type: TMA loads, instruction, and the report of ptxas.
 
 use super::*;
+use crate::backend::ptx::PlanSearch;
 
 /// A tiled product of two arrays.
 struct MmaCase {
@@ -187,6 +188,40 @@ fn a_loop_without_a_producer_names_the_condition_that_fails() {
     for options in [CompileOptions { num_stages: Some(1), ..plain }, plain] {
         assert!(!reason(Target::SM_90A, options).contains("no warp specialization"));
     }
+}
+
+#[test]
+fn an_operand_that_the_producer_does_not_load_has_a_remark() {
+    let mut k = Kernel::new("grouped");
+    let (a, b) = (k.array(DType::F16, 2, true), k.array(DType::F16, 2, true));
+    let (c, table) = (k.array(DType::F32, 2, true), k.array(DType::I32, 1, true));
+    let ids = k.bids();
+    let [va, vb, vc] =
+        [(&a, [128, 64]), (&b, [64, 128]), (&c, [128, 128])].map(|(array, tile)| k.partition(array, &tile, &[0, 1]));
+    let numbers = k.partition(&table, &[16], &[0]);
+    // All threads compute the sum together.
+    let numbers = k.load(numbers, &[ids[2]]);
+    let group = k.reduce(Opcode::AddI, numbers, 0, 0);
+    let (zero, one, many) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[128, 128]);
+    let (int, sum) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 128]));
+    let body = k.b.begin_block(&[int, sum]);
+    let args = k.b.module.block(body).args.clone();
+    let (left, right) = (k.load(va, &[ids[0], args[0]]), k.load(vb, &[args[0], group]));
+    let next = k.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], sum);
+    k.b.op(Opcode::Continue, &[&[next]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[many], &[one], &[start]], vec![], vec![body], &[sum]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, vc, &[ids[0], ids[1]]);
+    // By the cost model, copies of both operands by the threads take less time.
+    let options = CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() };
+    let said = compile(&k.finish(), Target::SM_90A, &options).unwrap().remarks.to_string();
+    let what = "loop: operands without the producer: one thread alone cannot compute the index";
+    assert!(said.contains(what) && said.contains("TMA, "), "{said}");
+    let plain = matmul(DType::F16, DType::F32, [128, 128, 64]);
+    let said = compile(&plain, Target::SM_90A, &CompileOptions::default()).unwrap().remarks.to_string();
+    assert!(!said.contains("without the producer"), "{said}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Lowering<'_> {
         let (sem, scope) = begun.semantics();
         let nc = is_weak
             && self.smem.data_space == Space::Global
-            && self.info.written_memory.is_read_only(module, op.operands[0]);
+            && self.info.written_memory.is_constant(module, op.operands[0]);
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();

@@ -47,7 +47,9 @@ impl Lowering<'_> {
     pub fn begin_load(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
         let mut access = self.begin_view(id)?;
-        access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
+        access.mods.nc = self.smem.data_space == Space::Global
+            && self.info.is_invariant_load(id)
+            && self.info.written_memory.is_constant(self.module, op.operands[0]);
         access.mods.cache = self.cache_hint(id);
         self.report.remarks.access(self.module, id, op.results[0], access.summary());
         self.report.remarks.has_loads_beside_mmas |= self.info.is_beside_mma(id);

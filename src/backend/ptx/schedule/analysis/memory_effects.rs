@@ -110,14 +110,17 @@ pub struct WrittenMemory {
     stored_roots: FxHashSet<MemoryRoot>,
     /// True if the CTA allocates memory.
     has_block_local: bool,
+    /// True if the kernel waits for the preceding one, which writes memory while this kernel runs.
+    has_grid_wait: bool,
 }
 
 impl WrittenMemory {
     /// Returns the memory that the kernel with this body writes.
     pub fn new(module: &Module, body: BlockId) -> WrittenMemory {
-        let (mut stored_roots, mut has_block_local) = (FxHashSet::default(), false);
+        let (mut stored_roots, mut has_block_local, mut has_grid_wait) = (FxHashSet::default(), false, false);
         module.walk(body, &mut |id| {
             has_block_local |= module.op(id).code == Opcode::Alloca;
+            has_grid_wait |= module.op(id).code == Opcode::GdcWait;
             if let Some((address, kind)) = address_and_kind(module, id)
                 && kind != AccessKind::Load
             {
@@ -128,7 +131,7 @@ impl WrittenMemory {
                 stored_roots.insert(MemoryRoot::Unknown);
             }
         });
-        WrittenMemory { stored_roots, has_block_local }
+        WrittenMemory { stored_roots, has_block_local, has_grid_wait }
     }
 
     /// Returns true if this is global memory that the kernel never writes.
@@ -140,6 +143,13 @@ impl WrittenMemory {
     /// Returns true if the kernel never writes the array of this view or these pointers.
     pub fn is_read_only(&self, module: &Module, address: Value) -> bool {
         self.is_root_read_only(memory_root(module, address))
+    }
+
+    /// Returns true if nothing writes the array of this view or these pointers while the kernel runs: the condition of
+    /// `ld.global.nc`. ptxas moves such a load across `griddepcontrol.wait`, in both directions (13.5; test
+    /// `loads_around_a_grid_wait_are_coherent`).
+    pub fn is_constant(&self, module: &Module, address: Value) -> bool {
+        !self.has_grid_wait && self.is_read_only(module, address)
     }
 
     /// Returns true if the kernel never writes the memory of this effect.

@@ -28,9 +28,12 @@ impl KernelInfo<'_> {
                     None => missed.push((id, format!("no pipeline, {requested} stages requested: {NO_STAGES}"))),
                 }
             }
-            if !producer_stages.contains_key(&id)
-                && let Some(why) = self.producer_rejection(id, rejected_loads)
-            {
+            if producer_stages.contains_key(&id) {
+                let reasons = self.rejected_operands(id, rejected_loads);
+                if !reasons.is_empty() {
+                    missed.push((id, format!("operands without the producer: {}", reasons.join("; "))));
+                }
+            } else if let Some(why) = self.producer_rejection(id, rejected_loads) {
                 missed.push((id, format!("no warp specialization: {why}")));
             }
             let pingpong = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
@@ -67,12 +70,31 @@ impl KernelInfo<'_> {
         found
     }
 
+    /// Returns the MMAs of a loop, without those of nested loops.
+    fn mmas_of_loop(&self, id: OpId) -> impl Iterator<Item = OpId> + '_ {
+        let nested = self.regions.nested(id).iter().copied();
+        nested.filter(move |&op| self.module.op(op).code.is_mma() && self.regions.enclosing_loop(op) == Some(id))
+    }
+
+    /// Returns the reasons why the producer of a loop does not load some operands that the loop
+    /// loads for its MMAs.
+    fn rejected_operands(&self, id: OpId, rejected_loads: &RejectedLoads) -> Vec<String> {
+        let mut reasons: Vec<String> = Vec::new();
+        for operand in self.mmas_of_loop(id).flat_map(|mma| &self.module.op(mma).operands[..2]) {
+            for load in self.operand_loads(*operand) {
+                let reason = rejected_loads.loads.get(&load).filter(|_| self.regions.enclosing_loop(load) == Some(id));
+                let reason = reason.map(|&reason| self.load_rejection(load, reason));
+                reasons.extend(reason.filter(|reason| !reasons.contains(reason)));
+            }
+        }
+        reasons
+    }
+
     /// Returns the reasons why the producer does not load for a loop; `None` for a loop without
     /// MMAs, and for a loop that requests no producer.
     fn producer_rejection(&self, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
         let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
-        let nested = self.regions.nested(id).iter().copied();
-        let mmas: Vec<OpId> = nested.filter(|&op| self.module.op(op).code.is_mma() && is_here(op)).collect();
+        let mmas: Vec<OpId> = self.mmas_of_loop(id).collect();
         let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_wish = self.can_use_producer(Some(id)).is_err_and(Reason::is_wish);
         if !asked && (by_wish || mmas.is_empty()) {

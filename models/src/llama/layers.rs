@@ -1,0 +1,295 @@
+//! Layers: five kernels each, with the norms in the epilogues of the products.
+//!
+//! | kernel | epilogue |
+//! |---|---|
+//! | queries, keys and values | norm, rotation, store of keys and values in the cache |
+//! | attention | |
+//! | results of attention to the state | residual, sums of squares |
+//! | gate and factor | norm, SwiGLU |
+//! | activations to the state | residual, sums of squares |
+
+use cutlet as ct;
+use cutlet::prelude::*;
+use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, Stream};
+use cutlet_kernels::attention::{Decode, Prefill, Scratch};
+use cutlet_kernels::products::epilogue::{Activation, Epilogue, HeadColumns, Plain};
+use cutlet_kernels::products::packed::{Order, PackedWeights};
+use cutlet_kernels::products::prologue::Same;
+use cutlet_kernels::products::{Ahead, Columns, Configuration, Matmul, Share, Workspace};
+use cutlet_kernels::{matmul, overlapped};
+
+use super::cache::Cache;
+use super::config::{Config, Product};
+use super::weights::{GROUP, Layer, Weight};
+use super::{Llama, Real};
+
+/// A kernel of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Embeddings of tokens.
+    Embed,
+    /// A product, with its epilogue.
+    Product(Product),
+    /// Attention.
+    Attention,
+    /// Choice of tokens.
+    Choice,
+}
+
+/// Configurations of the kernels of a pass, in the order of [`Product::ALL`]. None: by shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// Tiles of products of several rows.
+    pub tiles: [Option<Configuration>; 5],
+    /// Outputs of a tile block of products of one row.
+    pub columns: [Option<Columns>; 5],
+    /// The only kernels that are launched, for measurements. None: all of them.
+    pub only: Option<Part>,
+    /// Start of kernels.
+    pub early: Early,
+    /// Bytes of the weights of a later kernel that a kernel prefetches. None: by the number of rows.
+    pub ahead: Option<usize>,
+}
+
+/// Start of a kernel relative to the preceding one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Early {
+    /// After the preceding kernel.
+    After,
+    /// During the preceding kernel, whose end the kernel waits for.
+    Start,
+    /// During the preceding kernel. Products of one row load weights before they wait.
+    #[default]
+    Weights,
+}
+
+impl Early {
+    /// Runs a call that queues kernels.
+    pub(super) fn run<R>(self, call: impl FnOnce() -> R) -> R {
+        if self == Early::After { call() } else { overlapped(call) }
+    }
+}
+
+/// Arrays between the kernels of a pass.
+pub struct Activations<T> {
+    /// States before and after attention, of shape (rows, hidden).
+    pub(super) states: [DeviceArray<T, 2>; 2],
+    /// Sums of squares of groups of a state, of shape (groups, rows).
+    pub(super) squares: DeviceArray<f32, 2>,
+    /// Queries, keys and values.
+    pub(super) qkv: DeviceArray<T, 2>,
+    pub(super) attended: DeviceArray<T, 2>,
+    pub(super) inner: DeviceArray<T, 2>,
+    /// Position and row of the cache of each row.
+    pub(super) positions: DeviceArray<i32, 1>,
+    pub(super) rows: DeviceArray<i32, 1>,
+    pub(super) workspace: Workspace,
+}
+ct::impl_graph_resource!(impl<T: Element> Activations<T> { states, squares, qkv, attended, inner, positions, rows, workspace });
+
+/// Columns of a group of the sums of squares. Tile blocks of one row have few columns.
+pub(super) fn group(rows: usize) -> usize {
+    if rows == 1 { 2 } else { 64 }
+}
+
+/// Columns of a group of logits.
+pub(super) fn group_of_logits(rows: usize) -> usize {
+    if rows == 1 { 16 } else { 64 }
+}
+
+impl<T: Real> Activations<T> {
+    pub(super) fn new(device: Device, config: &Config, rows: usize) -> ct::Result<Activations<T>> {
+        let [qkv, out, ..] = config.products();
+        let zeros = |columns: usize| device.zeros([rows, columns]);
+        Ok(Activations {
+            states: [zeros(config.hidden)?, zeros(config.hidden)?],
+            squares: device.zeros([config.hidden / group(rows), rows])?,
+            qkv: zeros(qkv[0])?,
+            attended: zeros(out[1])?,
+            inner: zeros(config.inner)?,
+            positions: device.zeros([rows])?,
+            rows: device.zeros([rows])?,
+            workspace: Workspace::new(device)?,
+        })
+    }
+}
+
+/// Attention of a pass.
+pub(super) enum Attend<'a> {
+    /// All tokens of sequences of these lengths.
+    Sequences(&'a [i32]),
+    /// One token of each sequence.
+    Step(&'a mut Scratch),
+}
+
+/// Returns a product whose weights may arrive before the preceding kernel ends.
+#[allow(unsafe_code, reason = "weights are constant")]
+pub(super) fn product<'w>(plan: &Plan) -> Matmul<'w, Same, Plain> {
+    match plan.early {
+        // SAFETY: no kernel of a pass writes weights. A pass borrows them.
+        Early::Weights => unsafe { matmul().preloaded() },
+        _ => matmul(),
+    }
+}
+
+/// Returns the weights of later kernels that a step prefetches: less than half of the L2 cache.
+fn ahead<T: Real>(plan: &Plan, weights: &[&Weight<T>], rows: usize) -> Ahead {
+    let mut left = plan.ahead.unwrap_or(if rows <= 64 { 16 << 20 } else { 0 });
+    let mut ahead = Ahead::default();
+    for weight in weights {
+        if left == 0 {
+            break;
+        }
+        ahead = match (&weight.plain, &weight.packed) {
+            (Some(plain), _) => ahead.array(plain, left),
+            (None, Some((codes, _))) => ahead.packed(codes, left),
+            (None, None) => ahead,
+        };
+        left = left.saturating_sub(weight.bytes());
+    }
+    ahead
+}
+
+/// Returns the configuration of a product of up to 64 rows: two tile blocks of a multiprocessor, so that one of the next kernel
+/// finds room beside one of this kernel.
+fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configuration {
+    let tile = [rows.next_power_of_two().max(16), 64, 128];
+    let (tiles, steps) = (outputs.div_ceil(tile[1]), inputs.div_ceil(tile[2]));
+    let parts = (2 * stream.device().num_multiprocessors() / tiles).clamp(1, steps.div_ceil(2));
+    let parts = 1 << parts.ilog2();
+    let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
+    Configuration { turned: true, occupancy: 2, ..Configuration::new(tile).share(share) }
+}
+
+/// Queues a product of rows with weights.
+pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
+    stream: &Stream,
+    (x, weight): (DeviceView<T, 2>, &Weight<T>),
+    y: DeviceViewMut<T, 2>,
+    by: Matmul<'_, Same, E>,
+    (plan, which): (&Plan, Product),
+) -> ct::Result<()> {
+    let (rows, at) = (x.shape()[0], which as usize);
+    let is_row = rows == 1;
+    let is_plain = weight.plain.is_some();
+    let by = match (plan.tiles[at], stream.device().target()) {
+        (Some(tiles), _) => by.configuration(tiles),
+        // Columns of a tile are a multiple of the groups of epilogues.
+        (None, None) => by.configuration(Configuration::new([32, 64, 64])),
+        (None, Some(target)) if is_plain && rows <= 64 && target.accelerated => by.configuration(few_rows(
+            [rows, y.shape()[1] * if which == Product::Gated { 2 } else { 1 }, x.shape()[1]],
+            stream,
+        )),
+        (None, Some(_)) => by,
+    };
+    if let Some(plain) = &weight.plain {
+        return match is_row {
+            true => by.launch_vector(stream, x, plain.view(), y, plan.columns[at]),
+            false => by.launch(stream, x, plain.view().transpose()?, y),
+        };
+    }
+    let Some((codes, scales)) = &weight.packed else { return Ok(()) };
+    let weights = PackedWeights::new(codes.view(), scales.view(), GROUP, Order::OutputsInputs)?;
+    match is_row {
+        true => by.launch_vector(stream, x, weights, y, plan.columns[at]),
+        false => by.launch_packed(stream, x, weights, y),
+    }
+}
+
+impl<T: Real> Llama<T> {
+    /// Queues the kernels of a layer. `end`: the weight of the norm after the last layer.
+    pub(super) fn layer(
+        &self,
+        stream: &Stream,
+        (index, layer): (usize, &Layer<T>),
+        act: &mut Activations<T>,
+        cache: &mut Cache<T>,
+        attend: &mut Attend<'_>,
+        (plan, end): (&Plan, Option<DeviceView<T, 1>>),
+    ) -> ct::Result<()> {
+        let config = &self.config;
+        let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
+            act;
+        let rows_of = state.shape()[0];
+        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(rows_of));
+        let after = self.layers().get(index + 1).map_or(self.head(), |next| &next.qkv);
+        let runs = |part: Part| plan.only.is_none_or(|only| only == part);
+        if runs(Part::Product(Product::Qkv)) {
+            let heads = HeadColumns { dim: config.dim, queries: config.heads, keys: config.key_heads };
+            let [keys, values] = &mut cache.layers[index];
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.out, &layer.gated], rows_of));
+            let by = by.normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
+                [self.cos.view(), self.sin.view()],
+                [positions.view(), rows.view()],
+                [keys.view_mut(), values.view_mut()],
+                heads,
+            );
+            multiply(stream, (state.view(), &layer.qkv), qkv.view_mut(), by, (plan, Product::Qkv))?;
+        }
+        if runs(Part::Attention) {
+            self.attention(stream, index, qkv.view(), cache, attend, attended.view_mut())?;
+        }
+        if runs(Part::Product(Product::Out)) {
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.gated], rows_of));
+            let by = by.residual(state.view()).square_sums(squares.view_mut(), group);
+            multiply(stream, (attended.view(), &layer.out), next.view_mut(), by, (plan, Product::Out))?;
+        }
+        if runs(Part::Product(Product::Gated)) {
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.down], rows_of));
+            let by = by.normalize_rows(squares.view(), hidden, epsilon);
+            let by = by.gate_pairs(Activation::Silu);
+            multiply(stream, (next.view(), &layer.gated), inner.view_mut(), by, (plan, Product::Gated))?;
+        }
+        if runs(Part::Product(Product::Down)) {
+            let by = product(plan).workspace(space).ahead(ahead(plan, &[after], rows_of));
+            let by = by.residual(next.view()).square_sums(squares.view_mut(), group);
+            let (x, which) = ((inner.view(), &layer.down), (plan, Product::Down));
+            match end {
+                Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,
+                None => multiply(stream, x, state.view_mut(), by, which)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn attention(
+        &self,
+        stream: &Stream,
+        index: usize,
+        qkv: DeviceView<T, 2>,
+        cache: &Cache<T>,
+        attend: &mut Attend<'_>,
+        out: DeviceViewMut<T, 2>,
+    ) -> ct::Result<()> {
+        let Config { heads, key_heads, dim, .. } = self.config;
+        let rows = qkv.shape()[0];
+        let (qkv, out) = (qkv.reshape([rows, heads + 2 * key_heads, dim])?, out.reshape([rows, heads, dim])?);
+        let scale = 1.0 / (dim as f32).sqrt();
+        match attend {
+            Attend::Sequences(lengths) => {
+                let (mut begin, mut rest) = (0, out);
+                for &length in lengths.iter() {
+                    let end = begin + length as usize;
+                    let heads_first = |range: std::ops::Range<usize>| {
+                        let part = qkv.slice(0, begin..end)?.slice(1, range)?.permute([1, 0, 2])?;
+                        let [heads, tokens, dim] = part.shape();
+                        part.reshape([1, heads, tokens, dim])
+                    };
+                    let operands = [
+                        heads_first(0..heads)?,
+                        heads_first(heads..heads + key_heads)?,
+                        heads_first(heads + key_heads..heads + 2 * key_heads)?,
+                    ];
+                    let (mine, others) = rest.split_at_mut(0, end - begin)?;
+                    let mine = mine.permute([1, 0, 2])?.reshape([1, heads, end - begin, dim])?;
+                    Prefill::new(scale).causal(true).launch(stream, operands, mine, None)?;
+                    (begin, rest) = (end, others);
+                }
+                Ok(())
+            }
+            Attend::Step(scratch) => {
+                Decode::new(scale).launch(stream, qkv.slice(1, ..heads)?, cache.pages(index)?, out, scratch)
+            }
+        }
+    }
+}

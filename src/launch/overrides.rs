@@ -1,0 +1,42 @@
+//! Options of all launches of a thread on the cpu device, which a property test sets.
+
+use std::cell::Cell;
+
+use crate::backend::cpu::{BlockOrder, Checks};
+
+thread_local! {
+    static CHECKS: Cell<Option<Checks>> = const { Cell::new(None) };
+    static ORDER: Cell<BlockOrder> = const { Cell::new(BlockOrder::Grid) };
+}
+
+/// Returns the checks of launches of this thread that select none; `None`: those of the
+/// environment.
+pub(super) fn checks() -> Option<Checks> {
+    CHECKS.get()
+}
+
+/// Returns the order in which tile blocks start.
+pub(super) fn order() -> BlockOrder {
+    ORDER.get()
+}
+
+/// Returns true if accesses outside of the arrays of a launch are errors, also by addresses that a
+/// kernel computes: a tested kernel may be wrong.
+pub(super) fn is_confined() -> bool {
+    CHECKS.get().is_some()
+}
+
+/// Runs `body` with these checks and this order of tile blocks for all launches of the thread on
+/// the cpu device.
+#[cfg(feature = "test")]
+pub(crate) fn with_overrides<X>(checks: Checks, order: BlockOrder, body: impl FnOnce() -> X) -> X {
+    struct Restore(Option<Checks>, BlockOrder);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CHECKS.set(self.0);
+            ORDER.set(self.1);
+        }
+    }
+    let _restore = Restore(CHECKS.replace(Some(checks)), ORDER.replace(order));
+    body()
+}

@@ -1,0 +1,108 @@
+//! The examination of one case: launches with checks, in another order, with other padding, the
+//! laws, and the device.
+
+use super::arrays::element::Tolerance;
+use super::draw::Case;
+use super::failure::{Failure, Kind, differs};
+use super::instance::{Outputs, Prepared, Subject, Way, prepare};
+use super::laws::Law;
+use crate::backend::cpu::{BlockOrder, Checks};
+use crate::runtime::Device;
+
+/// Requirements of a property, apart from its kernel.
+pub(super) struct Requirements {
+    pub laws: Vec<Law>,
+    pub tolerance: Option<Tolerance>,
+    pub device: Option<Device>,
+}
+
+/// The result of a case.
+pub(super) enum Verdict {
+    Passed,
+    Rejected,
+    Failed(Failure),
+}
+
+/// Runs a case in all ways.
+pub(super) fn examine(subject: &dyn Subject, case: &Case, required: &Requirements) -> Verdict {
+    let prepared = prepare(subject, case);
+    if prepared.is_rejected {
+        return Verdict::Rejected;
+    }
+    match first_failure(subject, &prepared, case, required) {
+        Some(failure) => Verdict::Failed(failure),
+        None => Verdict::Passed,
+    }
+}
+
+fn first_failure(
+    subject: &dyn Subject,
+    prepared: &Prepared<'_>,
+    case: &Case,
+    required: &Requirements,
+) -> Option<Failure> {
+    let tolerance = required.tolerance;
+    let checked = Way { device: Device::cpu(), checks: Checks::all(), order: BlockOrder::Grid, variant: 0 };
+    let outputs = match prepared.execute(checked) {
+        Ok(outputs) => outputs,
+        Err(failure) => {
+            let kind = if failure.is_error { Kind::Launch } else { Kind::Padding };
+            return Some(Failure { kind, message: failure.message, place: None });
+        }
+    };
+    if let Some(place) = prepared.difference(&outputs, tolerance) {
+        return Some(differs(Kind::Reference, place, ""));
+    }
+    let order = if case.seed.is_multiple_of(2) { BlockOrder::Reverse } else { BlockOrder::Permuted(case.seed) };
+    let other = Way { checks: Checks::none(), order, variant: 1, ..checked };
+    let failure = compared(prepared, other, &outputs, tolerance, Kind::Order)
+        .map(|failure| attributed(prepared, (checked, other), &outputs, tolerance).unwrap_or(failure))
+        .or_else(|| required.laws.iter().find_map(|law| law.violation(subject, prepared, case, tolerance)));
+    failure.or_else(|| {
+        let device = required.device?;
+        compared(prepared, Way { device, ..checked }, &outputs, tolerance, Kind::Device)
+    })
+}
+
+/// Returns the failure of a launch that must have the results of the launch with all checks.
+fn compared(
+    prepared: &Prepared<'_>,
+    way: Way,
+    outputs: &Outputs,
+    tolerance: Option<Tolerance>,
+    kind: Kind,
+) -> Option<Failure> {
+    let again = match prepared.execute(way) {
+        Ok(again) => again,
+        Err(failure) if kind == Kind::Device && failure.is_error && is_unsupported(&failure.message) => return None,
+        Err(failure) => {
+            let kind = if failure.is_error { kind } else { Kind::Padding };
+            return Some(Failure { kind, message: format!("{}: {}", kind.sentence(), failure.message), place: None });
+        }
+    };
+    let place = match prepared.instance.reference {
+        Some(_) => prepared.difference(&again, tolerance),
+        None => prepared.difference_of(&again, outputs, tolerance),
+    };
+    place.map(|place| differs(kind, place, kind.sentence()))
+}
+
+/// Returns the failure of a launch that has only one of the differences of the second way.
+fn attributed(
+    prepared: &Prepared<'_>,
+    (checked, other): (Way, Way),
+    outputs: &Outputs,
+    tolerance: Option<Tolerance>,
+) -> Option<Failure> {
+    let alone = [
+        (Way { variant: other.variant, ..checked }, Kind::Memory),
+        (Way { order: other.order, ..checked }, Kind::Order),
+        (Way { checks: other.checks, ..checked }, Kind::Passes),
+    ];
+    alone.into_iter().find_map(|(way, kind)| compared(prepared, way, outputs, tolerance, kind))
+}
+
+/// Returns true for an error of a device that lacks a feature.
+fn is_unsupported(message: &str) -> bool {
+    message.contains("not supported") || message.contains("needs sm_")
+}
