@@ -146,8 +146,8 @@ impl Device {
         Ok(array)
     }
 
-    /// Makes an array whose elements are unspecified: for kernels that write all of them, without the time of
-    /// [`Device::zeros`]. Elements of the cpu device are zero.
+    /// Makes an array whose elements are unspecified: for kernels that write all of them, without
+    /// the time of [`Device::zeros`]. Elements of the cpu device are zero.
     ///
     /// ```
     /// # use cutlet::doctest::*;

@@ -224,8 +224,8 @@ struct Sizes {
     accumulators: u64,
     /// Rows of the largest accumulator that depends on another MMA.
     rows: u64,
-    /// Bytes that all accesses transfer, if none is in a loop. Loads of the same elements in all CTAs
-    /// hit L2 and do not count.
+    /// Bytes that all accesses transfer, if none is in a loop. Loads of the same elements in all
+    /// CTAs hit L2 and do not count.
     moved: Option<u64>,
     /// Number of halvings of tiles, bytes and elements of the largest such tile, and whether one
     /// condition selects halves of several tiles.

@@ -145,9 +145,9 @@ impl WrittenMemory {
         self.is_root_read_only(memory_root(module, address))
     }
 
-    /// Returns true if nothing writes the array of this view or these pointers while the kernel runs:
-    /// the condition of `ld.global.nc`. ptxas moves such a load across `griddepcontrol.wait`, in both
-    /// directions (13.5; test `loads_around_a_grid_wait_are_coherent`).
+    /// Returns true if nothing writes the array of this view or these pointers while the kernel
+    /// runs: the condition of `ld.global.nc`. ptxas 13.5 moves such a load across
+    /// `griddepcontrol.wait`, in both directions (test `loads_around_a_grid_wait_are_coherent`).
     pub fn is_constant(&self, module: &Module, address: Value) -> bool {
         !self.has_grid_wait && self.is_read_only(module, address)
     }
