@@ -86,7 +86,7 @@ def table(device, rows):
         short = sum(a / b for a, b in shorter) / len(shorter)
         whole = sum(a for a, _ in shorter) / sum(b for _, b in shorter)
         text += ["", f"{len(kernels)} kernels in {len(rows)} rows, {len(ratios)} of them with a time of the original. Geometric mean of the "
-                 f"ratios: {mean:.2f}; {sum(ratio < 1 for ratio in ratios)} ratios are below 1. Lines over those of the original: "
+                 f"ratios: {mean:.2f}; {sum(ratio < 1 for ratio in ratios)} ratios are below 1. Lines of cutlet over those of the original: "
                  f"{short:.2f} on average, {whole:.2f} in total."]
     return "\n".join(text) + "\n"
 
