@@ -227,6 +227,8 @@ struct Sizes {
     /// Bytes that all accesses transfer, if none is in a loop. Loads of the same elements in all
     /// CTAs hit L2 and do not count.
     moved: Option<u64>,
+    /// An op reads the block number.
+    many_ctas: bool,
     /// Number of halvings of tiles, bytes and elements of the largest such tile, and whether one
     /// condition selects halves of several tiles.
     halvings: u64,
@@ -254,6 +256,7 @@ impl Sizes {
     fn new(module: &Module, body: BlockId) -> Sizes {
         let mut sizes = Sizes { moved: Some(0), ..Sizes::default() };
         let regions = RegionTree::new(module, body);
+        sizes.many_ctas = regions.ops().iter().any(|&id| module.op(id).code == Opcode::GetTileBlockId);
         for &id in regions.ops() {
             let op = module.op(id);
             sizes.add(module, op);
@@ -333,7 +336,7 @@ impl Sizes {
             Opcode::LoadView | Opcode::LoadPtr => {
                 let before = self.moved;
                 self.access(module, op.results[0]);
-                if is_same_in_all_ctas(module, op) {
+                if self.many_ctas && is_same_in_all_ctas(module, op) {
                     self.moved = before;
                 }
             }
