@@ -17,7 +17,6 @@ const HELP: &str = "
   --prompt N       tokens of the prefill (default 4096)
   --parts N        parts of the keys of a sequence in attention (default by shape)
   --columns LIST   outputs and warps of products of one row, in the order of a layer: 8x4,4x4,8x4,2x4,16x8
-  --ahead N        bytes of weights of a later kernel that a kernel prefetches (default by shape)
   --early NAME     after, start or weights (default): start of a kernel relative to the preceding one
   --timeline       the kernels of a decode step and of a prefill, as tables of Markdown
   --tune           times of the products of a decode step by configuration
@@ -66,7 +65,6 @@ fn options() -> Result<Options> {
             "--context" => options.context = value()?.parse()?,
             "--prompt" => options.prompt = value()?.parse()?,
             "--parts" => options.parts = Some(value()?.parse()?),
-            "--ahead" => options.plan.ahead = Some(value()?.parse()?),
             "--columns" => {
                 for (columns, text) in options.plan.columns.iter_mut().zip(value()?.split(',')) {
                     let (outputs, warps) = text.split_once('x').context("--columns needs pairs as 8x4")?;

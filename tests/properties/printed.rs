@@ -1,4 +1,4 @@
-// Written by `CUTLET_BLESS=1 cargo test --test properties`.
+//! Programs that failed properties print. `CUTLET_BLESS=1 cargo test --test properties` writes the file.
 
 use cutlet as ct;
 

@@ -31,7 +31,6 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 
-mod ahead;
 pub mod epilogue;
 pub mod gguf;
 mod matmul;
@@ -41,7 +40,6 @@ pub mod quantized;
 mod scaled;
 mod vector;
 
-pub use ahead::Ahead;
 pub use matmul::{Configuration, Factor, Matmul, Precision, Share, Workspace, matmul};
 pub use scaled::Float8;
 pub use vector::{Columns, VectorWeights};

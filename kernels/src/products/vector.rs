@@ -10,7 +10,6 @@ use cutlet::packed::{Narrow, NarrowTile, PackedArray};
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
-use super::ahead::{Regions, prefetch};
 use super::epilogue::{Argument, Epilogue, Extents, Place, Stage};
 use super::matmul::Matmul;
 use super::packed::{Form as PackedForm, Order, Packed, PackedWeights};
@@ -136,7 +135,7 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     x: Array<T, 2>,
     weights: W,
     y: ArrayMut<O, 2>,
-    (epilogue, ahead): (E, Option<Regions>),
+    epilogue: E,
     Form { outputs: n, inputs: k, steps, overlapped, preloaded }: Form,
 ) {
     let column = ct::bid(0);
@@ -152,12 +151,7 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
         ct::grid_dependency_control_wait();
     }
     let part = |loaded, at: Scalar<i32>| {
-        let mut x: Inputs = x.load((0, at), [1, k]).cast::<f32>().reshape([1, k / 8, 8]).unstack(2);
-        if let (1, Some(regions)) = (steps, ahead) {
-            // The last tile blocks prefetch: the weights of earlier ones would replace the lines.
-            let first = (ct::num_blocks(0) - 1 - column) * (k / 8) as i32;
-            x[0] = prefetch(x[0], (ct::arange(0..k / 8) + first).unsqueeze(0), regions);
-        }
+        let x: Inputs = x.load((0, at), [1, k]).cast::<f32>().reshape([1, k / 8, 8]).unstack(2);
         weights.sums(loaded, &x, [n, k])
     };
     let sums = match steps {
@@ -243,7 +237,7 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
         let steps = inputs.div_ceil(of_tile);
         let form = Form { outputs: of_block, inputs: of_tile, steps, overlapped, preloaded };
         let hints = if warps > 0 { Hints::new().num_warps(warps) } else { Hints::new() };
-        let args = (x, weights.arg(), y, (self.epilogue.arg(), self.ahead.arg()), ct::Constant(form));
+        let args = (x, weights.arg(), y, self.epilogue.arg(), ct::Constant(form));
         ct::Launch::new(outputs.div_ceil(of_block))
             .hints(hints)
             .stream(stream)

@@ -15,7 +15,7 @@ use cutlet_kernels::attention::{Decode, Prefill, Scratch};
 use cutlet_kernels::products::epilogue::{Activation, Epilogue, HeadColumns, Plain};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::prologue::Same;
-use cutlet_kernels::products::{Ahead, Columns, Configuration, Matmul, Share, Workspace};
+use cutlet_kernels::products::{Columns, Configuration, Matmul, Share, Workspace};
 use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
@@ -47,8 +47,6 @@ pub struct Plan {
     pub only: Option<Part>,
     /// Start of kernels.
     pub early: Early,
-    /// Bytes of the weights of a later kernel that a kernel prefetches. None: by the number of rows.
-    pub ahead: Option<usize>,
 }
 
 /// Start of a kernel relative to the preceding one.
@@ -132,24 +130,6 @@ pub(super) fn product<'w>(plan: &Plan) -> Matmul<'w, Same, Plain> {
     }
 }
 
-/// Returns the weights of later kernels that a step prefetches: less than half of the L2 cache.
-fn ahead<T: Real>(plan: &Plan, weights: &[&Weight<T>], rows: usize) -> Ahead {
-    let mut left = plan.ahead.unwrap_or(if rows <= 64 { 16 << 20 } else { 0 });
-    let mut ahead = Ahead::default();
-    for weight in weights {
-        if left == 0 {
-            break;
-        }
-        ahead = match (&weight.plain, &weight.packed) {
-            (Some(plain), _) => ahead.array(plain, left),
-            (None, Some((codes, _))) => ahead.packed(codes, left),
-            (None, None) => ahead,
-        };
-        left = left.saturating_sub(weight.bytes());
-    }
-    ahead
-}
-
 /// Returns the configuration of a product of up to 64 rows: two tile blocks of a multiprocessor, so that one of the next kernel
 /// finds room beside one of this kernel.
 fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configuration {
@@ -210,15 +190,12 @@ impl<T: Real> Llama<T> {
         let config = &self.config;
         let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
             act;
-        let rows_of = state.shape()[0];
-        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(rows_of));
-        let after = self.layers().get(index + 1).map_or(self.head(), |next| &next.qkv);
+        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0]));
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Qkv)) {
             let heads = HeadColumns { dim: config.dim, queries: config.heads, keys: config.key_heads };
             let [keys, values] = &mut cache.layers[index];
-            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.out, &layer.gated], rows_of));
-            let by = by.normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
+            let by = product(plan).workspace(space).normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
                 [self.cos.view(), self.sin.view()],
                 [positions.view(), rows.view()],
                 [keys.view_mut(), values.view_mut()],
@@ -230,19 +207,16 @@ impl<T: Real> Llama<T> {
             self.attention(stream, index, qkv.view(), cache, attend, attended.view_mut())?;
         }
         if runs(Part::Product(Product::Out)) {
-            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.gated], rows_of));
-            let by = by.residual(state.view()).square_sums(squares.view_mut(), group);
+            let by = product(plan).workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);
             multiply(stream, (attended.view(), &layer.out), next.view_mut(), by, (plan, Product::Out))?;
         }
         if runs(Part::Product(Product::Gated)) {
-            let by = product(plan).workspace(space).ahead(ahead(plan, &[&layer.down], rows_of));
-            let by = by.normalize_rows(squares.view(), hidden, epsilon);
+            let by = product(plan).workspace(space).normalize_rows(squares.view(), hidden, epsilon);
             let by = by.gate_pairs(Activation::Silu);
             multiply(stream, (next.view(), &layer.gated), inner.view_mut(), by, (plan, Product::Gated))?;
         }
         if runs(Part::Product(Product::Down)) {
-            let by = product(plan).workspace(space).ahead(ahead(plan, &[after], rows_of));
-            let by = by.residual(next.view()).square_sums(squares.view_mut(), group);
+            let by = product(plan).workspace(space).residual(next.view()).square_sums(squares.view_mut(), group);
             let (x, which) = ((inner.view(), &layer.down), (plan, Product::Down));
             match end {
                 Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,

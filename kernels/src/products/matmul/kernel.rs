@@ -11,7 +11,6 @@ use super::factor::{Factor, Precision};
 use super::groups;
 use super::operands::{Left, Right, Target};
 use crate::norms::rows::mode;
-use crate::products::ahead::{Regions, prefetched_zeros};
 use crate::products::epilogue::{Place, Stage};
 
 /// The constants of a kernel.
@@ -92,7 +91,7 @@ pub fn product<T, O, L, R, C, E>(
     right: R,
     result: C,
     epilogue: E,
-    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<Regions>),
+    (offsets, shared): (Option<Array<i32, 1>>, Shared<T::Sum>),
     form: Form,
 ) where
     T: Factor,
@@ -123,15 +122,7 @@ pub fn product<T, O, L, R, C, E>(
     let add = |at: Place, begin, end| {
         sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
     };
-    let store = |at: Place, sums: Tile<T::Sum, 2>| {
-        let sums = ahead.map_or(sums, |regions| {
-            // Tiles of the first rows prefetch.
-            let first = at.row.eq(0).select(at.column * (tm * tn) as i32, i32::MAX / 2);
-            let index = (ct::arange(0..tm) * tn as i32).unsqueeze(1) + ct::arange(0..tn).unsqueeze(0) + first;
-            sums + prefetched_zeros(index, regions).cast::<T::Sum>()
-        });
-        finish::<T, O>(sums, (&epilogue, result), at, form);
-    };
+    let store = |at: Place, sums| finish::<T, O>(sums, (&epilogue, result), at, form);
     let whole = |index| match offsets {
         Some(offsets) => {
             let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);

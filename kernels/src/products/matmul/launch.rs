@@ -220,8 +220,7 @@ impl<P, E> Matmul<'_, P, E> {
             let overlapped = is_overlapped();
             let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip, overlapped };
             let left = (self.prologue.arg(), a.arg());
-            let args =
-                (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared, self.ahead.arg()), ct::Constant(form));
+            let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)
                 .run(product::<T, O, (P::Kernel, A::Kernel), B::Kernel, C::Kernel, E::Kernel>, args)
         };

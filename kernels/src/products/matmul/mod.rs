@@ -21,7 +21,6 @@ pub use workspace::Workspace;
 
 use cutlet::element::Element;
 
-use super::ahead::Ahead;
 use super::epilogue::{
     Activate, Activation, Apply, Argument, Bias, ColumnSums, Function, Gate, GatePairs, HeadColumns, Heads, Largest,
     NormalizeRows, Plain, QuantizeBlocks, Residual, Rotate, RotateCached, Rotation, Round, RowSums, Scale,
@@ -40,8 +39,6 @@ pub struct Matmul<'w, P = Same, E = Plain> {
     pub(crate) workspace: Option<&'w mut Workspace>,
     /// Weights are loaded before the wait for the preceding kernel.
     pub(crate) preloaded: bool,
-    /// Operands of a later kernel.
-    pub(crate) ahead: Ahead,
 }
 
 /// Returns a matrix product without prologue and epilogue.
@@ -68,7 +65,6 @@ pub fn matmul() -> Matmul<'static> {
         configuration: None,
         workspace: None,
         preloaded: false,
-        ahead: Ahead::default(),
     }
 }
 
@@ -89,8 +85,8 @@ impl<'w, P, E> Matmul<'w, P, E> {
     /// products of few rows.
     #[must_use]
     pub fn workspace<'x>(self, workspace: &'x mut Workspace) -> Matmul<'x, P, E> {
-        let Matmul { prologue, epilogue, precision, configuration, preloaded, ahead, .. } = self;
-        Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace), preloaded, ahead }
+        let Matmul { prologue, epilogue, precision, configuration, preloaded, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace), preloaded }
     }
 
     /// Loads weights of [`Matmul::launch_vector`] before the kernel waits for the preceding one, in calls of
@@ -104,24 +100,17 @@ impl<'w, P, E> Matmul<'w, P, E> {
         Matmul { preloaded: true, ..self }
     }
 
-    /// Prefetches operands of a later kernel to the L2 cache, while this kernel runs ([`Matmul::launch_vector`]) or in its
-    /// epilogue ([`Matmul::launch`], [`Matmul::launch_packed`]).
-    #[must_use]
-    pub fn ahead(self, ahead: Ahead) -> Self {
-        Matmul { ahead, ..self }
-    }
-
     /// Adds a stage to the epilogue.
     #[must_use]
     pub fn then<N>(self, stage: N) -> Matmul<'w, P, Then<E, N>> {
-        let Matmul { prologue, epilogue, precision, configuration, workspace, preloaded, ahead } = self;
+        let Matmul { prologue, epilogue, precision, configuration, workspace, preloaded } = self;
         let epilogue = Then { first: epilogue, second: stage };
-        Matmul { prologue, epilogue, precision, configuration, workspace, preloaded, ahead }
+        Matmul { prologue, epilogue, precision, configuration, workspace, preloaded }
     }
 
     fn after<N>(self, prologue: N) -> Matmul<'w, N, E> {
-        let Matmul { epilogue, precision, configuration, workspace, preloaded, ahead, .. } = self;
-        Matmul { prologue, epilogue, precision, configuration, workspace, preloaded, ahead }
+        let Matmul { epilogue, precision, configuration, workspace, preloaded, .. } = self;
+        Matmul { prologue, epilogue, precision, configuration, workspace, preloaded }
     }
 
     /// Converts the elements of the left operand to the type of the right one, before the multiplication.

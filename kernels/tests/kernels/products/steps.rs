@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 use cutlet_kernels::order::largest_of_groups;
 use cutlet_kernels::products::epilogue::{Activation, HeadColumns};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
-use cutlet_kernels::products::{Ahead, Columns, Configuration, Share, Workspace};
+use cutlet_kernels::products::{Columns, Configuration, Share, Workspace};
 use cutlet_kernels::{matmul, overlapped};
 
 use super::packed::packed;
@@ -70,21 +70,19 @@ fn one_row_is_multiplied_with_packed_weights() -> ct::Result<()> {
     Ok(())
 }
 
-/// A prefetch changes no result, and a launch with a workspace makes no array in a graph.
+/// A launch with a workspace makes no array in a graph.
 #[test]
-fn weights_of_later_products_are_prefetched() -> ct::Result<()> {
+fn products_with_a_workspace_are_captured() -> ct::Result<()> {
     let [n, k] = [70, 64];
     for m in [1, 3] {
         let ((x, a), (w, b)) = (random::<bf16, 2>(1, [m, k], 1.0)?, random::<bf16, 2>(2, [n, k], 1.0)?);
-        let next = device().packed_zeros::<u4, 2>([n, k])?;
-        let ahead = Ahead::default().array(&w, 4096).packed(&next, 1 << 20);
         let mut space = Workspace::new(device())?;
         let mut y = zeros::<f32, 2>([m, n])?;
         let split = Configuration::new([16, 32, 16]).share(Share::Split(2));
         let run = |space: &mut Workspace, y: &mut ct::DeviceArray<f32, 2>| match m {
-            1 => matmul().ahead(ahead).launch_vector(&stream(), x.view(), w.view(), y.view_mut(), None),
+            1 => matmul().launch_vector(&stream(), x.view(), w.view(), y.view_mut(), None),
             _ => {
-                let by = matmul().ahead(ahead).workspace(space).configuration(split);
+                let by = matmul().workspace(space).configuration(split);
                 by.launch(&stream(), x.view(), w.view().transpose()?, y.view_mut())
             }
         };
