@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::kernel::IntoKernelArg;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, FloatMode, Stream};
+use cutlet::{DeviceView, DeviceViewMut, FloatMode, Hints, Stream};
 
 use super::forward::{Form, Parameters, contiguous, packed};
 use super::scores::{Function, Mask, Place, Scores, Unchanged};
@@ -163,7 +163,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
                 return self.causal(false).launch(stream, [q, k, v], out, logs);
             }
         }
-        let form = self.form::<T>([queries, keys], [dim, values], group, stream);
+        let (form, hints) = self.form::<T>([queries, keys], [dim, values], group, stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 4>; 3],
                            out: (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),
@@ -174,7 +174,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
         };
         let grid = [queries.div_ceil(form.tile[0]), heads, batch];
         let arguments = ([q, k, v], (out, logs), parameters, self.arguments, ct::Constant(form));
-        ct::Launch::new(grid).stream(stream).run(kernel, arguments)
+        ct::Launch::new(grid).hints(hints).stream(stream).run(kernel, arguments)
     }
 
     /// Queues the kernel for sequences whose rows follow one another. Q and the result are of shape
@@ -226,7 +226,7 @@ impl<'a, A, F> Prefill<'a, A, F> {
         if out.is_empty() || longest == 0 || count == 1 {
             return Ok(());
         }
-        let form = self.form::<T>([longest, keys], dims, extents.group(), stream);
+        let (form, hints) = self.form::<T>([longest, keys], dims, extents.group(), stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 3>; 3],
                            starts: [Array<i32, 1>; 2],
@@ -238,18 +238,14 @@ impl<'a, A, F> Prefill<'a, A, F> {
         };
         let grid = [longest.div_ceil(form.tile[0]), heads, count - 1];
         let arguments = ([q, k, v], starts, (out, logs), parameters, self.arguments, ct::Constant(form));
-        ct::Launch::new(grid).stream(stream).run(kernel, arguments)
+        ct::Launch::new(grid).hints(hints).stream(stream).run(kernel, arguments)
     }
 
-    fn form<T>(&self, extents: [usize; 2], dims: [usize; 2], group: usize, stream: &Stream) -> Form {
+    fn form<T>(&self, extents: [usize; 2], dims: [usize; 2], group: usize, stream: &Stream) -> (Form, Hints) {
         let columns = dims.map(tiles::columns);
         let widest = columns[0].max(columns[1]);
-        Form {
-            tile: tiles::prefill(size_of::<T>(), widest, extents, target(stream)),
-            columns,
-            group,
-            causal: self.causal,
-        }
+        let (tile, hints) = tiles::prefill(size_of::<T>(), widest, extents, self.window, target(stream));
+        (Form { tile, columns, group, causal: self.causal }, hints)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tiles of attention by shape, element type and target.
 
-use cutlet::Target;
+use cutlet::{Hints, Target};
 
 /// Returns the columns of a tile for `dim` numbers: a multiple of 16 that a tile may have.
 pub fn columns(dim: usize) -> usize {
@@ -11,9 +11,22 @@ pub fn columns(dim: usize) -> usize {
     columns
 }
 
-/// Returns the queries and keys of a tile for `dim` columns of the wider operand.
-pub fn prefill(size: usize, dim: usize, [queries, keys]: [usize; 2], target: Option<Target>) -> [usize; 2] {
-    let most = match (size, dim, target == Some(Target::SM_90A)) {
+/// Largest window for which small tiles are faster: with large ones most of the computed scores are outside.
+const NARROW_WINDOW: usize = 256;
+
+/// Returns the queries and keys of a tile for `dim` columns of the wider operand, and the hints of the launch.
+pub fn prefill(
+    size: usize,
+    dim: usize,
+    [queries, keys]: [usize; 2],
+    window: Option<usize>,
+    target: Option<Target>,
+) -> ([usize; 2], Hints) {
+    let is_hopper = target == Some(Target::SM_90A);
+    let is_narrow = size == 2 && dim <= 64 && is_hopper && window.is_some_and(|window| window <= NARROW_WINDOW);
+    let hints = if is_narrow { Hints::new().occupancy(3) } else { Hints::new() };
+    let most = match (size, dim, is_hopper) {
+        _ if is_narrow => [64, 64],
         (4, 0..=64, _) => [64, 32],
         (4, _, _) => [32, 16],
         // Three warp groups read the same keys, where the queries fill the multiprocessors.
@@ -28,5 +41,6 @@ pub fn prefill(size: usize, dim: usize, [queries, keys]: [usize; 2], target: Opt
         (_, 129..=256, false) => [64, 32],
         (_, _, false) => [32, 16],
     };
-    [(most[0], queries), (most[1], keys)].map(|(most, extent)| most.min(extent.next_power_of_two().max(16)))
+    let tile = [(most[0], queries), (most[1], keys)].map(|(most, extent)| most.min(extent.next_power_of_two().max(16)));
+    (tile, hints)
 }
