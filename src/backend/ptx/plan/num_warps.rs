@@ -45,9 +45,13 @@ const BARRIER_BYTES_PER_THREAD: u64 = 32;
 
 /// Bytes that the resident CTAs of an SM should transfer in the lifetime of one. A
 /// CTA with a reduction lives for about 2 us, and an SM of an H200 has 36 bytes of
-/// memory bandwidth per ns: 72 KiB. Registers allow about half of the CTAs that the warps do.
-/// On an H100, layer norm of 16384 x 4096 f16 takes 94 us with 8 warps, 108 us with 16.
-const BYTES_IN_FLIGHT: u64 = 192 << 10;
+/// memory bandwidth per ns.
+const BYTES_IN_FLIGHT: u64 = 96 << 10;
+
+/// Warps of a CTA above which registers allow about half of the CTAs that the warps do: twice the
+/// bytes are required. On an H100, layer norm of 16384 x 4096 f16 takes 94 us with 8 warps and 108
+/// us with 16.
+const LARGE_CTA_WARPS: u64 = 4;
 
 /// Maximum number of warps of a CTA with barriers, unless a thread would hold more than
 /// [`OCCUPANCY_BYTES`].
@@ -380,7 +384,7 @@ impl Sizes {
         let (most_warps, most_blocks) = (u64::from(MAX_WARPS_PER_SM), u64::from(MAX_CTAS_PER_SM));
         while let Some(moved) = self.moved
             && warps / 2 >= least.max(most_warps / most_blocks)
-            && most_warps / warps * moved < BYTES_IN_FLIGHT
+            && most_warps / warps * moved < if warps > LARGE_CTA_WARPS { 2 * BYTES_IN_FLIGHT } else { BYTES_IN_FLIGHT }
         {
             warps /= 2;
         }
