@@ -75,9 +75,9 @@ fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
 }
 
 /// Number of tests of which one has its first kernel assembled.
-const EVERY: usize = 128;
+const EVERY: usize = 256;
 /// Number of forms of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
-const FORMS_EVERY: usize = 4;
+const FORMS_EVERY: usize = 8;
 
 thread_local! {
     /// Has the test of this thread had nothing assembled yet?
@@ -90,8 +90,8 @@ pub fn begin_test() {
 }
 
 /// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
-/// element types, ranks, attributes, in a loop or branch), where one form of four has its turn on one of the targets, as its
-/// neighbours of other element types have on others, or if it is the first of its test, of one in 128, and this target's turn.
+/// element types, ranks, attributes, in a loop or branch), where one form of eight has its turn on one of the targets, as its
+/// neighbours of other element types have on others, or if it is the first of its test, of one in 256, and this target's turn.
 /// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
 ///
 /// # Errors
