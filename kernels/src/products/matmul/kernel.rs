@@ -73,14 +73,15 @@ fn finish<T: Factor, O: Element>(
     if epilogue.is_plain() {
         return result.store(at, sums.cast::<O>());
     }
-    let values = |sums: Tile<T::Sum, 2>, at| mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>();
     let parts = if n.is_multiple_of(strip) { n / strip } else { 1 };
     if parts == 1 {
-        return result.store(at, values(sums, at));
+        return result.store(at, mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>());
     }
+    let of_rows = mode::<O, _>(|| epilogue.of_rows(at, m));
     for part in 0..parts {
         let at = Place { column: at.column * parts as i32 + part as i32, ..at };
-        result.store(at, values(sums.extract((0, part), [m, strip]), at));
+        let sums = sums.extract((0, part), [m, strip]).cast::<T::Value>();
+        result.store(at, mode::<O, _>(|| epilogue.apply_strip(sums, at, &mut of_rows.iter())).cast::<O>());
     }
 }
 
