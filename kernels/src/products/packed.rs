@@ -248,7 +248,7 @@ impl<P, E> Matmul<'_, P, E> {
         require(inputs == terms, || format!("activations of shape {:?}, weights of {:?}", x.shape(), weights.shape()))?;
         let extents = Extents { batches: 1, rows, columns: outputs, is_grouped: false };
         let work =
-            Work { kernel: "packed_matmul", right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets: None };
+            Work { kernel: "packed_matmul", right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets: None, ahead: None };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 
@@ -285,7 +285,7 @@ impl<P, E> Matmul<'_, P, E> {
         let extents = Extents { batches: groups, rows, columns, is_grouped: true };
         let offsets = Some(offsets);
         let kernel = "grouped_packed_matmul";
-        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets };
+        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets, ahead: None };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 }
