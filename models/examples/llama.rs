@@ -270,7 +270,8 @@ impl Run<'_> {
             let time = |plan: &Plan| steps(&mut self.graph(batch, *plan)?, self.options.context);
             self.ranked((&format!("{batch} {product:?}"), self.of_step(part, batch)), &all, time);
         }
-        let all: Vec<(String, usize)> = [1, 2, 3, 4, 5, 8, 10, 16, 20].map(|parts| (format!("{parts} parts"), parts)).into();
+        let all: Vec<(String, usize)> =
+            [1, 2, 3, 4, 5, 8, 10, 16, 20].map(|parts| (format!("{parts} parts"), parts)).into();
         let time = |parts: &usize| {
             let plan = Plan { only: Some(Part::Attention), ..Plan::default() };
             steps(&mut self.graph_of_parts(batch, plan, Some(*parts))?, self.options.context)
@@ -300,8 +301,10 @@ impl Run<'_> {
         };
         for product in [Product::Qkv, Product::Out, Product::Gated, Product::Down] {
             let part = Part::Product(product);
-            let all: Vec<(String, Plan)> =
-                large_plans(product).into_iter().map(|(text, plan)| (text, Plan { only: Some(part), ..plan })).collect();
+            let all: Vec<(String, Plan)> = large_plans(product)
+                .into_iter()
+                .map(|(text, plan)| (text, Plan { only: Some(part), ..plan }))
+                .collect();
             compiled(&all, |plan| {
                 let (mut decoding, mut prompts) = prepared()?;
                 Ok(self.model.prefill(&stream, &mut prompts, &mut decoding, plan)?)

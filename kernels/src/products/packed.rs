@@ -247,8 +247,15 @@ impl<P, E> Matmul<'_, P, E> {
         let ([rows, inputs], [terms, outputs]) = (x.shape(), weights.shape());
         require(inputs == terms, || format!("activations of shape {:?}, weights of {:?}", x.shape(), weights.shape()))?;
         let extents = Extents { batches: 1, rows, columns: outputs, is_grouped: false };
-        let work =
-            Work { kernel: "packed_matmul", right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets: None, ahead: None };
+        let work = Work {
+            kernel: "packed_matmul",
+            right: F::NAME,
+            bits: F::BITS,
+            extents,
+            terms: inputs,
+            offsets: None,
+            ahead: None,
+        };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 
