@@ -260,7 +260,9 @@ impl Run<'_> {
     fn tune(&self, batch: usize) -> Result<()> {
         for product in Product::ALL {
             let part = Part::Product(product);
-            let all = plans(product, batch).into_iter().map(|(text, plan)| (text, Plan { only: Some(part), ..plan }));
+            let all = plans(product, batch, self.name == "int4")
+                .into_iter()
+                .map(|(text, plan)| (text, Plan { only: Some(part), ..plan }));
             let all: Vec<(String, Plan)> = all.collect();
             let compile = |plan: &Plan| -> Result<()> {
                 let mut decoding = Decoding::new(self.model, batch, 64, Choice::Greedy)?;
@@ -337,7 +339,7 @@ fn compiled<C: Sync>(all: &[(String, C)], compile: impl Fn(&C) -> Result<()> + S
 }
 
 /// Returns configurations of a product of a step, with their texts.
-fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
+fn plans(product: Product, batch: usize, is_packed: bool) -> Vec<(String, Plan)> {
     let mut all = vec![("default".to_owned(), Plan::default())];
     let at = product as usize;
     if batch == 1 {
@@ -353,6 +355,7 @@ fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
     }
     let rows = batch.next_power_of_two().max(16);
     let splits: &[usize] = match product {
+        _ if is_packed && product != Product::Head => &[1, 2, 4, 8],
         Product::Qkv => &[1, 2, 4],
         Product::Out => &[2, 4, 8],
         Product::Down => &[4, 8, 16],
@@ -361,7 +364,7 @@ fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
     };
     for (columns, depth) in [(64, 128), (64, 64), (128, 64), (128, 128)] {
         for &parts in splits {
-            for occupancy in [1, 2] {
+            for &occupancy in if is_packed { &[1, 2, 4][..] } else { &[1, 2] } {
                 let share = if parts == 1 { Share::Tiles } else { Share::Split(parts) };
                 let tiles = Configuration {
                     turned: true,
