@@ -103,6 +103,11 @@ impl<'a, F: Narrow, S: Element, const R: usize> PackedWeights<'a, F, S, R> {
         self.form
     }
 
+    /// Returns true if groups have zeros of their own.
+    pub(super) fn has_zeros(&self) -> bool {
+        self.zeros.is_some()
+    }
+
     /// Returns the number of inputs and outputs.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {

@@ -6,6 +6,7 @@
 
 use cutlet as ct;
 use cutlet::element::Element;
+use cutlet::layout::{Modes, local, spatial};
 use cutlet::packed::{Narrow, NarrowTile, PackedArray};
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
@@ -53,7 +54,15 @@ struct Form {
     steps: usize,
     overlapped: bool,
     preloaded: bool,
+    /// Warps of a product on tensor cores; 0: multiply-add of threads.
+    tensor_warps: usize,
 }
+
+/// Inputs of a batch of the products of tensor cores.
+const DEPTH: usize = 128;
+
+/// Rows of inputs of a tensor core, of which the first one has elements.
+const ROWS: usize = 8;
 
 /// Inputs of a tile: each array has every eighth one.
 pub type Inputs = [Tile<f32, 2>; 8];
@@ -68,6 +77,12 @@ pub trait OutputRows<T: Element>: Copy {
 
     /// Returns the sums of the products with inputs, as a column.
     fn sums(self, loaded: Self::Loaded, x: &Inputs, shape: [usize; 2]) -> Tile<f32, 2>;
+
+    /// Loads a tile of weights without their scales, and the scales of 128 inputs each, of shape (inputs / 128, outputs). None:
+    /// tensor cores do not multiply these weights.
+    fn load_fragments(self, _at: [Scalar<i32>; 2], _shape: [usize; 2]) -> Option<(Tile<T, 2>, Tile<f32, 2>)> {
+        None
+    }
 
     /// Returns the number of outputs.
     fn outputs(self) -> Scalar<i32>;
@@ -126,9 +141,41 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
         (sums * of_groups(scales)).sum(1)
     }
 
+    fn load_fragments(self, at: [Scalar<i32>; 2], [n, k]: [usize; 2]) -> Option<(Tile<T, 2>, Tile<f32, 2>)> {
+        let (groups, each) = (k / self.form.group, self.form.group / DEPTH);
+        let scales = self.scales.load([at[1], at[0]], [groups, n]).cast::<f32>();
+        let scales = scales.reshape([groups, 1, n]).broadcast_to([groups, each, n]).reshape([groups * each, n]);
+        Some((self.codes.load(at, [n, k]).cast::<T>(), scales))
+    }
+
     fn outputs(self) -> Scalar<i32> {
         self.codes.extent(0)
     }
+}
+
+/// Returns the layout of a tile of (rows, inputs) in which a thread has 32 adjacent inputs of a row: fragments of tensor cores,
+/// if products take the inputs in the order of [`in_order_of_fragments`].
+fn of_fragments([rows, k]: [usize; 2], warps: usize) -> Modes {
+    let extents = |extents: [usize; 2]| extents.map(|extent| extent as i64).to_vec();
+    let (of_warps, of_registers) = (spatial(extents([1, warps])), local(extents([rows / 8, k / DEPTH / warps])));
+    of_warps * of_registers * spatial(extents([8, 4])) * local(extents([1, 32]))
+}
+
+/// Returns a tile of (rows, inputs) as a batch of (rows, 128 inputs). Four lanes have 32 inputs each: four of them in each step
+/// of a tensor core, which has 16.
+fn in_order_of_fragments<T: Element>(tile: Tile<T, 2>) -> Tile<T, 3> {
+    let [rows, k] = tile.shape();
+    let groups = k / DEPTH;
+    tile.reshape([rows, groups, 4, 8, 2, 2]).permute([1, 0, 3, 4, 2, 5]).reshape([groups, rows, DEPTH])
+}
+
+/// Returns the sums of products of a tile of weights with one row of inputs, as a column.
+fn sums_of_fragments<T: Number>(weights: Tile<T, 2>, scales: Tile<f32, 2>, x: Tile<T, 2>, warps: usize) -> Tile<f32, 2> {
+    let [n, k] = weights.shape();
+    let weights = in_order_of_fragments(weights.with_layout(of_fragments([n, k], warps)));
+    let x = in_order_of_fragments(x.with_layout(of_fragments([ROWS, k], warps))).permute([0, 2, 1]);
+    let sums = ct::mma(weights, x, ct::zeros::<f32, 3>([k / DEPTH, n, ROWS]));
+    (sums * scales.unsqueeze(2)).sum(0).reshape([n, ROWS]).extract((0, 0), [n, 1])
 }
 
 fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
@@ -136,20 +183,31 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     weights: W,
     y: ArrayMut<O, 2>,
     epilogue: E,
-    Form { outputs: n, inputs: k, steps, overlapped, preloaded }: Form,
+    Form { outputs: n, inputs: k, steps, overlapped, preloaded, tensor_warps }: Form,
 ) {
     let column = ct::bid(0);
     let zero = ct::scalar(0);
+    let at = Place { row: zero, column, batch: zero, group: None, extents: [ct::scalar(1), weights.outputs()] };
+    let store = |sums: Tile<f32, 2>| y.store((0, column), epilogue.apply(sums.reshape([1, n]), at).cast::<O>());
     if overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
     if overlapped && !preloaded {
         ct::grid_dependency_control_wait();
     }
-    let first = weights.load_rows([column, zero], [n, k]);
-    if overlapped && preloaded {
-        ct::grid_dependency_control_wait();
+    let wait = || {
+        if overlapped && preloaded {
+            ct::grid_dependency_control_wait();
+        }
+    };
+    if tensor_warps > 0
+        && let Some((weights, scales)) = weights.load_fragments([column, zero], [n, k])
+    {
+        wait();
+        return store(sums_of_fragments(weights, scales, x.load((0, 0), [ROWS, k]), tensor_warps));
     }
+    let first = weights.load_rows([column, zero], [n, k]);
+    wait();
     let part = |loaded, at: Scalar<i32>| {
         let x: Inputs = x.load((0, at), [1, k]).cast::<f32>().reshape([1, k / 8, 8]).unstack(2);
         weights.sums(loaded, &x, [n, k])
@@ -160,8 +218,7 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
             sums + part(weights.load_rows([column, at], [n, k]), at)
         }),
     };
-    let at = Place { row: zero, column, batch: zero, group: None, extents: [ct::scalar(1), weights.outputs()] };
-    y.store((0, column), epilogue.apply(sums.reshape([1, n]), at).cast::<O>());
+    store(sums);
 }
 
 /// Weights of [`Matmul::launch_vector`]: a view of shape (outputs, inputs), or packed weights in this order.
@@ -172,6 +229,11 @@ pub trait VectorWeights<T: Number>: Argument<Kernel: OutputRows<T>> {
     /// [`ct::Error::Argument`] for another order.
     #[track_caller]
     fn shape_and_group(&self) -> ct::Result<([usize; 2], usize)>;
+
+    /// Returns true if tensor cores may multiply the weights before their scales.
+    fn has_fragments(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Number> VectorWeights<T> for DeviceView<'_, T, 2> {
@@ -187,6 +249,11 @@ impl<T: Number, F: Narrow, S: Element> VectorWeights<T> for PackedWeights<'_, F,
         require(form.group <= INPUTS, || format!("groups of {} weights: at most {INPUTS}", form.group))?;
         let [inputs, outputs] = self.shape();
         Ok(([outputs, inputs], form.group))
+    }
+
+    fn has_fragments(&self) -> bool {
+        let form = self.form();
+        F::BITS == 4 && size_of::<T>() == 2 && !self.has_zeros() && form.center == 0 && form.group.is_multiple_of(DEPTH)
     }
 }
 
@@ -228,14 +295,21 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
             return Ok(());
         }
         let width = self.epilogue.width();
-        let Columns { outputs: of_block, warps } = columns.unwrap_or_else(|| Columns::of([outputs, inputs], width));
+        let of_tile = inputs.next_power_of_two().clamp(16, INPUTS).max(group);
+        // A warp has 512 inputs, or 256 of few ones.
+        let has_fragments = weights.has_fragments() && (1024..=INPUTS).contains(&inputs) && inputs == of_tile;
+        let of_fragments = || Columns { outputs: width.max(16), warps: (inputs / 256).min(16) as u32 };
+        let by_shape = || if has_fragments { of_fragments() } else { Columns::of([outputs, inputs], width) };
+        let Columns { outputs: of_block, warps } = columns.unwrap_or_else(by_shape);
         require(of_block.is_power_of_two() && of_block.is_multiple_of(width), || {
             format!("{of_block} outputs of a tile block: a power of two, and a multiple of {width}")
         })?;
-        let of_tile = inputs.next_power_of_two().clamp(16, INPUTS).max(group);
+        let divides = warps > 0 && (inputs / DEPTH).is_multiple_of(warps as usize);
+        let is_on_tensor_cores = has_fragments && of_block >= 16 && divides;
         let (overlapped, preloaded) = (is_overlapped(), self.preloaded);
         let steps = inputs.div_ceil(of_tile);
-        let form = Form { outputs: of_block, inputs: of_tile, steps, overlapped, preloaded };
+        let tensor_warps = if is_on_tensor_cores { warps as usize } else { 0 };
+        let form = Form { outputs: of_block, inputs: of_tile, steps, overlapped, preloaded, tensor_warps };
         let hints = if warps > 0 { Hints::new().num_warps(warps) } else { Hints::new() };
         let args = (x, weights.arg(), y, self.epilogue.arg(), ct::Constant(form));
         ct::Launch::new(outputs.div_ceil(of_block))
