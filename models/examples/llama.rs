@@ -343,7 +343,7 @@ fn plans(product: Product, batch: usize, is_packed: bool) -> Vec<(String, Plan)>
     let mut all = vec![("default".to_owned(), Plan::default())];
     let at = product as usize;
     if batch == 1 {
-        for outputs in [2, 4, 8, 16] {
+        for &outputs in if is_packed { &[8, 16, 32][..] } else { &[2, 4, 8, 16] } {
             for warps in [4, 8, 16] {
                 let mut plan = Plan::default();
                 let columns = Columns { outputs, warps };

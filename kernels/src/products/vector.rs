@@ -170,7 +170,12 @@ fn in_order_of_fragments<T: Element>(tile: Tile<T, 2>) -> Tile<T, 3> {
 }
 
 /// Returns the sums of products of a tile of weights with one row of inputs, as a column.
-fn sums_of_fragments<T: Number>(weights: Tile<T, 2>, scales: Tile<f32, 2>, x: Tile<T, 2>, warps: usize) -> Tile<f32, 2> {
+fn sums_of_fragments<T: Number>(
+    weights: Tile<T, 2>,
+    scales: Tile<f32, 2>,
+    x: Tile<T, 2>,
+    warps: usize,
+) -> Tile<f32, 2> {
     let [n, k] = weights.shape();
     let weights = in_order_of_fragments(weights.with_layout(of_fragments([n, k], warps)));
     let x = in_order_of_fragments(x.with_layout(of_fragments([ROWS, k], warps))).permute([0, 2, 1]);
