@@ -353,6 +353,15 @@ fn plans(product: Product, batch: usize, is_packed: bool) -> Vec<(String, Plan)>
         }
         return all;
     }
+    if is_packed && batch <= 16 {
+        for outputs in [16, 32, 64] {
+            for warps in [4, 8, 16] {
+                let mut plan = Plan::default();
+                plan.columns[at] = Some(Columns { outputs, warps });
+                all.push((format!("{outputs} outputs, {warps} warps"), plan));
+            }
+        }
+    }
     let rows = batch.next_power_of_two().max(16);
     let splits: &[usize] = match product {
         _ if is_packed && product != Product::Head => &[1, 2, 4, 8],

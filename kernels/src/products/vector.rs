@@ -1,17 +1,19 @@
 //! Product of one row of activations with weights of shape (outputs, inputs), plain or packed: a decode step of one sequence.
+//! Packed weights of 4 bits are multiplied with up to 16 rows.
 //!
 //! Memory bounds it. A tile block has some outputs and all inputs (8192 at a time), so that its loads of weights are in
-//! flight at the same time. Sums are added in f32 by multiply-add of threads. In [`overlapped`](fn@crate::overlapped) calls,
+//! flight at the same time. Sums are added in f32 by multiply-add of threads, or for packed weights of 4 bits by tensor cores
+//! ([`fragments`]). In [`overlapped`](fn@crate::overlapped) calls,
 //! weights may arrive while the preceding kernel is in progress ([`Matmul::preloaded`]).
 
 use cutlet as ct;
 use cutlet::element::Element;
-use cutlet::layout::{Modes, local, spatial};
 use cutlet::packed::{Narrow, NarrowTile, PackedArray};
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::epilogue::{Argument, Epilogue, Extents, Place, Stage};
+use super::fragments::{self, DEPTH, OUTPUTS, ROWS};
 use super::matmul::Matmul;
 use super::packed::{Form as PackedForm, Order, Packed, PackedWeights};
 use super::prologue::Same;
@@ -47,6 +49,8 @@ impl Columns {
 /// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
+    /// Rows of inputs of a tile.
+    rows: usize,
     outputs: usize,
     /// Inputs of a tile.
     inputs: usize,
@@ -57,12 +61,6 @@ struct Form {
     /// Warps of a product on tensor cores; 0: multiply-add of threads.
     tensor_warps: usize,
 }
-
-/// Inputs of a batch of the products of tensor cores.
-const DEPTH: usize = 128;
-
-/// Rows of inputs of a tensor core, of which the first one has elements.
-const ROWS: usize = 8;
 
 /// Inputs of a tile: each array has every eighth one.
 pub type Inputs = [Tile<f32, 2>; 8];
@@ -153,47 +151,17 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
     }
 }
 
-/// Returns the layout of a tile of (rows, inputs) in which a thread has 32 adjacent inputs of a row: fragments of tensor cores,
-/// if products take the inputs in the order of [`in_order_of_fragments`].
-fn of_fragments([rows, k]: [usize; 2], warps: usize) -> Modes {
-    let extents = |extents: [usize; 2]| extents.map(|extent| extent as i64).to_vec();
-    let (of_warps, of_registers) = (spatial(extents([1, warps])), local(extents([rows / 8, k / DEPTH / warps])));
-    of_warps * of_registers * spatial(extents([8, 4])) * local(extents([1, 32]))
-}
-
-/// Returns a tile of (rows, inputs) as a batch of (rows, 128 inputs). Four lanes have 32 inputs each: four of them in each step
-/// of a tensor core, which has 16.
-fn in_order_of_fragments<T: Element>(tile: Tile<T, 2>) -> Tile<T, 3> {
-    let [rows, k] = tile.shape();
-    let groups = k / DEPTH;
-    tile.reshape([rows, groups, 4, 8, 2, 2]).permute([1, 0, 3, 4, 2, 5]).reshape([groups, rows, DEPTH])
-}
-
-/// Returns the sums of products of a tile of weights with one row of inputs, as a column.
-fn sums_of_fragments<T: Number>(
-    weights: Tile<T, 2>,
-    scales: Tile<f32, 2>,
-    x: Tile<T, 2>,
-    warps: usize,
-) -> Tile<f32, 2> {
-    let [n, k] = weights.shape();
-    let weights = in_order_of_fragments(weights.with_layout(of_fragments([n, k], warps)));
-    let x = in_order_of_fragments(x.with_layout(of_fragments([ROWS, k], warps))).permute([0, 2, 1]);
-    let sums = ct::mma(weights, x, ct::zeros::<f32, 3>([k / DEPTH, n, ROWS]));
-    (sums * scales.unsqueeze(2)).sum(0).reshape([n, ROWS]).extract((0, 0), [n, 1])
-}
-
 fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     x: Array<T, 2>,
     weights: W,
     y: ArrayMut<O, 2>,
     epilogue: E,
-    Form { outputs: n, inputs: k, steps, overlapped, preloaded, tensor_warps }: Form,
+    Form { rows: m, outputs: n, inputs: k, steps, overlapped, preloaded, tensor_warps }: Form,
 ) {
     let column = ct::bid(0);
     let zero = ct::scalar(0);
-    let at = Place { row: zero, column, batch: zero, group: None, extents: [ct::scalar(1), weights.outputs()] };
-    let store = |sums: Tile<f32, 2>| y.store((0, column), epilogue.apply(sums.reshape([1, n]), at).cast::<O>());
+    let at = Place { row: zero, column, batch: zero, group: None, extents: [x.extent(0), weights.outputs()] };
+    let store = |sums: Tile<f32, 2>| y.store((0, column), epilogue.apply(sums, at).cast::<O>());
     if overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
@@ -205,11 +173,18 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
             ct::grid_dependency_control_wait();
         }
     };
-    if tensor_warps > 0
-        && let Some((weights, scales)) = weights.load_fragments([column, zero], [n, k])
-    {
+    let fragments = |at| if tensor_warps > 0 { weights.load_fragments([column, at], [n, k]) } else { None };
+    if let Some(first) = fragments(zero) {
         wait();
-        return store(sums_of_fragments(weights, scales, x.load((0, 0), [ROWS, k]), tensor_warps));
+        let part = |(weights, scales), at: Scalar<i32>| {
+            fragments::sums(weights, scales, x.load((0, at), [m.max(8), k]), tensor_warps)
+        };
+        let sums = (1..steps as i32).fold(part(first, zero), |sums, at| {
+            let at = ct::scalar(at);
+            fragments(at).map_or(sums, |loaded| sums + part(loaded, at))
+        });
+        let sums = sums.sum(0).reshape([n, m.max(8)]);
+        return store(if m == 1 { sums.extract((0, 0), [n, 1]).reshape([1, n]) } else { sums.transpose() });
     }
     let first = weights.load_rows([column, zero], [n, k]);
     wait();
@@ -223,7 +198,7 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
             sums + part(weights.load_rows([column, at], [n, k]), at)
         }),
     };
-    store(sums);
+    store(sums.reshape([1, n]));
 }
 
 /// Weights of [`Matmul::launch_vector`]: a view of shape (outputs, inputs), or packed weights in this order.
@@ -235,7 +210,8 @@ pub trait VectorWeights<T: Number>: Argument<Kernel: OutputRows<T>> {
     #[track_caller]
     fn shape_and_group(&self) -> ct::Result<([usize; 2], usize)>;
 
-    /// Returns true if tensor cores may multiply the weights before their scales.
+    /// Returns true if tensor cores multiply codes of the weights, and sums have the scales: 4 bits with groups of a multiple
+    /// of 128 inputs, of which there are 1024, 2048, 4096 or 8192, without zeros.
     fn has_fragments(&self) -> bool {
         false
     }
@@ -258,13 +234,22 @@ impl<T: Number, F: Narrow, S: Element> VectorWeights<T> for PackedWeights<'_, F,
 
     fn has_fragments(&self) -> bool {
         let form = self.form();
-        F::BITS == 4 && size_of::<T>() == 2 && !self.has_zeros() && form.center == 0 && form.group.is_multiple_of(DEPTH)
+        let [inputs, _] = self.shape();
+        let fits = inputs.is_power_of_two() && (1024..=INPUTS).contains(&inputs) && form.group.is_multiple_of(DEPTH);
+        F::BITS == 4 && size_of::<T>() == 2 && !self.has_zeros() && form.center == 0 && fits
     }
+}
+
+/// Returns the configuration of products on tensor cores: a warp has 256 inputs, or 512 of many.
+fn of_fragments(inputs: usize, width: usize) -> Columns {
+    Columns { outputs: width.max(OUTPUTS), warps: (inputs / 256).min(16) as u32 }
 }
 
 impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
     /// Queues the product of one row: y of shape (1, outputs) from x of shape (1, inputs), and weights of shape (outputs,
     /// inputs) or packed ones in this order. `columns`: outputs of a tile block, by shape if none.
+    ///
+    /// Products of up to 16 rows have weights for which [`VectorWeights::has_fragments`] is true.
     ///
     /// ```
     /// use cutlet as ct;
@@ -288,33 +273,43 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
         columns: Option<Columns>,
     ) -> ct::Result<()> {
         let ([outputs, inputs], group) = weights.shape_and_group()?;
-        require(x.shape() == [1, inputs], || {
+        let rows = x.shape()[0];
+        let has_fragments = weights.has_fragments();
+        require(x.shape() == [rows, inputs] && (rows == 1 || has_fragments && rows <= ROWS), || {
             format!("activations of shape {:?} for {outputs} outputs of {inputs} inputs: one row", x.shape())
         })?;
-        let extents = Extents { batches: 1, rows: 1, columns: outputs, is_grouped: false };
+        let extents = Extents { batches: 1, rows, columns: outputs, is_grouped: false };
         let values = self.epilogue.check(extents)?;
-        require(y.shape() == [1, values.columns], || {
-            format!("a result of shape {:?}, not {:?}", y.shape(), [1, values.columns])
+        require(y.shape() == [rows, values.columns], || {
+            format!("a result of shape {:?}, not {:?}", y.shape(), [rows, values.columns])
         })?;
         if y.is_empty() || inputs == 0 {
             return Ok(());
         }
         let width = self.epilogue.width();
-        let of_tile = inputs.next_power_of_two().clamp(16, INPUTS).max(group);
-        // A warp has 512 inputs, or 256 of few ones.
-        let has_fragments = weights.has_fragments() && (1024..=INPUTS).contains(&inputs) && inputs == of_tile;
-        let of_fragments = || Columns { outputs: width.max(16), warps: (inputs / 256).min(16) as u32 };
-        let by_shape = || if has_fragments { of_fragments() } else { Columns::of([outputs, inputs], width) };
+        let by_shape =
+            || if has_fragments { of_fragments(inputs, width) } else { Columns::of([outputs, inputs], width) };
         let Columns { outputs: of_block, warps } = columns.unwrap_or_else(by_shape);
         require(of_block.is_power_of_two() && of_block.is_multiple_of(width), || {
             format!("{of_block} outputs of a tile block: a power of two, and a multiple of {width}")
         })?;
-        let divides = warps > 0 && (inputs / DEPTH).is_multiple_of(warps as usize);
-        let is_on_tensor_cores = has_fragments && of_block >= 16 && divides;
-        let (overlapped, preloaded) = (is_overlapped(), self.preloaded);
-        let steps = inputs.div_ceil(of_tile);
-        let tensor_warps = if is_on_tensor_cores { warps as usize } else { 0 };
-        let form = Form { outputs: of_block, inputs: of_tile, steps, overlapped, preloaded, tensor_warps };
+        let divides = warps > 0 && (inputs.min(INPUTS) / DEPTH).is_multiple_of(warps as usize);
+        let tensor_warps = if has_fragments && of_block >= OUTPUTS && divides { warps as usize } else { 0 };
+        require(rows == 1 || tensor_warps > 0, || {
+            format!("{rows} rows and {of_block} outputs of a tile block of {warps} warps: at least {OUTPUTS} outputs")
+        })?;
+        // Many rows: the inputs of a warp are those of a batch of products, which fit in registers.
+        let most = if rows > 8 { DEPTH * tensor_warps } else { INPUTS };
+        let of_tile = inputs.next_power_of_two().clamp(16, most).max(group);
+        let form = Form {
+            rows: if rows == 1 { 1 } else { rows.next_multiple_of(8) },
+            outputs: of_block,
+            inputs: of_tile,
+            steps: inputs.div_ceil(of_tile),
+            overlapped: is_overlapped(),
+            preloaded: self.preloaded,
+            tensor_warps,
+        };
         let hints = if warps > 0 { Hints::new().num_warps(warps) } else { Hints::new() };
         let args = (x, weights.arg(), y, self.epilogue.arg(), ct::Constant(form));
         ct::Launch::new(outputs.div_ceil(of_block))

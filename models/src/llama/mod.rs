@@ -105,6 +105,12 @@ impl<T: Real> Llama<T> {
         self.device
     }
 
+    /// Returns the kind of the weights of products.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        if self.head.is_some() { Kind::Packed } else { Kind::Plain }
+    }
+
     /// Returns the layers.
     #[must_use]
     pub fn layers(&self) -> &[Layer<T>] {
