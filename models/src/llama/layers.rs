@@ -105,13 +105,14 @@ const ROWS: usize = 16;
 impl<T: Real> Activations<T> {
     pub(super) fn new(device: Device, config: &Config, rows: usize, kind: Kind) -> ct::Result<Activations<T>> {
         let [qkv, out, ..] = config.products();
-        let zeros = |columns: usize| device.zeros([rows, columns]);
+        // Kernels of a pass write all elements before others read them.
+        let scratch = |columns: usize| device.unspecified([rows, columns]);
         Ok(Activations {
-            states: [zeros(config.hidden)?, zeros(config.hidden)?],
-            squares: device.zeros([config.hidden / group(rows, kind), rows])?,
-            qkv: zeros(qkv[0])?,
-            attended: zeros(out[1])?,
-            inner: zeros(config.inner)?,
+            states: [scratch(config.hidden)?, scratch(config.hidden)?],
+            squares: device.unspecified([config.hidden / group(rows, kind), rows])?,
+            qkv: scratch(qkv[0])?,
+            attended: scratch(out[1])?,
+            inner: scratch(config.inner)?,
             positions: device.zeros([rows])?,
             rows: device.zeros([rows])?,
             workspace: Workspace::new(device)?,

@@ -72,7 +72,7 @@ impl<T: Real> Llama<T> {
         let head = match kind {
             Kind::Plain => None,
             Kind::Packed => {
-                let mut copy = device.zeros(words.shape())?;
+                let mut copy = device.unspecified(words.shape())?;
                 copy.view_mut().copy_from_array(&words.view())?;
                 Some(Weight::new(&stream, copy, kind)?)
             }

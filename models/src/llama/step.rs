@@ -68,9 +68,9 @@ impl<T: Real> Decoding<T> {
         let cache = Cache::new(device, config, sequences, capacity)?;
         let groups = config.vocabulary.div_ceil(group_of_logits(sequences, model.kind()));
         let chosen = Chosen {
-            logits: device.zeros([sequences, config.vocabulary])?,
-            largest: device.zeros([groups, sequences])?,
-            columns: device.zeros([groups, sequences])?,
+            logits: device.unspecified([sequences, config.vocabulary])?,
+            largest: device.unspecified([groups, sequences])?,
+            columns: device.unspecified([groups, sequences])?,
             draws: device.zeros([sequences])?,
             tokens: device.zeros([sequences])?,
         };
@@ -176,7 +176,7 @@ impl<T: Real> Prompts<T> {
             starts: device.array(&starts, [count + 1])?,
             lengths,
             activations,
-            ends: (device.zeros([count, config.hidden])?, device.zeros([groups, count])?),
+            ends: (device.unspecified([count, config.hidden])?, device.unspecified([groups, count])?),
         })
     }
 }
