@@ -363,6 +363,20 @@ fn plans(product: Product, batch: usize, is_packed: bool) -> Vec<(String, Plan)>
         }
     }
     let rows = batch.next_power_of_two().max(16);
+    if rows == 64 && !is_packed {
+        // The rows are those of an instruction; pairs of tile blocks share them.
+        for (columns, parts, cluster) in
+            [(16, 1, 0), (16, 1, 2), (32, 1, 0), (32, 1, 2), (32, 2, 0), (64, 1, 2), (64, 4, 0)]
+        {
+            let share = if parts == 1 { Share::Tiles } else { Share::Split(parts) };
+            let tiles = Configuration::new([rows, columns, 128]).share(share);
+            all.push(with_tiles(product, Configuration { cluster, ..tiles }));
+        }
+        for columns in [64, 128] {
+            let tiles = Configuration { turned: true, cluster: 2, ..Configuration::new([rows, columns, 64]) };
+            all.push(with_tiles(product, tiles));
+        }
+    }
     let splits: &[usize] = match product {
         _ if is_packed && product != Product::Head => &[1, 2, 4, 8],
         Product::Qkv => &[1, 2, 4],
@@ -414,8 +428,8 @@ fn large_plans(product: Product) -> Vec<(String, Plan)> {
 fn with_tiles(product: Product, tiles: Configuration) -> (String, Plan) {
     let mut plan = Plan::default();
     plan.tiles[product as usize] = Some(tiles);
-    let Configuration { tile, share, warps, cluster, occupancy, .. } = tiles;
-    (format!("{tile:?} {share:?} warps {warps} cluster {cluster} occupancy {occupancy}"), plan)
+    let Configuration { tile, share, warps, cluster, occupancy, turned } = tiles;
+    (format!("{tile:?} {share:?} turned {turned} warps {warps} cluster {cluster} occupancy {occupancy}"), plan)
 }
 
 /// Returns the time of a step in seconds, of steps that follow one another.

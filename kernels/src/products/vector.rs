@@ -10,7 +10,7 @@ use cutlet as ct;
 use cutlet::element::Element;
 use cutlet::packed::{Narrow, NarrowTile, PackedArray};
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
+use cutlet::{Backend, DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::epilogue::{Argument, Epilogue, Extents, Place, Stage};
 use super::fragments::{self, DEPTH, OUTPUTS, ROWS};
@@ -274,7 +274,8 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
     ) -> ct::Result<()> {
         let ([outputs, inputs], group) = weights.shape_and_group()?;
         let rows = x.shape()[0];
-        let has_fragments = weights.has_fragments();
+        // Tile IR has no layouts.
+        let has_fragments = weights.has_fragments() && stream.device().backend() != Backend::TileIr;
         require(x.shape() == [rows, inputs] && (rows == 1 || has_fragments && rows <= ROWS), || {
             format!("activations of shape {:?} for {outputs} outputs of {inputs} inputs: one row", x.shape())
         })?;
