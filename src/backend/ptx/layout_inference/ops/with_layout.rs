@@ -34,7 +34,7 @@ impl Inference<'_> {
                 let op = module.op(maker);
                 num_uses = 1;
                 match op.code {
-                    // A tile beside itself: words, of which each thread takes the parts of its elements.
+                    // A tile twice: words, of which each thread selects the bits of its elements.
                     Opcode::Cat if op.operands[0] == op.operands[1] => {
                         let Some(half) = halved_in_registers(&layout, op.dim() as usize) else { break };
                         layout = half;
