@@ -240,9 +240,16 @@ impl<T: Number, F: Narrow, S: Element> VectorWeights<T> for PackedWeights<'_, F,
     }
 }
 
-/// Returns the configuration of products on tensor cores: a warp has 256 inputs, or 512 of many.
-fn of_fragments(inputs: usize, width: usize) -> Columns {
-    Columns { outputs: width.max(OUTPUTS), warps: (inputs / 256).min(16) as u32 }
+/// Warps of products on tensor cores. On an H100, 2048 outputs of 8192 inputs take 5.8 us with 8 warps and 7.1 us with 16.
+const TENSOR_WARPS: u32 = 8;
+
+/// Returns the configuration of products of packed weights, by tensor cores for many weights: 3072 outputs of 2048 inputs take
+/// 3.0 us by multiply-add and 3.5 us by tensor cores, 16384 of them 12.0 and 10.0 us.
+fn of_packed([rows, outputs, inputs]: [usize; 3], width: usize) -> Columns {
+    match rows == 1 && outputs * inputs < 1 << 23 {
+        true => Columns::of([outputs, inputs], width),
+        false => Columns { outputs: width.max(OUTPUTS), warps: TENSOR_WARPS },
+    }
 }
 
 impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
@@ -288,8 +295,10 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
             return Ok(());
         }
         let width = self.epilogue.width();
-        let by_shape =
-            || if has_fragments { of_fragments(inputs, width) } else { Columns::of([outputs, inputs], width) };
+        let by_shape = || match has_fragments {
+            true => of_packed([rows, outputs, inputs], width),
+            false => Columns::of([outputs, inputs], width),
+        };
         let Columns { outputs: of_block, warps } = columns.unwrap_or_else(by_shape);
         require(of_block.is_power_of_two() && of_block.is_multiple_of(width), || {
             format!("{of_block} outputs of a tile block: a power of two, and a multiple of {width}")

@@ -138,15 +138,47 @@ pub(super) fn product<'w>(plan: &Plan) -> Matmul<'w, Same, Plain> {
     }
 }
 
-/// Returns the configuration of a product of up to 64 rows: two tile blocks of a multiprocessor, so that one of the next kernel
-/// finds room beside one of this kernel.
+/// Returns the configuration of a product of up to 64 rows. Half of the multiprocessors have a part of 1024 or 2048 inputs: more
+/// parts take longer to add. On an H100 with 64 rows, 3072 outputs of 2048 inputs take 8.0 us in 48 tile blocks, 9.6 us in 96.
 fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configuration {
-    let tile = [rows.next_power_of_two().max(16), 64, 128];
-    let (tiles, steps) = (outputs.div_ceil(tile[1]), inputs.div_ceil(tile[2]));
-    let parts = (stream.device().num_multiprocessors() / tiles).clamp(1, steps.div_ceil(2));
-    let parts = 1 << parts.ilog2();
+    let tile = [rows.next_power_of_two().max(16), 64, if rows <= 32 { 128 } else { 64 }];
+    let (tiles, all) = (outputs.div_ceil(tile[1]), stream.device().num_multiprocessors());
+    let parts = if inputs > 4096 { all } else { all / 2 } / tiles;
+    let parts = (1 << parts.max(1).ilog2()).min(inputs / 256).max(1);
     let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
-    Configuration { turned: true, occupancy: 2, ..Configuration::new(tile).share(share) }
+    // A second tile block takes turns with the first one, where tiles are more than multiprocessors.
+    let occupancy = if tiles > all && tiles <= 2 * all { 2 } else { 1 };
+    Configuration { turned: true, occupancy, ..Configuration::new(tile).share(share) }
+}
+
+/// Returns the configuration of a product of up to 16 rows with packed weights, which threads convert: four tile blocks of a
+/// multiprocessor.
+fn few_packed([rows, outputs, inputs]: [usize; 3]) -> Configuration {
+    let parts = if outputs >= 8192 { 1 } else { 8.min(inputs / 256).max(1) };
+    let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
+    let tile = if outputs > 1 << 16 { [128, 64] } else { [64, 128] };
+    let tile = [rows.next_power_of_two().max(16), tile[0], tile[1]];
+    Configuration { turned: true, occupancy: 4, ..Configuration::new(tile).share(share) }
+}
+
+/// Returns the configuration of a product, if it is another one than that by shape.
+fn configuration([rows, outputs, inputs]: [usize; 3], kind: Kind, stream: &Stream) -> Option<Configuration> {
+    let Some(target) = stream.device().target() else {
+        // Columns of a tile are a multiple of the groups of epilogues.
+        return Some(Configuration::new([32, 64, 64]));
+    };
+    let extents = [rows, outputs, inputs];
+    match kind {
+        _ if !target.accelerated => None,
+        Kind::Plain if rows <= 64 => Some(few_rows(extents, stream)),
+        Kind::Packed if (2..=16).contains(&rows) => Some(few_packed(extents)),
+        // Many terms: 160 us for 4096 rows, 2048 outputs and 8192 inputs on an H100, 191 us by tiles of 128 x 192.
+        Kind::Plain if rows >= 1024 && inputs >= 4 * outputs => {
+            let tile = Configuration::new([128, 256, 64]).share(Share::Persistent);
+            Some(Configuration { cluster: 2, ..tile })
+        }
+        _ => None,
+    }
 }
 
 /// Queues a product of rows with weights.
@@ -160,15 +192,12 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     let (rows, at) = (x.shape()[0], which as usize);
     let is_plain = weight.plain.is_some();
     let is_row = rows == 1 || !is_plain && plan.columns[at].is_some();
-    let by = match (plan.tiles[at], stream.device().target()) {
-        (Some(tiles), _) => by.configuration(tiles),
-        // Columns of a tile are a multiple of the groups of epilogues.
-        (None, None) => by.configuration(Configuration::new([32, 64, 64])),
-        (None, Some(target)) if is_plain && rows <= 64 && target.accelerated => by.configuration(few_rows(
-            [rows, y.shape()[1] * if which == Product::Gated { 2 } else { 1 }, x.shape()[1]],
-            stream,
-        )),
-        (None, Some(_)) => by,
+    let outputs = y.shape()[1] * if which == Product::Gated { 2 } else { 1 };
+    let kind = if is_plain { Kind::Plain } else { Kind::Packed };
+    let tiles = plan.tiles[at].or_else(|| configuration([rows, outputs, x.shape()[1]], kind, stream));
+    let by = match tiles {
+        Some(tiles) => by.configuration(tiles),
+        None => by,
     };
     if let Some(plain) = &weight.plain {
         return match is_row {

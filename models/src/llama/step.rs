@@ -75,9 +75,10 @@ impl<T: Real> Decoding<T> {
             tokens: device.zeros([sequences])?,
         };
         let queries = [sequences, config.heads, config.dim];
-        // Few sequences: 128 keys of a part, as long as each part has a multiprocessor.
+        // Few sequences: 128 keys of a part, as long as each part has a multiprocessor. A power of two has less to add.
         let blocks = (sequences * config.key_heads).max(1);
         let parts = (capacity / 128).min(device.num_multiprocessors() / blocks);
+        let parts = 1 << parts.max(1).ilog2();
         let decode = if parts > 1 { Decode::new(1.0).parts(parts) } else { Decode::new(1.0) };
         let scratch = decode.scratch(device, queries, &cache.pages(0)?)?;
         let history = device.zeros(cache.shape())?;
