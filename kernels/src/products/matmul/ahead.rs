@@ -42,6 +42,9 @@ impl Ahead {
     }
 }
 
+/// Address and pitch of weights in the kernel.
+pub type Weights = (Scalar<u64>, Scalar<u64>);
+
 /// Returns the bytes of a column that a tile block prefetches, where its tiles have these bytes of a column.
 pub fn bytes_of_column(columns: usize, of_tiles: usize) -> usize {
     let unit = ALIGN * THREADS.div_ceil(columns);
@@ -54,7 +57,7 @@ pub fn bytes_of_column(columns: usize, of_tiles: usize) -> usize {
 /// `tile`: index and columns of the tile. `terms`: first byte of the run in its column, and bytes of a column.
 #[allow(unsafe_code, reason = "instructions of PTX")]
 pub fn prefetch(
-    (address, pitch): (Scalar<u64>, Scalar<u64>),
+    (address, pitch): Weights,
     (tile, n): (Scalar<i32>, usize),
     columns: Scalar<i32>,
     [first, end]: [Scalar<i32>; 2],
@@ -67,6 +70,6 @@ pub fn prefetch(
     let at = column.cast::<u64>() * pitch + piece.cast::<u64>() + address;
     let text = format!("{{ cp.async.bulk.prefetch.L2.global [$1], {each}; mov.b32 $0, 0; }}");
     // SAFETY: a prefetch changes no memory, and its bytes are those of the weights.
-    let zeros = unsafe { ct::ptx_elementwise(&text, (at,), |(at,)| (at - at).cast::<i32>()) };
+    let zeros: Tile<i32, 2> = unsafe { ct::ptx_elementwise(&text, (at,), |_| ct::zeros([n, pieces])) };
     zeros.sum(1).reshape([1, n])
 }

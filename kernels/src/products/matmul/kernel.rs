@@ -6,7 +6,7 @@ use cutlet::element::Element;
 use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, Scope};
 
-use super::ahead::prefetch;
+use super::ahead::{Weights, prefetch};
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
@@ -95,7 +95,7 @@ pub fn product<T, O, L, R, C, E>(
     right: R,
     result: C,
     epilogue: E,
-    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<(Scalar<u64>, Scalar<u64>)>),
+    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<Weights>),
     form: Form,
 ) where
     T: Factor,

@@ -6,7 +6,7 @@ use cutlet::packed::{PackedView, u4};
 use cutlet::prelude::*;
 use cutlet_kernels::inspect::{Subject, inspect};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
-use cutlet_kernels::products::{Configuration, Factor, Share};
+use cutlet_kernels::products::{Columns, Configuration, Factor, Share};
 use cutlet_kernels::{matmul, overlapped};
 
 /// Returns the PTX of a call with arrays of the cpu device.
@@ -101,7 +101,8 @@ fn packed_weights_of_few_rows_are_loaded_as_fragments() -> ct::Result<()> {
         let view = PackedView::<u4, 2>::new(words.view(), [512, 2048])?;
         let scales = zeros::<bf16, 2>([16, 512])?;
         let weights = PackedWeights::new(view, scales.view(), 128, Order::OutputsInputs)?;
-        let call = || matmul().launch_vector(&stream, x.view(), weights, y.view_mut(), None);
+        let columns = Some(Columns { outputs: 16, warps: 8 });
+        let call = || matmul().launch_vector(&stream, x.view(), weights, y.view_mut(), columns);
         let ptx = ptx(ct::Target::SM_90A, call)?;
         assert!(ptx.contains("mma.sync.aligned.m16n8k16") && ptx.contains("ld.global.nc.v4"), "{ptx}");
         assert!(!ptx.contains("ldmatrix"), "operands in shared memory");
