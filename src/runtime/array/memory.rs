@@ -129,13 +129,7 @@ impl Memory {
                 };
                 let address = address.expose_provenance() as u64;
                 known_memory::add(address, bytes, false);
-                Ok(Memory {
-                    address,
-                    bytes,
-                    kind: Kind::Cpu,
-                    foreign: None,
-                    split: AtomicBool::new(false),
-                })
+                Ok(Memory { address, bytes, kind: Kind::Cpu, foreign: None, split: AtomicBool::new(false) })
             }
             Some(gpu) => {
                 let stream = gpu.default_stream();

@@ -32,7 +32,8 @@ fn convolutions() {
             sum(high * wide, |tap| {
                 let (u, v) = (tap / wide, tap % wide);
                 let (row, column) = (r * stride + u, c * stride + v);
-                let is_inside = (padding..rows + padding).contains(&row) && (padding..columns + padding).contains(&column);
+                let is_inside =
+                    (padding..rows + padding).contains(&row) && (padding..columns + padding).contains(&column);
                 if !is_inside {
                     return 0.0;
                 }

@@ -10,7 +10,8 @@ fn triangular_systems() {
     let triangle = Triangle { unit_diagonal: true, ..Triangle::default() };
     let property = Function::new("solve_triangular")
         .shapes(|draw| {
-            let (batch, n, columns) = (draw.range("batch", 1..=3), draw.range("n", 1..=20), draw.range("columns", 1..=9));
+            let (batch, n, columns) =
+                (draw.range("batch", 1..=3), draw.range("n", 1..=20), draw.range("columns", 1..=9));
             let a = Input::<f64, 3>::new([batch, n, n]).values(Values::between(-1.0, 1.0));
             let b = Input::<f64, 3>::new([batch, n, columns]).values(Values::numbers());
             (a, b, Output::<f64, 3>::new([batch, n, columns]))

@@ -202,9 +202,7 @@ fn gates() {
             let results = (Output::<f32, 2>::new(shape), Output::<f32, 2>::new(shape));
             (numbers(shape), numbers(shape), numbers(shape), results)
         })
-        .call(|stream, (a, b, dy, (da, db))| {
-            norms::gated_backward(stream, [a, b, dy], [da, db], norms::Gate::Sigmoid)
-        });
+        .call(|stream, (a, b, dy, (da, db))| norms::gated_backward(stream, [a, b, dy], [da, db], norms::Gate::Sigmoid));
     let property = property.reference(|(a, b, dy, (da, db))| {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         da.fill(|at| dy[at] * b[at] * sigmoid(a[at]) * (1.0 - sigmoid(a[at])));

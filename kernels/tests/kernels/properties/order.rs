@@ -72,10 +72,13 @@ fn sorted_keys() {
             (Input::<i32, 1>::new([n]).values(Values::extremes()), Output::<i32, 1>::new([n]))
         })
         .call(|stream, (keys, out)| sort_keys(stream, keys, out, Direction::Ascending));
-    holds_in(3, property.reference(|(keys, out)| {
-        let sorted = sorted(keys.values());
-        out.fill(|[i]| sorted[i]);
-    }));
+    holds_in(
+        3,
+        property.reference(|(keys, out)| {
+            let sorted = sorted(keys.values());
+            out.fill(|[i]| sorted[i]);
+        }),
+    );
     let property = Function::new("argsort")
         .shapes(|draw| {
             let n = draw.extent("n", 100);
@@ -83,12 +86,15 @@ fn sorted_keys() {
             (keys, Output::<u32, 1>::new([n]), Output::<i32, 1>::new([n]))
         })
         .call(|stream, (keys, out, positions)| argsort(stream, keys, (out, positions), Direction::Descending));
-    holds_in(3, property.reference(|(keys, out, positions)| {
-        let mut order: Vec<usize> = (0..keys.shape()[0]).collect();
-        order.sort_by_key(|&i| -keys[[i]]);
-        out.fill(|[i]| keys[[order[i]]]);
-        positions.fill(|[i]| order[i] as i64);
-    }));
+    holds_in(
+        3,
+        property.reference(|(keys, out, positions)| {
+            let mut order: Vec<usize> = (0..keys.shape()[0]).collect();
+            order.sort_by_key(|&i| -keys[[i]]);
+            out.fill(|[i]| keys[[order[i]]]);
+            positions.fill(|[i]| order[i] as i64);
+        }),
+    );
 }
 
 #[test]
