@@ -17,9 +17,10 @@ use crate::runtime::Device;
 
 /// A kernel whose properties are tested: the beginning of a property.
 ///
-/// [`Kernel::shapes`] draws grid and arguments. Each case runs on the cpu back end with all
-/// [`Checks`](crate::Checks), then without checks, with the tile blocks in another order and with
-/// other contents of the padding around arrays, then on the GPU if there is one.
+/// The closure of [`Kernel::shapes`] generates the grid and the arguments of each case from a seed.
+/// A case is launched three times: on the cpu back end with all [`Checks`](crate::Checks); there
+/// without checks, with another order of the tile blocks and other contents of the padding around
+/// arrays; and on the GPU, if there is one.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -360,6 +361,12 @@ impl<A: TestArg> Subject for Property<'_, A> {
                 referred.put(owned);
             })
         });
-        Instance { grid, arrays, expression, launch: Box::new(move |device| (self.launch)(device, grid, &args)), reference }
+        Instance {
+            grid,
+            arrays,
+            expression,
+            launch: Box::new(move |device| (self.launch)(device, grid, &args)),
+            reference,
+        }
     }
 }
