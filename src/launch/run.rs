@@ -159,11 +159,9 @@ fn launch_cpu(
             unsafe { memory.add(base, used.memory.len(), used.writes) };
         }
     });
-    if !overrides::is_confined() {
-        // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
-        // includes this.
-        unsafe { memory.allow_any() };
-    }
+    // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
+    // includes this.
+    unsafe { overrides::allow_computed(&mut memory, checks) };
     program.run(
         grid,
         words.words(),

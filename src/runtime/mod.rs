@@ -23,6 +23,7 @@ pub use args::by_pointer::ByPointer;
 pub use array::array::DeviceArray;
 pub use array::array_table::{ArrayTable, ArrayTableMut};
 pub use array::complex::{ComplexDeviceArray, Interleaved};
+pub(crate) use array::known_memory::contains as is_known_memory;
 pub use array::memory::{ALIGNMENT, Memory, MemoryUse};
 pub use array::new_array::NewArray;
 pub use array::packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};

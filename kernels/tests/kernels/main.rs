@@ -12,5 +12,6 @@ mod norms;
 mod numbers;
 mod order;
 mod products;
+mod properties;
 mod recurrent;
 mod support;

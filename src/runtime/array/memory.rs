@@ -18,6 +18,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::known_memory;
 use super::pack_host;
 use super::stream_order::{Access, Order, Queue};
 use crate::error::{Error, Result};
@@ -126,13 +127,9 @@ impl Memory {
                         "an array of {bytes} bytes does not fit into the memory of the cpu device"
                     )));
                 };
-                Ok(Memory {
-                    address: address.expose_provenance() as u64,
-                    bytes,
-                    kind: Kind::Cpu,
-                    foreign: None,
-                    split: AtomicBool::new(false),
-                })
+                let address = address.expose_provenance() as u64;
+                known_memory::add(address, bytes, false);
+                Ok(Memory { address, bytes, kind: Kind::Cpu, foreign: None, split: AtomicBool::new(false) })
             }
             Some(gpu) => {
                 let stream = gpu.default_stream();
@@ -153,7 +150,10 @@ impl Memory {
     /// stream, and work after the drop of this memory.
     pub(crate) unsafe fn foreign(stream: Option<&StreamHandle>, address: u64, bytes: usize, owner: Owner) -> Memory {
         let kind = match stream {
-            None => Kind::Cpu,
+            None => {
+                known_memory::add(address, bytes, true);
+                Kind::Cpu
+            }
             Some(stream) => Kind::Gpu { gpu: stream.gpu, order: Order::new(Arc::clone(stream)) },
         };
         Memory {
@@ -173,6 +173,9 @@ impl Memory {
     #[cfg(feature = "cudarc")]
     pub(crate) fn into_owner(mut self) -> Result<Result<Owner, Memory>> {
         let Some(foreign) = self.foreign.take() else { return Ok(Err(self)) };
+        if let Kind::Cpu = self.kind {
+            known_memory::remove(self.address, self.bytes, true);
+        }
         // No bytes are left to free.
         self.bytes = 0;
         settle(&mut self.kind, &foreign)?;
@@ -469,6 +472,7 @@ impl Drop for Memory {
             Kind::Absent => {}
             // The owner of foreign memory frees it.
             Kind::Cpu => {
+                known_memory::remove(address, self.bytes, foreign.is_some());
                 if let Some(layout) = cpu_layout(self.bytes).filter(|_| foreign.is_none()) {
                     // SAFETY: allocated with this layout, and no borrow is left.
                     unsafe { std::alloc::dealloc(cpu_pointer(self.address), layout) }
