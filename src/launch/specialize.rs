@@ -72,7 +72,13 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = u64::from(exact) << 11 | form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
+    let flags = u64::from(exact) << 11
+        | form << 9
+        | u64::from(differs) << 8
+        | plan << 5
+        | u64::from(checks) << 4
+        | lines << 2
+        | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
@@ -293,7 +299,13 @@ mod tests {
             hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::ExpOrder), ..plan }),
         ];
         let key = |hints| {
-            let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: false, exact: false };
+            let request = CompileRequest {
+                hints,
+                backend: Backend::Ptx,
+                programmatic_launch: false,
+                checks: false,
+                exact: false,
+            };
             specialization_key(Device::cpu(), request).words().to_vec()
         };
         let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();

@@ -85,7 +85,8 @@ fn textbook_and_online_forms_are_equal() -> ct::Result<()> {
 fn the_example_is_equal_for_all_tiles() -> ct::Result<()> {
     let mut results = Vec::new();
     for (device, backend) in places() {
-        let array = |way| device.from_fn([1, 2, KEYS, DIM], |[_, h, i, j]| f16::from_f32(noise((h * KEYS + i) * DIM + j, way)));
+        let array =
+            |way| device.from_fn([1, 2, KEYS, DIM], |[_, h, i, j]| f16::from_f32(noise((h * KEYS + i) * DIM + j, way)));
         let (q, k, v) = (array(4)?, array(5)?, array(6)?);
         for (m, n) in [(16, 16), (32, 64)] {
             let mut out = device.zeros([1, 2, KEYS, DIM])?;

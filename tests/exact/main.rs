@@ -50,6 +50,10 @@ fn assert_equal(results: &[(String, Vec<u64>)]) {
     assert!(expected.iter().any(|&word| word != expected[0]), "{first}: all elements are equal");
     for (name, result) in results {
         let differing = expected.iter().zip(result).filter(|(a, b)| a != b).count();
-        assert!(result.len() == expected.len() && differing == 0, "{name} differs from {first} in {differing} of {} elements", expected.len());
+        assert!(
+            result.len() == expected.len() && differing == 0,
+            "{name} differs from {first} in {differing} of {} elements",
+            expected.len()
+        );
     }
 }

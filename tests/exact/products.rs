@@ -74,7 +74,9 @@ where
             let form = Constant(tile);
             run(format!("tiles {tile:?}"), &|c| exact([rows, columns], backend).launch(tiled::<T>, (&a, &b, c, form)))?;
             run(format!("persistent {tile:?}"), &|c| exact(3, backend).launch(persistent::<T>, (&a, &b, c, form)))?;
-            run(format!("split {tile:?}"), &|c| exact([rows, columns, 2], backend).launch(split::<T>, (&a, &b, c, form)))?;
+            run(format!("split {tile:?}"), &|c| {
+                exact([rows, columns, 2], backend).launch(split::<T>, (&a, &b, c, form))
+            })?;
         }
     }
     Ok(results)

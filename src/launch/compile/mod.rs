@@ -163,8 +163,7 @@ fn build(
     request: CompileRequest,
     mut stages: Stages,
 ) -> Result<Executable> {
-    let (mut module, required) =
-        stages.time("passes", || optimize(name, module, PassMode::from(&request)))?;
+    let (mut module, required) = stages.time("passes", || optimize(name, module, PassMode::from(&request)))?;
     if request.programmatic_launch {
         wait_first(&mut module);
     }

@@ -145,8 +145,13 @@ mod tests {
 
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
-        let request =
-            |checks, exact| CompileRequest { hints: Hints::new(), backend: Backend::Ptx, programmatic_launch: false, checks, exact };
+        let request = |checks, exact| CompileRequest {
+            hints: Hints::new(),
+            backend: Backend::Ptx,
+            programmatic_launch: false,
+            checks,
+            exact,
+        };
         assert_eq!(made_by(request(false, false)).unwrap(), "ptx");
         assert_ne!(made_by(request(false, false)).unwrap(), made_by(request(true, false)).unwrap());
         assert_ne!(made_by(request(false, false)).unwrap(), made_by(request(false, true)).unwrap());

@@ -55,7 +55,8 @@ impl Exact<'_> {
             return None;
         }
         let shape = self.ops.shape(value);
-        let [patterns, flags] = [pattern, DType::I1].map(|dtype| self.ops.module.intern(Type::tile(dtype, shape.clone())));
+        let [patterns, flags] =
+            [pattern, DType::I1].map(|dtype| self.ops.module.intern(Type::tile(dtype, shape.clone())));
         let splat = |this: &mut Self, bits: u64, ty| {
             this.ops.emit_typed(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], ty)
         };

@@ -62,8 +62,7 @@ impl Exact<'_> {
     pub fn inside(&mut self, elements: &Elements) -> Value {
         let ty = self.ops.module.intern(Type::scalar(DType::I64));
         let rank = elements.positions.len();
-        let query =
-            self.ops.emit(Opcode::GetTensorShape, &[&[elements.tensor_view]], vec![], vec![], &vec![ty; rank]);
+        let query = self.ops.emit(Opcode::GetTensorShape, &[&[elements.tensor_view]], vec![], vec![], &vec![ty; rank]);
         let extents = self.ops.module.op(query).results.clone();
         let mut mask: Option<Value> = None;
         for (d, &(dim, places)) in elements.positions.iter().enumerate() {

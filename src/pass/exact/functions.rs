@@ -2,11 +2,12 @@
 //!
 //! * `exp2(x)` is `g^x` for a unit `g`: `exp2(x + y) = exp2(x) * exp2(y)`. The low bits of `x`
 //!   select factors, the others are the variable of a 2-adic power series.
-//! * The inverse of `m * 2^k` with odd `m` is `m^-1 * HALF^k`, so that inverses are multiplicative.
+//! * The inverse of `m * 2^k` with odd `m` is `m^-1 * (2 * HALF)^k`. It depends on the known bits of
+//!   `m` alone, and the inverse of a product is the product of the inverses.
 //! * A tag multiplies, flips bits that depend on the op, and multiplies again.
 //!
-//! All except inverses of even numbers are functions of the low bits: the low 16 bits of a result
-//! depend on the low 16 bits of the operands alone.
+//! All are functions of the low bits: the low 16 bits of a result depend on the low 16 bits of the
+//! operands alone.
 
 use super::ring::{HALF, TAG_FACTORS, exp2_coefficient, exp2_of_bit, tag_of, wrapping_power};
 use super::state::Exact;
@@ -45,12 +46,6 @@ impl Exact<'_> {
         product.expect("a factor")
     }
 
-    /// Emits `HALF^count` for a number of the ring below `2^bits`.
-    pub fn power_of_half(&mut self, count: Value, bits: u32) -> Value {
-        let factors: Vec<u64> = (0..bits).map(|bit| wrapping_power(HALF, 1 << bit)).collect();
-        self.power_of_bits(count, &factors)
-    }
-
     pub fn inverse(&mut self, x: Value) -> Value {
         let bits = self.ring.bits();
         let mut odd = x;
@@ -74,7 +69,8 @@ impl Exact<'_> {
             inverse = self.mul(inverse, correction);
             correct *= 2;
         }
-        let power = self.power_of_half(zeros, bits.ilog2());
+        let factors: Vec<u64> = (0..bits.ilog2()).map(|bit| wrapping_power(HALF.wrapping_mul(2), 1 << bit)).collect();
+        let power = self.power_of_bits(zeros, &factors);
         self.mul(inverse, power)
     }
 

@@ -33,8 +33,7 @@ impl Exact<'_> {
             let pattern = self.loaded(id, dtype);
             return self.embed(pattern, dtype);
         };
-        let groups: [&[Value]; 4] =
-            [site.op.operand_group("source"), &[*mask], &[], site.op.operand_group("token")];
+        let groups: [&[Value]; 4] = [site.op.operand_group("source"), &[*mask], &[], site.op.operand_group("token")];
         let shape = self.ops.shape(*mask);
         let pattern = self.ops.module.intern(Type::tile(pattern_type(dtype), shape));
         let token = self.ops.module.intern(Type::Token);

@@ -45,12 +45,7 @@ impl Exact<'_> {
     }
 
     /// Adds the products of one shift. Each product has 16 bits, and its sum over k at most 32.
-    fn add_wide(
-        &mut self,
-        mut sum: Value,
-        place: u32,
-        pairs: impl Iterator<Item = [Value; 2]>,
-    ) -> Value {
+    fn add_wide(&mut self, mut sum: Value, place: u32, pairs: impl Iterator<Item = [Value; 2]>) -> Value {
         for [a, b] in pairs {
             let shape = self.ops.shape(sum);
             let zero = self.ops.number(DType::I32, 0);

@@ -169,7 +169,13 @@ mod tests {
         let (mask, bit) = (encoding.mask(), pattern >> encoding.magnitude_bits);
         let product = (pattern & mask ^ encoding.flip).wrapping_mul(encoding.first) & mask;
         let y = ((product ^ product >> encoding.shift).wrapping_mul(encoding.second) & mask) ^ encoding.offset;
-        if bit == 0 { y } else if y == 0 { !mask } else { y.wrapping_neg() }
+        if bit == 0 {
+            y
+        } else if y == 0 {
+            !mask
+        } else {
+            y.wrapping_neg()
+        }
     }
 
     #[test]
@@ -184,7 +190,8 @@ mod tests {
         }
         for dtype in [BF16, F4E2M1FN, F8E4M3FN, F8E5M2, F16, F32, F64] {
             let encoding = Encoding::of(dtype);
-            let of = |value: f64| embedded(&encoding, float_codec::encode(dtype, value, crate::ir::Rounding::NearestEven));
+            let of =
+                |value: f64| embedded(&encoding, float_codec::encode(dtype, value, crate::ir::Rounding::NearestEven));
             assert_eq!([of(0.0), of(1.0), of(-1.0)], [0, 1, u64::MAX], "{dtype}");
             assert_eq!(of(-1.5), of(1.5).wrapping_neg(), "{dtype}");
         }
@@ -207,9 +214,7 @@ mod tests {
 
     #[test]
     fn the_power_series_is_a_homomorphism() {
-        let exp2 = |x: u64| (0..64).rev().fold(0u64, |sum, k| {
-            sum.wrapping_mul(x).wrapping_add(exp2_coefficient(k, 0))
-        });
+        let exp2 = |x: u64| (0..64).rev().fold(0u64, |sum, k| sum.wrapping_mul(x).wrapping_add(exp2_coefficient(k, 0)));
         assert_eq!(exp2(0), 1);
         assert_eq!(exp2(1), exp2_of_bit(0));
         assert_eq!(exp2(8), exp2_of_bit(3));
