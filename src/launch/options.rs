@@ -217,7 +217,8 @@ impl<'s> Launch<'s> {
     /// ```
     ///
     /// # Errors
-    /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode.
+    /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode, and
+    /// [`Error::Argument`] for a kernel that was compiled without this mode.
     pub fn exact(mut self) -> Launch<'s> {
         self.exact = true;
         self
@@ -246,11 +247,12 @@ impl<'s> Launch<'s> {
     /// Returns the checks of a launch of a kernel whose code was generated for these options.
     ///
     /// # Errors
-    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not generated
-    /// for.
+    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks and a mode that the code was not
+    /// generated for.
     #[inline]
     #[track_caller]
     pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
+        self.require_mode(request.exact)?;
         self.checks_of(request.backend, request.checks)
     }
 
@@ -275,6 +277,21 @@ impl<'s> Launch<'s> {
             ));
         }
         Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
+    }
+
+    /// Checks that code has the mode of the launch. `exact`: the code is in exact mode.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the launch selects exact mode, and the code is not in it.
+    #[inline]
+    #[track_caller]
+    pub(super) fn require_mode(&self, exact: bool) -> Result<()> {
+        if self.exact && !exact {
+            return Err(Error::argument(
+                "this kernel was compiled without exact mode: compile it by `Launch::exact().compile`",
+            ));
+        }
+        Ok(())
     }
 
     /// Permits the kernel to start while the preceding kernel of the stream is in progress

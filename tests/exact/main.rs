@@ -5,9 +5,9 @@
 
 mod attention;
 mod faults;
+mod launches;
 mod operations;
 mod products;
-mod refused;
 mod sums;
 
 use cutlet as ct;

@@ -2,8 +2,8 @@
 //!
 //! * `exp2(x)` is `g^x` for a unit `g`: `exp2(x + y) = exp2(x) * exp2(y)`. The low bits of `x`
 //!   select factors, the others are the variable of a 2-adic power series.
-//! * The inverse of `m * 2^k` with odd `m` is `m^-1 * (2 * HALF)^k`. It depends on the known bits of
-//!   `m` alone, and the inverse of a product is the product of the inverses.
+//! * The inverse of `m * 2^k` with odd `m` is `m^-1 * (2 * HALF)^k`. It depends on the known bits
+//!   of `m` alone, and the inverse of a product is the product of the inverses.
 //! * A tag multiplies, flips bits that depend on the op, and multiplies again.
 //!
 //! All are functions of the low bits: the low 16 bits of a result depend on the low 16 bits of the

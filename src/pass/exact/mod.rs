@@ -8,8 +8,8 @@
 //! 2. `types` replaces the types of values: tiles of floats by tiles of the ring, floats in memory
 //!    by integers of their width.
 //! 3. `dispatch` rewrites each op. Loads apply a bijection from patterns to elements, stores its
-//!    inverse (`ring`, `convert`). Sums and products are those of integers (`arithmetic`, `product`),
-//!    functions are powers and one-way tags (`functions`).
+//!    inverse (`ring`, `convert`). Sums and products are those of integers (`arithmetic`,
+//!    `product`), functions are powers and one-way tags (`functions`).
 //!
 //! The definition of each op is in `docs/exact.md`. The idea of a payload algebra is that of the
 //! floating-point sanitizer of Triton. Limits: atomic additions of 16-bit floats, views of 4-bit

@@ -1,8 +1,8 @@
 //! Matrix products in the ring, as products of 8-bit digits.
 //!
 //! An element is the sum of its bytes, each shifted. The product of two elements modulo the ring is
-//! the sum of the products of bytes whose shifts are inside of the ring: 10 products for 32 bits, 36
-//! for 64 bits. Each is an `mmai` of unsigned bytes, which the back ends have.
+//! the sum of the products of bytes whose shifts are inside of the ring: 10 products for 32 bits,
+//! 36 for 64 bits. Each is an `mmai` of unsigned bytes, which the back ends have.
 
 use super::state::{Exact, Site};
 use crate::dtype::DType;

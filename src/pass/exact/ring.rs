@@ -126,7 +126,7 @@ impl Encoding {
         let mask = low_bits(magnitude_bits);
         let first = TAG_FACTORS[1] & mask;
         let one = float_codec::encode(dtype, 1.0, crate::ir::Rounding::NearestEven);
-        // The products of 0 and 1 differ in the lowest set bit of 1, which the shift moves to bit 0.
+        // The products of 0 and 1 differ in the lowest set bit of 1. The shift moves it to bit 0.
         let shift = match one.trailing_zeros() {
             0 => magnitude_bits.div_ceil(2),
             zeros => zeros,
