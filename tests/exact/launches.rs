@@ -38,12 +38,10 @@ fn both_code_generators_accept_rewritten_kernels() -> ct::Result<()> {
             assert!(!ptx.contains(float), "{float} in {ptx}");
         }
         assert!(code.tile_ir()?.contains("mmai"));
-        let formats = [("CUTLET_PTXAS", ct::aot::Format::Ptx), ("CUTLET_TILEIRAS", ct::aot::Format::Cubin)];
-        for (variable, format) in formats {
+        let formats = [("CUTLET_PTXAS", ct::aot::Format::Ptx), ("CUTLET_TILEIRAS", ct::aot::Format::TileIr(None))];
+        for (_, format) in formats.into_iter().filter(|(variable, _)| std::env::var_os(variable).is_some()) {
             let exported = exact(1, ct::Backend::Cpu).export(mixed, (a, out.mutable()), target, format)?;
-            if std::env::var_os(variable).is_some() {
-                assert!(exported.assemble(target)?.starts_with(b"\x7FELF"));
-            }
+            assert!(exported.assemble(target)?.starts_with(b"\x7FELF"));
         }
     }
     Ok(())
