@@ -9,7 +9,7 @@
 //! All are functions of the low bits: the low 16 bits of a result depend on the low 16 bits of the
 //! operands alone.
 
-use super::ring::{HALF, TAG_FACTORS, exp2_coefficient, exp2_of_bit, tag_of, wrapping_power};
+use super::ring::{HALF, TAG_FACTORS, exp2_coefficient, exp2_of_bit, low_bits, tag_of, wrapping_power};
 use super::state::Exact;
 use crate::ir::{Opcode, Value};
 
@@ -51,7 +51,7 @@ impl Exact<'_> {
         let mut odd = x;
         let mut zeros = self.constant(x, 0);
         for step in (0..bits.ilog2()).rev().map(|bit| 1u32 << bit) {
-            let low = self.and_constant(odd, super::ring::low_bits(step));
+            let low = self.and_constant(odd, low_bits(step));
             let is_zero = self.is_equal_to(low, 0);
             let shifted = self.shift_right(odd, step);
             let counted = self.add_constant(zeros, step.into());

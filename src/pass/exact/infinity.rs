@@ -115,7 +115,7 @@ impl Analysis<'_> {
     fn is_infinite_constant(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let dtype = self.module.dtype(op.results[0]);
-        let is_infinite = |bits: u64| float_codec::decode(dtype, bits) <= -(INFINITE_EXPONENT as f64).exp2();
+        let is_infinite = |bits: u64| float_codec::decode(dtype, bits) <= -2f64.powi(INFINITE_EXPONENT);
         dtype.is_float()
             && match op.const_data() {
                 Some(ConstData::Splat(bits)) => is_infinite(*bits),
