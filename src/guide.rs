@@ -18,6 +18,7 @@ macro_rules! pages {
         #[doc = "[debugging]: crate::guide::debugging"]
         #[doc = "[ecosystem]: crate::guide::ecosystem"]
         #[doc = "[environment]: crate::guide::environment"]
+        #[doc = "[exact]: crate::guide::exact"]
         #[doc = "[features]: crate::guide::features"]
         #[doc = "[from_cubecl]: crate::guide::from_cubecl"]
         #[doc = "[from_cuda]: crate::guide::from_cuda"]
@@ -78,6 +79,9 @@ pages! {
     /// Property tests of kernels.
     ///
     testing = "../docs/testing.md";
+    /// Exact mode: comparison of kernels without tolerances.
+    ///
+    exact = "../docs/exact.md";
     /// Environment variables.
     ///
     environment = "../docs/environment.md";

@@ -190,7 +190,8 @@ mod tests {
     {
         let args = Arguments::new(args);
         let hints = Hints::default();
-        let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
+        let request =
+            CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true, exact: false };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }

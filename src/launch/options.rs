@@ -26,6 +26,8 @@ pub(super) struct CompileRequest {
     /// The code is generated for checks. On the cpu back end this is the kernel as written; on a
     /// GPU it is code that checks assumptions.
     pub checks: bool,
+    /// Floats are elements of a ring of integers.
+    pub exact: bool,
 }
 
 /// Launch with options: stream, back end, hints.
@@ -52,6 +54,7 @@ pub struct Launch<'s> {
     pub(super) dependent: bool,
     pub(super) checks: Option<Checks>,
     pub(super) peers: bool,
+    pub(super) exact: bool,
 }
 
 impl<'s> Launch<'s> {
@@ -74,6 +77,7 @@ impl<'s> Launch<'s> {
             dependent: false,
             checks: None,
             peers: false,
+            exact: false,
         }
     }
 
@@ -184,6 +188,42 @@ impl<'s> Launch<'s> {
         self
     }
 
+    /// Selects exact mode: floats are elements of Z/2^32 (Z/2^64 in kernels with f64), so that sums
+    /// and products are the same for every order.
+    ///
+    /// Two kernels for one formula then store equal bits, whatever their tiles, splits and orders,
+    /// on all back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
+    /// meaning as floats: compare them with those of other launches in this mode. The
+    /// [guide](crate::guide::exact) defines each operation. Environment variable for all launches:
+    /// `CUTLET_EXACT=1`.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn sum(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
+    ///     let total = ct::fold(..x.num_tiles(0, [tile]), ct::zeros([tile]), |sum, i| sum + x.load(i, [tile]));
+    ///     y.store(0, total.sum(0).reshape([1]));
+    /// }
+    ///
+    /// let x = ct::Device::cpu().from_fn([1000], |[i]| (i as f32).sqrt())?;
+    /// let of_tiles = |tile: usize| {
+    ///     let mut y = ct::Device::cpu().zeros([1])?;
+    ///     ct::Launch::new(1).exact().launch(sum, (&x, &mut y, Constant(tile)))?;
+    ///     Ok::<u32, ct::Error>(y.to_vec()?[0].to_bits())
+    /// };
+    /// assert_eq!(of_tiles(16)?, of_tiles(128)?);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode, and
+    /// [`Error::Argument`] for a kernel that was compiled without this mode.
+    pub fn exact(mut self) -> Launch<'s> {
+        self.exact = true;
+        self
+    }
+
     /// Returns the checks of this launch on a back end.
     ///
     /// # Errors
@@ -207,11 +247,12 @@ impl<'s> Launch<'s> {
     /// Returns the checks of a launch of a kernel whose code was generated for these options.
     ///
     /// # Errors
-    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not generated
-    /// for.
+    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks and a mode that the code was not
+    /// generated for.
     #[inline]
     #[track_caller]
     pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
+        self.require_mode(request.exact)?;
         self.checks_of(request.backend, request.checks)
     }
 
@@ -236,6 +277,21 @@ impl<'s> Launch<'s> {
             ));
         }
         Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
+    }
+
+    /// Checks that code has the mode of the launch. `exact`: the code is in exact mode.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the launch selects exact mode, and the code is not in it.
+    #[inline]
+    #[track_caller]
+    pub(super) fn require_mode(&self, exact: bool) -> Result<()> {
+        if self.exact && !exact {
+            return Err(Error::argument(
+                "this kernel was compiled without exact mode: compile it by `Launch::exact().compile`",
+            ));
+        }
+        Ok(())
     }
 
     /// Permits the kernel to start while the preceding kernel of the stream is in progress
@@ -341,10 +397,12 @@ impl<'s> Launch<'s> {
     #[track_caller]
     pub(super) fn request(&self, device: Device) -> Result<CompileRequest> {
         check_hints(self.hints)?;
+        let exact = self.exact || exact_from_env()?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
             let checks = self.checks_on(Backend::Cpu)?.of_values();
-            return Ok(CompileRequest { hints: self.hints, backend: Backend::Cpu, programmatic_launch: false, checks });
+            let (hints, backend, programmatic_launch) = (self.hints, Backend::Cpu, false);
+            return Ok(CompileRequest { hints, backend, programmatic_launch, checks, exact });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
@@ -354,7 +412,7 @@ impl<'s> Launch<'s> {
         let programmatic_launch = self.dependent && gpu.target().arch >= 90;
         let backend = gpu_backend(asked, || driver_compiles(gpu));
         let checks = self.checks_on(backend)?.bounds;
-        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks })
+        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks, exact })
     }
 
     #[inline]
@@ -447,6 +505,21 @@ fn checks_from_env() -> Result<Checks> {
         (value, checks)
     });
     checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
+}
+
+/// Returns true if `CUTLET_EXACT` selects exact mode. The variable is read once.
+fn exact_from_env() -> Result<bool> {
+    static EXACT: OnceLock<std::result::Result<bool, String>> = OnceLock::new();
+    let exact = EXACT.get_or_init(|| {
+        spelling::check_environment();
+        match std::env::var("CUTLET_EXACT").unwrap_or_default().as_str() {
+            "" | "0" => Ok(false),
+            "1" => Ok(true),
+            other => Err(other.to_owned()),
+        }
+    });
+    let refused = |value: &String| Error::environment("CUTLET_EXACT", value, "1 selects exact mode, 0 does not");
+    exact.as_ref().copied().map_err(refused)
 }
 
 #[cold]

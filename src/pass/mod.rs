@@ -5,6 +5,7 @@
 
 mod analysis;
 pub(crate) mod data_partition;
+mod exact;
 mod instrument;
 mod legalize;
 mod split_extents;
@@ -17,6 +18,7 @@ pub(crate) use analysis::cluster_uniformity::check as check_cluster_uniformity;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
+pub(crate) use exact::exact;
 pub(crate) use instrument::assume_to_assert::{VIOLATED_ASSUMPTION, assume_to_assert};
 pub(crate) use instrument::preconditions::split_preconditions;
 pub(crate) use legalize::drop_layouts::drop_layouts;

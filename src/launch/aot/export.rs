@@ -15,8 +15,8 @@ use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
+use crate::launch::compile::{PassMode, optimize};
 use crate::launch::grid::IntoGrid;
-use crate::launch::inspect::text::traced;
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -237,7 +237,7 @@ where
 }
 
 impl Launch<'_> {
-    /// [`export`] with the hints of this launch. Its grid is ignored.
+    /// [`export`] with the hints and the mode of this launch. Its grid is ignored.
     ///
     /// # Errors
     /// As [`export`].
@@ -267,7 +267,8 @@ impl Launch<'_> {
     #[track_caller]
     pub(crate) fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<ExportedKernel> {
         check_hints(self.hints)?;
-        let (module, required) = traced(call)?;
+        let name = call.name();
+        let (module, required) = optimize(&name, call.trace(&name)?, PassMode::OPTIMIZED.exact(self.exact))?;
         let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
     }

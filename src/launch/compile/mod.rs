@@ -16,9 +16,9 @@ use executable::{Code, Executable, GpuCode};
 use preconditions::Preconditions;
 use ptx::Maps;
 
-/// Mode of the passes of a trace.
+/// Form of the code of a trace.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum PassMode {
+enum Form {
     /// Optimized.
     Optimized,
     /// As written by the user, without any pass: for the checks of the cpu back end.
@@ -27,14 +27,37 @@ pub(super) enum PassMode {
     Instrumented,
 }
 
+/// Mode of the passes of a trace.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct PassMode {
+    form: Form,
+    /// Floats are elements of a ring of integers.
+    exact: bool,
+}
+
 impl PassMode {
+    /// Mode without checks, in which floats are floats.
+    pub const OPTIMIZED: PassMode = PassMode { form: Form::Optimized, exact: false };
+
     /// Returns the mode for a back end; `checks`: the code has checks.
     pub fn new(backend: Backend, checks: bool) -> PassMode {
-        match (checks, backend) {
-            (false, _) => PassMode::Optimized,
-            (true, Backend::Cpu) => PassMode::Unoptimized,
-            (true, Backend::Ptx | Backend::TileIr) => PassMode::Instrumented,
-        }
+        let form = match (checks, backend) {
+            (false, _) => Form::Optimized,
+            (true, Backend::Cpu) => Form::Unoptimized,
+            (true, Backend::Ptx | Backend::TileIr) => Form::Instrumented,
+        };
+        PassMode { form, exact: false }
+    }
+
+    /// Selects exact mode.
+    pub fn exact(self, exact: bool) -> PassMode {
+        PassMode { exact, ..self }
+    }
+}
+
+impl From<&CompileRequest> for PassMode {
+    fn from(request: &CompileRequest) -> PassMode {
+        PassMode::new(request.backend, request.checks).exact(request.exact)
     }
 }
 
@@ -42,7 +65,8 @@ impl PassMode {
 /// again.
 ///
 /// # Errors
-/// [`Error::Kernel`] for an ill-formed trace, [`Error::Compile`] if a pass makes it ill-formed.
+/// [`Error::Kernel`] for an ill-formed trace, and for ops without a form in exact mode;
+/// [`Error::Compile`] if a pass makes it ill-formed.
 pub(super) fn optimize(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Preconditions>)> {
     let (module, checks) = optimize_apart(name, module, mode)?;
     let required = checks.map(|checks| Preconditions::new(name, &checks)).transpose()?;
@@ -65,10 +89,13 @@ pub(super) fn optimize_watched(
     verify(&module).map_err(Error::Kernel)?;
     pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
     let required = pass::split_preconditions(&mut module);
-    match mode {
-        PassMode::Optimized => {}
-        PassMode::Unoptimized => return Ok((module, required)),
-        PassMode::Instrumented => pass::assume_to_assert(&mut module),
+    if mode.exact {
+        pass::exact(&mut module).map_err(Error::Kernel)?;
+    }
+    match mode.form {
+        Form::Optimized => {}
+        Form::Unoptimized => return Ok((module, required)),
+        Form::Instrumented => pass::assume_to_assert(&mut module),
     }
     module.written.clear();
     look("trace", &module);
@@ -106,7 +133,7 @@ pub(super) fn compile(
     let Some(folder) = bug_report::folder() else { return build(name, module, device, request, stages) };
     let trace = module.clone();
     build(name, module, device, request, stages).map_err(|error| {
-        let mode = PassMode::new(request.backend, request.checks);
+        let mode = PassMode::from(&request);
         let case = bug_report::Case { kernel: name, trace: &trace, device, request };
         case.reported(&folder, error, |name, module| Ok(optimize(name, module, mode)?.0))
     })
@@ -136,8 +163,7 @@ fn build(
     request: CompileRequest,
     mut stages: Stages,
 ) -> Result<Executable> {
-    let (mut module, required) =
-        stages.time("passes", || optimize(name, module, PassMode::new(request.backend, request.checks)))?;
+    let (mut module, required) = stages.time("passes", || optimize(name, module, PassMode::from(&request)))?;
     if request.programmatic_launch {
         wait_first(&mut module);
     }

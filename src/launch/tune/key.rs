@@ -99,10 +99,13 @@ impl TuneKey {
 /// and so has code without some optimizations.
 fn made_by(request: CompileRequest) -> Result<String> {
     // Hints and dependent launches are in the hash of the kernels.
-    let CompileRequest { backend, checks, hints: _, programmatic_launch: _ } = request;
+    let CompileRequest { backend, checks, exact, hints: _, programmatic_launch: _ } = request;
     let mut text = backend.to_string();
     if checks {
         text += " with checks";
+    }
+    if exact {
+        text += " in exact mode";
     }
     if backend == Backend::Ptx {
         let enabled = optimizations_from_env()?;
@@ -142,9 +145,15 @@ mod tests {
 
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
-        let request =
-            |checks| CompileRequest { hints: Hints::new(), backend: Backend::Ptx, programmatic_launch: false, checks };
-        assert_eq!(made_by(request(false)).unwrap(), "ptx");
-        assert_ne!(made_by(request(false)).unwrap(), made_by(request(true)).unwrap());
+        let request = |checks, exact| CompileRequest {
+            hints: Hints::new(),
+            backend: Backend::Ptx,
+            programmatic_launch: false,
+            checks,
+            exact,
+        };
+        assert_eq!(made_by(request(false, false)).unwrap(), "ptx");
+        assert_ne!(made_by(request(false, false)).unwrap(), made_by(request(true, false)).unwrap());
+        assert_ne!(made_by(request(false, false)).unwrap(), made_by(request(false, true)).unwrap());
     }
 }

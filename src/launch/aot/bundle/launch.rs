@@ -61,6 +61,7 @@ impl Launch<'_> {
         let mut forms = Vec::new();
         args.forms(&mut forms);
         let entry = bundle.find(kernel, &forms)?;
+        self.require_mode(false)?;
         let Some(grid) = self.grid.checked(entry.generator(device))? else {
             make(&args, device)?;
             self.grid.may_be_empty(&args)?;
