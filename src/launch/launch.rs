@@ -190,7 +190,8 @@ mod tests {
     {
         let args = Arguments::new(args);
         let hints = Hints::default();
-        let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
+        let backend = Backend::Ptx;
+        let request = CompileRequest { hints, backend, programmatic_launch: false, checks: true, races: false };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }

@@ -26,6 +26,9 @@ pub(super) struct CompileRequest {
     /// The code is generated for checks. On the cpu back end this is the kernel as written; on a
     /// GPU it is code that checks assumptions.
     pub checks: bool,
+    /// The code records its accesses to global memory, for the check of races. It then also checks
+    /// assumptions.
+    pub races: bool,
 }
 
 /// Launch with options: stream, back end, hints.
@@ -194,7 +197,7 @@ impl<'s> Launch<'s> {
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
         let made = match backend {
             Backend::Cpu => Checks::all(),
-            Backend::Ptx => Checks { bounds: true, ..Checks::none() },
+            Backend::Ptx => Checks { bounds: true, races: true, ..Checks::none() },
             Backend::TileIr => Checks::none(),
         };
         match self.checks {
@@ -212,7 +215,7 @@ impl<'s> Launch<'s> {
     #[inline]
     #[track_caller]
     pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
-        self.checks_of(request.backend, request.checks)
+        self.checks_of(request.backend, request.checks, request.races)
     }
 
     /// Returns the checks of a launch of code from a back end. `checked`: the code was generated
@@ -223,11 +226,11 @@ impl<'s> Launch<'s> {
     /// As [`Launch::checks_for`].
     #[inline]
     #[track_caller]
-    pub(super) fn checks_of(&self, generator: Backend, checked: bool) -> Result<Checks> {
+    pub(super) fn checks_of(&self, generator: Backend, checked: bool, recorded: bool) -> Result<Checks> {
         let checks = self.checks_on(generator)?;
         let on_cpu = generator == Backend::Cpu;
         let missing = if on_cpu { checks.of_values() } else { checks.bounds } && !checked;
-        if !missing {
+        if !missing && (on_cpu || recorded || !checks.races) {
             return Ok(checks);
         }
         if self.checks.is_some() {
@@ -235,7 +238,8 @@ impl<'s> Launch<'s> {
                 "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::checks(..).compile`",
             ));
         }
-        Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
+        let bounds = checks.bounds && (on_cpu || checked);
+        Ok(Checks { races: checks.races && on_cpu, bounds, ..Checks::none() })
     }
 
     /// Permits the kernel to start while the preceding kernel of the stream is in progress
@@ -344,7 +348,8 @@ impl<'s> Launch<'s> {
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
             let checks = self.checks_on(Backend::Cpu)?.of_values();
-            return Ok(CompileRequest { hints: self.hints, backend: Backend::Cpu, programmatic_launch: false, checks });
+            let (hints, backend) = (self.hints, Backend::Cpu);
+            return Ok(CompileRequest { hints, backend, programmatic_launch: false, checks, races: false });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
@@ -353,8 +358,11 @@ impl<'s> Launch<'s> {
         };
         let programmatic_launch = self.dependent && gpu.target().arch >= 90;
         let backend = gpu_backend(asked, || driver_compiles(gpu));
-        let checks = self.checks_on(backend)?.bounds;
-        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks })
+        let checks = self.checks_on(backend)?;
+        // The host cannot wait for a launch that is recorded.
+        let races = checks.races && !recorder::is_on();
+        let checks = checks.bounds || races;
+        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks, races })
     }
 
     #[inline]

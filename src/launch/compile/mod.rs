@@ -1,5 +1,6 @@
 //! Compilation of a trace to an executable: passes, then the back end.
 
+use super::checks::races::RaceCheck;
 use super::inspect::bug_report;
 use super::inspect::dump::Dump;
 use super::inspect::profile::Profiled;
@@ -25,14 +26,22 @@ pub(super) enum PassMode {
     Unoptimized,
     /// Optimized, with assumptions of the user as assertions: for the checks of a GPU.
     Instrumented,
+    /// As [`PassMode::Instrumented`], with a record of the accesses for the check of races.
+    Recorded,
 }
 
 impl PassMode {
-    /// Returns the mode for a back end; `checks`: the code has checks.
-    pub fn new(backend: Backend, checks: bool) -> PassMode {
+    /// Returns the mode of a request.
+    pub fn of(request: CompileRequest) -> PassMode {
+        PassMode::new(request.backend, request.checks, request.races)
+    }
+
+    /// Returns the mode for a back end; `checks`: the code has checks, `races`: also of races.
+    pub fn new(backend: Backend, checks: bool, races: bool) -> PassMode {
         match (checks, backend) {
             (false, _) => PassMode::Optimized,
             (true, Backend::Cpu) => PassMode::Unoptimized,
+            (true, Backend::Ptx | Backend::TileIr) if races => PassMode::Recorded,
             (true, Backend::Ptx | Backend::TileIr) => PassMode::Instrumented,
         }
     }
@@ -69,6 +78,10 @@ pub(super) fn optimize_watched(
         PassMode::Optimized => {}
         PassMode::Unoptimized => return Ok((module, required)),
         PassMode::Instrumented => pass::assume_to_assert(&mut module),
+        PassMode::Recorded => {
+            pass::assume_to_assert(&mut module);
+            pass::record_accesses(&mut module);
+        }
     }
     module.written.clear();
     look("trace", &module);
@@ -106,7 +119,7 @@ pub(super) fn compile(
     let Some(folder) = bug_report::folder() else { return build(name, module, device, request, stages) };
     let trace = module.clone();
     build(name, module, device, request, stages).map_err(|error| {
-        let mode = PassMode::new(request.backend, request.checks);
+        let mode = PassMode::of(request);
         let case = bug_report::Case { kernel: name, trace: &trace, device, request };
         case.reported(&folder, error, |name, module| Ok(optimize(name, module, mode)?.0))
     })
@@ -136,8 +149,7 @@ fn build(
     request: CompileRequest,
     mut stages: Stages,
 ) -> Result<Executable> {
-    let (mut module, required) =
-        stages.time("passes", || optimize(name, module, PassMode::new(request.backend, request.checks)))?;
+    let (mut module, required) = stages.time("passes", || optimize(name, module, PassMode::of(request)))?;
     if request.programmatic_launch {
         wait_first(&mut module);
     }
@@ -164,7 +176,9 @@ fn build(
     match &mut code {
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
-    Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
+    let races = module.recording.as_ref().map(|recording| Box::new(RaceCheck::new(&module, recording)));
+    let required = required.map(Box::new);
+    Ok(Executable { code, required, races, profiled: Profiled::new(name, device, &module) })
 }
 
 /// Generates the code of a kernel for the target of `CUTLET_TARGET`, if it is requested.

@@ -329,7 +329,7 @@ impl Inspection {
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;
         let checks = Launch { checks: self.checks, ..Launch::new(1) }.checks_on(Backend::Ptx)?;
-        self.module(PassMode::new(Backend::Ptx, checks.bounds))
+        self.module(PassMode::new(Backend::Ptx, checks.bounds || checks.races, checks.races))
     }
 
     fn module(&self, mode: PassMode) -> Result<Module> {

@@ -99,10 +99,13 @@ impl TuneKey {
 /// and so has code without some optimizations.
 fn made_by(request: CompileRequest) -> Result<String> {
     // Hints and dependent launches are in the hash of the kernels.
-    let CompileRequest { backend, checks, hints: _, programmatic_launch: _ } = request;
+    let CompileRequest { backend, checks, races, hints: _, programmatic_launch: _ } = request;
     let mut text = backend.to_string();
     if checks {
         text += " with checks";
+    }
+    if races {
+        text += " of races";
     }
     if backend == Backend::Ptx {
         let enabled = optimizations_from_env()?;
@@ -142,9 +145,16 @@ mod tests {
 
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
-        let request =
-            |checks| CompileRequest { hints: Hints::new(), backend: Backend::Ptx, programmatic_launch: false, checks };
-        assert_eq!(made_by(request(false)).unwrap(), "ptx");
-        assert_ne!(made_by(request(false)).unwrap(), made_by(request(true)).unwrap());
+        let request = |checks, races| CompileRequest {
+            hints: Hints::new(),
+            backend: Backend::Ptx,
+            programmatic_launch: false,
+            checks,
+            races,
+        };
+        let made = [(false, false), (true, false), (true, true)].map(|(checks, races)| made_by(request(checks, races)));
+        let made = made.map(|made| made.unwrap());
+        assert_eq!(made[0], "ptx");
+        assert!(made[0] != made[1] && made[1] != made[2]);
     }
 }
