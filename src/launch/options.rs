@@ -163,8 +163,9 @@ impl<'s> Launch<'s> {
     /// Selects the checks of the launch. Replaces the environment variable `CUTLET_CHECK` (`all`,
     /// or names of [`Checks`] separated by commas).
     ///
-    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds). Each back
-    /// end performs those checks of `CUTLET_CHECK` that it supports.
+    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds) and
+    /// [`races`](Checks::races). Each back end performs those checks of `CUTLET_CHECK` that it
+    /// supports. A launch of the ptx back end with the check of races waits for its end.
     ///
     /// ```
     /// use cutlet as ct;
@@ -463,8 +464,8 @@ fn refused(checks: Checks, backend: Backend) -> Error {
     Error::argument(match backend {
         Backend::Cpu => unreachable!("the cpu back end makes all checks, also {checks:?}"),
         Backend::Ptx => {
-            "the ptx back end checks only assumptions (`bounds`): for other checks make the arrays of this launch on \
-                         `Device::cpu()`"
+            "the ptx back end checks only assumptions (`bounds`) and races (`races`): for other checks make the arrays of \
+                         this launch on `Device::cpu()`"
         }
         Backend::TileIr => {
             "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of assumptions (`bounds`), \
