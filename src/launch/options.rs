@@ -164,8 +164,8 @@ impl<'s> Launch<'s> {
     /// or names of [`Checks`] separated by commas).
     ///
     /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds) and
-    /// [`races`](Checks::races). Each back end performs those checks of `CUTLET_CHECK` that it
-    /// supports. A launch of the ptx back end with the check of races waits for its end.
+    /// [`races`](Checks::races). All back ends support [`memory`](Checks::memory). Each back end
+    /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with the check of races waits for its end.
     ///
     /// ```
     /// use cutlet as ct;
@@ -198,8 +198,8 @@ impl<'s> Launch<'s> {
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
         let made = match backend {
             Backend::Cpu => Checks::all(),
-            Backend::Ptx => Checks { bounds: true, races: true, ..Checks::none() },
-            Backend::TileIr => Checks::none(),
+            Backend::Ptx => Checks { bounds: true, races: true, memory: true, ..Checks::none() },
+            Backend::TileIr => Checks { memory: true, ..Checks::none() },
         };
         match self.checks {
             None => Ok(overrides::checks().map_or_else(checks_from_env, Ok)?.and(made)),
@@ -240,7 +240,7 @@ impl<'s> Launch<'s> {
             ));
         }
         let bounds = checks.bounds && (on_cpu || checked);
-        Ok(Checks { races: checks.races && on_cpu, bounds, ..Checks::none() })
+        Ok(Checks { races: checks.races && on_cpu, bounds, memory: checks.memory, ..Checks::none() })
     }
 
     /// Permits the kernel to start while the preceding kernel of the stream is in progress

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use super::checks::races::Shadow;
+use super::checks::zones;
 use super::compile::executable::{Code, Executable, GpuCode};
 use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
@@ -15,7 +16,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
-use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end};
+use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use};
 use crate::util::span;
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
@@ -50,7 +51,8 @@ pub(super) fn run(
     if let Some(claimed) = claimed {
         return note(claimed, slot, (grid, dependent), checks, words.words(), args);
     }
-    execute(executable, stream, (grid, dependent), checks, &words, args, &[])
+    execute(executable, stream, (grid, dependent), checks, &words, args, &[])?;
+    if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }
 
 /// Executes a kernel with the check of races, and waits for its end.
@@ -76,7 +78,8 @@ fn checked(
     let shadows = races.shadows(device, stream, words.words(), args)?;
     shadows.iter().for_each(|shadow| words.push(shadow.word()));
     execute(executable, stream, (grid, dependent), checks, &words, args, &shadows)?;
-    races.scan(&shadows, stream, grid)
+    races.scan(&shadows, stream, grid)?;
+    if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }
 
 /// Executes a kernel with these parameter words. `shadows`: memory that it also uses.

@@ -174,3 +174,57 @@ fn loops_and_offsets_of_arrays() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn writes_outside_of_an_array_are_found_in_its_zones() -> Result<()> {
+    for device in devices() {
+        let (x, mut y) = crate::with_memory_checks(|| Ok((device.full([100], 1u8)?, device.unspecified([25])?)))?;
+        let copy = |x: Array<u8, 1>, y: ArrayMut<f32, 1>| y.store(0, x.load(0, [32]).cast());
+        // The interpreter permits no access outside, so the host makes the mistakes of a kernel.
+        for (offset, text) in [
+            (-4, "array argument 1, an allocation of 100 bytes: the first one at offset -4, 4 bytes before its first"),
+            (100, "array argument 1, an allocation of 100 bytes: the first one at offset 100, 0 bytes behind its last"),
+        ] {
+            crate::launch(copy, 1, (&x, &mut y))?;
+            assert_eq!(y.to_vec()?, [1.0; 25]);
+            // SAFETY: a part of a zone.
+            unsafe { y.memory.damage(offset, &[0; 4]) }?;
+            let line = line!() + 1;
+            let said = crate::launch(copy, 1, (&x, &mut y)).expect_err("a changed zone").to_string();
+            assert!(said.starts_with(&format!("{}:{line}:", file!())) && said.contains(text), "{said}");
+            assert!(said.contains("` wrote 4 bytes outside of "), "{said}");
+        }
+        crate::launch(copy, 1, (&x, &mut y))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn fresh_memory_is_poisoned() -> Result<()> {
+    for device in devices() {
+        crate::with_memory_checks(|| {
+            assert!(device.unspecified::<f32, 1>([100])?.to_vec()?.iter().all(|x| x.is_nan()));
+            assert!(device.unspecified::<f64, 2>([3, 5])?.to_vec()?.iter().all(|x| x.is_nan()));
+            assert!(device.unspecified::<f16, 1>([33])?.to_vec()?.iter().all(|x| x.is_nan()));
+            assert_eq!(device.unspecified::<i32, 1>([3])?.to_vec()?, [0x7FFF_7FFF; 3]);
+            assert_eq!(device.unspecified::<u8, 1>([3])?.to_vec()?, [0xFF, 0x7F, 0xFF]);
+            assert_eq!(device.unspecified::<bool, 1>([0])?.to_vec()?, [false; 0]);
+            assert_eq!(device.zeros::<i32, 1>([3])?.to_vec()?, [0; 3]);
+            Ok::<(), crate::Error>(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn stores_of_a_gpu_kernel_outside_of_an_array_are_found() -> Result<()> {
+    let Ok(device) = Device::gpu(0) else { return Ok(()) };
+    let mut y = crate::with_memory_checks(|| device.zeros::<i32, 1>([100]))?;
+    let beyond = |y: ArrayMut<i32, 1>| {
+        // SAFETY: the zone behind the array belongs to the allocation.
+        y.store_with(3, ones([32]), unsafe { StoreOptions::new().check_bounds(false) });
+    };
+    let text = crate::launch(beyond, 1, (&mut y,)).expect_err("a changed zone").to_string();
+    assert!(text.contains("wrote 112 bytes outside of array argument 0, an allocation of 400 bytes"), "{text}");
+    crate::launch(|y: ArrayMut<i32, 1>| y.store(0, ones([128])), 1, (&mut y,))
+}
