@@ -233,7 +233,7 @@ pub use runtime::with_index64;
 #[doc(inline)]
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Device, DeviceArray, DeviceView,
-    DeviceViewMut, Event, Graph, NewArray, Partition, Stream, StreamPool,
+    DeviceViewMut, Event, Graph, NewArray, Partition, Stream, StreamPool, with_memory_checks,
 };
 #[doc(inline)]
 pub use target::{ByTarget, Target};

@@ -254,6 +254,8 @@ pub struct Module {
     pub(crate) written: Vec<Written>,
     /// MMAs that are parts of one MMA of the user, by an op that is the same for all of them.
     pub(crate) mma_parts: FxHashMap<OpId, OpId>,
+    /// Record of accesses that the kernel writes, for the check of races.
+    pub(crate) recording: Option<Box<super::recording::Recording>>,
     /// Producer of the bytecode from which the module was read. The text shows it in a comment.
     pub producer: Option<String>,
 }

@@ -190,8 +190,9 @@ mod tests {
     {
         let args = Arguments::new(args);
         let hints = Hints::default();
+        let (backend, programmatic_launch) = (Backend::Ptx, false);
         let request =
-            CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true, exact: false };
+            CompileRequest { hints, backend, programmatic_launch, checks: true, races: false, exact: false };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }

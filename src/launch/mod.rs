@@ -14,6 +14,7 @@
 
 mod aot;
 mod array_expr;
+mod checks;
 mod compile;
 mod file;
 mod graph_launch;

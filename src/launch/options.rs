@@ -28,6 +28,9 @@ pub(super) struct CompileRequest {
     pub checks: bool,
     /// Floats are elements of a ring of integers.
     pub exact: bool,
+    /// The code records its accesses to global memory, for the check of races. It then also checks
+    /// assumptions.
+    pub races: bool,
 }
 
 /// Launch with options: stream, back end, hints.
@@ -164,8 +167,9 @@ impl<'s> Launch<'s> {
     /// Selects the checks of the launch. Replaces the environment variable `CUTLET_CHECK` (`all`,
     /// or names of [`Checks`] separated by commas).
     ///
-    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds). Each back
-    /// end performs those checks of `CUTLET_CHECK` that it supports.
+    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds) and
+    /// [`races`](Checks::races). All back ends support [`memory`](Checks::memory). Each back end
+    /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with the check of races waits for its end.
     ///
     /// ```
     /// use cutlet as ct;
@@ -234,8 +238,8 @@ impl<'s> Launch<'s> {
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
         let made = match backend {
             Backend::Cpu => Checks::all(),
-            Backend::Ptx => Checks { bounds: true, ..Checks::none() },
-            Backend::TileIr => Checks::none(),
+            Backend::Ptx => Checks { bounds: true, races: true, memory: true, ..Checks::none() },
+            Backend::TileIr => Checks { memory: true, ..Checks::none() },
         };
         match self.checks {
             None => Ok(overrides::checks().map_or_else(checks_from_env, Ok)?.and(made)),
@@ -253,7 +257,7 @@ impl<'s> Launch<'s> {
     #[track_caller]
     pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
         self.require_mode(request.exact)?;
-        self.checks_of(request.backend, request.checks)
+        self.checks_of(request.backend, request.checks, request.races)
     }
 
     /// Returns the checks of a launch of code from a back end. `checked`: the code was generated
@@ -264,11 +268,11 @@ impl<'s> Launch<'s> {
     /// As [`Launch::checks_for`].
     #[inline]
     #[track_caller]
-    pub(super) fn checks_of(&self, generator: Backend, checked: bool) -> Result<Checks> {
+    pub(super) fn checks_of(&self, generator: Backend, checked: bool, recorded: bool) -> Result<Checks> {
         let checks = self.checks_on(generator)?;
         let on_cpu = generator == Backend::Cpu;
         let missing = if on_cpu { checks.of_values() } else { checks.bounds } && !checked;
-        if !missing {
+        if !missing && (on_cpu || recorded || !checks.races) {
             return Ok(checks);
         }
         if self.checks.is_some() {
@@ -276,7 +280,8 @@ impl<'s> Launch<'s> {
                 "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::checks(..).compile`",
             ));
         }
-        Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
+        let bounds = checks.bounds && (on_cpu || checked);
+        Ok(Checks { races: checks.races && on_cpu, bounds, memory: checks.memory, ..Checks::none() })
     }
 
     /// Checks that code has the mode of the launch. `exact`: the code is in exact mode.
@@ -402,7 +407,7 @@ impl<'s> Launch<'s> {
         let Some(gpu) = device.as_gpu() else {
             let checks = self.checks_on(Backend::Cpu)?.of_values();
             let (hints, backend, programmatic_launch) = (self.hints, Backend::Cpu, false);
-            return Ok(CompileRequest { hints, backend, programmatic_launch, checks, exact });
+            return Ok(CompileRequest { hints, backend, programmatic_launch, checks, races: false, exact });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
@@ -411,8 +416,11 @@ impl<'s> Launch<'s> {
         };
         let programmatic_launch = self.dependent && gpu.target().arch >= 90;
         let backend = gpu_backend(asked, || driver_compiles(gpu));
-        let checks = self.checks_on(backend)?.bounds;
-        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks, exact })
+        let checks = self.checks_on(backend)?;
+        // The host cannot wait for a launch that is recorded.
+        let races = checks.races && !recorder::is_on();
+        let checks = checks.bounds || races;
+        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks, races, exact })
     }
 
     #[inline]
@@ -528,8 +536,8 @@ fn refused(checks: Checks, backend: Backend) -> Error {
     Error::argument(match backend {
         Backend::Cpu => unreachable!("the cpu back end makes all checks, also {checks:?}"),
         Backend::Ptx => {
-            "the ptx back end checks only assumptions (`bounds`): for other checks make the arrays of this launch on \
-                         `Device::cpu()`"
+            "the ptx back end checks only assumptions (`bounds`) and races (`races`): for other checks make the arrays of \
+                         this launch on `Device::cpu()`"
         }
         Backend::TileIr => {
             "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of assumptions (`bounds`), \

@@ -46,7 +46,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
-    let CompileRequest { hints, backend, programmatic_launch, checks, exact } = request;
+    let CompileRequest { hints, backend, programmatic_launch, checks, races, exact } = request;
     let Hints {
         num_warps,
         num_stages,
@@ -72,7 +72,8 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = u64::from(exact) << 11
+    let flags = u64::from(exact) << 12
+        | u64::from(races) << 11
         | form << 9
         | u64::from(differs) << 8
         | plan << 5
@@ -305,6 +306,7 @@ mod tests {
                 programmatic_launch: false,
                 checks: false,
                 exact: false,
+                races: false,
             };
             specialization_key(Device::cpu(), request).words().to_vec()
         };

@@ -1,5 +1,6 @@
 //! Compilation of a trace to an executable: passes, then the back end.
 
+use super::checks::races::RaceCheck;
 use super::inspect::bug_report;
 use super::inspect::dump::Dump;
 use super::inspect::profile::Profiled;
@@ -25,6 +26,8 @@ enum Form {
     Unoptimized,
     /// Optimized, with assumptions of the user as assertions: for the checks of a GPU.
     Instrumented,
+    /// As [`PassMode::Instrumented`], with a record of the accesses for the check of races.
+    Recorded,
 }
 
 /// Mode of the passes of a trace.
@@ -39,11 +42,12 @@ impl PassMode {
     /// Mode without checks, in which floats are floats.
     pub const OPTIMIZED: PassMode = PassMode { form: Form::Optimized, exact: false };
 
-    /// Returns the mode for a back end; `checks`: the code has checks.
-    pub fn new(backend: Backend, checks: bool) -> PassMode {
+    /// Returns the mode for a back end; `checks`: the code has checks, `races`: also of races.
+    pub fn new(backend: Backend, checks: bool, races: bool) -> PassMode {
         let form = match (checks, backend) {
             (false, _) => Form::Optimized,
             (true, Backend::Cpu) => Form::Unoptimized,
+            (true, Backend::Ptx | Backend::TileIr) if races => Form::Recorded,
             (true, Backend::Ptx | Backend::TileIr) => Form::Instrumented,
         };
         PassMode { form, exact: false }
@@ -57,7 +61,7 @@ impl PassMode {
 
 impl From<&CompileRequest> for PassMode {
     fn from(request: &CompileRequest) -> PassMode {
-        PassMode::new(request.backend, request.checks).exact(request.exact)
+        PassMode::new(request.backend, request.checks, request.races).exact(request.exact)
     }
 }
 
@@ -96,6 +100,10 @@ pub(super) fn optimize_watched(
         Form::Optimized => {}
         Form::Unoptimized => return Ok((module, required)),
         Form::Instrumented => pass::assume_to_assert(&mut module),
+        Form::Recorded => {
+            pass::assume_to_assert(&mut module);
+            pass::record_accesses(&mut module);
+        }
     }
     module.written.clear();
     look("trace", &module);
@@ -190,7 +198,9 @@ fn build(
     match &mut code {
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
-    Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
+    let races = module.recording.as_ref().map(|recording| Box::new(RaceCheck::new(&module, recording)));
+    let required = required.map(Box::new);
+    Ok(Executable { code, required, races, profiled: Profiled::new(name, device, &module) })
 }
 
 /// Generates the code of a kernel for the target of `CUTLET_TARGET`, if it is requested.

@@ -346,7 +346,7 @@ impl Inspection {
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;
         let checks = Launch { checks: self.checks, ..Launch::new(1) }.checks_on(Backend::Ptx)?;
-        self.module(PassMode::new(Backend::Ptx, checks.bounds).exact(self.exact))
+        self.module(PassMode::new(Backend::Ptx, checks.bounds || checks.races, checks.races).exact(self.exact))
     }
 
     fn mode(&self) -> PassMode {

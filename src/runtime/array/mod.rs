@@ -11,6 +11,7 @@ pub(super) mod pack_host;
 pub(super) mod packed;
 pub(super) mod packed_view;
 pub(super) mod partition;
+pub(super) mod red_zones;
 pub(super) mod stream_order;
 pub(super) mod strided;
 pub(super) mod transfer;

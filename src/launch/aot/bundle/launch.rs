@@ -72,7 +72,7 @@ impl Launch<'_> {
             refuse_captured(kernel, self.stream)?;
             slot.fill(|| entry.load(device))?;
         }
-        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false)?, &args)?;
+        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false, false)?, &args)?;
         Ok(args.into_output())
     }
 }
