@@ -207,7 +207,7 @@ pub use launch::Tuner;
 #[doc(inline)]
 pub use launch::{
     ArrayExpr, CompiledKernel, Grid, Inspection, IntoGrid, Launch, bench, compile, compile_all, doctor, export,
-    inspect, launch, launch_with_outputs, load,
+    inspect, launch, launch_with_outputs, load, Proof, prove,
 };
 #[doc(inline)]
 pub use ops::pointer;
@@ -225,6 +225,8 @@ pub use ops::{
 #[allow(unused_imports)]
 #[doc(inline)]
 pub use prelude::*;
+#[doc(inline)]
+pub use pass::{Counterexample, Property, Verdict};
 #[doc(inline)]
 pub use runtime::foreign;
 #[cfg(feature = "_suite")]

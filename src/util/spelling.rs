@@ -5,7 +5,7 @@ use std::sync::Once;
 use super::report;
 
 /// The environment variables that the crate reads, without `CUTLET_`.
-const VARIABLES: [&str; 20] = [
+const VARIABLES: [&str; 21] = [
     "BACKEND",
     "CACHE",
     "CACHE_BYTES",
@@ -19,6 +19,7 @@ const VARIABLES: [&str; 20] = [
     "PROFILE",
     "PROPERTY_CASES",
     "PROPERTY_SEED",
+    "PROVE",
     "PTXAS",
     "REMARKS",
     "REPORT",
