@@ -8,7 +8,7 @@ use super::inspect::remarks::Remarks;
 use super::options::Launch;
 use crate::error::{Diagnostic, Error, Result};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
-use crate::pass::{self, Property, Verdict};
+use crate::pass::{self, Argument, Property, Verdict};
 use crate::runtime::Backend;
 use crate::util::report;
 
@@ -67,11 +67,18 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
     call.args().pack(&mut |word| words.push(word));
     let mut forms = Vec::new();
     call.args().forms(&mut forms);
-    let names: Vec<String> = (1..)
-        .zip(&forms)
-        .flat_map(|(number, form)| std::iter::repeat_n(format!("argument {number}"), form.words()))
-        .collect();
-    let verdicts = pass::prove(&module, &module.entries[0], grid, (words.words(), &names), properties);
+    let mut allocations: Vec<(u64, u64)> = Vec::new();
+    call.args().memory(&mut |used| allocations.push((used.memory().address(), used.memory().len() as u64)));
+    let within = |word: u64| {
+        let behind = |&(address, bytes): &(u64, u64)| (address..address + bytes).contains(&word);
+        allocations.iter().find(|allocation| behind(allocation)).map(|(address, bytes)| address + bytes - word)
+    };
+    let names = (1..).zip(&forms).flat_map(|(number, form)| {
+        std::iter::repeat_n(format!("argument {number}"), form.words())
+    });
+    let argument = |(name, &word): (String, &u64)| Argument { name, bytes: within(word) };
+    let arguments: Vec<Argument> = names.zip(words.words()).map(argument).collect();
+    let verdicts = pass::prove(&module, &module.entries[0], grid, (words.words(), &arguments), properties);
     Ok(Proof { kernel: name, verdicts })
 }
 

@@ -25,7 +25,7 @@ pub(crate) use legalize::expand_gather::expand_gather;
 pub(crate) use legalize::expand_scaled_mma::expand_scaled_mma;
 pub(crate) use legalize::inline_ptx::{expand_inline_ptx, strip_inline_ptx_semantics};
 pub(crate) use legalize::ordered_reduction::{expand_ordered_reductions, is_commutative};
-pub(crate) use prove::prove;
+pub(crate) use prove::{Argument, check_rowwise, prove};
 pub use prove::{Counterexample, Property, Verdict};
 pub use split_extents::run as split_extents;
 pub(crate) use transform::bit_reverse::expand_bit_reverse;

@@ -6,6 +6,7 @@ mod grids;
 mod indices;
 mod pairs;
 mod random;
+mod rowwise;
 mod unknown;
 
 use cutlet::{Proof, Property, Verdict};

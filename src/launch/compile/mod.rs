@@ -64,6 +64,8 @@ pub(super) fn optimize_watched(
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
     pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
+    pass::check_rowwise(&module).map_err(Error::Kernel)?;
+    module.rowwise.clear();
     let required = pass::split_preconditions(&mut module);
     match mode {
         PassMode::Optimized => {}

@@ -20,7 +20,7 @@ use super::term::{Term, Terms, Var};
 use super::verdict::{Reason, Witness};
 
 /// Maximum number of compared cells of one part.
-const MOST_CELLS: usize = 1 << 20;
+const MOST_CELLS: usize = 1 << 18;
 
 /// Numbers of tile blocks along the axes; `None` for axes without a part.
 type Blocks = [Option<i64>; 3];

@@ -11,7 +11,7 @@ use super::interval::{Interval, Ranges};
 use super::term::{Fun, Node, Term, Terms, Var, evaluate};
 
 /// Maximum number of computed terms of one decision.
-const MOST_STEPS: u64 = 1 << 24;
+const MOST_STEPS: u64 = 1 << 23;
 
 /// Result of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,12 +23,15 @@ mod conflict;
 mod cover;
 mod enumerate;
 mod interval;
+mod rows;
+mod rowwise;
 mod system;
 mod term;
 mod values;
 mod verdict;
 mod walk;
 
+pub(crate) use rowwise::check_rowwise;
 pub use verdict::{Counterexample, Property, Verdict};
 
 use self::access::{Access, Frame, Kind, Root};
@@ -38,21 +41,31 @@ use self::cover::Coverage;
 use self::verdict::{Reason, Witness};
 use self::walk::Walk;
 use crate::error::{Diagnostic, Location};
-use crate::ir::{Def, Entry, Module, OpId, Value};
+use crate::ir::{Def, Elem, Entry, Module, OpId, Value};
+
+/// Argument of a parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct Argument {
+    /// The argument in messages.
+    pub name: String,
+    /// Bytes of the allocation from the address on, if the parameter is one.
+    pub bytes: Option<u64>,
+}
 
 /// Decides the properties of a launch of a verified entry. Each word of `params` has the bits of one
-/// parameter; `names` are the arguments that the parameters belong to.
+/// parameter; `arguments` describe the arguments that the parameters belong to.
 pub(crate) fn prove(
     module: &Module,
     entry: &Entry,
     grid: [u32; 3],
-    (params, names): (&[u64], &[String]),
+    (params, arguments): (&[u64], &[Argument]),
     properties: &[Property],
 ) -> Vec<(Property, Verdict)> {
     let mut walk = Walk::new(module, entry.body, grid, params);
+    // The position of allocations.
     walk.values.terms.constant(0);
     let accesses = distinct(std::mem::take(&mut walk.accesses));
-    let mut prover = Prover { module, params: &module.block(entry.body).args, names, walk, accesses };
+    let mut prover = Prover { module, params: &module.block(entry.body).args, arguments, walk, accesses };
     properties.iter().map(|&property| (property, prover.verdict(property))).collect()
 }
 
@@ -78,7 +91,7 @@ fn distinct(accesses: Vec<Access>) -> Vec<Access> {
 struct Prover<'m> {
     module: &'m Module,
     params: &'m [Value],
-    names: &'m [String],
+    arguments: &'m [Argument],
     walk: Walk<'m>,
     accesses: Vec<Access>,
 }
@@ -103,7 +116,21 @@ impl Prover<'_> {
         let is_whole = |(of, frame): &&(Root, Frame)| {
             *of == root && self.walk.values.terms.as_constant(frame.base) == Some(0)
         };
-        self.walk.frames.iter().find(is_whole).map(|(_, frame)| frame.clone())
+        let declared = self.walk.frames.iter().find(is_whole).map(|(_, frame)| frame.clone());
+        declared.or_else(|| self.allocation(root))
+    }
+
+    /// Returns the allocation of an argument by pointer as an array.
+    fn allocation(&self, root: Root) -> Option<Frame> {
+        let Root::Parameter(value) = root else { return None };
+        let (Elem::Ptr { pointee, .. }, _) = self.module.ty(value).as_tile()? else { return None };
+        let extent = self.argument(value)?.bytes? * 8 / u64::from(pointee.storage_bits());
+        let zero = self.walk.values.terms.find_constant(0)?;
+        Some(Frame { base: zero, extents: vec![extent as i64], strides: vec![1] })
+    }
+
+    fn argument(&self, param: Value) -> Option<&Argument> {
+        self.arguments.get(self.params.iter().position(|&other| other == param)?)
     }
 
     fn bounds(&mut self) -> Verdict {
@@ -247,8 +274,7 @@ impl Prover<'_> {
 
     fn array(&self, root: Root) -> String {
         let Root::Parameter(value) = root else { return "its memory".to_owned() };
-        let position = self.params.iter().position(|&param| param == value);
-        position.and_then(|position| self.names.get(position)).cloned().unwrap_or_else(|| "an array".to_owned())
+        self.argument(value).map_or_else(|| "an array".to_owned(), |argument| argument.name.clone())
     }
 }
 

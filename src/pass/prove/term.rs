@@ -12,6 +12,12 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::ir::{CmpPred, Rounding, Sign, Value};
 
+/// Maximum number of nodes of a term.
+const MOST_NODES: u32 = 1 << 16;
+
+/// Maximum number of nodes of a term that depends on data.
+const MOST_NODES_WITH_DATA: u32 = 256;
+
 /// Handle of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Term(u32);
@@ -72,6 +78,8 @@ struct Facts {
     vars: Arc<[Var]>,
     /// Unknown value that the term depends on.
     data: Option<Value>,
+    /// Number of nodes of the term as a tree.
+    size: u32,
 }
 
 /// Table of terms.
@@ -87,7 +95,7 @@ impl Terms {
         if is_new {
             let mut facts = Facts::default();
             match &self.nodes[index] {
-                Node::Constant(_) => {}
+                Node::Constant(_) => facts.size = 1,
                 Node::Var(var) => facts.vars = Arc::new([*var]),
                 Node::Data(value, args) => {
                     facts.vars = self.union(args);
@@ -97,6 +105,10 @@ impl Terms {
                     facts.vars = self.union(args);
                     facts.data = args.iter().find_map(|arg| self.facts[arg.0 as usize].data);
                 }
+            }
+            if let Node::Data(_, args) | Node::Apply(_, _, args) = &self.nodes[index] {
+                let sizes = args.iter().map(|&arg| self.facts[arg.0 as usize].size);
+                facts.size = sizes.fold(1, u32::saturating_add);
             }
             self.facts.push(facts);
         }
@@ -124,8 +136,19 @@ impl Terms {
         self.facts[term.0 as usize].data
     }
 
+    /// Returns true if a term is too large to be of use: those that depend on data are not computed.
+    pub fn is_too_large(&self, term: Term) -> bool {
+        let facts = &self.facts[term.0 as usize];
+        facts.size > if facts.data.is_some() { MOST_NODES_WITH_DATA } else { MOST_NODES }
+    }
+
     pub fn constant(&mut self, value: i64) -> Term {
         self.intern(Node::Constant(value))
+    }
+
+    /// Returns the term of a constant that is in the table.
+    pub fn find_constant(&self, value: i64) -> Option<Term> {
+        self.nodes.get_index_of(&Node::Constant(value)).map(|index| Term(index as u32))
     }
 
     pub fn var(&mut self, var: Var) -> Term {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::access::{Frame, Root};
 use super::term::{Fun, Term, Terms, Var, wrapped};
-use crate::ir::{Attr, AttrKind, ConstData, Elem, Module, Op, Opcode, Rounding, Sign, Type, Value};
+use crate::ir::{Attr, AttrKind, CmpPred, ConstData, Elem, Module, Op, Opcode, Rounding, Sign, Type, Value};
 
 /// Meaning of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +129,8 @@ impl<'m> Values<'m> {
             _ => {
                 let &[result] = op.results.as_slice() else { return };
                 match self.result(op, result) {
-                    Some(meaning) => self.set(result, meaning),
-                    None => self.forget(result),
+                    Some(meaning) if !self.terms.is_too_large(meaning.term) => self.set(result, meaning),
+                    _ => self.forget(result),
                 }
             }
         }
@@ -174,7 +174,7 @@ impl<'m> Values<'m> {
                 };
                 (pointee(op.operands[0])? == pointee(result)?).then(|| self.meaning(op.operands[0]))
             }
-            Opcode::Reshape | Opcode::Permute | Opcode::Extract | Opcode::Cat => self.moved(op, shape),
+            Opcode::Reshape | Opcode::Permute | Opcode::Extract | Opcode::Cat => self.moved(op),
             Opcode::Offset => {
                 let Meaning { root, term } = self.meaning(op.operands[0]);
                 let offset = self.term(op.operands[1]);
@@ -206,12 +206,11 @@ impl<'m> Values<'m> {
         }
     }
 
-    /// Returns the meaning of a value whose elements are those of an operand at other positions.
-    fn moved(&mut self, op: &Op, shape: &[i64]) -> Option<Meaning> {
-        let source = op.operands[0];
-        self.bits(source)?;
-        let from: Vec<i64> = self.module.shape(source).to_vec();
-        let meaning = self.meaning(source);
+    /// Returns the lanes of the operand of `permute`, `extract` and `reshape` as terms of the lanes of
+    /// the result.
+    pub fn lanes_of(&mut self, op: &Op) -> FxHashMap<Var, Term> {
+        let shape = self.module.shape(op.results[0]);
+        let from = self.module.shape(op.operands[0]);
         let lanes: Vec<Term> = shape.iter().enumerate().map(|(axis, &n)| lane(&mut self.terms, axis, n)).collect();
         let mut by: FxHashMap<Var, Term> = FxHashMap::default();
         match op.code {
@@ -226,20 +225,29 @@ impl<'m> Values<'m> {
                     by.insert(Var::Lane(axis as u8), self.terms.add_scaled(lanes[axis], tile, shape[axis]));
                 }
             }
-            Opcode::Cat => {
-                let other = self.meaning(op.operands[1]);
-                let (axis, extent) = (op.dim() as usize, from[op.dim() as usize]);
-                let border = self.terms.constant(extent);
-                let behind = self.terms.add_scaled(lanes[axis], border, -1);
-                let second = self.terms.substitute(other.term, &FxHashMap::from_iter([(Var::Lane(axis as u8), behind)]));
-                let less = Fun::Compare(crate::ir::CmpPred::Lt, Sign::Signed);
-                let is_first = self.terms.apply(less, 64, &[lanes[axis], border]);
-                let term = self.terms.apply(Fun::Select, 64, &[is_first, meaning.term, second]);
-                return (meaning.root == other.root).then_some(Meaning { root: meaning.root, term });
-            }
-            _ => self.reshaped(&from, shape, &lanes, &mut by),
+            _ => self.reshaped(from, shape, &lanes, &mut by),
         }
-        Some(Meaning { root: meaning.root, term: self.terms.substitute(meaning.term, &by) })
+        by
+    }
+
+    /// Returns the meaning of a value whose elements are those of an operand at other positions.
+    fn moved(&mut self, op: &Op) -> Option<Meaning> {
+        self.bits(op.operands[0])?;
+        let meaning = self.meaning(op.operands[0]);
+        if op.code != Opcode::Cat {
+            let by = self.lanes_of(op);
+            return Some(Meaning { root: meaning.root, term: self.terms.substitute(meaning.term, &by) });
+        }
+        let other = self.meaning(op.operands[1]);
+        let axis = op.dim() as usize;
+        let extent = self.module.shape(op.operands[0])[axis];
+        let at = self.terms.var(Var::Lane(axis as u8));
+        let border = self.terms.constant(extent);
+        let behind = self.terms.add_scaled(at, border, -1);
+        let second = self.terms.substitute(other.term, &FxHashMap::from_iter([(Var::Lane(axis as u8), behind)]));
+        let is_first = self.terms.apply(Fun::Compare(CmpPred::Lt, Sign::Signed), 64, &[at, border]);
+        let term = self.terms.apply(Fun::Select, 64, &[is_first, meaning.term, second]);
+        (meaning.root == other.root).then_some(Meaning { root: meaning.root, term })
     }
 
     /// Adds the lanes of the source of a reshape as terms of the lanes of its result.

@@ -143,10 +143,6 @@ impl<'m> Walk<'m> {
         let mut results = Vec::new();
         for (number, &region) in op.regions.iter().enumerate() {
             let taken = if number == 0 { condition } else { self.values.terms.not(condition) };
-            if self.values.terms.as_constant(taken) == Some(0) {
-                results.push(None);
-                continue;
-            }
             self.conditions.push(taken);
             let (inner, yielded) = self.block(region);
             self.conditions.pop();
