@@ -59,6 +59,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         device_debug,
         memcheck,
         persistent,
+        deterministic,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     let mut key = WordWriter::default();
@@ -72,7 +73,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
+    let flags = u64::from(deterministic) << 11 | form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
@@ -285,6 +286,7 @@ mod tests {
             Hints { memcheck: true, ..hints },
             hints.persistent(true),
             hints.persistent(false),
+            hints.deterministic(true),
             hints.plan(PlanOverride { disable_search: true, ..plan }),
             hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
             hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),

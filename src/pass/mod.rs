@@ -15,6 +15,7 @@ mod transform;
 pub(crate) mod tests;
 
 pub(crate) use analysis::cluster_uniformity::check as check_cluster_uniformity;
+pub(crate) use analysis::determinism::check as check_determinism;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;

@@ -444,6 +444,10 @@ impl<'m> Rows<'m> {
                 let terms = &mut self.values.terms;
                 operands.into_iter().map(|all| all.combined(terms, axis, id).moved(terms, &by)).collect()
             }
+            Opcode::ClusterAllGather => {
+                let broken = Dependence::broken(id, "exchanges the tiles of a cluster");
+                operands.into_iter().map(|all| if all.row.is_some() { all.join(broken, id) } else { all }).collect()
+            }
             Opcode::Scan | Opcode::Gather | Opcode::Cat => {
                 operands.into_iter().map(|all| all.combined(&self.values.terms, axis, id)).collect()
             }
