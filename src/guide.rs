@@ -32,6 +32,7 @@ macro_rules! pages {
         #[doc = "[operations]: crate::guide::operations"]
         #[doc = "[speed]: crate::guide::speed"]
         #[doc = "[testing]: crate::guide::testing"]
+        #[doc = "[proofs]: crate::guide::proofs"]
         #[doc = "[tutorial]: crate::guide::tutorial"]
         #[doc = concat!("[candle]: ", repository_file!("integrations/candle/README.md"))]
         #[doc = concat!("[compare]: ", repository_file!("benches/compare/README.md"))]
@@ -82,6 +83,9 @@ pages! {
     /// Exact mode: comparison of kernels without tolerances.
     ///
     exact = "../docs/exact.md";
+    /// Proofs of properties of kernels.
+    ///
+    proofs = "../docs/proofs.md";
     /// Environment variables.
     ///
     environment = "../docs/environment.md";

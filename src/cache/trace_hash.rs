@@ -35,6 +35,7 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
         globals,
         entries,
         required,
+        rowwise,
         written,
         mma_parts,
         producer,
@@ -50,6 +51,7 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
             (name, ty, value, alignment, private, constant)
         })
         && *required == b.required
+        && *rowwise == b.rowwise
         && *written == b.written
         && *mma_parts == b.mma_parts
         && *producer == b.producer

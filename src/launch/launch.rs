@@ -3,6 +3,7 @@
 use super::grid::IntoGrid;
 use super::inspect::remarks;
 use super::options::Launch;
+use super::prove;
 use super::run::{make, run};
 use super::specialize::specialize;
 use crate::error::Result;
@@ -167,6 +168,10 @@ impl Launch<'_> {
         if remarks::wanted() {
             let executable = slot.get().expect("a slot that was specialized is filled");
             self.say_work(device, grid, call, executable.remarks());
+        }
+        if prove::wanted() {
+            let executable = slot.get().expect("a slot that was specialized is filled");
+            self.say_proof(call, executable.remarks());
         }
         run(&slot, self.stream, grid, request.programmatic_launch, self.checks_for(&request)?, args)
     }

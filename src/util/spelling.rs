@@ -20,6 +20,7 @@ const VARIABLES: [&str; 21] = [
     "PROFILE",
     "PROPERTY_CASES",
     "PROPERTY_SEED",
+    "PROVE",
     "PTXAS",
     "REMARKS",
     "REPORT",

@@ -133,6 +133,16 @@ impl Form {
         ct::Launch::new(grid).hints(hints).stream(stream)
     }
 
+    /// Promises that rows are independent of each other, unless tile blocks of a cluster share them.
+    /// `constants` have no rows.
+    pub fn promise<T: Element>(self, constants: &[Array<T, 1>]) {
+        if self.parts == 1 {
+            for axis in 0..3 {
+                constants.iter().fold(ct::require_rowwise(axis), |promise, &array| promise.constant(array));
+            }
+        }
+    }
+
     /// Shape of a tile.
     pub fn shape(self) -> [usize; 4] {
         [1, 1, self.rows, self.tile]

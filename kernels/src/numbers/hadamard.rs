@@ -37,6 +37,7 @@ fn radices(columns: usize, most: u32) -> Vec<usize> {
 }
 
 fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows, columns, most]: [usize; 3]) {
+    ct::require_rowwise(0);
     let at = (ct::bid(0), 0);
     let mut all = x.load(at, [rows, columns]).cast::<f32>();
     let mut before = 1;

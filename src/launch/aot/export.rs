@@ -9,6 +9,7 @@ use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
+use crate::launch::compile::check_determinism;
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::guard_check::GuardCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
@@ -269,6 +270,7 @@ impl Launch<'_> {
         check_hints(self.hints)?;
         let name = call.name();
         let (module, required) = optimize(&name, call.trace(&name)?, PassMode::OPTIMIZED.exact(self.exact))?;
+        check_determinism(&module, self.hints)?;
         let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
     }

@@ -6,7 +6,7 @@ use super::inspect::dump::Dump;
 use super::inspect::profile::Profiled;
 use super::inspect::remarks::{Remarks, Stages};
 use super::options::CompileRequest;
-use crate::backend::cpu;
+use crate::backend::{Hints, cpu};
 use crate::backend::tileir::Guards;
 use crate::error::{Error, Result};
 use crate::ir::{Module, Opcode, Type, verify};
@@ -92,6 +92,8 @@ pub(super) fn optimize_watched(
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
     pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
+    pass::check_rowwise(&module).map_err(Error::Kernel)?;
+    module.rowwise.clear();
     let required = pass::split_preconditions(&mut module);
     if mode.exact {
         pass::exact(&mut module).map_err(Error::Kernel)?;
@@ -116,6 +118,14 @@ pub(super) fn optimize_watched(
     Ok((module, required))
 }
 
+/// Checks that a kernel is deterministic, if the hints require it.
+///
+/// # Errors
+/// [`Error::Kernel`] with the ops whose results depend on the order of tile blocks.
+pub(super) fn check_determinism(module: &Module, hints: Hints) -> Result<()> {
+    if hints.deterministic { pass::check_determinism(module).map_err(Error::Kernel) } else { Ok(()) }
+}
+
 /// Inserts a wait for the preceding kernel at the start of a kernel that has none.
 fn wait_first(module: &mut Module) {
     let Some((body, loc)) = module.entries.first().map(|entry| (entry.body, entry.loc)) else { return };
@@ -138,6 +148,7 @@ pub(super) fn compile(
     stages: Stages,
 ) -> Result<Executable> {
     let _span = span::compile(name, &request.backend);
+    check_determinism(&module, request.hints)?;
     let Some(folder) = bug_report::folder() else { return build(name, module, device, request, stages) };
     let trace = module.clone();
     build(name, module, device, request, stages).map_err(|error| {

@@ -11,7 +11,7 @@ use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
-use crate::launch::compile::{PassMode, optimize, optimize_watched};
+use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -354,7 +354,9 @@ impl Inspection {
     }
 
     fn module(&self, mode: PassMode) -> Result<Module> {
-        Ok(optimize(&self.name, self.trace()?, mode)?.0)
+        let module = self.trace()?;
+        check_determinism(&module, self.hints)?;
+        Ok(optimize(&self.name, module, mode)?.0)
     }
 
     fn trace(&self) -> Result<Module> {
