@@ -184,15 +184,16 @@ impl<T: Number> Chunks<T> {
         [keys, values, gates]: [usize; 3],
         inverses: bool,
     ) -> ct::Result<Chunks<T>> {
-        let zeros = |channels: usize| stream.device().zeros::<T, 4>([slots, heads, STEPS, channels]);
+        // `prepare` writes all elements of the slots that later kernels read.
+        let scratch = |channels: usize| stream.device().unspecified::<T, 4>([slots, heads, STEPS, channels]);
         Ok(Chunks {
-            w: zeros(keys)?,
-            u: zeros(values)?,
-            queries: zeros(keys)?,
-            ends: zeros(keys)?,
-            scores: zeros(STEPS)?,
-            inverses: if inverses { Some(zeros(STEPS)?) } else { None },
-            decays: stream.device().zeros([slots, heads, gates])?,
+            w: scratch(keys)?,
+            u: scratch(values)?,
+            queries: scratch(keys)?,
+            ends: scratch(keys)?,
+            scores: scratch(STEPS)?,
+            inverses: if inverses { Some(scratch(STEPS)?) } else { None },
+            decays: stream.device().unspecified([slots, heads, gates])?,
         })
     }
 

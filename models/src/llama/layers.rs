@@ -20,7 +20,7 @@ use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
 use super::config::{Config, Product};
-use super::weights::{GROUP, Layer, Weight};
+use super::weights::{GROUP, Kind, Layer, Weight};
 use super::{Llama, Real};
 
 /// A kernel of a pass.
@@ -85,26 +85,34 @@ pub struct Activations<T> {
 }
 ct::impl_graph_resource!(impl<T: Element> Activations<T> { states, squares, qkv, attended, inner, positions, rows, workspace });
 
-/// Columns of a group of the sums of squares. Tile blocks of one row have few columns.
-pub(super) fn group(rows: usize) -> usize {
-    if rows == 1 { 2 } else { 64 }
+/// Columns of a group of the sums of squares. Tile blocks of few rows have few columns.
+pub(super) fn group(rows: usize, kind: Kind) -> usize {
+    match rows {
+        1 => 2,
+        ..=ROWS if kind == Kind::Packed => 16,
+        _ => 64,
+    }
 }
 
 /// Columns of a group of logits.
-pub(super) fn group_of_logits(rows: usize) -> usize {
-    if rows == 1 { 16 } else { 64 }
+pub(super) fn group_of_logits(rows: usize, kind: Kind) -> usize {
+    if rows == 1 || rows <= ROWS && kind == Kind::Packed { 16 } else { 64 }
 }
 
+/// Rows that packed weights are multiplied with as those of one row.
+const ROWS: usize = 16;
+
 impl<T: Real> Activations<T> {
-    pub(super) fn new(device: Device, config: &Config, rows: usize) -> ct::Result<Activations<T>> {
+    pub(super) fn new(device: Device, config: &Config, rows: usize, kind: Kind) -> ct::Result<Activations<T>> {
         let [qkv, out, ..] = config.products();
-        let zeros = |columns: usize| device.zeros([rows, columns]);
+        // Kernels of a pass write all elements before others read them.
+        let scratch = |columns: usize| device.unspecified([rows, columns]);
         Ok(Activations {
-            states: [zeros(config.hidden)?, zeros(config.hidden)?],
-            squares: device.zeros([config.hidden / group(rows), rows])?,
-            qkv: zeros(qkv[0])?,
-            attended: zeros(out[1])?,
-            inner: zeros(config.inner)?,
+            states: [scratch(config.hidden)?, scratch(config.hidden)?],
+            squares: device.unspecified([config.hidden / group(rows, kind), rows])?,
+            qkv: scratch(qkv[0])?,
+            attended: scratch(out[1])?,
+            inner: scratch(config.inner)?,
             positions: device.zeros([rows])?,
             rows: device.zeros([rows])?,
             workspace: Workspace::new(device)?,
@@ -150,8 +158,8 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     (plan, which): (&Plan, Product),
 ) -> ct::Result<()> {
     let (rows, at) = (x.shape()[0], which as usize);
-    let is_row = rows == 1;
     let is_plain = weight.plain.is_some();
+    let is_row = rows == 1 || !is_plain && plan.columns[at].is_some();
     let by = match (plan.tiles[at], stream.device().target()) {
         (Some(tiles), _) => by.configuration(tiles),
         // Columns of a tile are a multiple of the groups of epilogues.
@@ -190,7 +198,7 @@ impl<T: Real> Llama<T> {
         let config = &self.config;
         let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
             act;
-        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0]));
+        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0], self.kind()));
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Qkv)) {
             let heads = HeadColumns { dim: config.dim, queries: config.heads, keys: config.key_heads };

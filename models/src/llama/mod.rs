@@ -72,7 +72,7 @@ impl<T: Real> Llama<T> {
         let head = match kind {
             Kind::Plain => None,
             Kind::Packed => {
-                let mut copy = device.zeros(words.shape())?;
+                let mut copy = device.unspecified(words.shape())?;
                 copy.view_mut().copy_from_array(&words.view())?;
                 Some(Weight::new(&stream, copy, kind)?)
             }
@@ -103,6 +103,12 @@ impl<T: Real> Llama<T> {
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// Returns the kind of the weights of products.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        if self.head.is_some() { Kind::Packed } else { Kind::Plain }
     }
 
     /// Returns the layers.
