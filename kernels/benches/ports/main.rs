@@ -45,6 +45,7 @@ fn manifest(folder: &Path) -> Result<HashMap<String, Original>> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         match fields[..] {
+            ["row", row] => _ = rows.entry(row.to_owned()).or_default(),
             ["launch", row, label, lines, cubin, grid, arguments] => {
                 let configurations = &mut rows.entry(row.to_owned()).or_default().configurations;
                 if configurations.last().is_none_or(|last| last.label != label) {

@@ -8,6 +8,7 @@ replaced by stubs, because the kernels themselves use none. `tileiras` is on PAT
 
 Lines of `FOLDER/manifest.tsv`:
 
+    row    ROW
     launch ROW  configuration  lines of kernel code of the original  cubin  grid  arguments
 
 The word `clear` in place of a cubin stands for zeros in an array.
@@ -299,7 +300,7 @@ def main():
     for row in (*rows(), *more_rows(), *attention(), *sparse(), *groups(), *experts(), *recurrences(), *losses(), *more.rows()):
         if words and not any(word in row.name for word in words):
             continue
-        start, lines, names = time.perf_counter(), [], {}
+        start, lines, names = time.perf_counter(), [("row", row.name)], {}
         # Kernels from which the original selects one by shapes and GPU; our kernel has these cases in it.
         for launch in (launch for launches in row.configurations.values() for launch in launches if launch.kernel):
             names.setdefault(load(launch.module or row.module).__file__, set()).add(launch.kernel)
@@ -313,7 +314,7 @@ def main():
             lines += [("launch", row.name, label, count, *one) for one in made]
         kept = [line for line in kept if line.split("\t")[1] != row.name] + ["\t".join(line) for line in lines]
         path.write_text("\n".join(kept) + "\n")
-        print(f"{row.name}: {len(lines)} launches, {time.perf_counter() - start:.0f} s", flush=True)
+        print(f"{row.name}: {len(lines) - 1} launches, {time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
