@@ -1,7 +1,7 @@
 """Kernels of the rows: the original, what its port needs, and the functions of our kernels by file."""
 GYM, LIGER, FLASHINFER, FLA = "TileGym `ops/", "TileGym `suites/liger/", "TileGym `suites/flashinfer/", "flash-linear-attention `ops/"
 
-ONLINE = {"attention/online.rs": ("Exponent::new", "Online::new", "Online::add", "Online::finish")}
+ONLINE = {"attention/online.rs": ("Exponent::new", "Exponent::of", "Online::new", "Online::add", "Online::finish")}
 ATTENTION = {"attention/forward.rs": ("attend", "contiguous"), **ONLINE}
 PACKED = {"attention/forward.rs": ("attend", "packed"), **ONLINE}
 DECODE = {"attention/decode.rs": ("decode", "sum_of_parts"), **ONLINE}
@@ -10,9 +10,10 @@ PARTS = {"attention/decode.rs": ("add_parts", "sum_of_parts")}
 NORM = {"norms/norm.rs": ("kernel",)}
 MATMUL = {"products/matmul/kernel.rs": ("order", "sums", "finish", "product")}
 GROUPS = {"products/matmul/groups.rs": ("num_row_tiles", "place")}
+GATHER = {"moe/gather.rs": ("kernel",)}
 SCALED = {"products/scaled.rs": ("product",)}
 DELTA_CHUNKS = ("products", "prepare", "prepare_chunk", "levels", "level_decay", "is_level", "Form::gates", "Form::key_parts", "Form::gate_of")
-TOP_K = {"order/top_k.rs": ("places", "Results::store", "long_rows", "short_rows"), "order/select.rs": ("digit", "select_prefix", "select_rest")}
+TOP_K = {"order/top_k.rs": ("places", "long_rows", "short_rows"), "order/select.rs": ("digit", "select_prefix", "select_rest")}
 SORT = {"order/radix_sort/kernels.rs": ("count", "starts", "pass", "look_back", "Plan::digits", "Plan::by_warp", "Plan::by_thread", "Plan::with")}
 
 # By the begin of a row; the first one that fits.
@@ -35,9 +36,9 @@ NOTES = {
     "paged decode": (FLASHINFER + "fmha_decode_bsr.py`", "rows of pages as operand", DECODE),
     "sink decode": (GYM + "attention_sink_decode.py`", "sinks of heads, last block adds parts", DECODE),
     "grouped product": ("TileGym `suites/unsloth/grouped_gemm.py`", "groups of rows that begin anywhere, by TMA", {**MATMUL, **GROUPS}),
-    "experts": ("cuTile Python `samples/MoE.py`", "gathered rows as operand", {"moe/product.rs": ("kernel", "one_tile")}),
+    "experts": ("cuTile Python `samples/MoE.py`", "gathered rows, groups of tiles", {"moe/product.rs": ("kernel", "one_tile"), **GATHER}),
     "expert activation": (GYM + "moe_actgrad_bwd.py`", "gathered rows as operand, epilogue in strips, atomics",
-                          {"moe/activation.rs": ("kernel",), "norms/gated.rs": ("Gate::with_derivative",)}),
+                          {"moe/activation.rs": ("kernel",), **GATHER, "norms/gated.rs": ("Gate::with_derivative",)}),
     "moe alignment": (GYM + "moe_align_block.py`", "histogram, prefix sums, scatter",
                       {"moe/alignment.rs": ("experts_of", "count", "sum", "place")}),
     "sparsemax": (LIGER + "sparsemax.py`", "loop with a condition on a tile; no sort", {"norms/sparsemax.rs": ("forward",)}),
@@ -67,7 +68,7 @@ NOTES = {
     "triangular system": ("FlagGems `ops/linalg_solve_triangular.py`", "flags between blocks, f64 products",
                           {"linalg/triangular.rs": ("solves", "invert_blocks", "substitute")}),
     "convolution": ("TileLang `examples/convolution`", "im2col by TMA",
-                    {"images/implicit_gemm.rs": ("Place::new", "Place::index", "add", "sum", "store", "convolve")}),
+                    {"images/implicit_gemm.rs": ("place", "add", "sum", "store", "convolve")}),
     "sinkhorn": ("TileKernels `mhc/sinkhorn_kernel.py`", "loops on small tiles", {"norms/sinkhorn.rs": ("kernel",)}),
     "quantize e5m6": ("TileKernels `quant/per_token_cast_to_e5m6_kernel.py`", "floats of 12 bits in bytes",
                       {"numbers/quantize/e5m6.rs": ("encode", "store", "quantize")}),
