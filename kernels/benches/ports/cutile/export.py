@@ -230,20 +230,23 @@ def experts():
 
 def recurrences():
     """Recurrences by chunks."""
-    batch, tokens, heads, dim, steps = 2, 4096, 32, 128, 64
-    chunks = tokens // steps
+    batch, tokens, heads, dim = 2, 4096, 32, 128
     q, k, v = (A(name, "bf16", (batch, tokens, heads, dim)) for name in "qkv")
     gates, rates = (A(name, "f32", (batch, tokens, heads)) for name in ("gates", "rates"))
-    parts = [A(name, "bf16", (batch, heads, chunks, steps, dim)) for name in ("of_q", "of_k", "of_v", "decayed")]
-    sums, out = A("sums", "f32", (batch, heads, chunks, steps)), A("out", "f32", (batch, heads, chunks, steps, dim))
     none, last = A("none", "f32", (1, 1, 1, 1)), A("last", "f32", (batch, heads, dim, dim))
-    first = Launch("_intra_chunk_prepare_kernel", (batch * heads, chunks, 1),
-                   (q, k, v, rates, gates, *parts, sums, I(tokens), I(dim), I(dim), F(dim ** -0.5), heads, False, steps, dim, 6, True))
     configurations = {}
-    for columns in (128, 64):
-        second = Launch("_chunk_inter_recurrence_kernel", (batch * heads, dim // columns, 1),
-                        (*parts, sums, out, none, last, I(chunks), I(dim), I(dim), heads, False, True, steps, dim, columns))
-        configurations[f"{columns} columns"] = [first, second]
+    # 64 steps are the default of its host code.
+    for steps in (64, 32, 16):
+        chunks = tokens // steps
+        parts = [A(name, "bf16", (batch, heads, chunks, steps, dim)) for name in ("of_q", "of_k", "of_v", "decayed")]
+        sums, out = A("sums", "f32", (batch, heads, chunks, steps)), A("out", "f32", (batch, heads, chunks, steps, dim))
+        first = Launch("_intra_chunk_prepare_kernel", (batch * heads, chunks, 1), (
+            q, k, v, rates, gates, *parts, sums, I(tokens), I(dim), I(dim), F(dim ** -0.5), heads, False, steps, dim,
+            (steps - 1).bit_length(), True))
+        for columns in (128, 64):
+            second = Launch("_chunk_inter_recurrence_kernel", (batch * heads, dim // columns, 1),
+                            (*parts, sums, out, none, last, I(chunks), I(dim), I(dim), heads, False, True, steps, dim, columns))
+            configurations[f"{steps} steps, {columns} columns"] = [first, second]
     yield Row(f"gated delta chunks bf16 {batch} {tokens} {heads} {dim}", "ops/cutile/chunk_gated_delta_rule", configurations)
 
 
