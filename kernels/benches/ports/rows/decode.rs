@@ -5,9 +5,8 @@ use cutlet::element::bf16;
 use cutlet::{Device, DeviceArray, Stream};
 use cutlet_kernels::attention::{Decode, Pages, Scratch};
 
-use crate::attention_rows::{attended, dot};
-use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use super::scores::{attended, dot};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
 /// Tokens of a page.
 const PAGE: usize = 64;

@@ -5,8 +5,7 @@ use cutlet::prelude::*;
 use cutlet::{Device, Stream};
 use cutlet_kernels::attention::{Place, Prefill};
 
-use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
 const DIM: usize = 128;
 

@@ -8,14 +8,12 @@ replaced by stubs, because the kernels themselves use none. `tileiras` is on PAT
 
 Lines of `FOLDER/manifest.tsv`:
 
-    lines  ROW  lines of our kernel code
+    row    ROW
     launch ROW  configuration  lines of kernel code of the original  cubin  grid  arguments
 
 The word `clear` in place of a cubin stands for zeros in an array.
 """
 import hashlib
-import importlib.abc
-import importlib.util
 import os
 import sys
 import time
@@ -25,41 +23,13 @@ from pathlib import Path
 import cuda.tile as ct
 from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
 
-import more
-from launches import A, ATTENTION, Clear, F, I, L, Launch, MULTIPROCESSORS, Row, power, up
-from shared import Stub, original_lines, our_lines
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import more  # noqa: E402
+from launches import A, Clear, F, I, L, Launch, MULTIPROCESSORS, Row, power, up  # noqa: E402
+from lines import original_lines, our_lines  # noqa: E402
+from originals import Finder  # noqa: E402
 
 TARGET, ENTRY = "sm_90", "kernel"
-KERNELS = Path(__file__).resolve().parents[2]
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules that are asked for by name, and stubs for all others."""
-
-    def __init__(self, tilegym, cutile, flashinfer):
-        self.roots, self.real = {"tilegym": tilegym, "samples": cutile, "flashinfer": flashinfer}, set()
-
-    def find_spec(self, name, path=None, target=None):
-        if name in self.real:
-            return importlib.util.spec_from_file_location(name, self.roots[name.partition(".")[0]] / (name.replace(".", "/") + ".py"))
-        if name.partition(".")[0] in ("torch", "triton", "numpy", *self.roots):
-            return importlib.util.spec_from_loader(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        return Stub(spec.name)
-
-    def exec_module(self, module):
-        pass
-
-    def load(self, path):
-        """The module of a file, such as ops/cutile/softmax or samples/MoE."""
-        name = path.replace("/", ".") if path.partition("/")[0] in self.roots else "tilegym." + path.replace("/", ".")
-        self.real.add(name)
-        # Another module may have imported the stub.
-        if isinstance(sys.modules.get(name), Stub):
-            del sys.modules[name]
-        return importlib.import_module(name)
 
 
 def rows():
@@ -75,7 +45,7 @@ def rows():
             "row a block": [Launch("_softmax_kernel_multi_wave_full_row_reg_cached_ldg", (m,), (y, x, n, tile))],
             "chunks": [Launch("_softmax_kernel_chunked", (min(MULTIPROCESSORS * 4, m),), (y, x, m, n, min(8192, tile)))],
         }
-        yield Row(f"softmax {element} {m} {n}", "ops/cutile/softmax", (), {"norms/softmax.rs": ("load", "online", "forward")}, configurations)
+        yield Row(f"softmax {element} {m} {n}", "ops/cutile/softmax", configurations)
     for m, n in ((8192, 8192), (32768, 2048)):
         x, y, w, r = A("x", "bf16", (m, n)), A("y", "bf16", (m, n)), A("w", "bf16", (n,)), A("rstd", "f32", (m,))
         tile = power(n)
@@ -86,7 +56,7 @@ def rows():
             "row a block": [Launch("_rms_norm_kernel_multi_wave_cached", (m,), (x, w, y, r, n, 1e-5, 0.0, tile))],
             "reload": [Launch("_rms_norm_kernel_gather", (m,), (x, w, y, r, n, 1e-5, 0.0, min(2048, tile)))],
         }
-        yield Row(f"rms_norm bf16 {m} {n}", "ops/cutile/rms_norm", (), {"norms/norm.rs": ("kernel",)}, configurations)
+        yield Row(f"rms_norm bf16 {m} {n}", "ops/cutile/rms_norm", configurations)
         b, mean = A("b", "bf16", (n,)), A("mean", "f32", (m,))
         configurations = {
             f"{block} rows, {warps} warps":
@@ -96,17 +66,14 @@ def rows():
             for block in (1, 2, 4, 8) for warps in (4, 8) if block * tile <= 65536
         }
         configurations["row a block"] = [Launch("_layer_norm_fwd_kernel", (m,), (x, y, w, b, mean, r, n, 1e-5, 0.0, tile))]
-        yield Row(f"layer_norm bf16 {m} {n}", "ops/cutile/layer_norm_legacy", (), {"norms/norm.rs": ("kernel",)}, configurations)
+        yield Row(f"layer_norm bf16 {m} {n}", "ops/cutile/layer_norm_legacy", configurations)
     batch, heads, key_heads, length, dim = 4, 32, 8, 4096, 128
     q, k = (A(name, "bf16", (batch, h, length, dim)) for name, h in (("q", heads), ("k", key_heads)))
     cos, sin = A("cos", "bf16", (1, length, dim)), A("sin", "bf16", (1, length, dim))
-    yield Row(f"rope bf16 {batch} {heads}+{key_heads} {length} {dim}", "ops/cutile/rope", (), {"norms/rotary.rs": ("rotate", "kernel")},
-              {"in place": [Launch("_rope_kernel", (batch * length,), (q, k, cos, sin, 1, length, heads, key_heads, dim // 2))]})
+    yield Row(f"rope bf16 {batch} {heads}+{key_heads} {length} {dim}", "ops/cutile/rope", {"in place": [Launch("_rope_kernel", (batch * length,), (q, k, cos, sin, 1, length, heads, key_heads, dim // 2))]})
     for m, n in ((8192, 14336), (4096, 8192)):
         a, b, y = (A(name, "bf16", (m, n)) for name in "aby")
-        yield Row(f"swiglu bf16 {m} {n}", "ops/cutile/swiglu", ("_sigmoid", "_silu"),
-                  {"norms/gated.rs": ("of", "place", "forward")},
-                  {"row a block": [Launch("_swiglu_forward_kernel", (m,), (a, b, y, power(n), power(n) != n))]})
+        yield Row(f"swiglu bf16 {m} {n}", "ops/cutile/swiglu", {"row a block": [Launch("_swiglu_forward_kernel", (m,), (a, b, y, power(n), power(n) != n))]})
     for element, m, n, k in (("f16", 4096, 4096, 4096), ("bf16", 8192, 8192, 8192)):
         a, b, c = A("a", element, (m, k)), A("b", element, (k, n)), A("y", element, (m, n))
         configurations = {}
@@ -120,8 +87,7 @@ def rows():
             configurations[label + ", persistent"] = [
                 Launch("_static_persistent_matmul_kernel", (min(MULTIPROCESSORS // ctas, blocks) * occupancy,),
                        (a, b, c, I(m), I(n), I(k), tm, tn, tk, False, False, 8, -1), hints)]
-        yield Row(f"matmul {element} {m} {n} {k}", "ops/cutile/matmul",
-                  ("_swizzle_2d", "_compute_bid"), {"products/matmul/kernel.rs": ("order", "sums", "finished", "product")}, configurations)
+        yield Row(f"matmul {element} {m} {n} {k}", "ops/cutile/matmul", configurations)
     batch, heads, length, dim = 4, 32, 4096, 128
     q, k, v, y = (A(name, "bf16", (batch, heads, length, dim)) for name in "qkvy")
     tiles = ((256, 128, 1, 1), (128, 128, 1, 2), (256, 128, 1, 2), (128, 128, 1, 1), (128, 64, 1, 2))
@@ -133,8 +99,7 @@ def rows():
                         {"num_ctas": ctas, "occupancy": occupancy})]
             for tm, tn, ctas, occupancy in tiles
         }
-        yield Row(f"attention {'causal' if causal else 'full'} bf16 {batch} {heads} {length} {dim}", "ops/cutile/attention",
-                  ("fmha_kernel_impl",), ATTENTION, configurations)
+        yield Row(f"attention {'causal' if causal else 'full'} bf16 {batch} {heads} {length} {dim}", "ops/cutile/attention", configurations)
     batch, heads, key_heads, length, dim, window, cap = 2, 16, 8, 8192, 128, 1024, 50.0
     q, y = (A(name, "bf16", (batch, heads, length, dim)) for name in "qy")
     k, v = (A(name, "bf16", (batch, key_heads, length, dim)) for name in "kv")
@@ -147,14 +112,14 @@ def rows():
             for tm, tn, occupancy in ((128, 128, 2), (256, 128, 1), (64, 32, 2), (64, 64, 2), (128, 64, 2))
         }
         yield Row(f"attention softcap {f'window {window} ' if window else ''}bf16 {batch} {heads}+{key_heads} {length} {dim}",
-                  "ops/cutile/gemma_attention", ("_gemma_attn_fwd_inner",), ATTENTION, configurations)
+                  "ops/cutile/gemma_attention", configurations)
 
 
 def more_rows():
     """Kernels of section "ports" in docs, beside those of `rows`."""
     m, n = 4096, 8192
     x, s, y = (A(name, "f32", (m, n)) for name in ("x", "sorted", "y"))
-    yield Row(f"sparsemax f32 {m} {n}", "suites/liger/cutile/sparsemax", (), {"norms/sparsemax.rs": ("forward",)}, {
+    yield Row(f"sparsemax f32 {m} {n}", "suites/liger/cutile/sparsemax", {
         f"{warps} warps, occupancy {occupancy}":
             [Launch("_sparsemax_fwd_kernel", (m,), (y, x, s, n, power(n)), {"num_worker_warps": warps, "occupancy": occupancy})]
         for occupancy in (2, 4, 8) for warps in (4, 8)
@@ -178,8 +143,7 @@ def more_rows():
                             Launch("_recurrent_gated_delta_rule_fwd_kernel_decode_vstream", grid, (*common, columns, True, True, part), hints)]
         configurations[f"{columns} columns, persistent"] = [
             Launch("_recurrent_gated_delta_rule_fwd_kernel_persistent", (MULTIPROCESSORS,), (*common, columns, True, True, 1), {"occupancy": 2})]
-    yield Row(f"gated delta step bf16 {batch} {heads}+{value_heads} {dim}", "ops/cutile/recurrent_gated_delta_rule", (),
-              {"recurrent/delta_rule.rs": ("step",)}, configurations)
+    yield Row(f"gated delta step bf16 {batch} {heads}+{value_heads} {dim}", "ops/cutile/recurrent_gated_delta_rule", configurations)
     for tokens, taken, experts, tile in ((8192, 8, 128, 64), (512, 8, 256, 16)):
         pairs = tokens * taken
         places = pairs + experts * (tile - 1)
@@ -190,8 +154,7 @@ def more_rows():
         of_tile, counts = A("of_tile", "i32", (up(places, tile),)), A("counts", "i32", ((programs + 1) * experts,))
         starts, total, most = A("starts", "i32", (experts + 1,)), A("total", "i32", (1,)), A("most", "i32", (1,))
         names = [f"_moe_align_block_size_stage{i}_kernel" for i in ("1", "2", "3", "4b_scatter")]
-        yield Row(f"moe alignment {tokens} {taken} {experts} {tile}", "ops/cutile/moe_align_block", (),
-                  {"moe/alignment.rs": ("experts_of", "count", "sum", "place")}, {"four launches": [
+        yield Row(f"moe alignment {tokens} {taken} {experts} {tile}", "ops/cutile/moe_align_block", {"four launches": [
                       Clear(counts), Clear(starts),
                       Launch(names[0], (programs,), (chosen, counts, experts, pairs, each, part, wide)),
                       Launch(names[1], (experts,), (counts, experts, power(programs))),
@@ -209,8 +172,7 @@ def attention():
         configurations[f"{tm} x {tn}, occupancy {occupancy}"] = [
             Launch("_fna_fused_forward_kernel", (batch * heads, up(length, tm), 1),
                    (q, k, v, y, logs, F(dim ** -0.5), I(heads), I(length), dim, window, 1, tm, tn, I(length)), {"occupancy": occupancy})]
-    yield Row(f"neighborhood attention {window} bf16 {batch} {heads} {length} {dim}", "suites/liger/cutile/fused_neighborhood_attention", (),
-              ATTENTION, configurations)
+    yield Row(f"neighborhood attention {window} bf16 {batch} {heads} {length} {dim}", "suites/liger/cutile/fused_neighborhood_attention", configurations)
     for batch, heads, length in ((64, 128, 8192), (16, 16, 16384)):
         latent, rotated, tile = 512, 64, 128
         each = max(tile, power(length // max(1, MULTIPROCESSORS // batch)))
@@ -225,9 +187,7 @@ def attention():
         second = Launch("_splitk_reduce_kernel", (batch, heads, latent // 128),
                         (parts, logs, y, batch, length, heads, latent, splits, power(splits), 128, power(splits) >= 16),
                         module="ops/cutile/splitk_reduce")
-        yield Row(f"latent decode bf16 {batch} {heads} {length} {latent}+{rotated}", "ops/cutile/mla_decoding_split_kv", (),
-                  {"attention/latent.rs": ("decode",), "attention/online.rs": ("new", "add", "finish"), "attention/decode.rs": ("add_parts",)},
-                  {"split": [first, second]})
+        yield Row(f"latent decode bf16 {batch} {heads} {length} {latent}+{rotated}", "ops/cutile/mla_decoding_split_kv", {"split": [first, second]})
 
 
 def sparse():
@@ -237,8 +197,7 @@ def sparse():
     of_place = A("qpe", "bf16", (1, heads, queries, rotated))
     vectors, places = A("kv", "bf16", (1, 1, queries, latent)), A("kpe", "bf16", (1, 1, queries, rotated))
     chosen = A("chosen", "i32", (1, queries, 1, taken))
-    yield Row(f"sparse latent attention bf16 {queries} {heads} {taken} {latent}+{rotated}", "ops/cutile/experimental/sparse_mla", (),
-              {"attention/latent.rs": ("decode",), "attention/online.rs": ("new", "add", "finish")}, {
+    yield Row(f"sparse latent attention bf16 {queries} {heads} {taken} {latent}+{rotated}", "ops/cutile/experimental/sparse_mla", {
         f"{th} heads, {tn} keys": [Launch("_sparse_mla_fwd_kernel", (queries, heads // th),
                                           (q, vectors, vectors, chosen, of_place, places, y, F((latent + rotated) ** -0.5), latent, rotated,
                                            heads, tn, I(taken // tn), heads, th, heads // th))]
@@ -251,8 +210,7 @@ def groups():
     m = experts * each
     x, w, y = A("x", "bf16", (m, k)), A("w", "bf16", (experts * n, k)), A("y", "bf16", (m, n))
     sizes, order = A("sizes", "i32", (experts,)), A("order", "i32", (m,))
-    yield Row(f"grouped product bf16 {experts} {m} {n} {k}", "suites/unsloth/cutile/grouped_gemm", (),
-              {"products/matmul/kernel.rs": ("order", "sums", "finished", "product")}, {
+    yield Row(f"grouped product bf16 {experts} {m} {n} {k}", "suites/unsloth/cutile/grouped_gemm", {
         f"{tn} x {tk}, {hints}": [Launch("_grouped_gemm_fwd_kernel_ct", (MULTIPROCESSORS,),
                                          (x, w, y, sizes, order, n, k, m, experts, MULTIPROCESSORS, tile, tn, tk, 0, 0, 1), hints)]
         for tn, tk in ((128, 128), (128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2}, {"num_worker_warps": 8})})
@@ -264,8 +222,7 @@ def experts():
     pairs = tokens * taken
     x, w, y = A("x", "bf16", (tokens, k)), A("w", "bf16", (count, n, k)), A("y", "bf16", (pairs, n))
     weights, order = A("weights", "f32", (pairs,)), A("order", "i32", (pairs,))
-    yield Row(f"experts bf16 {tokens} {taken} {count} {n} {k}", "samples/MoE", ("swizzle_2d", "swizzle_2d_from_bid"),
-              {"moe/product.rs": ("kernel", "one_tile")}, {
+    yield Row(f"experts bf16 {tokens} {taken} {count} {n} {k}", "samples/MoE", {
         f"{tm} x {tn} x {tk}, {hints}": [Launch("fused_moe_kernel", (up(pairs, tm) * up(n, tn),),
                                                 (x, w, y, weights, order, A("of_tile", "i32", (pairs // tm,)), I(taken), False, tm, tn, tk), hints)]
         for tm, tn, tk in ((128, 128, 64), (128, 256, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2})})
@@ -273,23 +230,24 @@ def experts():
 
 def recurrences():
     """Recurrences by chunks."""
-    batch, tokens, heads, dim, steps = 2, 4096, 32, 128, 64
-    chunks = tokens // steps
+    batch, tokens, heads, dim = 2, 4096, 32, 128
     q, k, v = (A(name, "bf16", (batch, tokens, heads, dim)) for name in "qkv")
     gates, rates = (A(name, "f32", (batch, tokens, heads)) for name in ("gates", "rates"))
-    parts = [A(name, "bf16", (batch, heads, chunks, steps, dim)) for name in ("of_q", "of_k", "of_v", "decayed")]
-    sums, out = A("sums", "f32", (batch, heads, chunks, steps)), A("out", "f32", (batch, heads, chunks, steps, dim))
     none, last = A("none", "f32", (1, 1, 1, 1)), A("last", "f32", (batch, heads, dim, dim))
-    first = Launch("_intra_chunk_prepare_kernel", (batch * heads, chunks, 1),
-                   (q, k, v, rates, gates, *parts, sums, I(tokens), I(dim), I(dim), F(dim ** -0.5), heads, False, steps, dim, 6, True))
     configurations = {}
-    for columns in (128, 64):
-        second = Launch("_chunk_inter_recurrence_kernel", (batch * heads, dim // columns, 1),
-                        (*parts, sums, out, none, last, I(chunks), I(dim), I(dim), heads, False, True, steps, dim, columns))
-        configurations[f"{columns} columns"] = [first, second]
-    yield Row(f"gated delta chunks bf16 {batch} {tokens} {heads} {dim}", "ops/cutile/chunk_gated_delta_rule",
-              ("_ct_mm", "_ct_solve_tril_neumann_guarded", "_ct_solve_tril_serial"),
-              {"recurrent/delta_rule.rs": ("prepare", "recurrence"), "recurrent/tokens.rs": ("decays", "initial", "store_last")}, configurations)
+    # 64 steps are the default of its host code.
+    for steps in (64, 32, 16):
+        chunks = tokens // steps
+        parts = [A(name, "bf16", (batch, heads, chunks, steps, dim)) for name in ("of_q", "of_k", "of_v", "decayed")]
+        sums, out = A("sums", "f32", (batch, heads, chunks, steps)), A("out", "f32", (batch, heads, chunks, steps, dim))
+        first = Launch("_intra_chunk_prepare_kernel", (batch * heads, chunks, 1), (
+            q, k, v, rates, gates, *parts, sums, I(tokens), I(dim), I(dim), F(dim ** -0.5), heads, False, steps, dim,
+            (steps - 1).bit_length(), True))
+        for columns in (128, 64):
+            second = Launch("_chunk_inter_recurrence_kernel", (batch * heads, dim // columns, 1),
+                            (*parts, sums, out, none, last, I(chunks), I(dim), I(dim), heads, False, True, steps, dim, columns))
+            configurations[f"{steps} steps, {columns} columns"] = [first, second]
+    yield Row(f"gated delta chunks bf16 {batch} {tokens} {heads} {dim}", "ops/cutile/chunk_gated_delta_rule", configurations)
 
 
 def losses():
@@ -303,16 +261,15 @@ def losses():
     tile = min(8192, columns)
     sizes = (batch, tokens, columns, tile, F(1.0), 0.04, F(0.2), F(0.2), 0, F(1.0), F(1.0), F(0.0), 0, 1, 1, 0, I(1))
     hints = [{"num_worker_warps": warps, "occupancy": occupancy} for occupancy in (1, 2, 4) for warps in (4, 8)] + [{}]
-    ours = ("loss", "forward"), ("loss", "backward")
-    yield Row(f"grpo bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", (), {"losses/grpo.rs": ours[0]}, {
+    yield Row(f"grpo bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", {
         str(of): [Launch("_grpo_loss_fwd_ct", (batch, tokens), (x, old, reference, chosen, mask, advantages, none, none, loss, logs, kl,
                                                                clipped, *sizes), of)] for of in hints})
-    yield Row(f"grpo backward bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", (), {"losses/grpo.rs": ours[1]}, {
+    yield Row(f"grpo backward bf16 {batch} {tokens} {columns}", "suites/liger/cutile/grpo_loss", {
         str(of): [Launch("_grpo_loss_bwd_ct", (batch, tokens), (dloss, dx, x, old, reference, chosen, advantages, mask, logs, none, none,
                                                                *sizes), of)] for of in hints})
 
 
-def export(folder, row, module, launch):
+def export(folder, module, launch):
     if isinstance(launch, Clear):
         return "clear", "1,1,1", launch.array.text()
     signature = KernelSignature([a.constraint() if isinstance(a, (A, F, I, L)) else a for a in launch.arguments],
@@ -335,31 +292,32 @@ def main():
     *roots, folder = map(Path, sys.argv[1:5])
     words = sys.argv[5:]
     folder.mkdir(parents=True, exist_ok=True)
-    finder = Finder(*roots)
-    sys.meta_path.insert(0, finder)
+    finder = Finder(dict(zip(("tilegym", "samples", "flashinfer"), roots)), ("torch", "triton", "numpy"))
+
+    def load(path):
+        """The module of a file, such as ops/cutile/softmax or samples/MoE."""
+        return finder.load(("" if path.partition("/")[0] in finder.roots else "tilegym.") + path.replace("/", "."))
+
     path = folder / "manifest.tsv"
-    kept = [line for line in path.read_text().splitlines()] if path.exists() else []
+    kept = path.read_text().splitlines() if path.exists() else []
     for row in (*rows(), *more_rows(), *attention(), *sparse(), *groups(), *experts(), *recurrences(), *losses(), *more.rows()):
         if words and not any(word in row.name for word in words):
             continue
-        start, module, lines = time.perf_counter(), finder.load(row.module), []
-        lines.append(("lines", row.name, str(our_lines(row.ours))))
+        start, lines, names = time.perf_counter(), [("row", row.name)], {}
         # Kernels from which the original selects one by shapes and GPU; our kernel has these cases in it.
-        launches = [launch for launches in row.configurations.values() for launch in launches]
-        names = {launch.kernel for launch in launches} | set(row.helpers)
-        files = {Path((finder.load(launch.module) if launch.module else module).__file__) for launch in launches}
-        count = str(sum(original_lines(file, names) for file in files))
+        for launch in (launch for launches in row.configurations.values() for launch in launches if launch.kernel):
+            names.setdefault(load(launch.module or row.module).__file__, set()).add(launch.kernel)
+        count = str(original_lines(names))
         for label, launches in row.configurations.items():
             try:
-                modules = [finder.load(launch.module) if launch.module else module for launch in launches]
-                made = [export(folder, row, of, launch) for of, launch in zip(modules, launches)]
+                made = [export(folder, load(launch.module or row.module), launch) for launch in launches]
             except Exception as fault:  # the assembler refuses it
                 print(f"{row.name}, {label}: {' '.join(str(fault).split())[:300]}", file=sys.stderr, flush=True)
                 continue
             lines += [("launch", row.name, label, count, *one) for one in made]
         kept = [line for line in kept if line.split("\t")[1] != row.name] + ["\t".join(line) for line in lines]
         path.write_text("\n".join(kept) + "\n")
-        print(f"{row.name}: {len(lines) - 1} launches, {lines[0][2]} lines of ours, {time.perf_counter() - start:.0f} s", flush=True)
+        print(f"{row.name}: {len(lines) - 1} launches, {time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ use cutlet::element::bf16;
 use cutlet::{Device, Stream};
 use cutlet_kernels::norms::{HyperConnections, HyperScratch};
 
-use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
 const STREAMS: usize = 4;
 const COUNT: usize = STREAMS * (STREAMS + 2);

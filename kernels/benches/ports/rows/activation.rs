@@ -6,8 +6,7 @@ use cutlet::{Device, Stream};
 use cutlet_kernels::moe::{ActivationGradients, ActivationInputs, Alignment, activation_gradients};
 use cutlet_kernels::norms::Gate;
 
-use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
 const TAKEN: usize = 8;
 const TILE: usize = 128;

@@ -9,8 +9,7 @@ use cutlet::element::bf16;
 use cutlet::prelude::*;
 use cutlet::{Arrays, Device, DeviceArray};
 
-use crate::case::{Case, Open, difference, random};
-use crate::rows::places;
+use crate::case::{Case, Open, difference, places, random};
 
 /// The product of the rows of all peers with one matrix: a tile has rows of one peer.
 fn product(peers: Arrays<bf16, 2>, w: Array<bf16, 2>, y: ArrayMut<bf16, 2>, [tm, tn, tk]: [usize; 3]) {

@@ -1,10 +1,5 @@
 """Rows of kernels that TileGym's package or FlashInfer has, beside those of `export.py`."""
-from launches import A, ATTENTION, F, I, L, Launch, MULTIPROCESSORS, Row, power, up
-
-# Functions of our products with scales, of our decode step and of Mamba-2.
-SCALED = {"products/scaled.rs": ("product",)}
-DECODE = {"attention/decode.rs": ("decode", "sum_of_parts"), "attention/online.rs": ("new", "add", "finish")}
-MAMBA = {"recurrent/mamba2.rs": ("lengths", "sequences"), "recurrent/tokens.rs": ("decays", "initial", "store_last")}
+from launches import A, F, I, L, Launch, MULTIPROCESSORS, Row, power, up
 
 
 def attention():
@@ -15,8 +10,7 @@ def attention():
     lengths = A("lengths", "i32", (batch,))
     # Its own list of configurations.
     tiles = ((256, 128, 1), (128, 128, 2), (128, 64, 2), (64, 64, 4), (64, 128, 2), (256, 64, 1), (128, 128, 1))
-    yield Row(f"packed attention causal bf16 {batch} {heads}+{key_heads} {length} {dim}", "ops/cutile/attention_varlen", (),
-              {**ATTENTION, "attention/forward.rs": ("attend", "packed")}, {
+    yield Row(f"packed attention causal bf16 {batch} {heads}+{key_heads} {length} {dim}", "ops/cutile/attention_varlen", {
         f"{tm} x {tn}, occupancy {occupancy}": [Launch("_fmha_varlen_kernel", (up(length, tm), batch * heads, 1), (
             q, k, v, lengths, lengths, y, F(dim ** -0.5), dim, heads, length, length, tm, tn, heads // key_heads, True, True, True),
             {"num_ctas": 1, "occupancy": occupancy})]
@@ -26,7 +20,7 @@ def attention():
     none = A("none", "i32", (1,))
     for name, causal, window, kind, bias in (("slopes causal", True, 0, 3, A("bias", "f32", (heads,))),
                                              ("bias window 512", False, 512, 1, A("bias", "f32", (batch, heads, 1, length)))):
-        yield Row(f"attention {name} bf16 {batch} {heads} {length} {dim}", "ops/cutile/attention_variant", (), ATTENTION, {
+        yield Row(f"attention {name} bf16 {batch} {heads} {length} {dim}", "ops/cutile/attention_variant", {
             f"{tm} x {tn}, occupancy {occupancy}": [Launch("_fmha_variant_kernel_bnsd", (up(length, tm), batch * heads, 1), (
                 q, k, v, y, bias, none, none, none, F(dim ** -0.5), I(length), I(length), dim, dim, heads, tm, tn, 1, causal,
                 True, True, False, False, window, kind, False), {"num_ctas": 1, "occupancy": occupancy})]
@@ -59,8 +53,7 @@ def decode():
                             parts, logs, y, lengths, each, splits, power(splits), 4, dim)))
                     label = f"{tn} keys, {splits} parts, occupancy {occupancy}{', gather' if gathers else ''}"
                     configurations[label] = launches
-    yield Row(f"paged decode bf16 {batch} {heads}+{key_heads} {length} {dim} {page}", "suites/flashinfer/cutile/fmha_decode_bsr",
-              ("_load_page", "_load_page_wrapper"), DECODE, configurations)
+    yield Row(f"paged decode bf16 {batch} {heads}+{key_heads} {length} {dim} {page}", "suites/flashinfer/cutile/fmha_decode_bsr", configurations)
     for batch, heads, key_heads, length, dim, window in ((8, 64, 8, 8192, 64, 0), (64, 64, 8, 8192, 64, 128)):
         group = heads // key_heads
         splits = max(MULTIPROCESSORS // (batch * key_heads), 1)
@@ -78,7 +71,7 @@ def decode():
             A("parts", "bf16", (batch, heads, splits, dim)), A("logs", "f32", (batch, heads, splits)), A("y", "bf16", (batch, heads, dim)),
             batch, length, heads, dim, splits, power(splits), min(128, dim), power(splits) >= 16), module="ops/cutile/splitk_reduce")
         yield Row(f"sink decode bf16 {batch} {heads}+{key_heads} {length} {dim}{f' window {window}' if window else ''}",
-                  "ops/cutile/attention_sink_decode", (), DECODE, {
+                  "ops/cutile/attention_sink_decode", {
             f"occupancy {occupancy}": [Launch("_attention_sink_decode_kernel", (batch, key_heads, splits), arguments,
                                               {"occupancy": occupancy} if occupancy else {}), second]
             for occupancy in (None, 2, 4)})
@@ -106,7 +99,7 @@ def scaled():
                         configurations[label] = [Launch("_w8a8_block_fp8_matmul_kernel", (up(m, tm) * up(n, 128), 1, 1), arguments,
                                                         {"num_ctas": 1, "occupancy": occupancy})]
         name = "FlashInfer's scaled product" if module.startswith("flashinfer") else "scaled product"
-        yield Row(f"{name} e4m3 {m} {n} {k}", module, ("_gemm_calculate_pid_ct",), SCALED, configurations)
+        yield Row(f"{name} e4m3 {m} {n} {k}", module, configurations)
 
 
 def groups():
@@ -129,8 +122,7 @@ def groups():
                 configurations[label] = [Launch(kernel, (programs, 1, 1), (
                     a, b, of_a, of_b, y, starts, I(count), I(2 * each), most, I(n), 1, tm, tn, 128, 4 if swapped else 8),
                     {"num_ctas": ctas, "occupancy": occupancy})]
-    yield Row(f"scaled products of groups e4m3 {count} {m} {n} {k}", "suites/flashinfer/cutile/gemm/ragged_block_scaled_bmm",
-              ("_compute_and_store_tile",), {"products/scaled.rs": ("product",), "products/matmul/groups.rs": ("num_row_tiles", "place")}, configurations)
+    yield Row(f"scaled products of groups e4m3 {count} {m} {n} {k}", "suites/flashinfer/cutile/gemm/ragged_block_scaled_bmm", configurations)
 
 
 def mamba():
@@ -157,8 +149,7 @@ def mamba():
                         x, b, c, d, of_head, by_head, inner, y, steps, width, dim, heads, states, 4, 4, True), {"occupancy": occupancy})
                     label = f"{part} states{', swapped' if swapped else ''}; {width} states, occupancy {occupancy}"
                     configurations[label] = [sums, state, out]
-    yield Row(f"mamba2 bf16 {batch} {tokens} {heads} {dim} {states}", "ops/cutile/mamba2", ("_co_swap_tile", "_compute_out_tiles"), MAMBA,
-              configurations)
+    yield Row(f"mamba2 bf16 {batch} {tokens} {heads} {dim} {states}", "ops/cutile/mamba2", configurations)
 
 
 def hyper():
@@ -178,11 +169,10 @@ def hyper():
                 Launch("_mhc_finalize_scale_bias_sigmoid_kernel", (up(tokens, tm), 1, 1), (
                     sums, squares, y, root, I(n), F(0.7), F(0.8), F(0.9), bias, I(tokens), I(count), I(terms), tm, 32, parts))]
     module = "ops/cutile/experimental/mhc"
-    yield Row(f"hyper-connection weights bf16 {tokens} {n} {columns}", module, ("_compute_bid", "_sigmoid"),
-              {"norms/hyper.rs": ("sums", "finish", "weights")}, configurations)
+    yield Row(f"hyper-connection weights bf16 {tokens} {n} {columns}", module, configurations)
     x, y = (A(name, "bf16", (tokens, n, columns)) for name in "xy")
     arguments = (x, A("layer", "bf16", (tokens, columns)), A("post", "f32", (tokens, n)), A("mixed", "f32", (tokens, n, n)), y)
-    yield Row(f"hyper-connection streams bf16 {tokens} {n} {columns}", module, (), {"norms/hyper.rs": ("apply",)}, {
+    yield Row(f"hyper-connection streams bf16 {tokens} {n} {columns}", module, {
         f"occupancy {occupancy}": [Launch("_mhc_apply_residual_kernel", (tokens, columns // 1024, 1), (*arguments, I(columns), n, 1024),
                                           {"occupancy": occupancy} if occupancy else {})]
         for occupancy in (None, 2, 4, 8)})
@@ -196,8 +186,7 @@ def experts():
     lists = [A(name, "i32", (pairs,)) for name in ("tokens", "order")]
     results = A("dz", "bf16", (pairs, 2 * between)), A("h", "bf16", (pairs, between)), A("ds", "f32", (pairs,))
     arguments = (dy, lists[0], w, z, A("scores", "f32", (pairs,)), lists[1], A("starts", "i32", (count + 1,)), *results, hidden, between)
-    yield Row(f"expert activation gradients bf16 {tokens} {taken} {count} {between} {hidden}", "ops/cutile/moe_actgrad_bwd",
-              ("_sigmoid_f32", "_swiglu_derivative"), {"moe/activation.rs": ("kernel",), "norms/gated.rs": ("with_derivative",)}, {
+    yield Row(f"expert activation gradients bf16 {tokens} {taken} {count} {between} {hidden}", "ops/cutile/moe_actgrad_bwd", {
         f"{tm} x {tn} x {tk}, occupancy {occupancy}, {strips} strips": [Launch(
             "_moe_actgrad_bwd_kernel", (up(pairs // count, tm), up(between, tn), count), (*arguments, tm, tn, tk, 0, 1, strips),
             {"num_ctas": 1, "occupancy": occupancy})]
@@ -208,9 +197,19 @@ def lists():
     """A product with the arrays of peers."""
     peers, m, n, k = 8, 1024, 4096, 4096
     x, w, y = L("words", peers, A("x", "bf16", (m, k))), A("w", "bf16", (k, n)), A("y", "bf16", (peers * m, n))
-    yield Row(f"product of a list bf16 {peers} {m} {n} {k}", "samples/AllGatherMatmul", (), {"../benches/ports/list_rows.rs": ("product",)}, {
+    yield Row(f"product of a list bf16 {peers} {m} {n} {k}", "samples/AllGatherMatmul", {
         f"{tm} x {tn} x {tk}, {hints}": [Launch("gather_matmul_kernel", (peers * m // tm, n // tn, 1), (x, w, y, tm, tn, tk), hints)]
         for tm, tn, tk in ((128, 128, 128), (128, 128, 64), (128, 256, 64), (256, 128, 64)) for hints in ({}, {"occupancy": 1}, {"occupancy": 2})})
+
+
+def transforms():
+    """Fourier transforms by three factors. A block has some rows."""
+    for count, n, f in ((65536, 512, 8), (8192, 4096, 16)):
+        w, t0, t1 = A("w", "f32", (f, f, 2)), A("t0", "f32", (f, f * f, 2)), A("t1", "f32", (f, f, 2))
+        x, y = (A(name, "f32", (count, n * 2 // 64, 64)) for name in "xy")
+        yield Row(f"fft c64 {count} {n}", "samples/FFT", {
+            f"{rows} rows, {hints}": [Launch("fft_kernel", (count // rows, 1, 1), (x, y, w, w, w, t0, t1, n, f, f, f, rows, 64), hints)]
+            for rows in ((1, 2, 4, 8) if n == 512 else (1, 2)) for hints in ({}, {"occupancy": 2}, {"occupancy": 4})})
 
 
 def rows():
@@ -222,3 +221,4 @@ def rows():
     yield from scaled()
     yield from groups()
     yield from mamba()
+    yield from transforms()

@@ -7,8 +7,6 @@ from cuda.tile.compilation import ArrayConstraint, ListConstraint, ScalarConstra
 
 # Of an H100 SXM and of an H200.
 MULTIPROCESSORS = 132
-# Functions of our attention.
-ATTENTION = {"attention/forward.rs": ("attend", "contiguous"), "attention/online.rs": ("new", "add", "finish")}
 TYPES = {"f32": ct.float32, "f16": ct.float16, "bf16": ct.bfloat16, "e4m3": ct.float8_e4m3fn, "i32": ct.int32, "i64": ct.int64,
          "u8": ct.uint8}
 
@@ -94,9 +92,6 @@ class Clear:
 class Row:
     name: str
     module: str
-    # Functions that the kernels of the original call, and functions of our kernels by file.
-    helpers: tuple
-    ours: dict
     # label: launches
     configurations: dict
 

@@ -10,8 +10,7 @@ use cutlet::prelude::*;
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::matmul;
 
-use crate::case::{Case, Open, difference, random};
-use crate::rows::places;
+use crate::case::{Case, Open, difference, places, random};
 
 const BLOCK: usize = 128;
 
