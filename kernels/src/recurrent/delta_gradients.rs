@@ -141,8 +141,9 @@ fn of_products<T: Number>(
     }
     let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
     let own = row.eq(column).select(of_scores, 0.0).sum(1);
+    let sums = sums * std::f32::consts::LOG2_E;
     levels().fold([exact_k * own, zeros, exact_q * own], |[of_q, of_rows, of_columns], half| {
-        let (decay, is_level) = (level_decay(sums, half), is_level(half));
+        let (decay, is_level) = (level_decay(sums, half), is_level(STEPS, half));
         let [scores, triangle] = [of_scores, of_triangle].map(|x| is_level.select(x, 0.0).cast::<T>());
         let decayed = exact_k * decay;
         let (q, k, rated) = ((exact_q * decay).cast::<T>(), decayed.cast::<T>(), (decayed * rates).cast::<T>());
@@ -290,6 +291,7 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
+        kind: crate::launch::knob("kind", 0),
     };
     let device = stream.device();
     let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, width], true)?;
