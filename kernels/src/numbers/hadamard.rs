@@ -6,6 +6,7 @@
 //! once. All sums are f32.
 
 use cutlet as ct;
+use cutlet::element::bf16;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
@@ -55,6 +56,9 @@ fn rows<T: Number>(x: Array<T, 2>, y: ArrayMut<T, 2>, factor: Scalar<f32>, [rows
 /// Columns of the last two factors of [`products`].
 const LAST: usize = 16;
 
+/// Parts of a row that one product has: 128 bytes of the result.
+const GROUP: usize = 4;
+
 /// The matrix of Sylvester's construction: its elements are 1 and -1 by the parity of common bits.
 fn sylvester<T: Number>(n: usize) -> Tile<T, 2> {
     let [row, column] = [0, 1].map(|axis| ct::indices([n, n], axis));
@@ -63,21 +67,23 @@ fn sylvester<T: Number>(n: usize) -> Tile<T, 2> {
 
 /// Rows of shape (first, 16 x 16), for every n-th row. The first digit is a product with an exact matrix. The second one is
 /// in registers. The last digit is a product of each sum in two parts of bf16, whose error is below 2^-16.
-fn products<T: Number>(x: Array<T, 3>, y: ArrayMut<T, 3>, factor: Scalar<f32>, first: usize) {
+fn products<T: Number>(x: Array<T, 3>, y: ArrayMut<T, 3>, factor: Scalar<f32>, [first, parts]: [usize; 2]) {
     let columns = LAST * LAST;
-    let (of_first, of_last) = (sylvester::<T>(first), sylvester::<ct::element::bf16>(LAST));
+    let (of_first, of_last) = (sylvester::<T>(first), sylvester::<bf16>(LAST));
     ct::for_each(ct::range(ct::bid(0), x.extent(0)).step(ct::num_blocks(0)), |row| {
         let own = x.load((row, 0, 0), [1, first, columns]).reshape([first, columns]);
         let all = ct::mma(of_first, own, ct::zeros::<f32, 2>([first, columns]));
         let mut legs: Vec<Tile<f32, 2>> = (0..LAST).map(|i| all.extract((0, i), [first, LAST])).collect();
         butterflies(&mut legs);
-        let legs = legs.into_iter().map(|leg| {
-            let high = leg.cast::<ct::element::bf16>();
-            let low = (leg - high.cast::<f32>()).cast::<ct::element::bf16>();
-            let zeros = ct::zeros::<f32, 2>([first, LAST]);
-            (ct::mma(high, of_last, ct::mma(low, of_last, zeros)) * factor).cast::<T>()
-        });
-        y.store((row, 0, 0), ct::cat(legs, 1).reshape([1, first, columns]));
+        let (group, zeros) = (first * parts, ct::zeros::<f32, 2>([first * parts, LAST]));
+        for (part, legs) in legs.chunks(parts).enumerate() {
+            let legs = ct::cat(legs.iter().copied(), 0);
+            let high = legs.cast::<bf16>();
+            let low = (legs - high.cast::<f32>()).cast::<bf16>();
+            let sums = (ct::mma(high, of_last, ct::mma(low, of_last, zeros)) * factor).cast::<T>();
+            let sums = (0..parts).map(|i| sums.extract((i, 0), [group / parts, LAST]));
+            y.store((row, 0, part as i32), ct::cat(sums, 1).reshape([1, first, parts * LAST]));
+        }
     });
 }
 
@@ -118,7 +124,7 @@ pub fn hadamard<T: Number>(
             0 => launch,
             n => launch.hints(ct::Hints::new().num_warps(n as u32)),
         };
-        return launch.run(products::<T>, (x.reshape(shape)?, y.reshape(shape)?, factor, ct::Constant(first)));
+        return launch.run(products::<T>, (x.reshape(shape)?, y.reshape(shape)?, factor, ct::Constant([first, crate::launch::knob("hadagroup", GROUP)])));
     }
     // Three digits in place of four: 85 us for 1024 rows on an H100, 95 us with digits of 4 bits.
     let (most, hints) = if n == COLUMNS[1] { (5, ct::Hints::new().num_warps(16)) } else { (4, ct::Hints::new()) };
