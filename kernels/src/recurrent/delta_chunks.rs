@@ -78,7 +78,7 @@ pub fn is_level(rows: usize, half: usize) -> Tile<bool, 2> {
 }
 
 /// Steps of the blocks of the lower levels: the rows of an `mma` instruction.
-const BLOCK: usize = 16;
+pub const BLOCK: usize = 16;
 
 /// The products of pairs of steps i > j: of queries with keys, and below them of keys with keys, for
 /// the pairs within blocks of 16 steps, those of such blocks within 32 steps, and the remaining ones.
