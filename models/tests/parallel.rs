@@ -77,7 +77,9 @@ fn check<T: Real>(config: Config, kind: Kind, lengths: &[usize], counts: &[usize
     for &ranks in counts {
         for (name, method) in [("words", Method::Peers { rows: 1000 }), ("flags", Method::Peers { rows: 0 })]
             .into_iter()
-            .chain((ranks < 4).then_some(("host", Method::Host)))
+            .chain([("host", Method::Host)])
+            .take(if ranks == 4 { 1 } else { 3 })
+            .skip(if ranks == 1 { 2 } else { 0 })
         {
             let several = on_ranks::<T>(config, kind, &sequences, ranks, method)?;
             for (pass, (want, got)) in one.iter().zip(&several).enumerate() {

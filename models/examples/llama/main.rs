@@ -24,7 +24,7 @@ const HELP: &str = "
   --tune           times of the products of a decode step by configuration
   --ranks N        N devices with a part of the weights each, beside one of them
   --devices LIST   devices of the ranks (default 0,1,.., or the cpu device without GPUs)
-  --sums LIST      ways of the sums over ranks: words, flags, peers, nccl, host (default peers,words,flags,nccl)
+  --sums LIST      ways of the sums over ranks: words, flags, peers, nccl, host (default words,flags,nccl)
   --small          few layers and a small vocabulary, for devices without much memory";
 
 /// Bytes and operations a second of an H100 SXM (NVIDIA's data sheet).
@@ -61,7 +61,7 @@ fn options() -> Result<Options> {
         tune: false,
         ranks: None,
         devices: None,
-        sums: ["peers", "words", "flags", "nccl"].map(str::to_owned).to_vec(),
+        sums: ["words", "flags", "nccl"].map(str::to_owned).to_vec(),
         small: false,
     };
     let mut args = std::env::args().skip(1);

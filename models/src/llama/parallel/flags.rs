@@ -90,7 +90,7 @@ fn kernel<T: Number>(
         let (state, limit) = (load_state(target, [row, column], form), limit(waits));
         for peer in peers() {
             let acquire = ct::GatherOptions::new().acquire(ct::Scope::System);
-            let load = || flags[form.rank].entry(peer).load_with(acquire.clone());
+            let load = || flags[form.rank].entry(peer).load_with(acquire);
             // Numbers are compared by their difference, which may pass zero.
             let (_, polled) = ct::while_loop(
                 (load(), ct::scalar(0)),

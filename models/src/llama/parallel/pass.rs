@@ -26,9 +26,12 @@ pub struct ParallelPrompts<T> {
     is_compiled: bool,
 }
 
+/// The steps of a rank as a graph.
+type RankGraph<'m, T> = Graph<'m, (&'m Llama<T>, (Decoding<T>, Link<T>))>;
+
 /// Decode steps as a graph for each rank.
 pub struct ParallelGraph<'m, T> {
-    graphs: Vec<Graph<'m, (&'m Llama<T>, (Decoding<T>, Link<T>))>>,
+    graphs: Vec<RankGraph<'m, T>>,
     streams: Vec<Stream>,
 }
 
@@ -109,7 +112,7 @@ impl<T: Real> Parallel<T> {
         decoding: &mut ParallelDecoding<T>,
         plan: &Plan,
     ) -> ct::Result<()> {
-        if !std::mem::replace(&mut prompts.is_compiled, true) {
+        if self.are_concurrent() && !std::mem::replace(&mut prompts.is_compiled, true) {
             self.queue_prefill(prompts, decoding, (plan, 0))?;
             self.synchronize()?;
         }
@@ -161,8 +164,15 @@ impl<T: Real> Parallel<T> {
     /// # Errors
     /// Those of launches and sums.
     pub fn step(&self, decoding: &mut ParallelDecoding<T>, plan: &Plan) -> ct::Result<()> {
-        self.compile(decoding, plan)?;
+        if self.are_concurrent() {
+            self.compile(decoding, plan)?;
+        }
         self.queue_step(decoding, (plan, POLLS))
+    }
+
+    /// Returns true if kernels of several ranks run at the same time.
+    fn are_concurrent(&self) -> bool {
+        self.ranks[0].stream.device() != Device::cpu()
     }
 
     /// Queues a step without waits for other ranks, so that workspaces grow and kernels are compiled, and restores lengths and
@@ -192,7 +202,7 @@ impl<T: Real> Parallel<T> {
     /// for several ranks on the cpu device, where the graph of one ends before that of the next one begins.
     #[track_caller]
     pub fn graph(&self, mut decoding: ParallelDecoding<T>, plan: Plan) -> ct::Result<ParallelGraph<'_, T>> {
-        if self.ranks.len() > 1 && self.ranks[0].stream.device() == Device::cpu() {
+        if self.ranks.len() > 1 && !self.are_concurrent() {
             return Err(argument("graphs of several ranks on the cpu device: use `Parallel::step`".into()));
         }
         let Method::Peers { rows } = self.method else {

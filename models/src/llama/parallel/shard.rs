@@ -27,8 +27,8 @@ pub struct Shard {
 
 /// The part of the weights of a product.
 pub(in crate::llama) struct Cut {
-    /// Ranges of the outputs, which the part has one after another.
-    outputs: Vec<Range<usize>>,
+    /// Ranges of the outputs, which the part has one after another: several of queries, keys and values.
+    outputs: [Range<usize>; 3],
     inputs: Range<usize>,
 }
 
@@ -85,14 +85,15 @@ impl Shard {
         let (queries, keys) = (self.range(heads * dim), self.range(key_heads * dim));
         let behind = |offset: usize| offset + keys.start..offset + keys.end;
         let activations = self.range(inner);
+        let one = |range: Range<usize>| [range, 0..0, 0..0];
         [
             Cut {
-                outputs: vec![queries.clone(), behind(heads * dim), behind((heads + key_heads) * dim)],
+                outputs: [queries.clone(), behind(heads * dim), behind((heads + key_heads) * dim)],
                 inputs: 0..hidden,
             },
-            Cut { outputs: vec![0..hidden], inputs: queries },
-            Cut { outputs: vec![2 * activations.start..2 * activations.end], inputs: 0..hidden },
-            Cut { outputs: vec![0..hidden], inputs: activations },
+            Cut { outputs: one(0..hidden), inputs: queries },
+            Cut { outputs: one(2 * activations.start..2 * activations.end), inputs: 0..hidden },
+            Cut { outputs: one(0..hidden), inputs: activations },
         ]
     }
 }
@@ -110,7 +111,7 @@ impl Cut {
         }
         let mut part = numbers.device().zeros(shape)?;
         let mut start = 0;
-        for range in &self.outputs {
+        for range in self.outputs.iter().filter(|range| !range.is_empty()) {
             let from = numbers.view().slice(0, range.clone())?.slice(1, self.inputs.clone())?;
             let to = part.slice_mut(0, start..start + range.len())?;
             let grid = [range.len().div_ceil(TILE), shape[1].div_ceil(TILE)];
@@ -137,7 +138,7 @@ mod tests {
             for rank in 0..ranks {
                 let tokens = Shard { rank, ranks }.tokens(vocabulary);
                 assert_eq!(tokens.start, end);
-                assert!(tokens.len() >= 11 && tokens.start % GRAIN == 0, "{tokens:?}");
+                assert!(tokens.len() >= 11 && tokens.start.is_multiple_of(GRAIN), "{tokens:?}");
                 end = tokens.end;
             }
             assert_eq!(end, vocabulary);

@@ -33,7 +33,7 @@ pub(super) fn shared<T: Element, const R: usize>(
             stream.synchronize()?;
         }
         // The array is zero before a rank uses it.
-        if array.len() > 0 {
+        if !array.is_empty() {
             array.view().reshape([array.len()])?.slice(0, ..1)?.to_vec()?;
         }
         owned.push(Arc::new(array));
