@@ -171,3 +171,11 @@ fn sums_alone_wait_for_no_rank_in_vain() -> ct::Result<()> {
     (0..3).try_for_each(|_| model.step(&mut state, &plan))?;
     model.tokens(&state).map(drop)
 }
+
+#[test]
+#[cfg(feature = "nccl")]
+fn nccl_needs_gpus() -> ct::Result<()> {
+    let error = cutlet_models::llama::parallel::Nccl::new(&[Device::cpu().stream()?]).err().expect("refused");
+    assert!(matches!(&error, ct::Error::NoDevice(text) if text.contains("adds on GPUs")), "{error}");
+    Ok(())
+}

@@ -190,7 +190,7 @@ struct Ranks<'a> {
 /// Steps of the ranks: as graphs, or queued one by one.
 enum Stepper<'m> {
     Graph(ParallelGraph<'m, bf16>),
-    Queued(&'m Parallel<bf16>, ParallelDecoding<bf16>, Plan),
+    Queued(&'m Parallel<bf16>, ParallelDecoding<bf16>, Box<Plan>),
 }
 
 impl Stepper<'_> {
@@ -242,7 +242,7 @@ impl<'a> Ranks<'a> {
         let is_on_gpu = self.model.streams()[0].device() != Device::cpu();
         Ok(match self.model.method() {
             Method::Peers { .. } if is_on_gpu => Stepper::Graph(self.model.graph(state, plan)?),
-            _ => Stepper::Queued(self.model, state, plan),
+            _ => Stepper::Queued(self.model, state, Box::new(plan)),
         })
     }
 
