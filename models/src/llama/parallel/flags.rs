@@ -65,7 +65,7 @@ impl Flags {
     }
 }
 
-fn kernel<T: Number>(
+pub(super) fn kernel<T: Number>(
     parts: Vec<Array<T, 2>>,
     target: TargetArrays<T>,
     flags: Vec<ArrayMut<u32, 1>>,

@@ -11,7 +11,7 @@ use super::words::largest;
 /// Groups of a tile of logits.
 const GROUPS: usize = 2048;
 
-fn put_kernel(
+pub(super) fn put_kernel(
     (values, columns): (Array<f32, 2>, Array<i32, 2>),
     first: Scalar<i32>,
     pairs: ArrayMut<f32, 2>,
@@ -43,7 +43,7 @@ pub(super) fn put(
     ct::Launch::new(values.shape()[1]).stream(stream).launch(put_kernel, args)
 }
 
-fn pick_kernel(pairs: Array<f32, 2>, tokens: ArrayMut<i32, 1>, ranks: usize) {
+pub(super) fn pick_kernel(pairs: Array<f32, 2>, tokens: ArrayMut<i32, 1>, ranks: usize) {
     let row = ct::bid(0);
     let of = |rank: usize| [0, 1].map(|at| pairs.load_scalar((row, (2 * rank + at) as i32)));
     let [_, token] = (1..ranks).fold(of(0), |[value, token], rank| {

@@ -16,6 +16,8 @@
 //! One thread queues the work of all ranks. A decode step by peers is one graph for each rank ([`Parallel::graph`]); the
 //! others are no graphs.
 
+#[cfg(test)]
+mod code;
 mod flags;
 mod gathered;
 mod link;

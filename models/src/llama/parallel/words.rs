@@ -156,7 +156,7 @@ fn receive(
     values(words)
 }
 
-fn sum_kernel<T: Number>(
+pub(super) fn sum_kernel<T: Number>(
     part: Array<T, 2>,
     target: TargetArrays<T>,
     boxes: Vec<ArrayMut<u64, 2>>,
@@ -184,7 +184,7 @@ fn sum_kernel<T: Number>(
     }
 }
 
-fn choice_kernel(
+pub(super) fn choice_kernel(
     (values, columns): (Array<f32, 2>, Array<i32, 2>),
     first: Scalar<i32>,
     tokens: ArrayMut<i32, 1>,
