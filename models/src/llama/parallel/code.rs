@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 use cutlet::{ArraySpec, Hints, Target as Gpu};
 
 use super::sum::{Form, Phase, launch};
-use super::{flags, gathered, words};
+use super::{flags, gathered, shared, words};
 
 fn form(tile: usize, group: usize) -> Form {
     Form { rank: 1, ranks: 2, tile, group, early: true, phase: Phase::Both }
@@ -69,4 +69,13 @@ fn choices_compile_for_gpus() -> ct::Result<()> {
     ct::Launch::new(16).export(gathered::put_kernel, args, Gpu::SM_90A, Format::Ptx)?;
     let args = (pairs, tokens, ct::Constant(2));
     ct::Launch::new(16).export(gathered::pick_kernel, args, Gpu::SM_90A, Format::Ptx).map(drop)
+}
+
+#[test]
+fn first_accesses_of_peers_compile_for_gpus() -> ct::Result<()> {
+    let (words, flags) = (ArraySpec::<u64, 2>::new([4, 2048]), ArraySpec::<u32, 1>::new([2]));
+    ct::Launch::new(1).export(shared::touch::<u64, 2>, (words.mutable(),), Gpu::SM_90A, Format::Ptx)?;
+    ct::Launch::new(1).export(shared::touch::<u32, 1>, (flags.mutable(),), Gpu::SM_90A, Format::Ptx)?;
+    let part = ArraySpec::<bf16, 2>::new([4096, 2048]);
+    ct::Launch::new(1).export(shared::touch::<bf16, 2>, (part.mutable(),), Gpu::SM_90A, Format::Ptx).map(drop)
 }

@@ -47,7 +47,7 @@ pub(super) fn shared<T: Element, const R: usize>(
 }
 
 /// Stores the first element.
-fn touch<T: Element, const R: usize>(x: ArrayMut<T, R>) {
+pub(super) fn touch<T: Element, const R: usize>(x: ArrayMut<T, R>) {
     let at = [ct::scalar(0); R];
     x.store(at, x.load(at, [1; R]));
 }
