@@ -1,6 +1,8 @@
 //! Times of a decoder of the shape of Llama-3.2-1B with seeded random weights: `cargo run --release -p cutlet-models --example
 //! llama -- [OPTION]...`.
 
+mod ranks;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -21,6 +23,9 @@ const HELP: &str = "
   --early NAME     after, start or weights (default): start of a kernel relative to the preceding one
   --timeline       the kernels of a decode step and of a prefill, as tables of Markdown
   --tune           times of the kernels of a decode step and of a prefill by configuration
+  --ranks N        N devices with a part of the weights each, beside one of them
+  --devices LIST   devices of the ranks (default 0,1,.., or the cpu device without GPUs)
+  --sums LIST      ways of the sums over ranks: words, flags, peers, nccl, host (default words,flags,nccl)
   --small          few layers and a small vocabulary, for devices without much memory";
 
 /// Bytes and operations a second of an H100 SXM (NVIDIA's data sheet).
@@ -38,6 +43,9 @@ struct Options {
     plan: Plan,
     timeline: bool,
     tune: bool,
+    ranks: Option<usize>,
+    devices: Option<Vec<usize>>,
+    sums: Vec<String>,
     small: bool,
 }
 
@@ -52,6 +60,9 @@ fn options() -> Result<Options> {
         plan: Plan::default(),
         timeline: false,
         tune: false,
+        ranks: None,
+        devices: None,
+        sums: ["words", "flags", "nccl"].map(str::to_owned).to_vec(),
         small: false,
     };
     let mut args = std::env::args().skip(1);
@@ -81,6 +92,11 @@ fn options() -> Result<Options> {
             }
             "--timeline" => options.timeline = true,
             "--tune" => options.tune = true,
+            "--ranks" => options.ranks = Some(value()?.parse()?),
+            "--devices" => {
+                options.devices = Some(value()?.split(',').map(str::parse).collect::<Result<_, _>>()?);
+            }
+            "--sums" => options.sums = value()?.split(',').map(str::to_owned).collect(),
             "--small" => options.small = true,
             _ => bail!("there is no option {arg}; there are{HELP}"),
         }
@@ -94,6 +110,9 @@ fn main() -> Result<()> {
     let mut config = Config::llama_3_2_1b();
     if options.small {
         config = Config { layers: 2, vocabulary: 4096, ..config };
+    }
+    if let Some(count) = options.ranks {
+        return ranks::run(&options, config, count);
     }
     for &(kind, name) in &options.kinds {
         let capacity = options.prompt.max(options.context) + 256;
@@ -147,6 +166,8 @@ impl Run<'_> {
         let layers = config.layers;
         match part {
             Part::Embed => Work { launches: 1, bytes: (4 * rows * config.hidden) as f64, flops: 0.0 },
+            // One device has no sums.
+            Part::Sum => Work { launches: 0, bytes: 0.0, flops: 0.0 },
             Part::Choice => Work { launches: 1, bytes: (ends * config.vocabulary / 8) as f64, flops: 0.0 },
             Part::Attention => {
                 let width = (config.heads * config.dim) as f64;
