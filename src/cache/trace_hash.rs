@@ -25,7 +25,20 @@ pub(crate) fn hash_trace(module: &Module) -> u64 {
 /// Returns true if the traces are equal. The patterns have no `..`, so that a new field must be
 /// compared or excluded explicitly.
 pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
-    let Module { types, locations, values, ops, blocks, globals, entries, required, rowwise, written, mma_parts, producer } = a;
+    let Module {
+        types,
+        locations,
+        values,
+        ops,
+        blocks,
+        globals,
+        entries,
+        required,
+        rowwise,
+        written,
+        mma_parts,
+        producer,
+    } = a;
     types.iter().eq(&b.types)
         && locations.iter().eq(&b.locations)
         && same(values, &b.values, |&ValueData { ty, def }| (ty, def))

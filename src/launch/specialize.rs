@@ -73,7 +73,13 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = u64::from(deterministic) << 11 | form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
+    let flags = u64::from(deterministic) << 11
+        | form << 9
+        | u64::from(differs) << 8
+        | plan << 5
+        | u64::from(checks) << 4
+        | lines << 2
+        | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
