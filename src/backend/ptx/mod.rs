@@ -67,7 +67,7 @@ mod optimizations;
 mod options;
 mod plan;
 #[cfg(test)]
-mod ptxas_test;
+pub(crate) mod ptxas_test;
 mod register_pressure;
 pub mod remarks;
 mod scalar;
