@@ -20,7 +20,7 @@ use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
 use super::config::{Config, Product};
-use super::weights::{GROUP, Layer, Weight};
+use super::weights::{GROUP, Kind, Layer, Operand};
 use super::{Llama, Real};
 
 /// A kernel of a pass.
@@ -32,6 +32,8 @@ pub enum Part {
     Product(Product),
     /// Attention.
     Attention,
+    /// Sum of a product over ranks, with residual and sums of squares.
+    Sum,
     /// Choice of tokens.
     Choice,
 }
@@ -85,26 +87,34 @@ pub struct Activations<T> {
 }
 ct::impl_graph_resource!(impl<T: Element> Activations<T> { states, squares, qkv, attended, inner, positions, rows, workspace });
 
-/// Columns of a group of the sums of squares. Tile blocks of one row have few columns.
-pub(super) fn group(rows: usize) -> usize {
-    if rows == 1 { 2 } else { 64 }
+/// Columns of a group of the sums of squares. Tile blocks of few rows have few columns.
+pub(super) fn group(rows: usize, kind: Kind) -> usize {
+    match rows {
+        1 => 2,
+        ..=ROWS if kind == Kind::Packed => 16,
+        _ => 64,
+    }
 }
 
 /// Columns of a group of logits.
-pub(super) fn group_of_logits(rows: usize) -> usize {
-    if rows == 1 { 16 } else { 64 }
+pub(super) fn group_of_logits(rows: usize, kind: Kind) -> usize {
+    if rows == 1 || rows <= ROWS && kind == Kind::Packed { 16 } else { 64 }
 }
 
+/// Rows that packed weights are multiplied with as those of one row.
+const ROWS: usize = 16;
+
 impl<T: Real> Activations<T> {
-    pub(super) fn new(device: Device, config: &Config, rows: usize) -> ct::Result<Activations<T>> {
+    pub(super) fn new(device: Device, config: &Config, rows: usize, kind: Kind) -> ct::Result<Activations<T>> {
         let [qkv, out, ..] = config.products();
-        let zeros = |columns: usize| device.zeros([rows, columns]);
+        // Kernels of a pass write all elements before others read them.
+        let scratch = |columns: usize| device.unspecified([rows, columns]);
         Ok(Activations {
-            states: [zeros(config.hidden)?, zeros(config.hidden)?],
-            squares: device.zeros([config.hidden / group(rows), rows])?,
-            qkv: zeros(qkv[0])?,
-            attended: zeros(out[1])?,
-            inner: zeros(config.inner)?,
+            states: [scratch(config.hidden)?, scratch(config.hidden)?],
+            squares: device.unspecified([config.hidden / group(rows, kind), rows])?,
+            qkv: scratch(qkv[0])?,
+            attended: scratch(out[1])?,
+            inner: scratch(config.inner)?,
             positions: device.zeros([rows])?,
             rows: device.zeros([rows])?,
             workspace: Workspace::new(device)?,
@@ -144,14 +154,14 @@ fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configurati
 /// Queues a product of rows with weights.
 pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     stream: &Stream,
-    (x, weight): (DeviceView<T, 2>, &Weight<T>),
+    (x, weight): (DeviceView<T, 2>, Operand<T>),
     y: DeviceViewMut<T, 2>,
     by: Matmul<'_, Same, E>,
     (plan, which): (&Plan, Product),
 ) -> ct::Result<()> {
     let (rows, at) = (x.shape()[0], which as usize);
-    let is_row = rows == 1;
-    let is_plain = weight.plain.is_some();
+    let is_plain = matches!(weight, Operand::Plain(_));
+    let is_row = rows == 1 || !is_plain && plan.columns[at].is_some();
     let by = match (plan.tiles[at], stream.device().target()) {
         (Some(tiles), _) => by.configuration(tiles),
         // Columns of a tile are a multiple of the groups of epilogues.
@@ -162,17 +172,17 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
         )),
         (None, Some(_)) => by,
     };
-    if let Some(plain) = &weight.plain {
-        return match is_row {
-            true => by.launch_vector(stream, x, plain.view(), y, plan.columns[at]),
-            false => by.launch(stream, x, plain.view().transpose()?, y),
-        };
-    }
-    let Some((codes, scales)) = &weight.packed else { return Ok(()) };
-    let weights = PackedWeights::new(codes.view(), scales.view(), GROUP, Order::OutputsInputs)?;
-    match is_row {
-        true => by.launch_vector(stream, x, weights, y, plan.columns[at]),
-        false => by.launch_packed(stream, x, weights, y),
+    match weight {
+        Operand::Plain(plain) if is_row => by.launch_vector(stream, x, plain, y, plan.columns[at]),
+        Operand::Plain(plain) => by.launch(stream, x, plain.transpose()?, y),
+        Operand::Packed(codes, scales) => {
+            let weights = PackedWeights::new(codes.view(), scales.view(), GROUP, Order::OutputsInputs)?;
+            match is_row {
+                true => by.launch_vector(stream, x, weights, y, plan.columns[at]),
+                false => by.launch_packed(stream, x, weights, y),
+            }
+        }
+        Operand::None => Ok(()),
     }
 }
 
@@ -187,41 +197,73 @@ impl<T: Real> Llama<T> {
         attend: &mut Attend<'_>,
         (plan, end): (&Plan, Option<DeviceView<T, 1>>),
     ) -> ct::Result<()> {
+        let runs = |part: Part| plan.only.is_none_or(|only| only == part);
+        self.attended(stream, (index, layer), act, cache, attend, plan)?;
+        let group = group(act.states[0].shape()[0], self.kind());
+        if runs(Part::Product(Product::Out)) {
+            let Activations { states: [state, next], squares, attended, workspace: space, .. } = act;
+            let by = product(plan).workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);
+            let x = (attended.view(), layer.out.operand());
+            multiply(stream, x, next.view_mut(), by, (plan, Product::Out))?;
+        }
+        self.gated(stream, layer, act, plan)?;
+        if runs(Part::Product(Product::Down)) {
+            let Activations { states: [state, next], squares, inner, workspace: space, .. } = act;
+            let by = product(plan).workspace(space).residual(next.view()).square_sums(squares.view_mut(), group);
+            let (x, which) = ((inner.view(), layer.down.operand()), (plan, Product::Down));
+            match end {
+                Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,
+                None => multiply(stream, x, state.view_mut(), by, which)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues queries, keys and values of a layer, and attention.
+    pub(super) fn attended(
+        &self,
+        stream: &Stream,
+        (index, layer): (usize, &Layer<T>),
+        act: &mut Activations<T>,
+        cache: &mut Cache<T>,
+        attend: &mut Attend<'_>,
+        plan: &Plan,
+    ) -> ct::Result<()> {
         let config = &self.config;
-        let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
-            act;
-        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0]));
+        let Activations { states: [state, _], squares, qkv, attended, positions, rows, workspace: space, .. } = act;
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Qkv)) {
             let heads = HeadColumns { dim: config.dim, queries: config.heads, keys: config.key_heads };
             let [keys, values] = &mut cache.layers[index];
-            let by = product(plan).workspace(space).normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
+            let by = product(plan).workspace(space).normalize_rows(squares.view(), config.hidden, config.epsilon);
+            let by = by.rotate_cached(
                 [self.cos.view(), self.sin.view()],
                 [positions.view(), rows.view()],
                 [keys.view_mut(), values.view_mut()],
                 heads,
             );
-            multiply(stream, (state.view(), &layer.qkv), qkv.view_mut(), by, (plan, Product::Qkv))?;
+            multiply(stream, (state.view(), layer.qkv.operand()), qkv.view_mut(), by, (plan, Product::Qkv))?;
         }
         if runs(Part::Attention) {
             self.attention(stream, index, qkv.view(), cache, attend, attended.view_mut())?;
         }
-        if runs(Part::Product(Product::Out)) {
-            let by = product(plan).workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);
-            multiply(stream, (attended.view(), &layer.out), next.view_mut(), by, (plan, Product::Out))?;
-        }
-        if runs(Part::Product(Product::Gated)) {
+        Ok(())
+    }
+
+    /// Queues gate and factor of a layer.
+    pub(super) fn gated(
+        &self,
+        stream: &Stream,
+        layer: &Layer<T>,
+        act: &mut Activations<T>,
+        plan: &Plan,
+    ) -> ct::Result<()> {
+        let Activations { states: [_, next], squares, inner, workspace: space, .. } = act;
+        if plan.only.is_none_or(|only| only == Part::Product(Product::Gated)) {
+            let Config { hidden, epsilon, .. } = self.config;
             let by = product(plan).workspace(space).normalize_rows(squares.view(), hidden, epsilon);
             let by = by.gate_pairs(Activation::Silu);
-            multiply(stream, (next.view(), &layer.gated), inner.view_mut(), by, (plan, Product::Gated))?;
-        }
-        if runs(Part::Product(Product::Down)) {
-            let by = product(plan).workspace(space).residual(next.view()).square_sums(squares.view_mut(), group);
-            let (x, which) = ((inner.view(), &layer.down), (plan, Product::Down));
-            match end {
-                Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,
-                None => multiply(stream, x, state.view_mut(), by, which)?,
-            }
+            multiply(stream, (next.view(), layer.gated.operand()), inner.view_mut(), by, (plan, Product::Gated))?;
         }
         Ok(())
     }

@@ -3,11 +3,12 @@
 use cutlet as ct;
 use cutlet::packed::{Narrow, PackedDeviceArray, i4};
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceArray, Stream};
+use cutlet::{Device, DeviceArray, DeviceView, Stream};
 use cutlet_kernels::numbers::{Distribution, Rounded, Seed, fill_random, quantize_groups};
 
 use super::Real;
 use super::config::{Config, Product};
+use super::parallel::{Cut, Shard};
 
 /// Inputs that share a scale.
 pub const GROUP: usize = 128;
@@ -28,6 +29,16 @@ pub struct Weight<T> {
     pub(super) packed: Option<(PackedDeviceArray<i4, 2>, DeviceArray<T, 2>)>,
 }
 ct::impl_graph_resource!(impl<T: Element> Weight<T> { plain, packed });
+
+/// Weights of a product as an operand of a kernel.
+#[derive(Clone, Copy)]
+pub(super) enum Operand<'a, T> {
+    Plain(DeviceView<'a, T, 2>),
+    /// Codes and scales.
+    Packed(&'a PackedDeviceArray<i4, 2>, &'a DeviceArray<T, 2>),
+    /// No weights.
+    None,
+}
 
 /// Weights of a layer. The weight of a norm is a factor of the inputs of the product after it.
 pub struct Layer<T> {
@@ -68,11 +79,20 @@ impl<T: Real> Weight<T> {
         let [outputs, inputs] = numbers.shape();
         let (device, groups) = (numbers.device(), inputs / GROUP);
         let mut codes = device.packed_zeros::<i4, 2>([outputs, inputs])?;
-        let (mut scales, mut turned) = (device.zeros([outputs, groups])?, device.zeros([groups, outputs])?);
+        let (mut scales, mut turned) = (device.unspecified([outputs, groups])?, device.unspecified([groups, outputs])?);
         quantize_groups(stream, numbers.view(), &mut codes, (scales.view_mut(), None), Rounded::Nearest)?;
         let grid = [outputs.div_ceil(32), groups.div_ceil(32)];
         ct::Launch::new(grid).stream(stream).launch(turn::<T>, (&scales, &mut turned, ct::Constant(32)))?;
         Ok(Weight { plain: None, packed: Some((codes, turned)) })
+    }
+
+    /// Returns the operand of kernels.
+    pub(super) fn operand(&self) -> Operand<'_, T> {
+        match (&self.plain, &self.packed) {
+            (Some(plain), _) => Operand::Plain(plain.view()),
+            (None, Some((codes, scales))) => Operand::Packed(codes, scales),
+            (None, None) => Operand::None,
+        }
     }
 
     /// Returns the numbers that products multiply with, of shape (outputs, inputs).
@@ -110,7 +130,7 @@ pub(super) struct Random<'a> {
 impl Random<'_> {
     /// Returns normally distributed numbers.
     pub fn numbers<T: Real>(&mut self, shape: [usize; 2], deviation: f64) -> ct::Result<DeviceArray<T, 2>> {
-        let mut numbers = self.device.zeros(shape)?;
+        let mut numbers = self.device.unspecified(shape)?;
         let flat = numbers.view_mut().reshape([shape[0] * shape[1]])?;
         let seed = Seed { seed: self.seed, offset: self.count << 32 };
         self.count += 1;
@@ -118,19 +138,21 @@ impl Random<'_> {
         Ok(numbers)
     }
 
-    fn weight<T: Real>(&mut self, shape: [usize; 2], gain: f64) -> ct::Result<Weight<T>> {
+    /// Returns the part of weights of a shape.
+    fn weight<T: Real>(&mut self, shape: [usize; 2], gain: f64, cut: &Cut) -> ct::Result<Weight<T>> {
         let numbers = self.numbers(shape, gain / (shape[1] as f64).sqrt())?;
-        Weight::new(self.stream, numbers, self.kind)
+        Weight::new(self.stream, cut.of(self.stream, numbers)?, self.kind)
     }
 
-    /// Returns the weights of a layer.
-    pub fn layer<T: Real>(&mut self, config: &Config) -> ct::Result<Layer<T>> {
+    /// Returns the weights of a rank of a layer. `config`: the extents of all ranks.
+    pub fn layer<T: Real>(&mut self, config: &Config, shard: Shard) -> ct::Result<Layer<T>> {
         let [qkv, out, gated, down, _] = config.products();
+        let cuts = shard.cuts(config);
         Ok(Layer {
-            qkv: self.weight(qkv, 1.0)?,
-            out: self.weight(out, 0.5)?,
-            gated: self.weight(gated, 1.0)?,
-            down: self.weight(down, 0.5)?,
+            qkv: self.weight(qkv, 1.0, &cuts[0])?,
+            out: self.weight(out, 0.5, &cuts[1])?,
+            gated: self.weight(gated, 1.0, &cuts[2])?,
+            down: self.weight(down, 0.5, &cuts[3])?,
         })
     }
 }

@@ -6,6 +6,7 @@ use cutlet::element::Element;
 use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, Scope};
 
+use super::ahead::prefetch;
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
@@ -26,6 +27,8 @@ pub struct Form {
     pub strip: usize,
     /// The next kernel of the stream may start during this one.
     pub overlapped: bool,
+    /// Bytes of each column of weights that a tile block prefetches; 0: none.
+    pub ahead: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -70,11 +73,15 @@ fn finish<T: Factor, O: Element>(
     if epilogue.is_plain() {
         return result.store(at, sums.cast::<O>());
     }
-    let strips = if n.is_multiple_of(strip) { n / strip } else { 1 };
-    for part in 0..strips {
-        let at = Place { column: at.column * strips as i32 + part as i32, ..at };
-        let values = sums.extract((0, part), [m, n / strips]).cast::<T::Value>();
-        result.store(at, mode::<O, _>(|| epilogue.apply(values, at)).cast::<O>());
+    let parts = if n.is_multiple_of(strip) { n / strip } else { 1 };
+    if parts == 1 {
+        return result.store(at, mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>());
+    }
+    let of_rows = mode::<O, _>(|| epilogue.of_rows(at, m));
+    for part in 0..parts {
+        let at = Place { column: at.column * parts as i32 + part as i32, ..at };
+        let sums = sums.extract((0, part), [m, strip]).cast::<T::Value>();
+        result.store(at, mode::<O, _>(|| epilogue.apply_strip(sums, at, &mut of_rows.iter())).cast::<O>());
     }
 }
 
@@ -85,7 +92,7 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
     right: R,
     result: C,
     epilogue: E,
-    (offsets, shared): (Option<Array<i32, 1>>, Shared<T::Sum>),
+    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<(Scalar<u64>, Scalar<u64>)>),
     form: Form,
 ) {
     if form.overlapped {
@@ -105,8 +112,17 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
         let [row, column] = order(index, tiles, [tm, tn, tk]);
         Place { row, column, batch, group: None, extents: [rows, columns] }
     };
+    let zeros = ahead.map(|weights| {
+        let parts = if let Share::Split(parts) = form.configuration.share { parts as i32 } else { 1 };
+        let first = ct::bid(0) % parts * steps.ceil_div(parts) * (tk * size_of::<T>()) as i32;
+        let of_column = [first, terms * size_of::<T>() as i32];
+        let zeros = prefetch(weights, (place(ct::bid(0) / parts).column, tn), columns, of_column, form.ahead);
+        ct::grid_dependency_control_wait();
+        zeros.cast::<T::Sum>()
+    });
     let add = |at: Place, begin, end| {
-        sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
+        let sums = sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form);
+        zeros.map_or(sums, |zeros| sums - zeros)
     };
     let store = |at: Place, sums| finish::<T, O>(sums, (&epilogue, result), at, form);
     let whole = |index| {
