@@ -99,8 +99,8 @@ pub struct Hints {
     /// prints, assertions, scratch memory or [`num_blocks`](crate::num_blocks) have no such form.
     /// The same holds for exported PTX, and for launches with [`Hints::num_ctas`].
     pub persistent: Option<bool>,
-    /// Requires results that do not depend on the order in which tile blocks run. A kernel with float
-    /// atomics, exchanges, or used results of atomic operations is then an error.
+    /// Requires results that do not depend on the order in which tile blocks run. A kernel with
+    /// float atomics, exchanges, or used results of atomic operations is then an error.
     pub deterministic: bool,
     /// Overrides of the plan, for measurements.
     #[doc(hidden)]
@@ -124,7 +124,7 @@ pub struct PlanOverride {
     pub optimizations: ptx::OptimizationSet,
 }
 
-/// The text is part of the keys of tuning records and cache files. It contains the last two
+/// The text is part of the keys of tuning records and cache files. It contains the last three
 /// fields only if they are set.
 impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,6 +140,7 @@ impl fmt::Debug for Hints {
             device_debug,
             memcheck,
             persistent,
+            deterministic,
             plan,
         } = self;
         let mut text = f.debug_struct("Hints");
@@ -152,6 +153,9 @@ impl fmt::Debug for Hints {
         }
         if *plan != PlanOverride::default() {
             text.field("plan", plan);
+        }
+        if *deterministic {
+            text.field("deterministic", deterministic);
         }
         text.finish()
     }

@@ -64,7 +64,7 @@ pub struct ValueData {
     pub def: Def,
 }
 
-/// Promise that each row along an axis is computed by itself.
+/// Promise that the rows along an axis are independent of each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowwisePromise {
     /// Axis of the rows in each array.

@@ -33,7 +33,8 @@ use crate::util::report;
 ///
 /// // With one tile block less, elements are not stored.
 /// let proof = ct::prove(vadd, 3, (x, x, x.mutable()), [ct::Property::Covers])?;
-/// assert!(proof.require().unwrap_err().to_string().contains("no tile block stores element [768]"));
+/// assert!(proof.require().unwrap_err().to_string().contains("no tile block stores element
+/// [768]"));
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
@@ -73,9 +74,8 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
         let behind = |&(address, bytes): &(u64, u64)| (address..address + bytes).contains(&word);
         allocations.iter().find(|allocation| behind(allocation)).map(|(address, bytes)| address + bytes - word)
     };
-    let names = (1..).zip(&forms).flat_map(|(number, form)| {
-        std::iter::repeat_n(format!("argument {number}"), form.words())
-    });
+    let names =
+        (1..).zip(&forms).flat_map(|(number, form)| std::iter::repeat_n(format!("argument {number}"), form.words()));
     let argument = |(name, &word): (String, &u64)| Argument { name, bytes: within(word) };
     let arguments: Vec<Argument> = names.zip(words.words()).map(argument).collect();
     let verdicts = pass::prove(&module, &module.entries[0], grid, (words.words(), &arguments), properties);
@@ -109,8 +109,8 @@ impl Launch<'_> {
 /// ```
 /// # use cutlet::doctest::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([64]).mutable();
-/// let proof = ct::prove(|x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([16])), 4, (x,), ct::Property::ALL)?;
-/// assert!(proof.to_string().contains("covers: proved"), "{proof}");
+/// let proof = ct::prove(|x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([16])), 4, (x,),
+/// ct::Property::ALL)?; assert!(proof.to_string().contains("covers: proved"), "{proof}");
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -153,12 +153,14 @@ impl Proof {
     /// ```
     /// # use cutlet::doctest::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([64]).mutable();
-    /// ct::prove(|x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([16])), 4, (x,), ct::Property::ALL)?.require()?;
+    /// ct::prove(|x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([16])), 4, (x,),
+    /// ct::Property::ALL)?.require()?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Kernel`] with the counter-example or the reason of each property that is not proved.
+    /// [`Error::Kernel`] with the counter-example or the reason of each property that is not
+    /// proved.
     pub fn require(&self) -> Result<()> {
         let problem = |(property, verdict): &(Property, Verdict)| {
             let (found, what): (&Diagnostic, _) = match verdict {

@@ -5,7 +5,7 @@ use std::sync::Once;
 use super::report;
 
 /// The environment variables that the crate reads, without `CUTLET_`.
-const VARIABLES: [&str; 21] = [
+const VARIABLES: [&str; 22] = [
     "BACKEND",
     "CACHE",
     "CACHE_BYTES",

@@ -1,8 +1,8 @@
 //! Mistakes of loops: persistent tile blocks, chunks, carried indices, bounds.
 
 use cutlet as ct;
-use cutlet::prelude::*;
 use cutlet::Property::{self, *};
+use cutlet::prelude::*;
 
 use crate::planted;
 

@@ -1,8 +1,8 @@
 //! Mistakes of grids: too few or too many tile blocks, tile blocks with one tile, tiles without a tile block.
 
 use cutlet as ct;
-use cutlet::prelude::*;
 use cutlet::Property::{self, *};
+use cutlet::prelude::*;
 
 use crate::planted;
 
@@ -141,10 +141,15 @@ fn wrong_group_width() {
 
 #[test]
 fn a_large_grid_is_decided() {
-    let proof = ct::prove(grouped, 128 * 64, {
-        let (x, y) = matrix(1024, 512);
-        (x, y, Constant(8))
-    }, Property::ALL);
+    let proof = ct::prove(
+        grouped,
+        128 * 64,
+        {
+            let (x, y) = matrix(1024, 512);
+            (x, y, Constant(8))
+        },
+        Property::ALL,
+    );
     proof.unwrap().require().unwrap();
     let x = ct::ArraySpec::<f32, 1>::new([1 << 34]);
     ct::prove(copy, 1 << 30, (x, x.mutable()), [Bounds, UniqueWrites, NoRace]).unwrap().require().unwrap();

@@ -1,8 +1,8 @@
 //! Mistakes of index arithmetic: quotients, remainders, minima, masks, pointers.
 
 use cutlet as ct;
-use cutlet::prelude::*;
 use cutlet::Property::{self, *};
+use cutlet::prelude::*;
 
 use crate::planted;
 

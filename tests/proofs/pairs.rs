@@ -1,8 +1,8 @@
 //! Mistakes between two accesses: neighbours in place, halves, atomics beside stores.
 
 use cutlet as ct;
-use cutlet::prelude::*;
 use cutlet::Property::{self, *};
+use cutlet::prelude::*;
 
 use crate::planted;
 

@@ -75,9 +75,7 @@ struct Random2 {
 impl Random2 {
     fn new(seed: u64) -> Random2 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut pair = |depth: usize| {
-            [Index::random(&mut random, depth), Index::random(&mut random, depth)]
-        };
+        let mut pair = |depth: usize| [Index::random(&mut random, depth), Index::random(&mut random, depth)];
         let (simple, store, guard, load) = ([Index::Block(0), Index::Block(1)], pair(2), pair(1), pair(2));
         let tile = [1 << random.below(2), 1 << random.below(3)];
         let grid = [1 + random.below(4), 1 + random.below(4)];

@@ -79,9 +79,8 @@ fn split_by_the_grid() {
     breaks("depends on the grid", |x, _, y| {
         let chunk = x.num_tiles(1, [4, 8]).ceil_div(ct::num_blocks(1));
         let first = ct::bid(1) * chunk;
-        let sum = ct::fold(first..first + chunk, ct::zeros::<f32, 2>([4, 8]), |sum, k| {
-            sum + x.load((ct::bid(0), k), [4, 8])
-        });
+        let sum =
+            ct::fold(first..first + chunk, ct::zeros::<f32, 2>([4, 8]), |sum, k| sum + x.load((ct::bid(0), k), [4, 8]));
         y.store((ct::bid(0), ct::bid(1)), sum);
     });
     breaks("order of their execution", |x, _, y| {
@@ -93,9 +92,8 @@ fn split_by_the_grid() {
 #[test]
 fn sums_over_the_number_of_rows() {
     breaks("", |x, _, y| {
-        let sum = ct::fold(..x.num_tiles(0, [4, 64]), ct::zeros::<f32, 2>([4, 64]), |sum, i| {
-            sum + x.load((i, 0), [4, 64])
-        });
+        let sum =
+            ct::fold(..x.num_tiles(0, [4, 64]), ct::zeros::<f32, 2>([4, 64]), |sum, i| sum + x.load((i, 0), [4, 64]));
         y.store((ct::bid(0), 0), sum);
     });
     breaks("number of rows", |x, _, y| {

@@ -4,15 +4,15 @@ use crate::element::Element;
 use crate::ir::RowwisePromise;
 use crate::tile::{Array, caller_location, record};
 
-/// Promises that each row along an axis is computed by itself, in an order that the extents of the
-/// kernel fix: the results of a row have the same bits in every batch.
+/// Promises that the rows along an axis are independent of each other, and that extents fix the
+/// order of sums: the results of a row have the same bits in every batch.
 ///
-/// * What is stored at row `r` depends on row `r` of the arrays and on constants alone. Arrays with at
-///   most `axis` dimensions, numbers, and the arrays of [`Rowwise::constant`] are constants.
+/// * What is stored at row `r` depends on row `r` of the arrays and on constants alone. Arrays with
+///   at most `axis` dimensions, numbers, and the arrays of [`Rowwise::constant`] are constants.
 /// * No sum depends on the grid, on the number of rows, or on the order of tile blocks.
 ///
-/// The promise is proved from the kernel when it is compiled. Without a proof, the launch is an error
-/// with the operation that breaks the promise.
+/// The promise is proved from the kernel when it is compiled. Without a proof, the launch is an
+/// error with the operation that breaks the promise.
 ///
 /// ```
 /// use cutlet as ct;
@@ -60,8 +60,8 @@ pub struct Rowwise {
 }
 
 impl Rowwise {
-    /// Excludes an array, such as the weights of a matrix product: all rows of results may depend on
-    /// all of its elements.
+    /// Excludes an array, such as the weights of a matrix product: all rows of results may depend
+    /// on all of its elements.
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,7 +1,8 @@
 //! Positions outside of arrays.
 //!
-//! A tile of a partition may reach over the edge of its array, and is a mistake only if it is entirely
-//! outside. The elements of pointers, and of arrays inside of others, must be in their allocation.
+//! A tile of a partition may reach over the edge of its array, and is a mistake only if it is
+//! entirely outside. The elements of pointers, and of arrays inside of others, must be in their
+//! allocation.
 
 use std::ops::ControlFlow;
 

@@ -1,6 +1,7 @@
 //! Elements that two different tile blocks access.
 //!
-//! 1. If a position determines the tile block (affine forms), there is none, whatever the conditions.
+//! 1. If a position determines the tile block (affine forms), there is none, whatever the
+//!    conditions.
 //! 2. Otherwise positions and conditions are split into independent parts. Each part is enumerated,
 //!    and the positions of both accesses are compared through a table.
 //!
@@ -37,7 +38,11 @@ enum PartConflict {
     /// No element is accessed by both.
     Never,
     /// Tile blocks and positions along the dimensions of the part, of different blocks if possible.
-    Found { blocks: [Blocks; 2], cells: Vec<(usize, i64)>, differ: bool },
+    Found {
+        blocks: [Blocks; 2],
+        cells: Vec<(usize, i64)>,
+        differ: bool,
+    },
     Undecided,
 }
 
@@ -85,7 +90,8 @@ fn compared(terms: &Terms, ranges: &Ranges, a: &Access, b: &Access) -> Conflict 
         access.conditions.iter().copied().filter(|&condition| is_known(condition)).collect()
     };
     let sides = [Side::new(a, &own, known(a), &dims), Side::new(b, &other, known(b), &dims)];
-    // The blocks of both sides are compared with each other, and variables of one access are in one part.
+    // The blocks of both sides are compared with each other, and variables of one access are in one
+    // part.
     let joint = joint_parts(terms, &sides, dims.len());
     let (mut witness, mut differ) = (Witness::default(), false);
     witness.element = vec![0; dims.len()];
@@ -118,8 +124,8 @@ fn compared(terms: &Terms, ranges: &Ranges, a: &Access, b: &Access) -> Conflict 
     }
 }
 
-/// Returns true if equal positions imply equal tile blocks, by the affine forms of dimensions that are
-/// equal terms in both accesses.
+/// Returns true if equal positions imply equal tile blocks, by the affine forms of dimensions that
+/// are equal terms in both accesses.
 fn is_determined(terms: &Terms, (own, other): (&Ranges, &Ranges), a: &Access, b: &Access) -> bool {
     let mut ranges = own.clone();
     for (&var, &(lo, hi)) in other {
@@ -176,8 +182,7 @@ fn joint_parts(terms: &Terms, sides: &[Side<'_>; 2], dims: usize) -> Vec<JointPa
             sides[number] = part;
             let mut joined = (own, JointPart { sides, dims: positions });
             let overlaps = |(vars, part): &(Vec<Var>, JointPart)| {
-                vars.iter().any(|var| joined.0.contains(var))
-                    || part.dims.iter().any(|dim| joined.1.dims.contains(dim))
+                vars.iter().any(|var| joined.0.contains(var)) || part.dims.iter().any(|dim| joined.1.dims.contains(dim))
             };
             let (same, others): (Vec<_>, Vec<_>) = std::mem::take(&mut joint).into_iter().partition(overlaps);
             for (vars, part) in same {
@@ -244,9 +249,8 @@ fn part_conflict(terms: &Terms, sides: &[Side<'_>; 2], part: &JointPart) -> Part
     }
     let [Some(own), Some(other)] = lists.as_slice() else {
         // A part that never holds excludes all elements.
-        let never = (0..2).any(|number| {
-            matches!(solution(terms, sides[number].ranges, &part.sides[number].conditions), Ok(None))
-        });
+        let never = (0..2)
+            .any(|number| matches!(solution(terms, sides[number].ranges, &part.sides[number].conditions), Ok(None)));
         return if never { PartConflict::Never } else { PartConflict::Undecided };
     };
     let unit: Vec<i64> = (0..part.dims.len()).map(|d| common_unit(sides, part.dims[d], d, [own, other])).collect();
@@ -310,8 +314,8 @@ fn common_unit(sides: &[Side<'_>; 2], dim: usize, position: usize, lists: [&Plac
     unit.max(1) as i64
 }
 
-/// Calls `visit` with each cell of `unit` elements of a box, inside of the array. Returns false beyond
-/// the limit of cells.
+/// Calls `visit` with each cell of `unit` elements of a box, inside of the array. Returns false
+/// beyond the limit of cells.
 fn each_cell(
     side: &Side<'_>,
     dims: &[usize],

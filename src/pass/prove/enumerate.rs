@@ -1,7 +1,7 @@
 //! Enumeration of the values of variables.
 //!
-//! Terms are computed as soon as their last variable has a value, and a condition that does not hold
-//! ends the enumeration of the variables after it.
+//! Terms are computed as soon as their last variable has a value, and a condition that does not
+//! hold ends the enumeration of the variables after it.
 
 use std::ops::ControlFlow;
 
@@ -50,8 +50,8 @@ struct Enumeration<'t, 'v> {
     visit: &'v mut dyn FnMut(&[i64], &[i64]) -> ControlFlow<()>,
 }
 
-/// Calls `visit` with the values of the variables and of the outputs, for all values of the variables
-/// for which the conditions hold.
+/// Calls `visit` with the values of the variables and of the outputs, for all values of the
+/// variables for which the conditions hold.
 pub(super) fn enumerate(
     terms: &Terms,
     ranges: &Ranges,

@@ -1,7 +1,8 @@
 //! Intervals of terms, refined by conditions.
 //!
-//! A condition that compares a term with another one bounds every occurrence of the term. The bounds
-//! of an expression are those of interval arithmetic; a result that may wrap has those of its type.
+//! A condition that compares a term with another one bounds every occurrence of the term. The
+//! bounds of an expression are those of interval arithmetic; a result that may wrap has those of
+//! its type.
 
 use rustc_hash::FxHashMap;
 
@@ -49,8 +50,7 @@ fn corners(a: (i128, i128), b: (i128, i128), f: impl Fn(i128, i128) -> i128) -> 
 impl<'t> Intervals<'t> {
     /// Returns the intervals under the conjunction of these conditions.
     pub fn new(terms: &'t Terms, ranges: &'t Ranges, conditions: &[Term]) -> Intervals<'t> {
-        let mut intervals =
-            Intervals { terms, ranges, known: FxHashMap::default(), bounds: FxHashMap::default() };
+        let mut intervals = Intervals { terms, ranges, known: FxHashMap::default(), bounds: FxHashMap::default() };
         for _ in 0..2 {
             for &condition in conditions {
                 intervals.assume(condition, true);
@@ -99,8 +99,8 @@ impl<'t> Intervals<'t> {
         self.known.clear();
     }
 
-    /// Returns the interval of a term. It is empty (the first number exceeds the second one) only if
-    /// the conditions contradict each other.
+    /// Returns the interval of a term. It is empty (the first number exceeds the second one) only
+    /// if the conditions contradict each other.
     pub fn of(&mut self, term: Term) -> Interval {
         if let Some(&known) = self.known.get(&term) {
             return known;
@@ -180,9 +180,7 @@ fn applied(fun: &Fun, bits: u32, of: &[Interval]) -> Interval {
             (if of[0].0 >= 0 { 0 } else { of[0].0.max(-most) }, if of[0].1 <= 0 { 0 } else { of[0].1.min(most) })
         }
         Fun::And if nonnegative => (0, of[0].1.min(of[1].1)),
-        Fun::And if bits > 1 && (of[0].0 >= 0 || of[1].0 >= 0) => {
-            (0, if of[0].0 >= 0 { of[0].1 } else { of[1].1 })
-        }
+        Fun::And if bits > 1 && (of[0].0 >= 0 || of[1].0 >= 0) => (0, if of[0].0 >= 0 { of[0].1 } else { of[1].1 }),
         Fun::Or | Fun::Xor if nonnegative => {
             let most = of[0].1.max(of[1].1) as u64;
             (0, ((most + 1).next_power_of_two() - 1).min(any.1 as u64) as i64)

@@ -6,15 +6,15 @@
 //! 1. `walk` collects the accesses: positions and conditions as terms (`term`, `values`) over tile
 //!    blocks, iterations and lanes.
 //! 2. A property becomes a question about terms: `bounds`, `conflict`, `cover`.
-//! 3. Affine forms (`affine`) and intervals (`interval`) decide most questions, for any number of tile
-//!    blocks. `system` splits the others into independent parts, and `enumerate` computes all values of
-//!    a part.
+//! 3. Affine forms (`affine`) and intervals (`interval`) decide most questions, for any number of
+//!    tile blocks. `system` splits the others into independent parts, and `enumerate` computes all
+//!    values of a part.
 //!
-//! Loaded elements are unknown. They make more accesses possible, so a proof is valid for all of them;
-//! a counter-example that depends on them is none, and the verdict is "unknown".
+//! Loaded elements are unknown. They make more accesses possible, so a proof is valid for all of
+//! them; a counter-example that depends on them is none, and the verdict is "unknown".
 //!
-//! Limits: distinct pointer parameters are distinct memory; accesses of one tile block are in program
-//! order; the order of accesses by `acquire` and `release` is not modelled.
+//! Limits: distinct pointer parameters are distinct memory; accesses of one tile block are in
+//! program order; the order of accesses by `acquire` and `release` is not modelled.
 
 mod access;
 mod affine;
@@ -52,8 +52,8 @@ pub(crate) struct Argument {
     pub bytes: Option<u64>,
 }
 
-/// Decides the properties of a launch of a verified entry. Each word of `params` has the bits of one
-/// parameter; `arguments` describe the arguments that the parameters belong to.
+/// Decides the properties of a launch of a verified entry. Each word of `params` has the bits of
+/// one parameter; `arguments` describe the arguments that the parameters belong to.
 pub(crate) fn prove(
     module: &Module,
     entry: &Entry,
@@ -74,9 +74,25 @@ fn distinct(accesses: Vec<Access>) -> Vec<Access> {
     let mut kept: Vec<Access> = Vec::new();
     for access in accesses {
         let is_same = |other: &Access| {
-            (other.kind, other.root, other.ordered, other.clipped, other.partition, other.bits, other.may, other.acquired)
-                == (access.kind, access.root, access.ordered, access.clipped, access.partition, access.bits, access.may, access.acquired)
-                && other.frame == access.frame
+            (
+                other.kind,
+                other.root,
+                other.ordered,
+                other.clipped,
+                other.partition,
+                other.bits,
+                other.may,
+                other.acquired,
+            ) == (
+                access.kind,
+                access.root,
+                access.ordered,
+                access.clipped,
+                access.partition,
+                access.bits,
+                access.may,
+                access.acquired,
+            ) && other.frame == access.frame
                 && other.dims == access.dims
                 && other.lanes == access.lanes
                 && other.conditions == access.conditions
@@ -113,9 +129,8 @@ impl Prover<'_> {
 
     /// Returns the array that is the whole allocation.
     fn whole(&self, root: Root) -> Option<Frame> {
-        let is_whole = |(of, frame): &&(Root, Frame)| {
-            *of == root && self.walk.values.terms.as_constant(frame.base) == Some(0)
-        };
+        let is_whole =
+            |(of, frame): &&(Root, Frame)| *of == root && self.walk.values.terms.as_constant(frame.base) == Some(0);
         let declared = self.walk.frames.iter().find(is_whole).map(|(_, frame)| frame.clone());
         declared.or_else(|| self.allocation(root))
     }
@@ -165,7 +180,8 @@ impl Prover<'_> {
     /// Decides whether two tile blocks access one element: two stores, or a write and any access.
     fn conflicts(&mut self, stores_alone: bool) -> Verdict {
         let mut unknown = None;
-        let is_candidate = |access: &&Access| access.root != Root::Scratch && (!stores_alone || access.kind == Kind::Store);
+        let is_candidate =
+            |access: &&Access| access.root != Root::Scratch && (!stores_alone || access.kind == Kind::Store);
         let candidates: Vec<Access> = self.accesses.iter().filter(is_candidate).cloned().collect();
         for (number, a) in candidates.iter().enumerate() {
             for b in &candidates[number..] {

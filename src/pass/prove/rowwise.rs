@@ -1,10 +1,10 @@
-//! Check of the promise that a kernel computes each row by itself.
+//! Check of the promise that the rows of a kernel are independent of each other.
 //!
-//! 1. The walk computes for each value the row that it depends on (`rows`), with unknown extents and
-//!    an unknown grid.
+//! 1. The walk computes for each value the row that it depends on (`rows`), with unknown extents
+//!    and an unknown grid.
 //! 2. A store is correct if the row of its value is the row that it stores.
-//! 3. The order of a sum is fixed by extents: a loop that carries floats has no bounds that depend on
-//!    the grid or on the number of rows, and no atomic operation combines floats.
+//! 3. The order of a sum is fixed by extents: a loop that carries floats has no bounds that depend
+//!    on the grid or on the number of rows, and no atomic operation combines floats.
 //!
 //! A load at a position that depends on the grid is refused, unless the position is one of a store:
 //! the order of tiles may depend on the grid.
@@ -132,7 +132,9 @@ impl<'m> Rows<'m> {
             match op.code {
                 Opcode::For | Opcode::Loop => self.repeated(id, op, control),
                 Opcode::If => self.branches(id, op, control),
-                Opcode::Yield | Opcode::Continue | Opcode::Break | Opcode::Return => last = Some(op.operands.as_slice()),
+                Opcode::Yield | Opcode::Continue | Opcode::Break | Opcode::Return => {
+                    last = Some(op.operands.as_slice())
+                }
                 _ => self.op(id, op, control),
             }
         }
@@ -144,7 +146,8 @@ impl<'m> Rows<'m> {
         let inner = control.join(self.own(op.operands[0]), id);
         let mut results = vec![condition; op.results.len()];
         for &region in &op.regions {
-            let is_yield = self.module.block(region).ops.last().is_some_and(|&id| self.module.op(id).code == Opcode::Yield);
+            let is_yield =
+                self.module.block(region).ops.last().is_some_and(|&id| self.module.op(id).code == Opcode::Yield);
             let last = self.block(region, inner).filter(|_| is_yield).unwrap_or_default();
             for (result, &value) in results.iter_mut().zip(last) {
                 *result = result.join(self.of(value, id), id);
@@ -200,7 +203,8 @@ impl<'m> Rows<'m> {
                 if dependence.row.is_some_and(varies) {
                     *dependence = dependence.join(Dependence::broken(id, "carries a row to another iteration"), id);
                 }
-                let is_float = matches!(module.ty(carried[position]).as_tile(), Some((Elem::Num(dtype), _)) if dtype.is_float());
+                let is_float =
+                    matches!(module.ty(carried[position]).as_tile(), Some((Elem::Num(dtype), _)) if dtype.is_float());
                 if dependence.broken.is_none() && is_float {
                     dependence.broken = by_grid;
                 }
@@ -428,9 +432,10 @@ impl<'m> Rows<'m> {
 
     /// Returns the dependence of the results of an op without memory effects.
     fn computed(&mut self, id: OpId, op: &Op) -> Dependence {
-        let is_integer = op.results.iter().all(|&result| {
-            self.module.ty(result).as_tile().is_some() && self.values.bits(result).is_some()
-        });
+        let is_integer = op
+            .results
+            .iter()
+            .all(|&result| self.module.ty(result).as_tile().is_some() && self.values.bits(result).is_some());
         let mut operands = Vec::new();
         for &operand in &op.operands {
             // A number keeps its term, which tells whether it depends on the grid.
@@ -465,7 +470,9 @@ impl<'m> Rows<'m> {
                 let first = operands[0].moved(&mut self.values.terms, &by);
                 std::iter::once(first).chain(operands.into_iter().skip(1)).collect()
             }
-            code if code.is_elementwise() || matches!(code, Opcode::Broadcast | Opcode::Assume | Opcode::WithLayout) => {
+            code if code.is_elementwise()
+                || matches!(code, Opcode::Broadcast | Opcode::Assume | Opcode::WithLayout) =>
+            {
                 operands
             }
             _ => {

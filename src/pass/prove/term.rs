@@ -136,7 +136,8 @@ impl Terms {
         self.facts[term.0 as usize].data
     }
 
-    /// Returns true if a term is too large to be of use: those that depend on data are not computed.
+    /// Returns true if a term is too large to be of use: those that depend on data are not
+    /// computed.
     pub fn is_too_large(&self, term: Term) -> bool {
         let facts = &self.facts[term.0 as usize];
         facts.size > if facts.data.is_some() { MOST_NODES_WITH_DATA } else { MOST_NODES }

@@ -140,9 +140,8 @@ impl<'m> Values<'m> {
         let Some((_, frame)) = self.frame(op.operands[0]) else { return };
         let counts: Vec<i64> = match self.module.ty(op.operands[0]) {
             Type::PartitionView { tile: step, dim_map, .. } | Type::StridedView { traversal: step, dim_map, .. } => {
-                let count = |(&step, &dim): (&i32, &i32)| {
-                    (frame.extents[dim as usize] as u64).div_ceil(step as u64) as i64
-                };
+                let count =
+                    |(&step, &dim): (&i32, &i32)| (frame.extents[dim as usize] as u64).div_ceil(step as u64) as i64;
                 step.iter().zip(dim_map).map(count).collect()
             }
             _ => frame.extents,
@@ -164,9 +163,7 @@ impl<'m> Values<'m> {
             Opcode::Broadcast | Opcode::Assume | Opcode::WithLayout => {
                 self.bits(op.operands[0]).map(|_| self.meaning(op.operands[0]))
             }
-            Opcode::Bitcast => {
-                (self.bits(op.operands[0]) == Some(bits)).then(|| self.meaning(op.operands[0]))
-            }
+            Opcode::Bitcast => (self.bits(op.operands[0]) == Some(bits)).then(|| self.meaning(op.operands[0])),
             Opcode::PtrToPtr => {
                 let pointee = |value| match self.module.ty(value).as_tile() {
                     Some((Elem::Ptr { pointee, .. }, _)) => Some(pointee.storage_bits()),
@@ -206,8 +203,8 @@ impl<'m> Values<'m> {
         }
     }
 
-    /// Returns the lanes of the operand of `permute`, `extract` and `reshape` as terms of the lanes of
-    /// the result.
+    /// Returns the lanes of the operand of `permute`, `extract` and `reshape` as terms of the lanes
+    /// of the result.
     pub fn lanes_of(&mut self, op: &Op) -> FxHashMap<Var, Term> {
         let shape = self.module.shape(op.results[0]);
         let from = self.module.shape(op.operands[0]);
@@ -250,25 +247,37 @@ impl<'m> Values<'m> {
         (meaning.root == other.root).then_some(Meaning { root: meaning.root, term })
     }
 
-    /// Adds the lanes of the source of a reshape as terms of the lanes of its result.
+    /// Adds the lanes of the source of a reshape as terms of the lanes of its result: by groups of axes
+    /// with equal numbers of elements.
     fn reshaped(&mut self, from: &[i64], to: &[i64], lanes: &[Term], by: &mut FxHashMap<Var, Term>) {
-        let wide = |extents: &[i64]| -> Vec<(usize, i64)> {
-            extents.iter().copied().enumerate().filter(|(_, extent)| *extent != 1).collect()
-        };
-        let (sources, results) = (wide(from), wide(to));
-        if sources.iter().map(|(_, n)| n).eq(results.iter().map(|(_, n)| n)) {
-            by.extend(sources.iter().zip(&results).map(|(source, result)| (Var::Lane(source.0 as u8), lanes[result.0])));
-            return;
-        }
-        let mut place = self.terms.constant(0);
-        for (axis, &lane) in lanes.iter().enumerate() {
-            place = self.terms.add_scaled(place, lane, to[axis + 1..].iter().product());
-        }
-        for (axis, extent) in sources {
-            let (stride, extent) =
-                (self.terms.constant(from[axis + 1..].iter().product()), self.terms.constant(extent));
-            let quotient = self.terms.apply(Fun::Div(Sign::Signed, Rounding::Zero), 64, &[place, stride]);
-            by.insert(Var::Lane(axis as u8), self.terms.apply(Fun::Rem(Sign::Signed), 64, &[quotient, extent]));
+        let (mut source, mut result) = (0, 0);
+        while source < from.len() {
+            let (first, start) = (source, result);
+            let (mut of_source, mut of_result) = (from[source], 1);
+            source += 1;
+            while of_source != of_result {
+                if of_result < of_source {
+                    of_result *= to[result];
+                    result += 1;
+                } else {
+                    of_source *= from[source];
+                    source += 1;
+                }
+            }
+            let mut place = self.terms.constant(0);
+            for axis in start..result {
+                place = self.terms.add_scaled(place, lanes[axis], to[axis + 1..result].iter().product());
+            }
+            for axis in first..source {
+                let stride = self.terms.constant(from[axis + 1..source].iter().product());
+                let quotient = self.terms.apply(Fun::Div(Sign::Signed, Rounding::Zero), 64, &[place, stride]);
+                let extent = self.terms.constant(from[axis]);
+                let lane = match axis == first {
+                    true => quotient,
+                    false => self.terms.apply(Fun::Rem(Sign::Signed), 64, &[quotient, extent]),
+                };
+                by.insert(Var::Lane(axis as u8), lane);
+            }
         }
     }
 

@@ -9,7 +9,8 @@ use crate::ir::{OpId, Value};
 ///
 /// ```
 /// use cutlet as ct;
-/// assert_eq!(ct::Property::ALL.map(|property| property.to_string()), ["bounds", "unique writes", "covers", "no race"]);
+/// assert_eq!(ct::Property::ALL.map(|property| property.to_string()), ["bounds", "unique writes",
+/// "covers", "no race"]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -19,11 +20,11 @@ pub enum Property {
     Bounds,
     /// No two tile blocks store the same element. Atomic operations are excepted.
     UniqueWrites,
-    /// Every element of each array that the kernel stores to is stored. Arrays with atomic operations
-    /// alone are excepted.
+    /// Every element of each array that the kernel stores to is stored. Arrays with atomic
+    /// operations alone are excepted.
     Covers,
-    /// No tile block accesses an element that another one writes, unless both accesses are atomic or
-    /// ordered.
+    /// No tile block accesses an element that another one writes, unless both accesses are atomic
+    /// or ordered.
     NoRace,
 }
 
@@ -55,7 +56,8 @@ impl fmt::Display for Property {
 /// let y = ct::ArraySpec::<f32, 1>::new([16]).mutable();
 /// let proof = ct::prove(same, 2, (y,), [ct::Property::UniqueWrites])?;
 /// let ct::Verdict::Refuted(case) = &proof.verdicts()[0].1 else { panic!("{proof}") };
-/// assert_eq!((case.blocks.as_slice(), case.element.as_slice()), ([[0, 0, 0], [1, 0, 0]].as_slice(), [0].as_slice()));
+/// assert_eq!((case.blocks.as_slice(), case.element.as_slice()), ([[0, 0, 0], [1, 0,
+/// 0]].as_slice(), [0].as_slice()));
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +92,8 @@ pub enum Verdict {
     Proved,
     /// The property does not hold.
     Refuted(Counterexample),
-    /// The property depends on data, or is beyond the limits of the procedure. The diagnostic has the
-    /// operation.
+    /// The property depends on data, or is beyond the limits of the procedure. The diagnostic has
+    /// the operation.
     Unknown(Diagnostic),
 }
 

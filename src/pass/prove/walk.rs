@@ -2,8 +2,9 @@
 //!
 //! 1. Conditions of branches and bounds of loops become conditions of the accesses inside.
 //! 2. An exit (`continue`, `break`, `return`) in a branch excludes the ops after it.
-//! 3. A loop is walked twice. The first walk finds the values that the loop does not change, and those
-//!    that each iteration increments by the same number. All other carried values are unknown.
+//! 3. A loop is walked twice. The first walk finds the values that the loop does not change, and
+//!    those that each iteration increments by the same number. All other carried values are
+//!    unknown.
 
 use rustc_hash::FxHashMap;
 
@@ -11,11 +12,11 @@ use super::access::{Access, Dim, Frame, Kind, Root};
 use super::interval::{Intervals, Ranges};
 use super::term::{Fun, Node, Term, Var};
 use super::values::{Meaning, Values};
+use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, Elem, Flag, HintValue, MemOrder, Module, Op, OpId, Opcode, Rounding, Sign, Type,
     Value, hint_key,
 };
-use crate::ir::op_table::Effect;
 
 /// Maximum number of loops whose iterations are variables.
 const MOST_LOOPS: usize = 256;
@@ -89,8 +90,8 @@ impl<'m> Walk<'m> {
         walk
     }
 
-    /// Walks over a block. Returns the exits inside of it, and the operands of its terminator unless
-    /// it is an exit.
+    /// Walks over a block. Returns the exits inside of it, and the operands of its terminator
+    /// unless it is an exit.
     fn block(&mut self, block: BlockId) -> (Vec<Exit>, Option<&'m [Value]>) {
         let module = self.values.module;
         let (depth, may) = (self.conditions.len(), self.may);
@@ -150,8 +151,12 @@ impl<'m> Walk<'m> {
             results.push(yielded);
         }
         for (position, &result) in op.results.iter().enumerate() {
-            let all: Vec<Meaning> =
-                results.iter().flatten().filter_map(|list| list.get(position)).map(|&v| self.values.meaning(v)).collect();
+            let all: Vec<Meaning> = results
+                .iter()
+                .flatten()
+                .filter_map(|list| list.get(position))
+                .map(|&v| self.values.meaning(v))
+                .collect();
             match all.as_slice() {
                 &[only] => self.values.set(result, only),
                 &[a, b] if a.root == b.root && self.values.bits(result).is_some() => {
@@ -274,7 +279,8 @@ impl<'m> Walk<'m> {
             [a, b] if b == before.term && !is_pointer => a,
             _ => return None,
         };
-        let loop_vars: Vec<Var> = self.loops.last().and_then(|id| self.iterations.get(id)).copied().into_iter().collect();
+        let loop_vars: Vec<Var> =
+            self.loops.last().and_then(|id| self.iterations.get(id)).copied().into_iter().collect();
         let varies = terms.vars(step).iter().any(|var| loop_vars.contains(var));
         let depends = terms.data_of(step).is_some();
         let same_root = next.root == before.root;
@@ -410,7 +416,8 @@ impl<'m> Walk<'m> {
                 start = self.values.terms.apply(Fun::Mul, 64, &[start, factor]);
             }
             dim.start = start;
-            dim.inbounds = matches!(op.attr(AttrKind::Inbounds), Some(Attr::Inbounds(list)) if list.get(axis) == Some(&true));
+            dim.inbounds =
+                matches!(op.attr(AttrKind::Inbounds), Some(Attr::Inbounds(list)) if list.get(axis) == Some(&true));
         }
         access.partition = matches!(module.ty(view), Type::PartitionView { .. });
         access.frame = Some(frame);
@@ -422,12 +429,12 @@ impl<'m> Walk<'m> {
         let module = self.values.module;
         match module.ty(view) {
             Type::TensorView { elem, .. } => Some(elem.storage_bits()),
-            Type::PartitionView { view, .. } | Type::StridedView { view, .. } | Type::GatherScatterView { view, .. } => {
-                match module.type_of(*view) {
-                    Type::TensorView { elem, .. } => Some(elem.storage_bits()),
-                    _ => None,
-                }
-            }
+            Type::PartitionView { view, .. }
+            | Type::StridedView { view, .. }
+            | Type::GatherScatterView { view, .. } => match module.type_of(*view) {
+                Type::TensorView { elem, .. } => Some(elem.storage_bits()),
+                _ => None,
+            },
             _ => None,
         }
     }
