@@ -346,7 +346,7 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         return Ok(());
     }
     let width = if GATES == 3 { 1 } else { keys };
-    let tile = widest(values).min(64);
+    let tile = widest(values).min(crate::launch::knob("gvalues", 64));
     let form = Form {
         keys: keys.next_power_of_two().max(16),
         values: tile,
@@ -355,7 +355,7 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
-        kind: crate::launch::knob("kind", 0),
+        kind: crate::launch::knob("kind", 2),
     };
     let device = stream.device();
     let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, width], true)?;
@@ -368,7 +368,11 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     let (gates, rates) = (tokens(gates.reshape(four(width))?, packing)?, tokens(rates.reshape(four(1))?, packing)?);
     let arguments = (of_tokens.0, of_tokens.1, of_tokens.2, gates, rates);
     let dy = tokens(dy, packing)?;
-    let eight = ct::Hints::new().num_warps(8);
+    let eight = ct::Hints::new().num_warps(crate::launch::knob("gwarps", 8) as u32);
+    let eight = match crate::launch::knob("gocc", 0) {
+        0 => eight,
+        n => eight.occupancy(n as u32),
+    };
     if chunks > 0 {
         let four = ct::Hints::new().num_warps(crate::launch::knob("gpwarps", 4) as u32).occupancy(2);
         let launch = ct::Launch::new([chunks, heads, sequences]).hints(four).stream(stream);

@@ -107,11 +107,11 @@ impl KimiDelta {
             keys: keys.next_power_of_two().max(16),
             width: keys.next_power_of_two().max(16).min(crate::launch::knob("width", key_width(256))),
             by_channel: true,
-            values: whole.min(crate::launch::knob("values", 128)),
-            parts: values.div_ceil(whole.min(crate::launch::knob("values", 128))),
+            values: whole.min(crate::launch::knob("values", 64)),
+            parts: values.div_ceil(whole.min(crate::launch::knob("values", 64))),
             group: heads / inputs.k.shape()[2],
             chunks,
-            kind: crate::launch::knob("kind", 0),
+            kind: crate::launch::knob("kind", 2),
         };
         let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, keys], false)?;
         let offsets = packing.map(|packing| packing.offsets);
@@ -122,7 +122,7 @@ impl KimiDelta {
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
             // Eight warps have registers for queries, keys, gates and their products.
             let hints = ct::Hints::new().num_warps(crate::launch::knob("warps", 4) as u32);
-            let hints = match crate::launch::knob("occ", 0) {
+            let hints = match crate::launch::knob("occ", 2) {
                 0 => hints,
                 n => hints.occupancy(n as u32),
             };
