@@ -99,6 +99,9 @@ pub struct Hints {
     /// prints, assertions, scratch memory or [`num_blocks`](crate::num_blocks) have no such form.
     /// The same holds for exported PTX, and for launches with [`Hints::num_ctas`].
     pub persistent: Option<bool>,
+    /// Requires results that do not depend on the order in which tile blocks run. A kernel with float
+    /// atomics, exchanges, or used results of atomic operations is then an error.
+    pub deterministic: bool,
     /// Overrides of the plan, for measurements.
     #[doc(hidden)]
     pub plan: PlanOverride,
@@ -169,6 +172,7 @@ impl Hints {
             device_debug: false,
             memcheck: false,
             persistent: None,
+            deterministic: false,
             plan: PlanOverride {
                 disable_search: false,
                 disable_pingpong: false,
@@ -285,6 +289,27 @@ impl Hints {
     #[must_use]
     pub const fn persistent(mut self, wanted: bool) -> Hints {
         self.persistent = Some(wanted);
+        self
+    }
+
+    /// Sets [`Hints::deterministic`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn total(x: Array<f32, 1>, sum: ArrayMut<f32, 1>) {
+    ///     sum.entry(0).atomic_add(x.load(ct::bid(0), [16]).sum(..).item());
+    /// }
+    ///
+    /// let (x, mut sum) = (ct::Device::cpu().zeros([64])?, ct::Device::cpu().zeros([1])?);
+    /// let launch = ct::Launch::new(4).hints(ct::Hints::new().deterministic(true));
+    /// let error = launch.launch(total, (&x, &mut sum)).unwrap_err().to_string();
+    /// assert!(error.contains("adds floats in the order in which tile blocks run"), "{error}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn deterministic(mut self, wanted: bool) -> Hints {
+        self.deterministic = wanted;
         self
     }
 

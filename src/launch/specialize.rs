@@ -46,7 +46,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
-    let CompileRequest { hints, backend, programmatic_launch, checks } = request;
+    let CompileRequest { hints, backend, programmatic_launch, checks, races, exact } = request;
     let Hints {
         num_warps,
         num_stages,
@@ -59,6 +59,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         device_debug,
         memcheck,
         persistent,
+        deterministic,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     let mut key = WordWriter::default();
@@ -72,7 +73,15 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
+    let flags = u64::from(deterministic) << 13
+        | u64::from(exact) << 12
+        | u64::from(races) << 11
+        | form << 9
+        | u64::from(differs) << 8
+        | plan << 5
+        | u64::from(checks) << 4
+        | lines << 2
+        | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
@@ -285,6 +294,7 @@ mod tests {
             Hints { memcheck: true, ..hints },
             hints.persistent(true),
             hints.persistent(false),
+            hints.deterministic(true),
             hints.plan(PlanOverride { disable_search: true, ..plan }),
             hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
             hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),
@@ -293,7 +303,14 @@ mod tests {
             hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::ExpOrder), ..plan }),
         ];
         let key = |hints| {
-            let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: false };
+            let request = CompileRequest {
+                hints,
+                backend: Backend::Ptx,
+                programmatic_launch: false,
+                checks: false,
+                exact: false,
+                races: false,
+            };
             specialization_key(Device::cpu(), request).words().to_vec()
         };
         let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();

@@ -13,7 +13,7 @@ use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, LoadOptions, Stream};
+use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, Hints, LoadOptions, Stream};
 
 use super::online::{Exponent, LEAST, Online};
 use super::tiles;
@@ -89,11 +89,19 @@ pub(super) fn parts(keys: usize, blocks: usize, of_each: usize, multiprocessors:
     (1..=most).find(|&parts| used(parts) >= 0.95 || used(parts) >= best).unwrap_or(1)
 }
 
+/// Returns the number of blocks of a multiprocessor for columns of keys and values: shared memory
+/// has two stages of 64 keys and values in each.
+fn blocks_of_multiprocessor([d, e]: [usize; 2]) -> u32 {
+    if d.max(e) <= 64 { 4 } else { 2 }
+}
+
 /// Constants of the kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Form {
     /// Rows, keys, columns of keys and of values of a tile.
     tile: [usize; 4],
+    /// Groups of keys of a tile, each of which has an online softmax of its own.
+    groups: usize,
     /// Tokens of a page.
     page: usize,
     parts: usize,
@@ -113,13 +121,13 @@ fn decode<T: Number>(
     (table, lengths): (Array<i32, 2>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     (scale, softcap, window, sinks): Parameters,
-    Form { tile: [m, n, d, e], page, parts, combine, overlapped }: Form,
+    Form { tile: [m, n, d, e], groups, page, parts, combine, overlapped }: Form,
 ) {
     if overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
-    let queries = q.load((batch, head, 0, 0), [1, 1, m, d]).reshape([m, d]);
+    let queries = q.load((batch, head, 0, 0), [1, 1, m, d]).reshape([1, m, d]);
     let length = lengths.load_scalar(batch);
     let first = window.map_or(ct::scalar(0), |window| (length - window).max(0));
     let begin = first / n;
@@ -139,23 +147,28 @@ fn decode<T: Number>(
         };
         // No row: it is read as zeros.
         let rows = ct::select(key.lt(length), pages, -1);
+        let each = n / groups;
         let [keys, values] = [(cache[0], d), (cache[1], e)]
-            .map(|(x, columns)| x.load((ct::at(rows), head, 0), [n, 1, columns]).reshape([n, columns]));
-        let scores = ct::mma(queries, keys.transpose(), ct::zeros::<f32, 2>([m, n]));
+            .map(|(x, columns)| x.load((ct::at(rows), head, 0), [n, 1, columns]).reshape([groups, each, columns]));
+        let scores = ct::mma(queries, keys.permute([0, 2, 1]), ct::zeros::<f32, 3>([groups, m, each]));
         let scores = softcap.map_or(scores, |cap| (scores * (scale / cap)).tanh_approx() * cap);
         let seen = key.lt(length);
         let seen = if window.is_some() { seen & key.ge(first) } else { seen };
-        let scores = ct::select(seen.unsqueeze(0), scores, f32::NEG_INFINITY);
-        state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
+        let scores = ct::select(seen.reshape([groups, 1, each]), scores, f32::NEG_INFINITY);
+        state.add(scores.reshape([groups * m, each]), exponent, |weights, sum| {
+            let weights = weights.cast::<T>().reshape([groups, m, each]);
+            vec![ct::mma(weights, values, sum(0).reshape([groups, m, e])).reshape([groups * m, e])]
+        })
     };
-    let state = ct::fold(begin_part..end_part, Online::new(m, e, 1), step);
-    // The sink is a key of the first part.
+    let state = ct::fold(begin_part..end_part, Online::new(groups * m, e, 1), step);
+    // The sink is a key of the first group of the first part.
     let sink = sinks.map(|sinks| {
-        let scores = sinks.load((head, 0), [1, m]).reshape([m, 1]) * LOG2_E;
-        ct::select(part.eq(0), scores, f32::NEG_INFINITY)
+        let scores = sinks.load((head, 0), [1, m]) * LOG2_E;
+        let is_first = (ct::arange(0..groups) + part).reshape([groups, 1]).eq(0);
+        ct::select(is_first, scores, f32::NEG_INFINITY).reshape([groups * m, 1])
     });
     let (results, logs) = state.finish(exponent, sink);
-    let result = results[0];
+    let (result, logs) = sum_of_groups(results[0], logs, groups);
     let store = |x: Tile<f32, 2>| out.store((batch, head, 0, 0), x.cast::<T>().reshape([1, 1, m, e]));
     let Some((of_parts, of_logs, tickets)) = partial else { return store(result) };
     of_parts.store((batch, head, part, 0, 0), result.reshape([1, 1, 1, m, e]));
@@ -167,6 +180,21 @@ fn decode<T: Number>(
             tickets.entry((batch, head)).atomic_xchg(0);
         });
     }
+}
+
+/// Returns the result and log₂ of the sums of exponentials of rows, from those of groups of keys.
+fn sum_of_groups(results: Tile<f32, 2>, logs: Tile<f32, 2>, groups: usize) -> (Tile<f32, 2>, Tile<f32, 2>) {
+    if groups == 1 {
+        return (results, logs);
+    }
+    let [rows, e] = results.shape();
+    let m = rows / groups;
+    let logs = logs.reshape([groups, m]);
+    let max = logs.reduce_max(0).max(LEAST);
+    let weights = (logs - max).exp2();
+    let total = weights.sum(0).max(f32::MIN_POSITIVE);
+    let sum = (results.reshape([groups, m, e]) * (weights / total).reshape([groups, m, 1])).sum(0);
+    (sum.reshape([m, e]), (max + total.log2()).reshape([m, 1]))
 }
 
 /// Returns the result of the rows and columns of a tile from its parts. `place`: sequence, block of
@@ -278,7 +306,8 @@ impl<'a> Decode<'a> {
         })?;
         let longest = pages.table.shape()[1] * page;
         let longest = self.window.map_or(longest, |window| longest.min(window.saturating_add(64)));
-        let of_shape = || parts(longest, batch * key_heads, 2, num_multiprocessors(&device.default_stream()));
+        let of_each = blocks_of_multiprocessor([q[2], pages.values.shape()[3]]) as usize;
+        let of_shape = || parts(longest, batch * key_heads, of_each, num_multiprocessors(&device.default_stream()));
         let parts = self.parts.unwrap_or_else(of_shape);
         Scratch::new(device, [batch, key_heads, parts, heads / key_heads, pages.values.shape()[3]])
     }
@@ -334,7 +363,10 @@ impl<'a> Decode<'a> {
         require(m <= 128, || format!("{group} heads of queries for a head of keys: at most 128"))?;
         let keys_of_tile = if d.max(e) > 128 || size_of::<T>() == 4 { 32 } else { 64 };
         let (combine, overlapped) = (self.combine, is_overlapped());
-        let form = Form { tile: [m, keys_of_tile, d, e], page, parts, combine, overlapped };
+        // A warp has keys of its own, so that warps exchange nothing in the loop.
+        let groups = if m * d.max(e) <= 2048 && size_of::<T>() == 2 { 4 } else { 1 };
+        let hints = if groups > 1 { Hints::new().occupancy(blocks_of_multiprocessor([d, e])) } else { Hints::new() };
+        let form = Form { tile: [m, keys_of_tile, d, e], groups, page, parts, combine, overlapped };
         let q = q.reshape([batch, key_heads, group, dim])?;
         let mut out = out.reshape([batch, key_heads, group, of_values])?;
         let keys = keys.reshape([pages * page, key_heads, dim])?;
@@ -359,7 +391,7 @@ impl<'a> Decode<'a> {
             (self.scale, self.softcap, window, sinks),
             ct::Constant(form),
         );
-        ct::Launch::new([parts, key_heads, batch]).stream(stream).run(kernel, arguments)?;
+        ct::Launch::new([parts, key_heads, batch]).hints(hints).stream(stream).run(kernel, arguments)?;
         if parts == 1 || self.combine == Combine::LastBlock {
             return Ok(());
         }

@@ -1,18 +1,19 @@
 //! Products of rows with the weights of their experts.
 //!
 //! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows
-//! of tokens, which the tile lists by their indices, or rows of places. The gate is applied to the
-//! accumulator. A tile block computes several tiles, up to the last one that has rows: the loads of
-//! a tile overlap with the store of the one before.
+//! of tokens, which the tile lists by their indices, or rows of places. Large products on Hopper
+//! copy the rows of tokens into the order of places first. The gate is applied to the accumulator. A
+//! tile block computes several tiles, up to the last one that has rows: the loads of a tile overlap
+//! with the store of the one before.
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Stream};
+use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
 
-use super::Alignment;
+use super::{Alignment, gather};
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors, target};
 use crate::norms::Gate;
 use crate::norms::rows::mode;
 
@@ -103,6 +104,18 @@ fn tile<T>(rows: usize, columns: usize, gated: bool) -> [usize; 3] {
     [rows, (if gated { most / 2 } else { most }).min(columns.next_power_of_two().max(16)), 64]
 }
 
+/// Returns true if a copy of the rows of tokens in the order of the places, which TMA loads, takes less time than their loads
+/// by indices: 674 instead of 472 TFLOP/s for 8 of 64 experts with 2816 columns of f16 on an H100.
+pub(super) fn pays_gather<T>(stream: &Stream, alignment: &Alignment, columns: usize) -> bool {
+    let [rows, least] = match target(stream) {
+        Some(Target::SM_90A) => [128, 1024],
+        Some(_) => return false,
+        // Small tests take both ways.
+        None => [32, 1],
+    };
+    size_of::<T>() == 2 && alignment.tile() >= rows && columns >= least
+}
+
 #[track_caller]
 pub(super) fn launch<T: Number>(
     stream: &Stream,
@@ -128,6 +141,11 @@ pub(super) fn launch<T: Number>(
     require(gate.is_none() || a.is_multiple_of(2), || format!("a gate with {a} columns"))?;
     if out.is_empty() {
         return Ok(());
+    }
+    if rows == Rows::Tokens && pays_gather::<T>(stream, alignment, if transposed { a } else { b }) {
+        let mut gathered = stream.device().unspecified::<T, 2>([alignment.num_places(), inner])?;
+        gather(stream, x, alignment, None, gathered.view_mut())?;
+        return launch(stream, (gathered.view(), Rows::Places), (w, transposed), alignment, gate, out);
     }
     let swapped = size_of::<T>() == 2 && alignment.tile() <= 64;
     let form = Form { rows, transposed, gate, swapped, tile: tile::<T>(alignment.tile(), columns, gate.is_some()) };

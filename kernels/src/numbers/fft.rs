@@ -114,7 +114,7 @@ impl Fft {
     pub fn new(device: Device, [rows, n]: [usize; 2]) -> ct::Result<Fft> {
         let fits = n.is_power_of_two() && n <= LONGEST;
         require(fits, || format!("Fourier transform of {n} numbers: a power of two up to 2^20 is supported"))?;
-        let between = if n > ONE_PASS && rows > 0 { Some(device.zeros([rows, 2 * n])?) } else { None };
+        let between = if n > (1 << crate::launch::knob("fftone", 13)) && rows > 0 { Some(device.zeros([rows, 2 * n])?) } else { None };
         Ok(Fft { shape: [rows, n], between })
     }
 
@@ -142,17 +142,21 @@ impl Fft {
         let Some(between) = &mut self.between else {
             let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n];
             let launch = ct::Launch::new(m.div_ceil(tile[0])).stream(stream);
+            let launch = match crate::launch::knob("fftwarps", 0) {
+                0 => launch,
+                n => launch.hints(ct::Hints::new().num_warps(n as u32)),
+            };
             return launch.run(rows, (Interleaved(x), Interleaved(y), ct::Constant((tile, transform))));
         };
         let bits = n.ilog2();
         let [n1, n2] = [1usize << bits.div_ceil(2), 1 << (bits / 2)];
         let shape = [m, n1, 2 * n2];
-        let count = (TILE / n1).min(n2);
+        let count = (crate::launch::knob("ffta", TILE) / n1).min(n2);
         let form = ct::Constant(([n1, n2], count, transform));
         let to = Interleaved(between.view_mut().reshape(shape)?);
         let launch = ct::Launch::new([n2 / count, m]).stream(stream);
         launch.run(columns, (Interleaved(x.reshape(shape)?), to, form))?;
-        let count = (TILE / n2).min(n1);
+        let count = (crate::launch::knob("fftb", TILE) / n2).min(n1);
         let form = ct::Constant(([n1, n2], count, transform));
         let (from, to) = (Interleaved(between.view().reshape(shape)?), Interleaved(y.reshape([m, n2, 2 * n1])?));
         ct::Launch::new([n1 / count, m]).stream(stream).run(rows_to_columns, (from, to, form))

@@ -32,6 +32,7 @@
 //! ```
 
 pub mod epilogue;
+mod fragments;
 pub mod gguf;
 mod matmul;
 pub mod packed;

@@ -103,6 +103,11 @@ impl<'a, F: Narrow, S: Element, const R: usize> PackedWeights<'a, F, S, R> {
         self.form
     }
 
+    /// Returns true if groups have zeros of their own.
+    pub(super) fn has_zeros(&self) -> bool {
+        self.zeros.is_some()
+    }
+
     /// Returns the number of inputs and outputs.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
@@ -247,8 +252,15 @@ impl<P, E> Matmul<'_, P, E> {
         let ([rows, inputs], [terms, outputs]) = (x.shape(), weights.shape());
         require(inputs == terms, || format!("activations of shape {:?}, weights of {:?}", x.shape(), weights.shape()))?;
         let extents = Extents { batches: 1, rows, columns: outputs, is_grouped: false };
-        let work =
-            Work { kernel: "packed_matmul", right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets: None };
+        let work = Work {
+            kernel: "packed_matmul",
+            right: F::NAME,
+            bits: F::BITS,
+            extents,
+            terms: inputs,
+            offsets: None,
+            ahead: None,
+        };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 
@@ -285,7 +297,7 @@ impl<P, E> Matmul<'_, P, E> {
         let extents = Extents { batches: groups, rows, columns, is_grouped: true };
         let offsets = Some(offsets);
         let kernel = "grouped_packed_matmul";
-        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets };
+        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets, ahead: None };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 }

@@ -1,16 +1,19 @@
 //! Product of one row of activations with weights of shape (outputs, inputs), plain or packed: a decode step of one sequence.
+//! Packed weights of 4 bits are multiplied with up to 16 rows.
 //!
 //! Memory bounds it. A tile block has some outputs and all inputs (8192 at a time), so that its loads of weights are in
-//! flight at the same time. Sums are added in f32 by multiply-add of threads. In [`overlapped`](fn@crate::overlapped) calls,
+//! flight at the same time. Sums are added in f32 by multiply-add of threads, or for packed weights of 4 bits by tensor cores
+//! ([`fragments`]). In [`overlapped`](fn@crate::overlapped) calls,
 //! weights may arrive while the preceding kernel is in progress ([`Matmul::preloaded`]).
 
 use cutlet as ct;
 use cutlet::element::Element;
 use cutlet::packed::{Narrow, NarrowTile, PackedArray};
 use cutlet::prelude::*;
-use cutlet::{DeviceView, DeviceViewMut, Hints, Stream};
+use cutlet::{Backend, DeviceView, DeviceViewMut, Hints, Stream};
 
 use super::epilogue::{Argument, Epilogue, Extents, Place, Stage};
+use super::fragments::{self, DEPTH, OUTPUTS, ROWS};
 use super::matmul::Matmul;
 use super::packed::{Form as PackedForm, Order, Packed, PackedWeights};
 use super::prologue::Same;
@@ -46,6 +49,8 @@ impl Columns {
 /// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
+    /// Rows of inputs of a tile.
+    rows: usize,
     outputs: usize,
     /// Inputs of a tile.
     inputs: usize,
@@ -53,6 +58,8 @@ struct Form {
     steps: usize,
     overlapped: bool,
     preloaded: bool,
+    /// Warps of a product on tensor cores; 0: multiply-add of threads.
+    tensor_warps: usize,
 }
 
 /// Inputs of a tile: each array has every eighth one.
@@ -68,6 +75,12 @@ pub trait OutputRows<T: Element>: Copy {
 
     /// Returns the sums of the products with inputs, as a column.
     fn sums(self, loaded: Self::Loaded, x: &Inputs, shape: [usize; 2]) -> Tile<f32, 2>;
+
+    /// Loads a tile of weights without their scales, and the scales of 128 inputs each, of shape (inputs / 128, outputs). None:
+    /// tensor cores do not multiply these weights.
+    fn load_fragments(self, _at: [Scalar<i32>; 2], _shape: [usize; 2]) -> Option<(Tile<T, 2>, Tile<f32, 2>)> {
+        None
+    }
 
     /// Returns the number of outputs.
     fn outputs(self) -> Scalar<i32>;
@@ -126,6 +139,13 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
         (sums * of_groups(scales)).sum(1)
     }
 
+    fn load_fragments(self, at: [Scalar<i32>; 2], [n, k]: [usize; 2]) -> Option<(Tile<T, 2>, Tile<f32, 2>)> {
+        let (groups, each) = (k / self.form.group, self.form.group / DEPTH);
+        let scales = self.scales.load([at[1], at[0]], [groups, n]).cast::<f32>();
+        let scales = scales.reshape([groups, 1, n]).broadcast_to([groups, each, n]).reshape([groups * each, n]);
+        Some((self.codes.load(at, [n, k]).cast::<T>(), scales))
+    }
+
     fn outputs(self) -> Scalar<i32> {
         self.codes.extent(0)
     }
@@ -136,20 +156,38 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     weights: W,
     y: ArrayMut<O, 2>,
     epilogue: E,
-    Form { outputs: n, inputs: k, steps, overlapped, preloaded }: Form,
+    Form { rows: m, outputs: n, inputs: k, steps, overlapped, preloaded, tensor_warps }: Form,
 ) {
     let column = ct::bid(0);
     let zero = ct::scalar(0);
+    let at = Place { row: zero, column, batch: zero, group: None, extents: [x.extent(0), weights.outputs()] };
+    let store = |sums: Tile<f32, 2>| y.store((0, column), epilogue.apply(sums, at).cast::<O>());
     if overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
     if overlapped && !preloaded {
         ct::grid_dependency_control_wait();
     }
-    let first = weights.load_rows([column, zero], [n, k]);
-    if overlapped && preloaded {
-        ct::grid_dependency_control_wait();
+    let wait = || {
+        if overlapped && preloaded {
+            ct::grid_dependency_control_wait();
+        }
+    };
+    let fragments = |at| if tensor_warps > 0 { weights.load_fragments([column, at], [n, k]) } else { None };
+    if let Some(first) = fragments(zero) {
+        wait();
+        let part = |(weights, scales), at: Scalar<i32>| {
+            fragments::sums(weights, scales, x.load((0, at), [m.max(8), k]), tensor_warps)
+        };
+        let sums = (1..steps as i32).fold(part(first, zero), |sums, at| {
+            let at = ct::scalar(at);
+            fragments(at).map_or(sums, |loaded| sums + part(loaded, at))
+        });
+        let sums = sums.sum(0).reshape([n, m.max(8)]);
+        return store(if m == 1 { sums.extract((0, 0), [n, 1]).reshape([1, n]) } else { sums.transpose() });
     }
+    let first = weights.load_rows([column, zero], [n, k]);
+    wait();
     let part = |loaded, at: Scalar<i32>| {
         let x: Inputs = x.load((0, at), [1, k]).cast::<f32>().reshape([1, k / 8, 8]).unstack(2);
         weights.sums(loaded, &x, [n, k])
@@ -160,8 +198,7 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
             sums + part(weights.load_rows([column, at], [n, k]), at)
         }),
     };
-    let at = Place { row: zero, column, batch: zero, group: None, extents: [ct::scalar(1), weights.outputs()] };
-    y.store((0, column), epilogue.apply(sums.reshape([1, n]), at).cast::<O>());
+    store(sums.reshape([1, n]));
 }
 
 /// Weights of [`Matmul::launch_vector`]: a view of shape (outputs, inputs), or packed weights in this order.
@@ -172,6 +209,12 @@ pub trait VectorWeights<T: Number>: Argument<Kernel: OutputRows<T>> {
     /// [`ct::Error::Argument`] for another order.
     #[track_caller]
     fn shape_and_group(&self) -> ct::Result<([usize; 2], usize)>;
+
+    /// Returns true if tensor cores multiply codes of the weights, and sums have the scales: 4 bits with groups of a multiple
+    /// of 128 inputs, of which there are 1024, 2048, 4096 or 8192, without zeros.
+    fn has_fragments(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Number> VectorWeights<T> for DeviceView<'_, T, 2> {
@@ -188,11 +231,25 @@ impl<T: Number, F: Narrow, S: Element> VectorWeights<T> for PackedWeights<'_, F,
         let [inputs, outputs] = self.shape();
         Ok(([outputs, inputs], form.group))
     }
+
+    fn has_fragments(&self) -> bool {
+        let form = self.form();
+        let [inputs, _] = self.shape();
+        let fits = inputs.is_power_of_two() && (1024..=INPUTS).contains(&inputs) && form.group.is_multiple_of(DEPTH);
+        F::BITS == 4 && size_of::<T>() == 2 && !self.has_zeros() && form.center == 0 && fits
+    }
+}
+
+/// Returns the configuration of products on tensor cores: a warp has 256 inputs, or 512 of many.
+fn of_fragments(inputs: usize, width: usize) -> Columns {
+    Columns { outputs: width.max(OUTPUTS), warps: (inputs / 256).min(16) as u32 }
 }
 
 impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
     /// Queues the product of one row: y of shape (1, outputs) from x of shape (1, inputs), and weights of shape (outputs,
     /// inputs) or packed ones in this order. `columns`: outputs of a tile block, by shape if none.
+    ///
+    /// Products of up to 16 rows have weights for which [`VectorWeights::has_fragments`] is true.
     ///
     /// ```
     /// use cutlet as ct;
@@ -216,26 +273,44 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
         columns: Option<Columns>,
     ) -> ct::Result<()> {
         let ([outputs, inputs], group) = weights.shape_and_group()?;
-        require(x.shape() == [1, inputs], || {
+        let rows = x.shape()[0];
+        // Tile IR has no layouts.
+        let has_fragments = weights.has_fragments() && stream.device().backend() != Backend::TileIr;
+        require(x.shape() == [rows, inputs] && (rows == 1 || has_fragments && rows <= ROWS), || {
             format!("activations of shape {:?} for {outputs} outputs of {inputs} inputs: one row", x.shape())
         })?;
-        let extents = Extents { batches: 1, rows: 1, columns: outputs, is_grouped: false };
+        let extents = Extents { batches: 1, rows, columns: outputs, is_grouped: false };
         let values = self.epilogue.check(extents)?;
-        require(y.shape() == [1, values.columns], || {
-            format!("a result of shape {:?}, not {:?}", y.shape(), [1, values.columns])
+        require(y.shape() == [rows, values.columns], || {
+            format!("a result of shape {:?}, not {:?}", y.shape(), [rows, values.columns])
         })?;
         if y.is_empty() || inputs == 0 {
             return Ok(());
         }
         let width = self.epilogue.width();
-        let Columns { outputs: of_block, warps } = columns.unwrap_or_else(|| Columns::of([outputs, inputs], width));
+        let by_shape =
+            || if has_fragments { of_fragments(inputs, width) } else { Columns::of([outputs, inputs], width) };
+        let Columns { outputs: of_block, warps } = columns.unwrap_or_else(by_shape);
         require(of_block.is_power_of_two() && of_block.is_multiple_of(width), || {
             format!("{of_block} outputs of a tile block: a power of two, and a multiple of {width}")
         })?;
-        let of_tile = inputs.next_power_of_two().clamp(16, INPUTS).max(group);
-        let (overlapped, preloaded) = (is_overlapped(), self.preloaded);
-        let steps = inputs.div_ceil(of_tile);
-        let form = Form { outputs: of_block, inputs: of_tile, steps, overlapped, preloaded };
+        let divides = warps > 0 && (inputs.min(INPUTS) / DEPTH).is_multiple_of(warps as usize);
+        let tensor_warps = if has_fragments && of_block >= OUTPUTS && divides { warps as usize } else { 0 };
+        require(rows == 1 || tensor_warps > 0, || {
+            format!("{rows} rows and {of_block} outputs of a tile block of {warps} warps: at least {OUTPUTS} outputs")
+        })?;
+        // Many rows: the inputs of a warp are those of a batch of products, which fit in registers.
+        let most = if rows > 8 { DEPTH * tensor_warps } else { INPUTS };
+        let of_tile = inputs.next_power_of_two().clamp(16, most).max(group);
+        let form = Form {
+            rows: if rows == 1 { 1 } else { rows.next_multiple_of(8) },
+            outputs: of_block,
+            inputs: of_tile,
+            steps: inputs.div_ceil(of_tile),
+            overlapped: is_overlapped(),
+            preloaded: self.preloaded,
+            tensor_warps,
+        };
         let hints = if warps > 0 { Hints::new().num_warps(warps) } else { Hints::new() };
         let args = (x, weights.arg(), y, self.epilogue.arg(), ct::Constant(form));
         ct::Launch::new(outputs.div_ceil(of_block))

@@ -3,6 +3,7 @@
 
 mod ranks;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -21,7 +22,7 @@ const HELP: &str = "
   --columns LIST   outputs and warps of products of one row, in the order of a layer: 8x4,4x4,8x4,2x4,16x8
   --early NAME     after, start or weights (default): start of a kernel relative to the preceding one
   --timeline       the kernels of a decode step and of a prefill, as tables of Markdown
-  --tune           times of the products of a decode step by configuration
+  --tune           times of the kernels of a decode step and of a prefill by configuration
   --ranks N        N devices with a part of the weights each, beside one of them
   --devices LIST   devices of the ranks (default 0,1,.., or the cpu device without GPUs)
   --sums LIST      ways of the sums over ranks: words, flags, peers, nccl, host (default words,flags,nccl)
@@ -223,9 +224,18 @@ impl Run<'_> {
     }
 
     fn graph(&self, batch: usize, plan: Plan) -> Result<Graph<'_, (&Llama<bf16>, Decoding<bf16>)>> {
+        self.graph_of_parts(batch, plan, self.options.parts)
+    }
+
+    fn graph_of_parts(
+        &self,
+        batch: usize,
+        plan: Plan,
+        parts: Option<usize>,
+    ) -> Result<Graph<'_, (&Llama<bf16>, Decoding<bf16>)>> {
         let mut decoding = Decoding::new(self.model, batch, self.options.context + 256, Choice::Greedy)?;
         decoding.set_tokens(&(0..batch).map(|at| (at * 37 % 1000) as i32).collect::<Vec<_>>())?;
-        if let Some(parts) = self.options.parts {
+        if let Some(parts) = parts {
             decoding.set_parts(self.model, parts)?;
         }
         decoding.cache().set_lengths(&vec![self.options.context as i32; batch])?;
@@ -233,6 +243,9 @@ impl Run<'_> {
     }
 
     fn prefill(&self) -> Result<()> {
+        if self.options.tune {
+            return self.tune_prefill();
+        }
         let (count, name) = (self.options.prompt, self.name);
         let stream = self.model.device().default_stream();
         let mut decoding = Decoding::new(self.model, 1, count, Choice::Greedy)?;
@@ -264,34 +277,94 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Prints times of the products of a step by configuration, the fastest first.
+    /// Prints times of the kernels of a step by configuration, the fastest first.
     fn tune(&self, batch: usize) -> Result<()> {
         for product in Product::ALL {
             let part = Part::Product(product);
-            let work = self.of_step(part, batch);
-            let mut times = Vec::new();
-            for (text, plan) in plans(product, batch) {
-                let plan = Plan { only: Some(part), ..plan };
-                // Configurations that no kernel has are left out.
-                let Ok(mut graph) = self.graph(batch, plan) else { continue };
-                times.push((steps(&mut graph, self.options.context)? / work.launches as f64, text));
-            }
-            times.sort_by(|a, b| a.0.total_cmp(&b.0));
-            for (time, text) in times.iter().take(6) {
-                let fraction = work.least() / work.launches as f64 / time;
-                println!("{} {batch} {product:?}\t{:.2} us\t{fraction:.2}\t{text}", self.name, time * 1e6);
-            }
+            let all = plans(product, batch, self.name == "int4")
+                .into_iter()
+                .map(|(text, plan)| (text, Plan { only: Some(part), ..plan }));
+            let all: Vec<(String, Plan)> = all.collect();
+            let compile = |plan: &Plan| -> Result<()> {
+                let mut decoding = Decoding::new(self.model, batch, 64, Choice::Greedy)?;
+                Ok(self.model.step(&self.model.device().default_stream(), &mut decoding, plan)?)
+            };
+            compiled(&all, compile);
+            let time = |plan: &Plan| steps(&mut self.graph(batch, *plan)?, self.options.context);
+            self.ranked((&format!("{batch} {product:?}"), self.of_step(part, batch)), &all, time);
+        }
+        let all: Vec<(String, usize)> =
+            [1, 2, 3, 4, 5, 8, 10, 16, 20].map(|parts| (format!("{parts} parts"), parts)).into();
+        let time = |parts: &usize| {
+            let plan = Plan { only: Some(Part::Attention), ..Plan::default() };
+            steps(&mut self.graph_of_parts(batch, plan, Some(*parts))?, self.options.context)
+        };
+        self.ranked((&format!("{batch} Attention"), self.of_step(Part::Attention, batch)), &all, time);
+        Ok(())
+    }
+
+    /// Prints the times of a kernel by configuration. Configurations that no kernel has are left out.
+    fn ranked<C>(&self, (name, work): (&str, Work), all: &[(String, C)], time: impl Fn(&C) -> Result<f64>) {
+        let each = work.launches as f64;
+        let measured = all.iter().filter_map(|(text, one)| Some((time(one).ok()? / each, text)));
+        let mut times: Vec<(f64, &String)> = measured.collect();
+        times.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (time, text) in times {
+            println!("{} {name}\t{:.2} us\t{:.2}\t{text}", self.name, time * 1e6, work.least() / each / time);
+        }
+    }
+
+    /// Prints times of the products of a prefill by configuration, the fastest first.
+    fn tune_prefill(&self) -> Result<()> {
+        let (count, stream) = (self.options.prompt, self.model.device().default_stream());
+        let prepared = || -> Result<(Decoding<bf16>, Prompts<bf16>)> {
+            let decoding = Decoding::new(self.model, 1, count, Choice::Greedy)?;
+            let prompts = Prompts::new(self.model, &decoding, &[vec![1; count]])?;
+            Ok((decoding, prompts))
+        };
+        for product in [Product::Qkv, Product::Out, Product::Gated, Product::Down] {
+            let part = Part::Product(product);
+            let all: Vec<(String, Plan)> = large_plans(product)
+                .into_iter()
+                .map(|(text, plan)| (text, Plan { only: Some(part), ..plan }))
+                .collect();
+            compiled(&all, |plan| {
+                let (mut decoding, mut prompts) = prepared()?;
+                Ok(self.model.prefill(&stream, &mut prompts, &mut decoding, plan)?)
+            });
+            let time = |plan: &Plan| -> Result<f64> {
+                let (mut decoding, mut prompts) = prepared()?;
+                let pass = || self.model.prefill(&stream, &mut prompts, &mut decoding, plan);
+                Ok(Bench::new().warm_up(1).runs(5).run(&stream, pass)?.median().as_secs_f64())
+            };
+            let work = self.work(part, [count, 1], [0.0; 2]);
+            self.ranked((&format!("prefill {product:?}"), work), &all, time);
         }
         Ok(())
     }
 }
 
-/// Returns configurations of a product, with their texts.
-fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
+/// Compiles the kernels of configurations on several cores.
+fn compiled<C: Sync>(all: &[(String, C)], compile: impl Fn(&C) -> Result<()> + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(12) {
+            scope.spawn(|| {
+                while let Some((_, one)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // A refused configuration has no time, which leaves it out.
+                    let _ = compile(one);
+                }
+            });
+        }
+    });
+}
+
+/// Returns configurations of a product of a step, with their texts.
+fn plans(product: Product, batch: usize, is_packed: bool) -> Vec<(String, Plan)> {
     let mut all = vec![("default".to_owned(), Plan::default())];
     let at = product as usize;
     if batch == 1 {
-        for outputs in [2, 4, 8, 16] {
+        for &outputs in if is_packed { &[8, 16, 32][..] } else { &[2, 4, 8, 16] } {
             for warps in [4, 8, 16] {
                 let mut plan = Plan::default();
                 let columns = Columns { outputs, warps };
@@ -301,29 +374,83 @@ fn plans(product: Product, batch: usize) -> Vec<(String, Plan)> {
         }
         return all;
     }
+    if is_packed && batch <= 16 {
+        for outputs in [16, 32, 64] {
+            for warps in [4, 8, 16] {
+                let mut plan = Plan::default();
+                plan.columns[at] = Some(Columns { outputs, warps });
+                all.push((format!("{outputs} outputs, {warps} warps"), plan));
+            }
+        }
+    }
     let rows = batch.next_power_of_two().max(16);
+    if rows == 64 && !is_packed {
+        // The rows are those of an instruction; pairs of tile blocks share them.
+        for (columns, parts, cluster) in
+            [(16, 1, 0), (16, 1, 2), (32, 1, 0), (32, 1, 2), (32, 2, 0), (64, 1, 2), (64, 4, 0)]
+        {
+            let share = if parts == 1 { Share::Tiles } else { Share::Split(parts) };
+            let tiles = Configuration::new([rows, columns, 128]).share(share);
+            all.push(with_tiles(product, Configuration { cluster, ..tiles }));
+        }
+        for columns in [64, 128] {
+            let tiles = Configuration { turned: true, cluster: 2, ..Configuration::new([rows, columns, 64]) };
+            all.push(with_tiles(product, tiles));
+        }
+    }
     let splits: &[usize] = match product {
-        Product::Qkv => &[2, 4, 8],
-        Product::Out | Product::Down => &[4, 8, 16],
+        _ if is_packed && product != Product::Head => &[1, 2, 4, 8],
+        Product::Qkv => &[1, 2, 4],
+        Product::Out => &[2, 4, 8],
+        Product::Down => &[4, 8, 16],
         Product::Gated => &[1, 2],
         Product::Head => &[1],
     };
-    for (columns, depth) in [(64, 128), (64, 64), (128, 64)] {
+    for (columns, depth) in [(64, 128), (64, 64), (128, 64), (128, 128)] {
         for &parts in splits {
-            for occupancy in [0, 2, 4] {
+            for &occupancy in if is_packed { &[1, 2, 4][..] } else { &[1, 2] } {
                 let share = if parts == 1 { Share::Tiles } else { Share::Split(parts) };
                 let tiles = Configuration {
                     turned: true,
                     occupancy,
                     ..Configuration::new([rows, columns, depth]).share(share)
                 };
-                let mut plan = Plan::default();
-                plan.tiles[at] = Some(tiles);
-                all.push((format!("{:?} {share:?} occupancy {occupancy}", tiles.tile), plan));
+                all.push(with_tiles(product, tiles));
             }
+        }
+        if matches!(product, Product::Gated | Product::Head) {
+            let tiles = Configuration::new([rows, columns, depth]).share(Share::Persistent);
+            all.push(with_tiles(product, Configuration { turned: true, ..tiles }));
         }
     }
     all
+}
+
+/// Returns configurations of a product of a prefill, with their texts.
+fn large_plans(product: Product) -> Vec<(String, Plan)> {
+    let of = |tile: [usize; 2], warps, cluster| {
+        let tiles = Configuration::new([tile[0], tile[1], 64]).share(Share::Persistent);
+        with_tiles(product, Configuration { warps, cluster, ..tiles })
+    };
+    vec![
+        ("default".to_owned(), Plan::default()),
+        of([128, 256], 0, 0),
+        of([128, 256], 0, 2),
+        of([256, 128], 0, 0),
+        of([256, 128], 0, 2),
+        of([128, 192], 4, 0),
+        of([128, 192], 0, 0),
+        of([128, 128], 4, 0),
+        of([128, 128], 0, 0),
+    ]
+}
+
+/// Returns a plan with tiles of a product, and its text.
+fn with_tiles(product: Product, tiles: Configuration) -> (String, Plan) {
+    let mut plan = Plan::default();
+    plan.tiles[product as usize] = Some(tiles);
+    let Configuration { tile, share, warps, cluster, occupancy, turned } = tiles;
+    (format!("{tile:?} {share:?} turned {turned} warps {warps} cluster {cluster} occupancy {occupancy}"), plan)
 }
 
 /// Returns the time of a step in seconds, of steps that follow one another.

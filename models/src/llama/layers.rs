@@ -20,7 +20,7 @@ use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
 use super::config::{Config, Product};
-use super::weights::{GROUP, Layer, Operand};
+use super::weights::{GROUP, Kind, Layer, Operand};
 use super::{Llama, Real};
 
 /// A kernel of a pass.
@@ -87,26 +87,34 @@ pub struct Activations<T> {
 }
 ct::impl_graph_resource!(impl<T: Element> Activations<T> { states, squares, qkv, attended, inner, positions, rows, workspace });
 
-/// Columns of a group of the sums of squares. Tile blocks of one row have few columns.
-pub(super) fn group(rows: usize) -> usize {
-    if rows == 1 { 2 } else { 64 }
+/// Columns of a group of the sums of squares. Tile blocks of few rows have few columns.
+pub(super) fn group(rows: usize, kind: Kind) -> usize {
+    match rows {
+        1 => 2,
+        ..=ROWS if kind == Kind::Packed => 16,
+        _ => 64,
+    }
 }
 
 /// Columns of a group of logits.
-pub(super) fn group_of_logits(rows: usize) -> usize {
-    if rows == 1 { 16 } else { 64 }
+pub(super) fn group_of_logits(rows: usize, kind: Kind) -> usize {
+    if rows == 1 || rows <= ROWS && kind == Kind::Packed { 16 } else { 64 }
 }
 
+/// Rows that packed weights are multiplied with as those of one row.
+const ROWS: usize = 16;
+
 impl<T: Real> Activations<T> {
-    pub(super) fn new(device: Device, config: &Config, rows: usize) -> ct::Result<Activations<T>> {
+    pub(super) fn new(device: Device, config: &Config, rows: usize, kind: Kind) -> ct::Result<Activations<T>> {
         let [qkv, out, ..] = config.products();
-        let zeros = |columns: usize| device.zeros([rows, columns]);
+        // Kernels of a pass write all elements before others read them.
+        let scratch = |columns: usize| device.unspecified([rows, columns]);
         Ok(Activations {
-            states: [zeros(config.hidden)?, zeros(config.hidden)?],
-            squares: device.zeros([config.hidden / group(rows), rows])?,
-            qkv: zeros(qkv[0])?,
-            attended: zeros(out[1])?,
-            inner: zeros(config.inner)?,
+            states: [scratch(config.hidden)?, scratch(config.hidden)?],
+            squares: device.unspecified([config.hidden / group(rows, kind), rows])?,
+            qkv: scratch(qkv[0])?,
+            attended: scratch(out[1])?,
+            inner: scratch(config.inner)?,
             positions: device.zeros([rows])?,
             rows: device.zeros([rows])?,
             workspace: Workspace::new(device)?,
@@ -152,8 +160,8 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     (plan, which): (&Plan, Product),
 ) -> ct::Result<()> {
     let (rows, at) = (x.shape()[0], which as usize);
-    let is_row = rows == 1;
     let is_plain = matches!(weight, Operand::Plain(_));
+    let is_row = rows == 1 || !is_plain && plan.columns[at].is_some();
     let by = match (plan.tiles[at], stream.device().target()) {
         (Some(tiles), _) => by.configuration(tiles),
         // Columns of a tile are a multiple of the groups of epilogues.
@@ -191,7 +199,7 @@ impl<T: Real> Llama<T> {
     ) -> ct::Result<()> {
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         self.attended(stream, (index, layer), act, cache, attend, plan)?;
-        let group = group(act.states[0].shape()[0]);
+        let group = group(act.states[0].shape()[0], self.kind());
         if runs(Part::Product(Product::Out)) {
             let Activations { states: [state, next], squares, attended, workspace: space, .. } = act;
             let by = product(plan).workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);

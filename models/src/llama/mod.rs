@@ -95,7 +95,7 @@ impl<T: Real> Llama<T> {
         let head = match kind {
             Kind::Plain => None,
             Kind::Packed => {
-                let mut copy = device.zeros([config.vocabulary, config.hidden])?;
+                let mut copy = device.unspecified([config.vocabulary, config.hidden])?;
                 copy.view_mut().copy_from_array(&words.view().slice(0, shard.tokens(whole.vocabulary))?)?;
                 Some(Weight::new(&stream, copy, kind)?)
             }
@@ -127,6 +127,12 @@ impl<T: Real> Llama<T> {
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// Returns the kind of the weights of products.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        if self.head.is_some() { Kind::Packed } else { Kind::Plain }
     }
 
     /// Returns the layers.

@@ -66,11 +66,11 @@ impl<T: Real> Decoding<T> {
     pub fn new(model: &Llama<T>, sequences: usize, capacity: usize, choice: Choice) -> ct::Result<Decoding<T>> {
         let (device, config) = (model.device(), model.config());
         let cache = Cache::new(device, config, sequences, capacity)?;
-        let groups = config.vocabulary.div_ceil(group_of_logits(sequences));
+        let groups = config.vocabulary.div_ceil(group_of_logits(sequences, model.kind()));
         let chosen = Chosen {
-            logits: device.zeros([sequences, config.vocabulary])?,
-            largest: device.zeros([groups, sequences])?,
-            columns: device.zeros([groups, sequences])?,
+            logits: device.unspecified([sequences, config.vocabulary])?,
+            largest: device.unspecified([groups, sequences])?,
+            columns: device.unspecified([groups, sequences])?,
             draws: device.zeros([sequences])?,
             tokens: device.zeros([sequences])?,
         };
@@ -81,7 +81,7 @@ impl<T: Real> Decoding<T> {
         let decode = if parts > 1 { Decode::new(1.0).parts(parts) } else { Decode::new(1.0) };
         let scratch = decode.scratch(device, queries, &cache.pages(0)?)?;
         let history = device.zeros(cache.shape())?;
-        let activations = Activations::new(device, config, sequences)?;
+        let activations = Activations::new(device, config, sequences, model.kind())?;
         Ok(Decoding { cache, activations, chosen, history, scratch, choice })
     }
 
@@ -165,18 +165,18 @@ impl<T: Real> Prompts<T> {
             }))
             .collect();
         let (tokens, config) = (sequences.concat(), model.config());
-        let mut activations = Activations::new(device, config, tokens.len())?;
+        let mut activations = Activations::new(device, config, tokens.len(), model.kind())?;
         let places = || sequences.iter().enumerate().flat_map(|(at, of)| (0..of.len()).map(move |token| (at, token)));
         activations.positions.copy_from(&places().map(|(_, token)| token as i32).collect::<Vec<_>>())?;
         let rows = places().map(|(sequence, token)| decoding.cache.row(sequence, token) as i32);
         activations.rows.copy_from(&rows.collect::<Vec<_>>())?;
-        let groups = config.hidden / group(count);
+        let groups = config.hidden / group(count, model.kind());
         Ok(Prompts {
             tokens: device.array(&tokens, [tokens.len()])?,
             starts: device.array(&starts, [count + 1])?,
             lengths,
             activations,
-            ends: (device.zeros([count, config.hidden])?, device.zeros([groups, count])?),
+            ends: (device.unspecified([count, config.hidden])?, device.unspecified([groups, count])?),
         })
     }
 }
@@ -310,7 +310,7 @@ impl<T: Real> Llama<T> {
         let Chosen { logits, largest, columns, .. } = chosen;
         let (rows, config) = (state.shape()[0], self.config());
         let by = product(plan).workspace(workspace).normalize_rows(squares, config.hidden, config.epsilon);
-        let by = by.largest(largest.view_mut(), columns.view_mut(), group_of_logits(rows));
+        let by = by.largest(largest.view_mut(), columns.view_mut(), group_of_logits(rows, self.kind()));
         multiply(stream, (state, self.operand_of_head()?), logits.view_mut(), by, (plan, Product::Head))
     }
 }

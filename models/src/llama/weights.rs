@@ -79,7 +79,7 @@ impl<T: Real> Weight<T> {
         let [outputs, inputs] = numbers.shape();
         let (device, groups) = (numbers.device(), inputs / GROUP);
         let mut codes = device.packed_zeros::<i4, 2>([outputs, inputs])?;
-        let (mut scales, mut turned) = (device.zeros([outputs, groups])?, device.zeros([groups, outputs])?);
+        let (mut scales, mut turned) = (device.unspecified([outputs, groups])?, device.unspecified([groups, outputs])?);
         quantize_groups(stream, numbers.view(), &mut codes, (scales.view_mut(), None), Rounded::Nearest)?;
         let grid = [outputs.div_ceil(32), groups.div_ceil(32)];
         ct::Launch::new(grid).stream(stream).launch(turn::<T>, (&scales, &mut turned, ct::Constant(32)))?;
@@ -130,7 +130,7 @@ pub(super) struct Random<'a> {
 impl Random<'_> {
     /// Returns normally distributed numbers.
     pub fn numbers<T: Real>(&mut self, shape: [usize; 2], deviation: f64) -> ct::Result<DeviceArray<T, 2>> {
-        let mut numbers = self.device.zeros(shape)?;
+        let mut numbers = self.device.unspecified(shape)?;
         let flat = numbers.view_mut().reshape([shape[0] * shape[1]])?;
         let seed = Seed { seed: self.seed, offset: self.count << 32 };
         self.count += 1;

@@ -190,8 +190,8 @@ impl<T: Number> MiniLm<T> {
     pub fn activations(&self, [sentences, longest]: [usize; 2]) -> ct::Result<Activations<T>> {
         let (tokens, width) = (sentences * longest, self.width());
         let inner = self.layers.first().map_or(0, |layer| layer.inner.bias.shape()[0]);
-        let zeros = |columns: usize| self.device.zeros([tokens, columns]);
-        Ok((zeros(width)?, zeros(width)?, zeros(3 * width)?, zeros(width)?, zeros(inner)?))
+        let scratch = |columns: usize| self.device.unspecified([tokens, columns]);
+        Ok((scratch(width)?, scratch(width)?, scratch(3 * width)?, scratch(width)?, scratch(inner)?))
     }
 
     /// Queues the embeddings of a batch: a row of length 1 for each sentence. No memory is allocated.
@@ -241,7 +241,7 @@ impl<T: Number> MiniLm<T> {
         for part in order.chunk_by(|&a, &b| padded(sentences[a].len()) == padded(sentences[b].len())) {
             let tokens: Vec<Vec<u32>> = part.iter().map(|&i| sentences[i].clone()).collect();
             let batch = Batch::new(self.device, &tokens)?;
-            let mut out = self.device.zeros([part.len(), self.width()])?;
+            let mut out = self.device.unspecified([part.len(), self.width()])?;
             let mut space = self.activations(batch.shape())?;
             self.forward(&self.device.default_stream(), &batch, &mut space, out.view_mut())?;
             for (&i, row) in part.iter().zip(out.to_vec()?.chunks_exact(self.width())) {

@@ -198,6 +198,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         code_limit,
         plan,
         persistent: _,
+        deterministic: _,
         loop_limit: _,
         line_info: _,
         device_debug: _,

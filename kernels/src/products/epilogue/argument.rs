@@ -1,5 +1,7 @@
 //! Epilogues on the host and in the kernel: traits, and arrays that are their arguments.
 
+use std::slice::Iter;
+
 use cutlet as ct;
 use cutlet::element::Float;
 use cutlet::kernel::IntoKernelArg;
@@ -13,6 +15,16 @@ use crate::check::require;
 pub trait Stage<S: Float> {
     /// Returns the values for a tile of sums.
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2>;
+
+    /// Returns columns of `m` values, one for each row of a tile, which strips of its columns share.
+    fn of_rows(&self, _place: Place, _m: usize) -> Vec<Tile<S, 2>> {
+        Vec::new()
+    }
+
+    /// Returns the values for a strip of a tile, with the next columns of [`Stage::of_rows`].
+    fn apply_strip(&self, sums: Tile<S, 2>, place: Place, _of_rows: &mut Iter<'_, Tile<S, 2>>) -> Tile<S, 2> {
+        self.apply(sums, place)
+    }
 
     /// Returns true if the values are the sums.
     fn is_plain(&self) -> bool {

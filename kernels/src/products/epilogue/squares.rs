@@ -1,6 +1,8 @@
 //! RMS norm in two epilogues: the product that stores rows adds their squares, and the product that reads them divides by
 //! the root of the mean. The weight of the norm is a factor of the inputs of the second product's weights.
 
+use std::slice::Iter;
+
 use cutlet as ct;
 use cutlet::element::Float;
 use cutlet::prelude::*;
@@ -68,10 +70,20 @@ ct::impl_kernel_args!(NormalizeRows<A, F, K> { array, numbers, groups });
 
 impl<S: Float> Stage<S> for NormalizeRows<Array<f32, 2>, (Scalar<f32>, Scalar<f32>), usize> {
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2> {
-        let m = sums.shape()[0];
+        sums * self.of_rows(place, sums.shape()[0])[0]
+    }
+
+    fn of_rows(&self, place: Place, m: usize) -> Vec<Tile<S, 2>> {
         let squares = self.array.load((0, place.row), [self.groups, m]).sum(0).reshape([m, 1]);
         let (inverse, epsilon) = self.numbers;
-        sums * (squares * inverse + epsilon).rsqrt().cast::<S>()
+        vec![(squares * inverse + epsilon).rsqrt().cast::<S>()]
+    }
+
+    fn apply_strip(&self, sums: Tile<S, 2>, place: Place, of_rows: &mut Iter<'_, Tile<S, 2>>) -> Tile<S, 2> {
+        match of_rows.next() {
+            Some(&factor) => sums * factor,
+            None => self.apply(sums, place),
+        }
     }
 }
 

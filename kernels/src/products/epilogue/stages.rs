@@ -1,5 +1,7 @@
 //! Stages with an array or a number: bias, residual, gate, scales.
 
+use std::slice::Iter;
+
 use cutlet as ct;
 use cutlet::element::Float;
 use cutlet::prelude::*;
@@ -18,11 +20,25 @@ ct::impl_kernel_args!(Then<First, Second> { first, second });
 impl<S: Float, First: Stage<S>, Second: Stage<S>> Stage<S> for Then<First, Second> {
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2> {
         let values = self.first.apply(sums, place);
-        let narrowing = sums.shape()[1] / values.shape()[1];
-        let [rows, columns] = place.extents;
-        let columns = if narrowing > 1 { columns / narrowing as i32 } else { columns };
-        self.second.apply(values, Place { extents: [rows, columns], ..place })
+        self.second.apply(values, narrowed(place, [sums, values]))
     }
+
+    fn of_rows(&self, place: Place, m: usize) -> Vec<Tile<S, 2>> {
+        [self.first.of_rows(place, m), self.second.of_rows(place, m)].concat()
+    }
+
+    fn apply_strip(&self, sums: Tile<S, 2>, place: Place, of_rows: &mut Iter<'_, Tile<S, 2>>) -> Tile<S, 2> {
+        let values = self.first.apply_strip(sums, place, of_rows);
+        self.second.apply_strip(values, narrowed(place, [sums, values]), of_rows)
+    }
+}
+
+/// Returns the position of the values of a stage, which may have fewer columns than its sums.
+fn narrowed<S: Float>(place: Place, [sums, values]: [Tile<S, 2>; 2]) -> Place {
+    let narrowing = sums.shape()[1] / values.shape()[1];
+    let [rows, columns] = place.extents;
+    let columns = if narrowing > 1 { columns / narrowing as i32 } else { columns };
+    Place { extents: [rows, columns], ..place }
 }
 
 impl<S: Float, First: Epilogue<S>, Second: Epilogue<S>> Epilogue<S> for Then<First, Second> {

@@ -6,6 +6,7 @@ use cutlet::element::Element;
 use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, Scope};
 
+use super::ahead::prefetch;
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
@@ -26,6 +27,8 @@ pub struct Form {
     pub strip: usize,
     /// The next kernel of the stream may start during this one.
     pub overlapped: bool,
+    /// Bytes of each column of weights that a tile block prefetches; 0: none.
+    pub ahead: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -50,15 +53,12 @@ pub fn sums<T: Factor>(
     right: impl Fn(Scalar<i32>) -> Tile<T, 2>,
     Form { configuration: Configuration { tile: [tm, tn, _], turned, .. }, precision, .. }: Form,
 ) -> Tile<T::Sum, 2> {
-    match turned {
-        false => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tm, tn]), |sums, k| {
-            T::multiply(left(k), right(k), sums, precision)
-        }),
-        true => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tn, tm]), |sums, k| {
-            T::multiply(right(k).transpose(), left(k).transpose(), sums, precision)
-        })
-        .transpose(),
-    }
+    let shape = if turned { [tn, tm] } else { [tm, tn] };
+    let sums = ct::fold(begin..end, ct::zeros::<T::Sum, 2>(shape), |sums, k| match turned {
+        false => T::multiply(left(k), right(k), sums, precision),
+        true => T::multiply(right(k).transpose(), left(k).transpose(), sums, precision),
+    });
+    if turned { sums.transpose() } else { sums }
 }
 
 /// Stores the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
@@ -73,78 +73,78 @@ fn finish<T: Factor, O: Element>(
     if epilogue.is_plain() {
         return result.store(at, sums.cast::<O>());
     }
-    let values = |sums: Tile<T::Sum, 2>, at| mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>();
     let parts = if n.is_multiple_of(strip) { n / strip } else { 1 };
     if parts == 1 {
-        return result.store(at, values(sums, at));
+        return result.store(at, mode::<O, _>(|| epilogue.apply(sums.cast::<T::Value>(), at)).cast::<O>());
     }
+    let of_rows = mode::<O, _>(|| epilogue.of_rows(at, m));
     for part in 0..parts {
         let at = Place { column: at.column * parts as i32 + part as i32, ..at };
-        result.store(at, values(sums.extract((0, part), [m, strip]), at));
+        let sums = sums.extract((0, part), [m, strip]).cast::<T::Value>();
+        result.store(at, mode::<O, _>(|| epilogue.apply_strip(sums, at, &mut of_rows.iter())).cast::<O>());
     }
 }
 
 /// The product of matrices: of one, of a batch, or of groups of rows with a right operand for each group. `offsets` has the
 /// first row of each group, and the number of all rows.
-pub fn product<T, O, L, R, C, E>(
+pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: Stage<T::Value>>(
     left: L,
     right: R,
     result: C,
     epilogue: E,
-    (offsets, shared): (Option<Array<i32, 1>>, Shared<T::Sum>),
+    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<(Scalar<u64>, Scalar<u64>)>),
     form: Form,
-) where
-    T: Factor,
-    O: Element,
-    L: Left<T>,
-    R: Right<T>,
-    C: Target<O>,
-    E: Stage<T::Value>,
-{
+) {
     if form.overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
-    let [tm, tn, tk] = form.configuration.tile;
+    let Configuration { tile: [tm, tn, tk], share, .. } = form.configuration;
     let (rows, [terms, columns]) = (left.rows(), right.extents());
     let row_tiles = match offsets {
         Some(_) => groups::num_row_tiles(rows, form.groups, tm),
         None => rows.ceil_div(tm as i32),
     };
     let tiles = [row_tiles, columns.ceil_div(tn as i32)];
-    let steps = terms.ceil_div(tk as i32);
-    let each = tiles[0] * tiles[1];
+    let (steps, each) = (terms.ceil_div(tk as i32), tiles[0] * tiles[1]);
     let count = if form.is_batched { each * left.batches() } else { each };
     let place = |index: Scalar<i32>| {
         let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
-        let [row, column] = order(index, tiles, form.configuration.tile);
+        let [row, column] = order(index, tiles, [tm, tn, tk]);
         Place { row, column, batch, group: None, extents: [rows, columns] }
     };
+    let zeros = ahead.map(|weights| {
+        let parts = if let Share::Split(parts) = form.configuration.share { parts as i32 } else { 1 };
+        let first = ct::bid(0) % parts * steps.ceil_div(parts) * (tk * size_of::<T>()) as i32;
+        let of_column = [first, terms * size_of::<T>() as i32];
+        let zeros = prefetch(weights, (place(ct::bid(0) / parts).column, tn), columns, of_column, form.ahead);
+        ct::grid_dependency_control_wait();
+        zeros.cast::<T::Sum>()
+    });
     let add = |at: Place, begin, end| {
-        sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form)
+        let sums = sums::<T>([begin, end], |k| left.load(at, k, [tm, tk]), |k| right.load(at, k, [tk, tn]), form);
+        zeros.map_or(sums, |zeros| sums - zeros)
     };
     let store = |at: Place, sums| finish::<T, O>(sums, (&epilogue, result), at, form);
-    let whole = |index| match offsets {
-        Some(offsets) => {
-            let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);
-            let (at, has_rows) = found;
-            store(at, add(at, ct::scalar(0), ct::select(has_rows, steps, 0)));
-        }
-        None => {
-            let at = place(index);
-            store(at, add(at, ct::scalar(0), steps));
-        }
+    let whole = |index| {
+        let (at, steps) = match offsets {
+            Some(offsets) => {
+                let (at, has_rows) = groups::place((offsets, form.groups), index, (tiles, columns), [tm, tn, tk]);
+                (at, ct::select(has_rows, steps, 0))
+            }
+            None => (place(index), steps),
+        };
+        store(at, add(at, ct::scalar(0), steps));
     };
-    match (form.configuration.share, shared) {
+    let all = |end| ct::for_each(ct::range(ct::bid(0), end).step(ct::num_blocks(0)), whole);
+    match (share, shared) {
         (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
         (Share::Terms, Some(shared)) => {
             // Whole tiles as long as each tile block has one: such blocks load the same operands at the same time.
             let begin = count / ct::num_blocks(0) * ct::num_blocks(0);
-            ct::fold(ct::range(ct::bid(0), begin).step(ct::num_blocks(0)), (), |(), index| whole(index));
+            all(begin);
             stream_k(begin, [count, steps], shared, (place, add, store));
         }
-        (Share::Persistent, _) => {
-            ct::fold(ct::range(ct::bid(0), count).step(ct::num_blocks(0)), (), |(), index| whole(index));
-        }
+        (Share::Persistent, _) => all(count),
         (Share::Tiles | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
     }
 }

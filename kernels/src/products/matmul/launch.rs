@@ -5,7 +5,8 @@ use cutlet::element::Element;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::Matmul;
-use super::configuration::{Configuration, Shape, blocks, in_tensor_cores, launch, space};
+use super::ahead::{Ahead, bytes_of_column};
+use super::configuration::{Configuration, Shape, Share, blocks, in_tensor_cores, launch, space};
 use super::factor::Factor;
 use super::kernel::{Form, product};
 use super::operands::{Left, Right, Target};
@@ -51,6 +52,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: k,
             offsets: None,
+            ahead: if self.preloaded { Ahead::of(&b) } else { None },
         };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
@@ -95,6 +97,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: k,
             offsets: None,
+            ahead: None,
         };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
@@ -150,6 +153,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: k,
             offsets: Some(offsets),
+            ahead: None,
         };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
@@ -175,7 +179,7 @@ impl<P, E> Matmul<'_, P, E> {
         E: Epilogue<T::Value>,
         (P::Kernel, A::Kernel): Left<T>,
     {
-        let Work { kernel, right, bits, extents, terms: k, offsets } = work;
+        let Work { kernel, right, bits, extents, terms: k, offsets, ahead } = work;
         let Extents { batches, rows: m, columns: n, is_grouped } = extents;
         let values = self.epilogue.check(extents)?;
         let is_batched = !is_grouped && c.extents().len() == 3;
@@ -218,15 +222,37 @@ impl<P, E> Matmul<'_, P, E> {
             let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
             let overlapped = is_overlapped();
-            let form = Form { configuration: *one, precision: self.precision, is_batched, groups, strip, overlapped };
+            let of_column = if overlapped && m <= 64 { prefetched(*one, k * size_of::<T>(), stream) } else { 0 };
+            let ahead = ahead.filter(|_| of_column > 0);
+            let form = Form {
+                configuration: *one,
+                precision: self.precision,
+                is_batched,
+                groups,
+                strip,
+                overlapped,
+                ahead: if ahead.is_some() { of_column } else { 0 },
+            };
             let left = (self.prologue.arg(), a.arg());
-            let args = (left, b.arg(), c.arg(), self.epilogue.arg(), (offsets, shared), ct::Constant(form));
+            let more = (offsets, shared, ahead.map(Ahead::arg));
+            let args = (left, b.arg(), c.arg(), self.epilogue.arg(), more, ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)
                 .run(product::<T, O, (P::Kernel, A::Kernel), B::Kernel, C::Kernel, E::Kernel>, args)
         };
         let chosen = choose(stream, problem, given, candidates, &mut run)?;
         run(&chosen)
     }
+}
+
+/// Returns the bytes of a column of weights that a tile block prefetches. `bytes`: those of a column.
+fn prefetched(one: Configuration, bytes: usize, stream: &Stream) -> usize {
+    let parts = match one.share {
+        Share::Tiles => 1,
+        Share::Split(parts) => parts,
+        Share::Persistent | Share::Terms => return 0,
+    };
+    let has_bulk_copies = target(stream).is_some_and(|target| target.arch >= 90);
+    if has_bulk_copies { bytes_of_column(one.tile[1], bytes / parts) } else { 0 }
 }
 
 /// The problem of a launch.
@@ -243,4 +269,6 @@ pub(crate) struct Work<'a> {
     pub terms: usize,
     /// First rows of groups.
     pub offsets: Option<DeviceView<'a, i32, 1>>,
+    /// Weights that may be prefetched before the wait for the preceding kernel.
+    pub ahead: Option<Ahead>,
 }

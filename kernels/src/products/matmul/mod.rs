@@ -4,6 +4,7 @@
 //! `wgmma`. A tile block computes one tile after another. Few tiles are divided along the terms (split-K, Stream-K). The
 //! results are the same in each launch of a configuration.
 
+mod ahead;
 mod configuration;
 mod factor;
 mod groups;
@@ -89,8 +90,8 @@ impl<'w, P, E> Matmul<'w, P, E> {
         Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace), preloaded }
     }
 
-    /// Loads weights of [`Matmul::launch_vector`] before the kernel waits for the preceding one, in calls of
-    /// [`overlapped`](fn@crate::overlapped).
+    /// Loads weights before the kernel waits for the preceding one, in calls of [`overlapped`](fn@crate::overlapped): to
+    /// registers in [`Matmul::launch_vector`], the first ones to the L2 cache in [`Matmul::launch`] of up to 64 rows.
     ///
     /// # Safety
     /// No kernel of the stream that may be in progress writes the weights.

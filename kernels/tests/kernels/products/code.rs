@@ -5,9 +5,9 @@ use cutlet::element::Element;
 use cutlet::packed::{PackedView, u4};
 use cutlet::prelude::*;
 use cutlet_kernels::inspect::{Subject, inspect};
-use cutlet_kernels::matmul;
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::{Configuration, Factor, Share};
+use cutlet_kernels::{matmul, overlapped};
 
 /// Returns the PTX of a call with arrays of the cpu device.
 fn ptx(target: ct::Target, call: impl FnOnce() -> ct::Result<()>) -> ct::Result<String> {
@@ -88,5 +88,44 @@ fn scaled_and_packed_operands_use_tensor_cores() -> ct::Result<()> {
         };
         uses_tma_and_wgmma(&ptx(ct::Target::SM_90A, call)?);
     }
+    Ok(())
+}
+
+/// Weights and activations are loaded as fragments: neither is exchanged through shared memory.
+#[test]
+fn packed_weights_of_few_rows_are_loaded_as_fragments() -> ct::Result<()> {
+    let stream = ct::Device::cpu().default_stream();
+    for m in [1, 16] {
+        let (x, words, mut y) =
+            (zeros::<bf16, 2>([m, 2048])?, zeros::<u32, 2>([512, 256])?, zeros::<bf16, 2>([m, 512])?);
+        let view = PackedView::<u4, 2>::new(words.view(), [512, 2048])?;
+        let scales = zeros::<bf16, 2>([16, 512])?;
+        let weights = PackedWeights::new(view, scales.view(), 128, Order::OutputsInputs)?;
+        let call = || matmul().launch_vector(&stream, x.view(), weights, y.view_mut(), None);
+        let ptx = ptx(ct::Target::SM_90A, call)?;
+        assert!(ptx.contains("mma.sync.aligned.m16n8k16") && ptx.contains("ld.global.nc.v4"), "{ptx}");
+        assert!(!ptx.contains("ldmatrix"), "operands in shared memory");
+    }
+    Ok(())
+}
+
+#[test]
+fn weights_are_prefetched_before_the_wait() -> ct::Result<()> {
+    let stream = ct::Device::cpu().default_stream();
+    let (x, w, mut y) = (zeros::<bf16, 2>([64, 2048])?, zeros::<bf16, 2>([512, 2048])?, zeros::<bf16, 2>([64, 512])?);
+    let one = Configuration { turned: true, ..Configuration::new([64, 64, 128]).share(Share::Split(2)) };
+    let mut code = |is_preloaded: bool| {
+        let by = matmul().configuration(one);
+        // SAFETY: nothing runs.
+        #[allow(unsafe_code, reason = "the code of a kernel")]
+        let by = if is_preloaded { unsafe { by.preloaded() } } else { by };
+        let w = w.view().transpose()?;
+        ptx(ct::Target::SM_90A, || overlapped(|| by.launch(&stream, x.view(), w, y.view_mut())))
+    };
+    let text = code(true)?;
+    let [prefetch, wait] = ["cp.async.bulk.prefetch.L2", "griddepcontrol.wait"].map(|name| text.find(name));
+    assert!(prefetch.is_some() && prefetch < wait, "{text}");
+    uses_tma_and_wgmma(&text);
+    assert!(!code(false)?.contains("prefetch.L2"));
     Ok(())
 }

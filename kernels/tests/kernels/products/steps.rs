@@ -70,6 +70,57 @@ fn one_row_is_multiplied_with_packed_weights() -> ct::Result<()> {
     Ok(())
 }
 
+/// Groups of 128 and 256 inputs of 16 bits: tensor cores multiply codes, and sums of groups have the scales.
+#[test]
+fn one_row_is_multiplied_with_packed_weights_on_tensor_cores() -> ct::Result<()> {
+    for ([n, k], group) in [([37, 1024], 128), ([16, 2048], 256), ([5, 8192], 128)] {
+        let (x, a) = random::<bf16, 2>(1, [1, k], 1.0)?;
+        let codes: Vec<i4> = (0..n * k).map(|at| i4::from_value((at * at % 16) as f64 - 8.0)).collect();
+        let words = packed(&codes, [n, k])?;
+        let (scales, s) = random::<bf16, 2>(2, [k / group, n], 1.0)?;
+        let (residual, r) = random::<bf16, 2>(3, [1, n], 1.0)?;
+        let view = PackedView::<i4, 2>::new(words.view(), [n, k])?;
+        let weights = PackedWeights::new(view, scales.view(), group, Order::OutputsInputs)?;
+        let by = |columns, y: &mut ct::DeviceArray<f32, 2>| {
+            let by = matmul().residual(residual.view());
+            overlapped(|| by.launch_vector(&stream(), x.view(), weights, y.view_mut(), columns))
+        };
+        let [want, sizes] = product([1, n, k], |_, l| a[l], |l, j| codes[j * k + l].to_value() * s[l / group * n + j]);
+        let want: Vec<f64> = want.iter().zip(&r).map(|(x, r)| x + r).collect();
+        // By shape, by four warps, and by multiply-add of threads.
+        for columns in [None, Some(Columns { outputs: 32, warps: 4 }), Some(Columns { outputs: 8, warps: 4 })] {
+            let mut y = zeros::<f32, 2>([1, n])?;
+            by(columns, &mut y)?;
+            near(&y, [&want, &sizes], 2e-6);
+        }
+    }
+    Ok(())
+}
+
+/// Up to 16 rows, with two and four tiles of inputs of a tile block.
+#[test]
+fn some_rows_are_multiplied_with_packed_weights() -> ct::Result<()> {
+    for ([m, n, k], columns) in [([3, 37, 1024], None), ([16, 40, 2048], Some(Columns { outputs: 32, warps: 4 }))] {
+        let (x, a) = random::<f16, 2>(1, [m, k], 1.0)?;
+        let codes: Vec<u4> = (0..n * k).map(|at| u4::from_code((at * at % 16) as u8)).collect();
+        let words = packed(&codes, [n, k])?;
+        let (scales, s) = random::<f16, 2>(2, [k / 128, n], 1.0)?;
+        let (residual, r) = random::<f16, 2>(3, [m, n], 1.0)?;
+        let view = PackedView::<u4, 2>::new(words.view(), [n, k])?;
+        let weights = PackedWeights::new(view, scales.view(), 128, Order::OutputsInputs)?;
+        let mut y = zeros::<f32, 2>([m, n])?;
+        matmul().residual(residual.view()).launch_vector(&stream(), x.view(), weights, y.view_mut(), columns)?;
+        let weight = |l: usize, j: usize| codes[j * k + l].to_value() * s[l / 128 * n + j];
+        let [want, sizes] = product([m, n, k], |i, l| a[i * k + l], weight);
+        let want: Vec<f64> = want.iter().zip(&r).map(|(x, r)| x + r).collect();
+        near(&y, [&want, &sizes], 2e-6);
+        let narrow = Some(Columns { outputs: 8, warps: 4 });
+        let error = matmul().launch_vector(&stream(), x.view(), weights, y.view_mut(), narrow).unwrap_err();
+        assert!(error.to_string().contains("at least 16 outputs"), "{error}");
+    }
+    Ok(())
+}
+
 /// A launch with a workspace makes no array in a graph.
 #[test]
 fn products_with_a_workspace_are_captured() -> ct::Result<()> {

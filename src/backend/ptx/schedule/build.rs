@@ -28,12 +28,12 @@ impl KernelInfo<'_> {
     /// Returns the schedule of a kernel with this body. `warp_spec`: the loads of the producer, if
     /// it has any. `smem`: shared memory with all reservations for the whole kernel.
     ///
-    /// Without a producer, the buffers fit the share of a CTA at the requested occupancy, if all of
-    /// them are smaller. Otherwise they rotate through all of shared memory, which saves barriers.
+    /// The buffers fit the share of a CTA at the requested occupancy, if all of them are smaller.
+    /// Otherwise they rotate through all of shared memory, which saves barriers.
     pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
-        if warp_spec.is_none() && self.options.occupancy.is_some_and(|blocks| blocks > 1) {
+        if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             let share = smem.limited(smem.budget() - (smem.free() - self.smem_for_stages(smem)));
-            let schedule = self.schedule_within(body, None, &share);
+            let schedule = self.schedule_within(body, warp_spec.clone(), &share);
             let overflows = |step: &Step| matches!(step, Step::Sub(SubStep::SmemOverflow { .. }));
             if !schedule.sequences.iter().flatten().any(overflows) {
                 return schedule;

@@ -72,6 +72,8 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         device_debug,
         memcheck,
         persistent,
+        // Checked when the kernel was compiled.
+        deterministic: _,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
@@ -113,6 +115,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         device_debug,
         memcheck,
         persistent,
+        deterministic: false,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     };
     check_hints(hints).map_err(|error| error.to_string())?;

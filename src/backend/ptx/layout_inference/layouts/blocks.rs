@@ -62,6 +62,22 @@ pub fn doubled_in_registers(layout: &Layout, axis: usize) -> Layout {
     Layout::new(shape, register, lane, warp)
 }
 
+/// Returns the layout of each half of a tile along an axis, if each thread has the same elements of
+/// both: the inverse of [`doubled_in_registers`].
+pub fn halved_in_registers(layout: &Layout, axis: usize) -> Option<Layout> {
+    let mut shape = layout.shape().to_vec();
+    let top = (shape[axis + 1..].iter().product::<i64>() * shape[axis] / 2) as u32;
+    shape[axis] /= 2;
+    let mut register = layout.register_bases().to_vec();
+    register.remove(register.iter().position(|&basis| basis == top)?);
+    let rest = [&register[..], layout.lane_bases(), layout.warp_bases()];
+    if rest.iter().copied().flatten().any(|basis| basis & top != 0) {
+        return None;
+    }
+    let [register, lane, warp] = rest.map(|bases| bases.iter().map(|&basis| restored(basis, top)).collect());
+    Some(Layout::new(shape, register, lane, warp))
+}
+
 /// Returns the layout of a tile that has `extent` elements along an axis of extent 1, all of them
 /// in the registers of each thread, as the lowest bits.
 pub fn in_registers(layout: &Layout, axis: usize, extent: i64) -> Layout {
@@ -78,6 +94,11 @@ pub fn in_registers(layout: &Layout, axis: usize, extent: i64) -> Layout {
 /// Returns the basis with the bits from `top` on shifted up by one.
 fn moved(basis: u32, top: u32) -> u32 {
     (basis & (top - 1)) | ((basis & !(top - 1)) << 1)
+}
+
+/// Returns the basis with the bits above `top`, which is not set, shifted down by one.
+fn restored(basis: u32, top: u32) -> u32 {
+    (basis & (top - 1)) | ((basis >> 1) & !(top - 1))
 }
 
 /// Returns the layout with registers in the order of their elements, and for each of its registers

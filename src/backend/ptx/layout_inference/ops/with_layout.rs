@@ -4,6 +4,7 @@
 //! store of such a tile writes in it.
 
 use super::super::analysis::view_shape::{ViewShape, contiguous_axis};
+use super::super::layouts::blocks::halved_in_registers;
 use super::super::state::core::{Inference, ValueOrigin};
 use crate::ir::{Op, OpId, Opcode, Value};
 use crate::layout::Layout;
@@ -26,11 +27,20 @@ impl Inference<'_> {
             let Some(mut layout) = self.chosen(module.op(id)) else { continue };
             let is_partial = module.op(id).distribution().is_some_and(|layout| layout.is_partial());
             let mut value = module.op(id).operands[0];
-            while uses.count(value) == 1
+            let mut num_uses = 1;
+            while uses.count(value) == num_uses
                 && let Some(maker) = module.defining_op(value)
             {
                 let op = module.op(maker);
+                num_uses = 1;
                 match op.code {
+                    // A tile twice: words, of which each thread selects the bits of its elements.
+                    Opcode::Cat if op.operands[0] == op.operands[1] => {
+                        let Some(half) = halved_in_registers(&layout, op.dim() as usize) else { break };
+                        layout = half;
+                        value = op.operands[0];
+                        num_uses = 2;
+                    }
                     code if code.is_bijective_alias() => {
                         layout = self.demand(maker, &layout);
                         value = op.operands[0];
