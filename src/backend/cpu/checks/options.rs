@@ -30,8 +30,9 @@ pub struct Checks {
     /// accesses that are atomic or ordered, and accesses that an acquiring access orders.
     pub races: bool,
     /// A tile entirely outside of its nonempty array: its load returns padding, its store has no
-    /// effect. Accesses by pointers outside of all arrays of the cpu device. On the ptx back end instead: broken assumptions (`check_bounds(false)`,
-    /// `assume_bounds`, `assume_divisible_by`), which the cpu back end always checks.
+    /// effect. An access by a computed address that is in no array of the cpu device. On the ptx
+    /// back end instead: broken assumptions (`check_bounds(false)`, `assume_bounds`,
+    /// `assume_divisible_by`), which the cpu back end always checks.
     pub bounds: bool,
     /// Use of memory of the tile block ([`scratch`](crate::scratch)) before its first write. Arrays
     /// of a device are always initialized (`zeros`, `full`, `array`).
