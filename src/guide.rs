@@ -18,6 +18,7 @@ macro_rules! pages {
         #[doc = "[debugging]: crate::guide::debugging"]
         #[doc = "[ecosystem]: crate::guide::ecosystem"]
         #[doc = "[environment]: crate::guide::environment"]
+        #[doc = "[exact]: crate::guide::exact"]
         #[doc = "[features]: crate::guide::features"]
         #[doc = "[from_cubecl]: crate::guide::from_cubecl"]
         #[doc = "[from_cuda]: crate::guide::from_cuda"]
@@ -31,6 +32,7 @@ macro_rules! pages {
         #[doc = "[operations]: crate::guide::operations"]
         #[doc = "[speed]: crate::guide::speed"]
         #[doc = "[testing]: crate::guide::testing"]
+        #[doc = "[proofs]: crate::guide::proofs"]
         #[doc = "[tutorial]: crate::guide::tutorial"]
         #[doc = concat!("[candle]: ", repository_file!("integrations/candle/README.md"))]
         #[doc = concat!("[compare]: ", repository_file!("benches/compare/README.md"))]
@@ -78,6 +80,12 @@ pages! {
     /// Property tests of kernels.
     ///
     testing = "../docs/testing.md";
+    /// Exact mode: comparison of kernels without tolerances.
+    ///
+    exact = "../docs/exact.md";
+    /// Proofs of properties of kernels.
+    ///
+    proofs = "../docs/proofs.md";
     /// Environment variables.
     ///
     environment = "../docs/environment.md";

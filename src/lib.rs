@@ -206,22 +206,24 @@ pub use kernel::{Constant, RawPtr};
 pub use launch::Tuner;
 #[doc(inline)]
 pub use launch::{
-    ArrayExpr, CompiledKernel, Grid, Inspection, IntoGrid, Launch, bench, compile, compile_all, doctor, export,
-    inspect, launch, launch_with_outputs, load,
+    ArrayExpr, CompiledKernel, Grid, Inspection, IntoGrid, Launch, Proof, bench, compile, compile_all, doctor, export,
+    inspect, launch, launch_with_outputs, load, prove,
 };
 #[doc(inline)]
 pub use ops::pointer;
 #[doc(inline)]
 pub use ops::{
     AtomicOptions, Cache, Cluster, FloatMode, GatherOptions, Global, LoadOptions, Lock, LoopControl, Operand,
-    Precision, ScanOptions, ScatterOptions, Scope, StepRange, StoreOptions, TiledView, TriangularOptions, alias_fence,
-    arange, arange_from, assert, astile, at, bid, cat, cluster, fold, fold_while, fold_with_control, for_each, from_fn,
-    from_slice, full, grid_dependency_control_launch_dependents, grid_dependency_control_wait, if_else, if_then,
-    indices, loop_with_control, matmul, matvec, mma, mma_fast_acc, mma_scaled, mma_with, num_blocks, ones, print,
-    ptx_elementwise, range, reduce, require, return_if, scalar, scan, scan_with, scratch, select, sort_by_key, span,
-    stack, swizzle_2d, vecmat, while_loop, with_mode, zeros,
+    Precision, Rowwise, ScanOptions, ScatterOptions, Scope, StepRange, StoreOptions, TiledView, TriangularOptions,
+    alias_fence, arange, arange_from, assert, astile, at, bid, cat, cluster, fold, fold_while, fold_with_control,
+    for_each, from_fn, from_slice, full, grid_dependency_control_launch_dependents, grid_dependency_control_wait,
+    if_else, if_then, indices, loop_with_control, matmul, matvec, mma, mma_fast_acc, mma_scaled, mma_with, num_blocks,
+    ones, print, ptx_elementwise, range, reduce, require, require_rowwise, return_if, scalar, scan, scan_with, scratch,
+    select, sort_by_key, span, stack, swizzle_2d, vecmat, while_loop, with_mode, zeros,
 };
 // The names above are inlined in the documentation; names that only the prelude has follow from it.
+#[doc(inline)]
+pub use pass::{Counterexample, Property, Verdict};
 #[allow(unused_imports)]
 #[doc(inline)]
 pub use prelude::*;
@@ -233,7 +235,7 @@ pub use runtime::with_index64;
 #[doc(inline)]
 pub use runtime::{
     ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Device, DeviceArray, DeviceView,
-    DeviceViewMut, Event, Graph, NewArray, Partition, Stream, StreamPool,
+    DeviceViewMut, Event, Graph, NewArray, Partition, Stream, StreamPool, with_memory_checks,
 };
 #[doc(inline)]
 pub use target::{ByTarget, Target};

@@ -365,6 +365,15 @@ fn promises_become_assertions() {
     let code = ct::inspect(kernel, (x, at, x.mutable(), 8)).checks(ct::Checks::all());
     let refused = code.ptx().unwrap_err().to_string();
     assert!(refused.contains("the ptx back end checks only assumptions"), "{refused}");
+    // The check of races records stores to `y` twice, and loads of `x` never.
+    let kernel = |x: Array<f32, 1>, y: ArrayMut<f32, 1>| y.store(ct::bid(0), x.load(ct::bid(0), [64]));
+    for target in [ct::Target::SM_80, ct::Target::SM_90A] {
+        let x = ct::ArraySpec::<f32, 1>::new([100]);
+        let code = ct::inspect(kernel, (x, x.mutable())).target(target);
+        let checked = code.checks("races".parse().unwrap()).ptx().unwrap();
+        let records = checked.lines().filter(|line| line.contains(".max.s64")).count();
+        assert!(records >= 2 && records % 2 == 0, "{checked}");
+    }
 }
 
 /// A tile or scalar is used: a doubtful element is an error.

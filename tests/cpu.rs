@@ -135,6 +135,41 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
     Ok(())
 }
 
+/// The first number of `x`, and a store to the element `n` of `x`, through a pointer that a loop carries.
+fn carried(x: ct::Ptr<i32>, y: ct::ArrayMut<i32, 1>, n: ct::Scalar<i64>) {
+    // SAFETY: broken by the test, which the check of bounds sees.
+    unsafe {
+        let (last, first) = ct::fold(ct::range(0, 2), (x, ct::scalar(0)), |(_, _), _| (x.offset(n), x.load()));
+        last.store(first + 1);
+        y.store_scalar(0, first);
+    }
+}
+
+#[test]
+fn pointers_into_no_array_are_errors_of_the_check_of_bounds() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let (mut x, other, mut y) = (device.full([24], 3)?, device.full([24], 5)?, device.zeros([4])?);
+    let checks = ct::Checks { bounds: true, ..ct::Checks::none() };
+    let mut run = |x: ct::RawPtr<i32>, n: i64| ct::Launch::new(1).checks(checks).launch(carried, (x, &mut y, n));
+    let message = |done: ct::Result<()>| match done {
+        Err(Error::Execution(problem)) => problem.message,
+        other => panic!("an execution error, got {other:?}"),
+    };
+    // In another array of the device, which the launch does not have.
+    run(ct::RawPtr::new(x.address()), 23)?;
+    assert_eq!((x.to_vec()?[23], other.to_vec()?), (4, vec![5; 24]));
+    let behind = message(ct::Launch::new(1).checks(checks).launch(carried, (ct::ByPointer(&mut x), &mut y, 24i64)));
+    assert_eq!(behind, "out of bounds: writes 4 bytes at byte 96 of an array of 96 bytes");
+    // Memory of this process that is no array: an error with the check alone.
+    let mut foreign = vec![7; 1 << 16];
+    let address = ct::RawPtr::new(foreign[1 << 15..].as_mut_ptr().expose_provenance() as u64);
+    let message = message(ct::Launch::new(1).checks(checks).launch(carried, (address, &mut y, 1i64)));
+    assert!(message.contains("reads 4 bytes at") && message.contains("in no array of the cpu device"), "{message}");
+    ct::Launch::new(1).checks(ct::Checks::none()).launch(carried, (address, &mut y, 1i64))?;
+    assert_eq!(foreign[1 << 15..][..4], [7, 8, 7, 7]);
+    Ok(())
+}
+
 /// Each element of `y` is the number of Collatz steps of an element of `x`.
 /// One more than what is loaded, in some rounds of a loop.
 fn successors(x: ct::ArrayMut<i32, 1>, rounds: ct::Scalar<i32>) {

@@ -25,7 +25,22 @@ pub(crate) fn hash_trace(module: &Module) -> u64 {
 /// Returns true if the traces are equal. The patterns have no `..`, so that a new field must be
 /// compared or excluded explicitly.
 pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
-    let Module { types, locations, values, ops, blocks, globals, entries, required, written, mma_parts, producer } = a;
+    // A trace has no recording.
+    let Module {
+        types,
+        locations,
+        values,
+        ops,
+        blocks,
+        globals,
+        entries,
+        required,
+        rowwise,
+        written,
+        mma_parts,
+        producer,
+        recording: _,
+    } = a;
     types.iter().eq(&b.types)
         && locations.iter().eq(&b.locations)
         && same(values, &b.values, |&ValueData { ty, def }| (ty, def))
@@ -36,6 +51,7 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
             (name, ty, value, alignment, private, constant)
         })
         && *required == b.required
+        && *rowwise == b.rowwise
         && *written == b.written
         && *mma_parts == b.mma_parts
         && *producer == b.producer

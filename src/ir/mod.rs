@@ -37,6 +37,7 @@ pub mod op_table;
 mod overflow;
 mod parse;
 mod print;
+pub(crate) mod recording;
 mod region_tree;
 mod rewrite;
 mod types;

@@ -64,6 +64,17 @@ pub struct ValueData {
     pub def: Def,
 }
 
+/// Promise that the rows along an axis are independent of each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RowwisePromise {
+    /// Axis of the rows in each array.
+    pub axis: u32,
+    /// Addresses of arrays without rows.
+    pub constants: Vec<Value>,
+    /// Source location of the promise.
+    pub loc: Loc,
+}
+
 /// Op that the user wrote, as opposed to a part of an operation of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
@@ -249,11 +260,15 @@ pub struct Module {
     /// Assertions in the body of the first entry that each launch checks before the kernel runs.
     /// They depend only on parameters and grid. Only the module of a trace has them.
     pub required: Vec<OpId>,
+    /// Promises of independent rows. Only the module of a trace has them.
+    pub(crate) rowwise: Vec<RowwisePromise>,
     /// Integer arithmetic, conversions to integers, and assumptions about integers that the user
     /// wrote, for checks on request. Only the module of a trace has them.
     pub(crate) written: Vec<Written>,
     /// MMAs that are parts of one MMA of the user, by an op that is the same for all of them.
     pub(crate) mma_parts: FxHashMap<OpId, OpId>,
+    /// Record of accesses that the kernel writes, for the check of races.
+    pub(crate) recording: Option<Box<super::recording::Recording>>,
     /// Producer of the bytecode from which the module was read. The text shows it in a comment.
     pub producer: Option<String>,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::compile::executable::{Code, GpuCode};
 use super::compile::params::param_pointers;
 use super::compile::tensor_map_cache::Encoded;
+use super::overrides::allow_computed;
 use super::specialize::Specialized;
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
@@ -111,7 +112,7 @@ impl RecordedLaunch for OnCpu {
         }
         // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
         // includes this.
-        unsafe { memory.allow_any() };
+        unsafe { allow_computed(&mut memory, self.checks) };
         let options = cpu::RunOptions { checks: self.checks, until: launch_end(), ..cpu::RunOptions::default() };
         program.run(self.grid, &self.words, &memory, &options)
     }

@@ -3,6 +3,7 @@
 use super::grid::IntoGrid;
 use super::inspect::remarks;
 use super::options::Launch;
+use super::prove;
 use super::run::{make, run};
 use super::specialize::specialize;
 use crate::error::Result;
@@ -168,6 +169,10 @@ impl Launch<'_> {
             let executable = slot.get().expect("a slot that was specialized is filled");
             self.say_work(device, grid, call, executable.remarks());
         }
+        if prove::wanted() {
+            let executable = slot.get().expect("a slot that was specialized is filled");
+            self.say_proof(call, executable.remarks());
+        }
         run(&slot, self.stream, grid, request.programmatic_launch, self.checks_for(&request)?, args)
     }
 }
@@ -190,7 +195,9 @@ mod tests {
     {
         let args = Arguments::new(args);
         let hints = Hints::default();
-        let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: true };
+        let (backend, programmatic_launch) = (Backend::Ptx, false);
+        let request =
+            CompileRequest { hints, backend, programmatic_launch, checks: true, races: false, exact: false };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }

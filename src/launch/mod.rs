@@ -14,6 +14,7 @@
 
 mod aot;
 mod array_expr;
+mod checks;
 mod compile;
 mod file;
 mod graph_launch;
@@ -23,6 +24,7 @@ mod launch;
 mod options;
 mod overrides;
 mod parallel;
+mod prove;
 mod raw_launch;
 mod run;
 mod specialize;
@@ -48,6 +50,7 @@ pub use launch::{launch, launch_with_outputs};
 pub use options::Launch;
 #[cfg(feature = "test")]
 pub(crate) use overrides::with_overrides;
+pub use prove::{Proof, prove};
 pub use raw_launch::RawLaunch;
 #[cfg(feature = "tune")]
 pub use tune::{

@@ -26,6 +26,11 @@ pub(super) struct CompileRequest {
     /// The code is generated for checks. On the cpu back end this is the kernel as written; on a
     /// GPU it is code that checks assumptions.
     pub checks: bool,
+    /// Floats are elements of a ring of integers.
+    pub exact: bool,
+    /// The code records its accesses to global memory, for the check of races. It then also checks
+    /// assumptions.
+    pub races: bool,
 }
 
 /// Launch with options: stream, back end, hints.
@@ -52,6 +57,7 @@ pub struct Launch<'s> {
     pub(super) dependent: bool,
     pub(super) checks: Option<Checks>,
     pub(super) peers: bool,
+    pub(super) exact: bool,
 }
 
 impl<'s> Launch<'s> {
@@ -74,6 +80,7 @@ impl<'s> Launch<'s> {
             dependent: false,
             checks: None,
             peers: false,
+            exact: false,
         }
     }
 
@@ -160,8 +167,9 @@ impl<'s> Launch<'s> {
     /// Selects the checks of the launch. Replaces the environment variable `CUTLET_CHECK` (`all`,
     /// or names of [`Checks`] separated by commas).
     ///
-    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds). Each back
-    /// end performs those checks of `CUTLET_CHECK` that it supports.
+    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds) and
+    /// [`races`](Checks::races). All back ends support [`memory`](Checks::memory). Each back end
+    /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with the check of races waits for its end.
     ///
     /// ```
     /// use cutlet as ct;
@@ -184,6 +192,42 @@ impl<'s> Launch<'s> {
         self
     }
 
+    /// Selects exact mode: floats are elements of Z/2^32 (Z/2^64 in kernels with f64), so that sums
+    /// and products are the same for every order.
+    ///
+    /// Two kernels for one formula then store equal bits, whatever their tiles, splits and orders,
+    /// on all back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
+    /// meaning as floats: compare them with those of other launches in this mode. The
+    /// [guide](crate::guide::exact) defines each operation. Environment variable for all launches:
+    /// `CUTLET_EXACT=1`.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn sum(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
+    ///     let total = ct::fold(..x.num_tiles(0, [tile]), ct::zeros([tile]), |sum, i| sum + x.load(i, [tile]));
+    ///     y.store(0, total.sum(0).reshape([1]));
+    /// }
+    ///
+    /// let x = ct::Device::cpu().from_fn([1000], |[i]| (i as f32).sqrt())?;
+    /// let of_tiles = |tile: usize| {
+    ///     let mut y = ct::Device::cpu().zeros([1])?;
+    ///     ct::Launch::new(1).exact().launch(sum, (&x, &mut y, Constant(tile)))?;
+    ///     Ok::<u32, ct::Error>(y.to_vec()?[0].to_bits())
+    /// };
+    /// assert_eq!(of_tiles(16)?, of_tiles(128)?);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode, and
+    /// [`Error::Argument`] for a kernel that was compiled without this mode.
+    pub fn exact(mut self) -> Launch<'s> {
+        self.exact = true;
+        self
+    }
+
     /// Returns the checks of this launch on a back end.
     ///
     /// # Errors
@@ -194,8 +238,8 @@ impl<'s> Launch<'s> {
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
         let made = match backend {
             Backend::Cpu => Checks::all(),
-            Backend::Ptx => Checks { bounds: true, ..Checks::none() },
-            Backend::TileIr => Checks::none(),
+            Backend::Ptx => Checks { bounds: true, races: true, memory: true, ..Checks::none() },
+            Backend::TileIr => Checks { memory: true, ..Checks::none() },
         };
         match self.checks {
             None => Ok(overrides::checks().map_or_else(checks_from_env, Ok)?.and(made)),
@@ -207,12 +251,13 @@ impl<'s> Launch<'s> {
     /// Returns the checks of a launch of a kernel whose code was generated for these options.
     ///
     /// # Errors
-    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not generated
-    /// for.
+    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks and a mode that the code was not
+    /// generated for.
     #[inline]
     #[track_caller]
     pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
-        self.checks_of(request.backend, request.checks)
+        self.require_mode(request.exact)?;
+        self.checks_of(request.backend, request.checks, request.races)
     }
 
     /// Returns the checks of a launch of code from a back end. `checked`: the code was generated
@@ -223,11 +268,11 @@ impl<'s> Launch<'s> {
     /// As [`Launch::checks_for`].
     #[inline]
     #[track_caller]
-    pub(super) fn checks_of(&self, generator: Backend, checked: bool) -> Result<Checks> {
+    pub(super) fn checks_of(&self, generator: Backend, checked: bool, recorded: bool) -> Result<Checks> {
         let checks = self.checks_on(generator)?;
         let on_cpu = generator == Backend::Cpu;
         let missing = if on_cpu { checks.of_values() } else { checks.bounds } && !checked;
-        if !missing {
+        if !missing && (on_cpu || recorded || !checks.races) {
             return Ok(checks);
         }
         if self.checks.is_some() {
@@ -235,7 +280,23 @@ impl<'s> Launch<'s> {
                 "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::checks(..).compile`",
             ));
         }
-        Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
+        let bounds = checks.bounds && (on_cpu || checked);
+        Ok(Checks { races: checks.races && on_cpu, bounds, memory: checks.memory, ..Checks::none() })
+    }
+
+    /// Checks that code has the mode of the launch. `exact`: the code is in exact mode.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the launch selects exact mode, and the code is not in it.
+    #[inline]
+    #[track_caller]
+    pub(super) fn require_mode(&self, exact: bool) -> Result<()> {
+        if self.exact && !exact {
+            return Err(Error::argument(
+                "this kernel was compiled without exact mode: compile it by `Launch::exact().compile`",
+            ));
+        }
+        Ok(())
     }
 
     /// Permits the kernel to start while the preceding kernel of the stream is in progress
@@ -341,10 +402,12 @@ impl<'s> Launch<'s> {
     #[track_caller]
     pub(super) fn request(&self, device: Device) -> Result<CompileRequest> {
         check_hints(self.hints)?;
+        let exact = self.exact || exact_from_env()?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
             let checks = self.checks_on(Backend::Cpu)?.of_values();
-            return Ok(CompileRequest { hints: self.hints, backend: Backend::Cpu, programmatic_launch: false, checks });
+            let (hints, backend, programmatic_launch) = (self.hints, Backend::Cpu, false);
+            return Ok(CompileRequest { hints, backend, programmatic_launch, checks, races: false, exact });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
@@ -353,8 +416,11 @@ impl<'s> Launch<'s> {
         };
         let programmatic_launch = self.dependent && gpu.target().arch >= 90;
         let backend = gpu_backend(asked, || driver_compiles(gpu));
-        let checks = self.checks_on(backend)?.bounds;
-        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks })
+        let checks = self.checks_on(backend)?;
+        // The host cannot wait for a launch that is recorded.
+        let races = checks.races && !recorder::is_on();
+        let checks = checks.bounds || races;
+        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks, races, exact })
     }
 
     #[inline]
@@ -449,14 +515,29 @@ fn checks_from_env() -> Result<Checks> {
     checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
 }
 
+/// Returns true if `CUTLET_EXACT` selects exact mode. The variable is read once.
+fn exact_from_env() -> Result<bool> {
+    static EXACT: OnceLock<std::result::Result<bool, String>> = OnceLock::new();
+    let exact = EXACT.get_or_init(|| {
+        spelling::check_environment();
+        match std::env::var("CUTLET_EXACT").unwrap_or_default().as_str() {
+            "" | "0" => Ok(false),
+            "1" => Ok(true),
+            other => Err(other.to_owned()),
+        }
+    });
+    let refused = |value: &String| Error::environment("CUTLET_EXACT", value, "1 selects exact mode, 0 does not");
+    exact.as_ref().copied().map_err(refused)
+}
+
 #[cold]
 #[track_caller]
 fn refused(checks: Checks, backend: Backend) -> Error {
     Error::argument(match backend {
         Backend::Cpu => unreachable!("the cpu back end makes all checks, also {checks:?}"),
         Backend::Ptx => {
-            "the ptx back end checks only assumptions (`bounds`): for other checks make the arrays of this launch on \
-                         `Device::cpu()`"
+            "the ptx back end checks only assumptions (`bounds`) and races (`races`): for other checks make the arrays of \
+                         this launch on `Device::cpu()`"
         }
         Backend::TileIr => {
             "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of assumptions (`bounds`), \

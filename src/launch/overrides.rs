@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use crate::backend::cpu::{BlockOrder, Checks};
+use crate::backend::cpu::{BlockOrder, Checks, Memory};
+use crate::runtime::is_known_memory;
 
 thread_local! {
     static CHECKS: Cell<Option<Checks>> = const { Cell::new(None) };
@@ -20,10 +21,23 @@ pub(super) fn order() -> BlockOrder {
     ORDER.get()
 }
 
-/// Returns true if accesses outside of the arrays of a launch are errors, also by addresses that a
-/// kernel computes: a tested kernel may be wrong.
-pub(super) fn is_confined() -> bool {
-    CHECKS.get().is_some()
+/// Permits accesses by addresses that a kernel computes: to all memory; with checks of bounds, to
+/// the arrays of the cpu device; in a property test, whose kernel may be wrong, to no other memory
+/// than that of the launch.
+///
+/// # Safety
+/// That of [`Memory::allow_any`].
+pub(super) unsafe fn allow_computed(memory: &mut Memory, checks: Checks) {
+    if CHECKS.get().is_some() {
+        return;
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match checks.bounds {
+            true => memory.allow_known(is_known_memory),
+            false => memory.allow_any(),
+        }
+    }
 }
 
 /// Runs `body` with these checks and this order of tile blocks for all launches of the thread on

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::compile::executable::{Code, GpuCode};
+use super::checks::races::Shadow;
+use super::checks::zones;
+use super::compile::executable::{Code, Executable, GpuCode};
 use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
 use super::inspect::profile;
@@ -14,7 +16,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
-use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end};
+use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use};
 use crate::util::span;
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
@@ -43,17 +45,63 @@ pub(super) fn run(
     if let Some(required) = &executable.required {
         required.check(grid, words.words())?;
     }
+    if executable.races.is_some() && claimed.is_none() {
+        return checked(slot, stream, (grid, dependent), checks, words, args);
+    }
     if let Some(claimed) = claimed {
         return note(claimed, slot, (grid, dependent), checks, words.words(), args);
     }
+    execute(executable, stream, (grid, dependent), checks, &words, args, &[])?;
+    if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
+}
+
+/// Executes a kernel with the check of races, and waits for its end.
+///
+/// # Errors
+/// [`Error::Execution`](crate::Error::Execution) for a race; errors of the launch.
+#[cold]
+#[track_caller]
+fn checked(
+    slot: &Specialized,
+    stream: Option<&Stream>,
+    (grid, dependent): ([u32; 3], bool),
+    checks: cpu::Checks,
+    mut words: WordWriter,
+    args: &dyn AnyArgs,
+) -> Result<()> {
+    let executable = slot.get().expect("a slot that was specialized is filled");
+    let races = executable.races.as_ref().expect("a kernel with the check of races");
+    let device = match &executable.code {
+        Code::Gpu(code) => Device::from_gpu(code.kernel.gpu()),
+        Code::Cpu(..) => Device::cpu(),
+    };
+    let shadows = races.shadows(device, stream, words.words(), args)?;
+    shadows.iter().for_each(|shadow| words.push(shadow.word()));
+    execute(executable, stream, (grid, dependent), checks, &words, args, &shadows)?;
+    races.scan(&shadows, stream, grid)?;
+    if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
+}
+
+/// Executes a kernel with these parameter words. `shadows`: memory that it also uses.
+#[inline]
+fn execute(
+    executable: &Executable,
+    stream: Option<&Stream>,
+    (grid, dependent): ([u32; 3], bool),
+    checks: cpu::Checks,
+    words: &WordWriter,
+    args: &dyn AnyArgs,
+    shadows: &[Shadow],
+) -> Result<()> {
     match (&executable.code, &executable.profiled) {
         (Code::Gpu(code), None) => {
             let own = stream.and_then(Stream::as_gpu);
             let stream = own.unwrap_or(code.kernel.gpu().default_stream());
+            shadows.iter().try_for_each(|shadow| shadow.before_use(stream))?;
             launch_gpu(code, stream, (grid, dependent), words.words(), args, None)
         }
-        (Code::Cpu(program, _), None) => launch_cpu(program, grid, checks, &words, args),
-        (code, Some(kernel)) => profiled(code, kernel, stream, (grid, dependent), checks, &words, args),
+        (Code::Cpu(program, _), None) => launch_cpu(program, grid, checks, words, args, shadows),
+        (code, Some(kernel)) => profiled(code, kernel, stream, (grid, dependent), checks, words, args, shadows),
     }
 }
 
@@ -79,15 +127,17 @@ fn profiled(
     checks: cpu::Checks,
     words: &WordWriter,
     args: &dyn AnyArgs,
+    shadows: &[Shadow],
 ) -> Result<()> {
     let mut span = Span::default();
     match code {
         Code::Gpu(code) => {
             let own = stream.and_then(Stream::as_gpu);
             let stream = own.unwrap_or(code.kernel.gpu().default_stream());
+            shadows.iter().try_for_each(|shadow| shadow.before_use(stream))?;
             launch_gpu(code, stream, (grid, dependent), words.words(), args, Some(&mut span))?;
         }
-        Code::Cpu(program, _) => span.of_host(|| launch_cpu(program, grid, checks, words, args))?,
+        Code::Cpu(program, _) => span.of_host(|| launch_cpu(program, grid, checks, words, args, shadows))?,
     }
     profile::note(kernel, grid, words.words(), span);
     Ok(())
@@ -149,8 +199,10 @@ fn launch_cpu(
     checks: cpu::Checks,
     words: &WordWriter,
     args: &dyn AnyArgs,
+    shadows: &[Shadow],
 ) -> Result<()> {
     let mut memory = cpu::Memory::new();
+    shadows.iter().for_each(|shadow| shadow.add_to(&mut memory));
     args.memory(&mut |used| {
         if let Some(base) = used.memory.host_pointer().filter(|_| !used.memory.is_empty()) {
             // SAFETY: the allocation is initialized and lives while the argument is borrowed, which
@@ -159,11 +211,9 @@ fn launch_cpu(
             unsafe { memory.add(base, used.memory.len(), used.writes) };
         }
     });
-    if !overrides::is_confined() {
-        // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
-        // includes this.
-        unsafe { memory.allow_any() };
-    }
+    // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
+    // includes this.
+    unsafe { overrides::allow_computed(&mut memory, checks) };
     program.run(
         grid,
         words.words(),

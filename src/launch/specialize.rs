@@ -46,7 +46,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
-    let CompileRequest { hints, backend, programmatic_launch, checks } = request;
+    let CompileRequest { hints, backend, programmatic_launch, checks, races, exact } = request;
     let Hints {
         num_warps,
         num_stages,
@@ -54,11 +54,13 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         occupancy,
         code_limit,
         loop_limit,
+        wait_limit,
         opt_level,
         line_info,
         device_debug,
         memcheck,
         persistent,
+        deterministic,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     let mut key = WordWriter::default();
@@ -66,13 +68,22 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     key.push(word(num_warps) << 32 | word(num_stages));
     key.push(word(num_ctas) << 32 | word(occupancy));
     key.push(word(code_limit) << 32 | word(loop_limit));
+    key.push(word(wait_limit));
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
     let plan = u64::from(disable_tma_loads) << 2 | u64::from(disable_pingpong) << 1 | u64::from(disable_search);
     let debug = u64::from(device_debug) << 1 | u64::from(memcheck);
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = form << 9 | u64::from(differs) << 8 | plan << 5 | u64::from(checks) << 4 | lines << 2 | debug;
+    let flags = u64::from(deterministic) << 13
+        | u64::from(exact) << 12
+        | u64::from(races) << 11
+        | form << 9
+        | u64::from(differs) << 8
+        | plan << 5
+        | u64::from(checks) << 4
+        | lines << 2
+        | debug;
     key.push(word(opt_level) << 32 | flags);
     if differs {
         key.push(optimizations.bits());
@@ -278,6 +289,7 @@ mod tests {
             hints.occupancy(4),
             hints.code_limit(4),
             hints.loop_limit(4),
+            hints.wait_limit(4),
             hints.opt_level(1),
             hints.line_info(true),
             hints.line_info(false),
@@ -285,6 +297,7 @@ mod tests {
             Hints { memcheck: true, ..hints },
             hints.persistent(true),
             hints.persistent(false),
+            hints.deterministic(true),
             hints.plan(PlanOverride { disable_search: true, ..plan }),
             hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
             hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),
@@ -293,7 +306,14 @@ mod tests {
             hints.plan(PlanOverride { optimizations: OptimizationSet::ALL.without(Optimization::ExpOrder), ..plan }),
         ];
         let key = |hints| {
-            let request = CompileRequest { hints, backend: Backend::Ptx, programmatic_launch: false, checks: false };
+            let request = CompileRequest {
+                hints,
+                backend: Backend::Ptx,
+                programmatic_launch: false,
+                checks: false,
+                exact: false,
+                races: false,
+            };
             specialization_key(Device::cpu(), request).words().to_vec()
         };
         let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();

@@ -41,6 +41,7 @@ pub use create::from_host::{Dense, astile, from_slice};
 pub use debug::inline_ptx::{PtxOperands, ptx_elementwise};
 pub use debug::print::{AssertCondition, assert, print};
 pub use debug::require::require;
+pub use debug::rowwise::{Rowwise, require_rowwise};
 pub use elementwise::compare::{Choice, Comparand, ComparedByOperator, ComparisonOperator, select};
 pub use elementwise::fast_divisor::{Divides, Divisor};
 pub use elementwise::map::from_fn;

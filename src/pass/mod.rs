@@ -5,8 +5,10 @@
 
 mod analysis;
 pub(crate) mod data_partition;
+mod exact;
 mod instrument;
 mod legalize;
+mod prove;
 mod split_extents;
 mod transform;
 
@@ -14,16 +16,21 @@ mod transform;
 pub(crate) mod tests;
 
 pub(crate) use analysis::cluster_uniformity::check as check_cluster_uniformity;
+pub(crate) use analysis::determinism::check as check_determinism;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
+pub(crate) use exact::exact;
 pub(crate) use instrument::assume_to_assert::{VIOLATED_ASSUMPTION, assume_to_assert};
 pub(crate) use instrument::preconditions::split_preconditions;
+pub(crate) use instrument::record_accesses::record_accesses;
 pub(crate) use legalize::drop_layouts::drop_layouts;
 pub(crate) use legalize::expand_gather::expand_gather;
 pub(crate) use legalize::expand_scaled_mma::expand_scaled_mma;
 pub(crate) use legalize::inline_ptx::{expand_inline_ptx, strip_inline_ptx_semantics};
 pub(crate) use legalize::ordered_reduction::{expand_ordered_reductions, is_commutative};
+pub(crate) use prove::{Argument, check_rowwise, prove};
+pub use prove::{Counterexample, Property, Verdict};
 pub use split_extents::run as split_extents;
 pub(crate) use transform::bit_reverse::expand_bit_reverse;
 pub(crate) use transform::hoist_factor::hoist_factor;

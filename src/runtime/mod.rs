@@ -23,11 +23,14 @@ pub use args::by_pointer::ByPointer;
 pub use array::array::DeviceArray;
 pub use array::array_table::{ArrayTable, ArrayTableMut};
 pub use array::complex::{ComplexDeviceArray, Interleaved};
+pub(crate) use array::known_memory::contains as is_known_memory;
 pub use array::memory::{ALIGNMENT, Memory, MemoryUse};
 pub use array::new_array::NewArray;
 pub use array::packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
 pub use array::packed_view::{PackedView, PackedViewMut};
 pub use array::partition::Partition;
+pub(crate) use array::red_zones::are_in_use as red_zones_are_in_use;
+pub use array::red_zones::with_memory_checks;
 pub(crate) use array::stream_order::Access;
 pub use array::view::{DeviceView, DeviceViewMut};
 pub(crate) use code::cubin::{

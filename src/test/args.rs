@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use super::arrays::array::{AnyArray, Role, TestArray};
+use super::arrays::array::{AnyArray, OnDevice, Role, TestArray};
 use super::arrays::element::{TestElement, text};
 use super::arrays::host::HostArray;
 use super::arrays::values::Values;
@@ -15,7 +15,7 @@ use crate::backend::ParamWord;
 use crate::element::{ByteSized, bf16, f8e4m3fn, f8e5m2, f16};
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, Constant, ConstantValue, LaunchArg, WordWriter, arrives_as_it_is};
-use crate::runtime::{ByPointer, MemoryUse};
+use crate::runtime::{ByPointer, DeviceView, DeviceViewMut, MemoryUse};
 use crate::tile::{Array, ArrayMut, Ptr, Tracer};
 
 /// An array of a case, which launches and the reference share.
@@ -53,6 +53,26 @@ pub trait TestArg: Clone {
     /// Moves the arrays of the reference back.
     #[doc(hidden)]
     fn put(&self, owned: Self::Owned);
+
+    /// The argument of a [`Function`](super::Function): a view, a number, or the value of a
+    /// constant.
+    type View<'a>;
+
+    /// The arrays on the device, outside of the case.
+    #[doc(hidden)]
+    type Device;
+
+    /// Moves the arrays on the device out of the case.
+    #[doc(hidden)]
+    fn take_device(&self) -> Self::Device;
+
+    /// Returns the argument of a function.
+    #[doc(hidden)]
+    fn view(device: &mut Self::Device) -> Self::View<'_>;
+
+    /// Moves the arrays on the device back.
+    #[doc(hidden)]
+    fn put_device(&self, device: Self::Device);
 
     /// Passes the arrays of the argument.
     #[doc(hidden)]
@@ -101,7 +121,7 @@ macro_rules! launch_argument {
 }
 
 macro_rules! arrays {
-    ($($(#[$doc:meta])* $name:ident $role:ident $traced:ident $with:ident, $host:ty;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident $role:ident $traced:ident $with:ident, $host:ty, $view:ident $lend:ident;)+) => {$(
         $(#[$doc])*
         pub struct $name<T: TestElement, const R: usize>(Rc<RefCell<TestArray<T, R>>>);
 
@@ -149,6 +169,21 @@ macro_rules! arrays {
                 self.0.borrow_mut().put_expected(owned);
             }
 
+            type View<'a> = $view<'a, T, R>;
+            type Device = OnDevice<T, R>;
+
+            fn take_device(&self) -> OnDevice<T, R> {
+                self.0.borrow_mut().take_device()
+            }
+
+            fn view(device: &mut OnDevice<T, R>) -> $view<'_, T, R> {
+                device.$lend()
+            }
+
+            fn put_device(&self, device: OnDevice<T, R>) {
+                self.0.borrow_mut().put_device(device);
+            }
+
             #[allow(private_interfaces)]
             fn arrays(&self, out: &mut Vec<SharedArray>) {
                 out.push(self.0.clone());
@@ -189,7 +224,7 @@ arrays! {
     ///     .reference(|(x, y)| y.fill(|i| 2.0 * x[i]))
     ///     .run();
     /// ```
-    Input Read Array with_view, &'a HostArray<T, R>;
+    Input Read Array with_view, &'a HostArray<T, R>, DeviceView view;
     /// An array that the kernel writes and does not read. Its memory is poisoned before a launch.
     /// It arrives as `ArrayMut`.
     ///
@@ -199,7 +234,7 @@ arrays! {
     /// let count = |y: ArrayMut<i32, 1>| y.store(0, ct::arange(0..8));
     /// Kernel::new(count).shapes(|_| (1, (Output::new([8]),))).reference(|(y,)| y.fill(|[i]| i as i64)).run();
     /// ```
-    Output Write ArrayMut with_view_mut, &'a mut HostArray<T, R>;
+    Output Write ArrayMut with_view_mut, &'a mut HostArray<T, R>, DeviceViewMut view_mut;
     /// An array that the kernel reads and writes, with drawn values. It arrives as `ArrayMut`. Its
     /// array of a reference has the values before the launch.
     ///
@@ -212,7 +247,7 @@ arrays! {
     ///     .reference(|(x,)| (0..8).for_each(|i| x[[i]] += 1))
     ///     .run();
     /// ```
-    InOut Update ArrayMut with_view_mut, &'a mut HostArray<T, R>;
+    InOut Update ArrayMut with_view_mut, &'a mut HostArray<T, R>, DeviceViewMut view_mut;
 }
 
 /// Methods of arrays with drawn values.
@@ -268,6 +303,19 @@ macro_rules! numbers {
 
             fn put(&self, _: $name) {}
 
+            type View<'a> = $name;
+            type Device = $name;
+
+            fn take_device(&self) -> $name {
+                *self
+            }
+
+            fn view(device: &mut $name) -> $name {
+                *device
+            }
+
+            fn put_device(&self, _: $name) {}
+
             fn expression(&self, _: &mut dyn FnMut() -> String) -> String {
                 text(*self)
             }
@@ -290,6 +338,19 @@ impl<X: ConstantValue + Debug> TestArg for Constant<X> {
 
     fn put(&self, _: X) {}
 
+    type View<'a> = X;
+    type Device = X;
+
+    fn take_device(&self) -> X {
+        self.0.clone()
+    }
+
+    fn view(device: &mut X) -> X {
+        device.clone()
+    }
+
+    fn put_device(&self, _: X) {}
+
     fn expression(&self, _: &mut dyn FnMut() -> String) -> String {
         format!("ct::Constant({:?})", self.0)
     }
@@ -311,6 +372,21 @@ impl<A: TestArg> TestArg for ByPointer<A> {
 
     fn put(&self, owned: A::Owned) {
         self.0.put(owned);
+    }
+
+    type View<'a> = ByPointer<A::View<'a>>;
+    type Device = A::Device;
+
+    fn take_device(&self) -> A::Device {
+        self.0.take_device()
+    }
+
+    fn view(device: &mut A::Device) -> ByPointer<A::View<'_>> {
+        ByPointer(A::view(device))
+    }
+
+    fn put_device(&self, device: A::Device) {
+        self.0.put_device(device);
     }
 
     #[allow(private_interfaces)]
@@ -342,6 +418,23 @@ impl<A: TestArg> TestArg for Option<A> {
         }
     }
 
+    type View<'a> = Option<A::View<'a>>;
+    type Device = Option<A::Device>;
+
+    fn take_device(&self) -> Self::Device {
+        self.as_ref().map(A::take_device)
+    }
+
+    fn view(device: &mut Self::Device) -> Self::View<'_> {
+        device.as_mut().map(A::view)
+    }
+
+    fn put_device(&self, device: Self::Device) {
+        if let (Some(argument), Some(device)) = (self, device) {
+            argument.put_device(device);
+        }
+    }
+
     #[allow(private_interfaces)]
     fn arrays(&self, out: &mut Vec<SharedArray>) {
         self.iter().for_each(|argument| argument.arrays(out));
@@ -368,6 +461,21 @@ macro_rules! tuples {
 
             fn put(&self, owned: Self::Owned) {
                 $(self.$index.put(owned.$index);)*
+            }
+
+            type View<'a> = ($($arg::View<'a>,)*);
+            type Device = ($($arg::Device,)*);
+
+            fn take_device(&self) -> Self::Device {
+                ($(self.$index.take_device(),)*)
+            }
+
+            fn view(device: &mut Self::Device) -> Self::View<'_> {
+                ($($arg::view(&mut device.$index),)*)
+            }
+
+            fn put_device(&self, device: Self::Device) {
+                $(self.$index.put_device(device.$index);)*
             }
 
             #[allow(private_interfaces)]

@@ -4,7 +4,7 @@
 use super::arrays::element::Tolerance;
 use super::draw::Case;
 use super::failure::{Failure, Kind, differs};
-use super::instance::{Outputs, Prepared, Subject, Way, prepare};
+use super::instance::{Cause, Outputs, Prepared, Subject, Way, prepare};
 use super::laws::Law;
 use crate::backend::cpu::{BlockOrder, Checks};
 use crate::runtime::Device;
@@ -46,8 +46,8 @@ fn first_failure(
     let outputs = match prepared.execute(checked) {
         Ok(outputs) => outputs,
         Err(failure) => {
-            let kind = if failure.is_error { Kind::Launch } else { Kind::Padding };
-            return Some(Failure { kind, message: failure.message, place: None });
+            let kind = if failure.cause == Cause::Padding { Kind::Padding } else { Kind::Launch };
+            return Some(Failure { kind, message: failure.message, place: None, is_final: false });
         }
     };
     if let Some(place) = prepared.difference(&outputs, tolerance) {
@@ -74,10 +74,12 @@ fn compared(
 ) -> Option<Failure> {
     let again = match prepared.execute(way) {
         Ok(again) => again,
-        Err(failure) if kind == Kind::Device && failure.is_error && is_unsupported(&failure.message) => return None,
+        Err(failure) if kind == Kind::Device && failure.cause == Cause::Unsupported => return None,
         Err(failure) => {
-            let kind = if failure.is_error { kind } else { Kind::Padding };
-            return Some(Failure { kind, message: format!("{}: {}", kind.sentence(), failure.message), place: None });
+            let message = format!("{}: {}", kind.sentence(), failure.message);
+            let is_padding = failure.cause == Cause::Padding && kind != Kind::Device;
+            let kind = if is_padding { Kind::Padding } else { kind };
+            return Some(Failure { kind, message, place: None, is_final: failure.cause == Cause::Driver });
         }
     };
     let place = match prepared.instance.reference {
@@ -100,9 +102,4 @@ fn attributed(
         (Way { checks: other.checks, ..checked }, Kind::Passes),
     ];
     alone.into_iter().find_map(|(way, kind)| compared(prepared, way, outputs, tolerance, kind))
-}
-
-/// Returns true for an error of a device that lacks a feature.
-fn is_unsupported(message: &str) -> bool {
-    message.contains("not supported") || message.contains("needs sm_")
 }

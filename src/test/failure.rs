@@ -30,13 +30,15 @@ pub(super) struct Failure {
     pub message: String,
     /// The number of the array, and the element that differs.
     pub place: Option<(usize, Difference)>,
+    /// True if later launches may fail for the same reason, so that no reduction is possible.
+    pub is_final: bool,
 }
 
 /// Returns the failure of a difference, with the beginning of its message.
 pub(super) fn differs(kind: Kind, (number, difference): (usize, Difference), sentence: &str) -> Failure {
     let separator = if sentence.is_empty() { "" } else { ": " };
     let message = format!("{sentence}{separator}array `{}`: {}", name_of(number), difference.message);
-    Failure { kind, message, place: Some((number, difference)) }
+    Failure { kind, message, place: Some((number, difference)), is_final: false }
 }
 
 impl Kind {

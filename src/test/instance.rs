@@ -9,18 +9,19 @@ use super::arrays::element::Tolerance;
 use super::draw::{Case, Draw, Drawn};
 use super::random::Random;
 use crate::backend::cpu::{BlockOrder, Checks};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::launch::{Grid, with_overrides};
 use crate::runtime::Device;
 
 /// The arguments of a case, and what runs with them.
 pub(super) struct Instance<'s> {
-    pub grid: Grid,
+    /// The grid of the kernel; `None` for a function that launches kernels.
+    pub grid: Option<Grid>,
     pub arrays: Vec<SharedArray>,
     /// Returns the arguments as an expression of Rust, in which the function returns the arrays.
     #[allow(clippy::type_complexity)]
     pub expression: Box<dyn Fn(&mut dyn FnMut() -> String) -> String + 's>,
-    pub launch: Box<dyn Fn() -> Result<()> + 's>,
+    pub launch: Box<dyn Fn(Device) -> Result<()> + 's>,
     pub reference: Option<Box<dyn Fn() + 's>>,
 }
 
@@ -55,8 +56,31 @@ pub(super) type Outputs = Vec<(usize, Vec<u64>)>;
 /// A failure of a launch.
 pub(super) struct LaunchFailure {
     pub message: String,
-    /// The launch itself returned an error.
-    pub is_error: bool,
+    pub cause: Cause,
+}
+
+/// The cause of a failure of a launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cause {
+    /// The padding around an array was written.
+    Padding,
+    /// The device cannot run the kernel.
+    Unsupported,
+    /// A call of the driver failed. The context may be lost, so that later calls fail, too.
+    Driver,
+    /// Another error of the launch.
+    Launch,
+}
+
+impl LaunchFailure {
+    fn of(error: &Error) -> LaunchFailure {
+        let cause = match error {
+            Error::Unsupported(_) => Cause::Unsupported,
+            Error::Driver { .. } => Cause::Driver,
+            _ => Cause::Launch,
+        };
+        LaunchFailure { message: error.to_string(), cause }
+    }
 }
 
 /// Draws the arguments, contents and arrangements of a case.
@@ -149,7 +173,7 @@ impl Prepared<'_> {
     /// Invariant: arrays are allocated only during this call, so no other launch has them as
     /// arguments.
     pub fn execute(&self, way: Way) -> std::result::Result<Outputs, LaunchFailure> {
-        let failed = |error: crate::error::Error| LaunchFailure { message: error.to_string(), is_error: true };
+        let failed = |error: Error| LaunchFailure::of(&error);
         let _release = Release(self);
         let mut uploaded = Ok(());
         self.for_each_array(|_, array| {
@@ -159,9 +183,9 @@ impl Prepared<'_> {
         });
         uploaded.map_err(failed)?;
         let launched = if way.device == Device::cpu() {
-            with_overrides(way.checks, way.order, || (self.instance.launch)())
+            with_overrides(way.checks, way.order, || (self.instance.launch)(way.device))
         } else {
-            (self.instance.launch)()
+            (self.instance.launch)(way.device)
         };
         launched.map_err(failed)?;
         let (mut outputs, mut fault) = (Vec::new(), None);
@@ -169,7 +193,7 @@ impl Prepared<'_> {
             Err(error) if fault.is_none() => fault = Some(failed(error)),
             Ok((_, Some(message))) if fault.is_none() => {
                 let message = format!("array `{}`: {message}", name_of(number));
-                fault = Some(LaunchFailure { message, is_error: false });
+                fault = Some(LaunchFailure { message, cause: Cause::Padding });
             }
             Ok((bits, None)) if array.is_checked() => outputs.push((number, bits)),
             _ => {}

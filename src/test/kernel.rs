@@ -13,12 +13,14 @@ use super::search::{Finding, Settings, Summary, search};
 use crate::error::Result;
 use crate::kernel::{Arguments, Bound, KernelArgs, name_of};
 use crate::launch::{Grid, IntoGrid, Launch};
+use crate::runtime::Device;
 
 /// A kernel whose properties are tested: the beginning of a property.
 ///
-/// [`Kernel::shapes`] draws grid and arguments. Each case runs on the cpu back end with all
-/// [`Checks`](crate::Checks), then without checks, with the tile blocks in another order and with
-/// other contents of the padding around arrays, then on the GPU if there is one.
+/// The closure of [`Kernel::shapes`] generates the grid and the arguments of each case from a seed.
+/// A case is launched three times: on the cpu back end with all [`Checks`](crate::Checks); there
+/// without checks, with another order of the tile blocks and other contents of the padding around
+/// arrays; and on the GPU, if there is one.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -79,29 +81,25 @@ impl<K: crate::kernel::Kernel<P>, P> Kernel<K, P> {
         P: 'k,
     {
         let kernel = self.kernel;
-        let settings =
-            Settings { laws: Vec::new(), tolerance: None, cases: None, only: None, corpus: Corpus::default_folder() };
-        Property {
-            name: name_of::<K>(),
-            draw: Box::new(move |draw| {
+        Property::of(
+            name_of::<K>(),
+            Box::new(move |draw| {
                 let (grid, args) = shapes(draw);
-                (grid.into_grid(), args)
+                (Some(grid.into_grid()), args)
             }),
-            launch: Box::new(move |grid, args| {
-                let args = Arguments::<A, P>::new(args.clone());
+            Box::new(move |_, grid, args| {
+                let (grid, args) = (grid.expect("a kernel has a grid"), Arguments::<A, P>::new(args.clone()));
                 Launch::new(grid).launch_call(&Bound::new(&kernel, &args).call())
             }),
-            reference: None,
-            settings,
-        }
+        )
     }
 }
 
-/// A function that draws grid and arguments.
-type DrawArgs<'k, A> = Box<dyn Fn(&mut Draw<'_>) -> (Grid, A) + 'k>;
+/// A function that draws the arguments, and the grid of a kernel.
+type DrawArgs<'k, A> = Box<dyn Fn(&mut Draw<'_>) -> (Option<Grid>, A) + 'k>;
 
-/// A function that launches the kernel with arguments.
-type LaunchArgs<'k, A> = Box<dyn Fn(Grid, &A) -> Result<()> + 'k>;
+/// A function that launches the kernel with arguments on a device.
+type LaunchArgs<'k, A> = Box<dyn Fn(Device, Option<Grid>, &A) -> Result<()> + 'k>;
 
 /// A function that computes the reference.
 type Reference<'k, A> = Box<dyn for<'a> Fn(<A as TestArg>::Host<'a>) + 'k>;
@@ -135,6 +133,13 @@ pub struct Property<'k, A: TestArg> {
 }
 
 impl<'k, A: TestArg> Property<'k, A> {
+    /// Returns the property of the kernel or function with this name, without requirements.
+    pub(super) fn of(name: String, draw: DrawArgs<'k, A>, launch: LaunchArgs<'k, A>) -> Self {
+        let settings =
+            Settings { laws: Vec::new(), tolerance: None, cases: None, only: None, corpus: Corpus::default_folder() };
+        Property { name, draw, launch, reference: None, settings }
+    }
+
     /// Sets the reference: a function of a tuple with an element for each argument. It reads
     /// `&HostArray`, writes `&mut HostArray`, and gets numbers and the values of constants.
     ///
@@ -356,6 +361,12 @@ impl<A: TestArg> Subject for Property<'_, A> {
                 referred.put(owned);
             })
         });
-        Instance { grid, arrays, expression, launch: Box::new(move || (self.launch)(grid, &args)), reference }
+        Instance {
+            grid,
+            arrays,
+            expression,
+            launch: Box::new(move |device| (self.launch)(device, grid, &args)),
+            reference,
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Law {
     }
 
     fn failure(&self, message: &str) -> Failure {
-        Failure { kind: Kind::Law, message: format!("law `{}`: {message}", self.text()), place: None }
+        Failure { kind: Kind::Law, message: format!("law `{}`: {message}", self.text()), place: None, is_final: false }
     }
 
     fn violated(&self, (number, difference): (usize, Difference)) -> Failure {

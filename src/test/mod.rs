@@ -22,6 +22,8 @@
 //!     .run();
 //! ```
 //!
+//! [`Function`] is the same for a host function that queues launches.
+//!
 //! # Cases
 //!
 //! A case is a function of its seed. It has these parts:
@@ -49,7 +51,7 @@
 //! # Limits
 //!
 //! Arguments are arrays of floats of 8 to 64 bits, integers and bool, numbers and constants. Tables
-//! of arrays, packed arrays and raw pointers are not drawn. A mistake that no drawn case shows is
+//! of arrays and packed arrays are not drawn. A mistake that no drawn case shows is
 //! not found.
 
 mod args;
@@ -58,6 +60,7 @@ mod corpus;
 mod draw;
 mod examine;
 mod failure;
+mod function;
 mod instance;
 mod kernel;
 mod laws;
@@ -71,5 +74,6 @@ pub use arrays::element::TestElement;
 pub use arrays::host::HostArray;
 pub use arrays::values::Values;
 pub use draw::Draw;
+pub use function::{Function, FunctionWithArgs};
 pub use kernel::{Kernel, Property};
 pub use search::{Finding, Summary};

@@ -17,14 +17,26 @@ pub(super) fn program(
     let device = if failure.kind == Kind::Device { "gpu(0)?" } else { "cpu()" };
     let mut lines = vec![format!("let device = ct::Device::{device};")];
     prepared.for_each_array(|number, array| lines.push(array.statements(&name_of(number))));
-    let mut number = 0;
+    let (mut number, grid) = (0, prepared.instance.grid);
     let args = (prepared.instance.expression)(&mut || {
         number += 1;
-        prepared.with_array(number - 1, |array| array.argument(&name_of(number - 1))).unwrap_or_default()
+        let argument = prepared.with_array(number - 1, |array| array.argument(&name_of(number - 1)));
+        let argument = argument.unwrap_or_default();
+        if grid.is_some() { argument } else { view_of(&argument) }
     });
-    let grid = prepared.instance.grid.extents();
-    let checks = if failure.kind == Kind::Launch { ".checks(ct::Checks::all())" } else { "" };
-    lines.push(format!("ct::Launch::new({grid:?}){checks}.launch({kernel}, {args})?;"));
+    let is_checked = failure.kind == Kind::Launch;
+    match grid {
+        Some(grid) => {
+            let checks = if is_checked { ".checks(ct::Checks::all())" } else { "" };
+            lines.push(format!("ct::Launch::new({:?}){checks}.launch({kernel}, {args})?;", grid.extents()));
+        }
+        None => {
+            if is_checked {
+                lines.push("// With the environment variable CUTLET_CHECK=all.".to_owned());
+            }
+            lines.push(format!("{kernel}(&device.default_stream(), {args})?;"));
+        }
+    }
     if matches!(failure.kind, Kind::Order | Kind::Memory | Kind::Padding | Kind::Law) {
         let lines = lines.join("\n").replace("\n    ", "\n").replace('\n', "\n//     ");
         return format!(
@@ -36,6 +48,15 @@ pub(super) fn program(
     }
     lines.push("Ok(())".to_owned());
     format!("#[test]\nfn {kernel}_{seed:x}() -> ct::Result<()> {{\n    {}\n}}", lines.join("\n    "))
+}
+
+/// Returns the view of an argument that borrows an array: the argument of a function.
+fn view_of(argument: &str) -> String {
+    let (array, view) = match argument.strip_prefix("&mut ") {
+        Some(array) => (array, ".view_mut()"),
+        None => (argument.trim_start_matches('&'), ".view()"),
+    };
+    if array.contains(view) { array.to_owned() } else { format!("{array}{view}") }
 }
 
 /// Returns the statement that compares the element that differs.

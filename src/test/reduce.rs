@@ -37,6 +37,9 @@ struct Reduction<'s> {
 /// Returns a smaller case with a failure of the same kind.
 pub(super) fn reduce(subject: &dyn Subject, required: &Requirements, case: Case, failure: Failure) -> Reduced {
     let best = Reduced { case, failure, runs: 0 };
+    if best.failure.is_final {
+        return best;
+    }
     let mut reduction = Reduction { subject, required, best, until: Instant::now() + MAX_TIME };
     loop {
         while reduction.reduce_draws() {}

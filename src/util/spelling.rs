@@ -5,7 +5,7 @@ use std::sync::Once;
 use super::report;
 
 /// The environment variables that the crate reads, without `CUTLET_`.
-const VARIABLES: [&str; 20] = [
+const VARIABLES: [&str; 22] = [
     "BACKEND",
     "CACHE",
     "CACHE_BYTES",
@@ -15,10 +15,12 @@ const VARIABLES: [&str; 20] = [
     "DISABLE",
     "DUMP",
     "DUMP_FILTER",
+    "EXACT",
     "LINES",
     "PROFILE",
     "PROPERTY_CASES",
     "PROPERTY_SEED",
+    "PROVE",
     "PTXAS",
     "REMARKS",
     "REPORT",

@@ -4,6 +4,7 @@
 //! test runs the property of both. `cargo test --test properties -- --nocapture` prints the times and the reports.
 
 mod blocks;
+mod device;
 mod edges;
 mod examples;
 mod numbers;

@@ -12,6 +12,8 @@
 //! `CUTLET_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
 //! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
+//! PTX for sm_90a is assembled, and one text in three of those for sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
+//!
 //! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for one of the four, unless other
 //! sizes of the same ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
 //! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
@@ -112,82 +114,86 @@ use std::process::ExitCode;
 use harness::Suite;
 use runner::{Completion, Trial};
 
+/// The tests of the subjects. An assembler of Tile IR is asked about each form of an op once: small kernels are first.
+const SUBJECTS: &[fn(&mut Suite)] = &[
+    float::register,
+    integer::register,
+    numbers::register,
+    complex::register,
+    composed::register,
+    cluster::register,
+    compare::register,
+    cast::register,
+    shape::register,
+    memory::register,
+    unsigned::register,
+    views::register,
+    partition::register,
+    inline_ptx::register,
+    gather::register,
+    pointer::register,
+    global::register,
+    array_table::register,
+    scratch::register,
+    atomic::register,
+    atomic_store::register,
+    memory_order::register,
+    reduce::register,
+    require::register,
+    aux_loads::register,
+    operand_conversion::register,
+    unroll::register,
+    scan::register,
+    cat_split::register,
+    narrow::register,
+    narrow_bits::register,
+    product::register,
+    tma_boxes::register,
+    joined_operands::register,
+    operand_forms::register,
+    control::register,
+    dependent::register,
+    early_exit::register,
+    early_returns::register,
+    ragged::register,
+    assert::register,
+    assumptions::register,
+    print::register,
+    grid::register,
+    thread_local_reduction::register,
+    linalg::register,
+    ranks::register,
+    stochastic::register,
+    lines::register,
+    examples::register,
+    extents::register,
+    extents_product::register,
+    epilogue::register,
+    sweep::register,
+    pingpong::register,
+    philox::register,
+    sort::register,
+    tile_gather::register,
+    layouts::register,
+    large::register,
+    data_partition::register,
+    chained::register,
+    chains::register,
+    late_constants::register,
+    array_expr::register,
+    exp_order::register,
+    mma_loops::register,
+    compared::register,
+    random::register,
+    random_product::register,
+];
+
 fn main() -> ExitCode {
     if let Some(code) = print::child() {
         return code;
     }
     let mut suite = Suite::default();
-    // An assembler of Tile IR is asked about each form of an op once: small kernels first.
-    float::register(&mut suite);
-    integer::register(&mut suite);
-    numbers::register(&mut suite);
-    complex::register(&mut suite);
-    composed::register(&mut suite);
-    cluster::register(&mut suite);
-    compare::register(&mut suite);
-    cast::register(&mut suite);
-    shape::register(&mut suite);
-    memory::register(&mut suite);
-    unsigned::register(&mut suite);
-    views::register(&mut suite);
-    partition::register(&mut suite);
-    inline_ptx::register(&mut suite);
-    gather::register(&mut suite);
-    pointer::register(&mut suite);
-    global::register(&mut suite);
-    array_table::register(&mut suite);
-    scratch::register(&mut suite);
-    atomic::register(&mut suite);
-    atomic_store::register(&mut suite);
-    memory_order::register(&mut suite);
-    reduce::register(&mut suite);
-    require::register(&mut suite);
-    aux_loads::register(&mut suite);
-    operand_conversion::register(&mut suite);
-    unroll::register(&mut suite);
-    scan::register(&mut suite);
-    cat_split::register(&mut suite);
-    narrow::register(&mut suite);
-    narrow_bits::register(&mut suite);
-    product::register(&mut suite);
-    tma_boxes::register(&mut suite);
-    joined_operands::register(&mut suite);
-    operand_forms::register(&mut suite);
-    control::register(&mut suite);
-    dependent::register(&mut suite);
-    early_exit::register(&mut suite);
-    early_returns::register(&mut suite);
-    ragged::register(&mut suite);
-    assert::register(&mut suite);
-    assumptions::register(&mut suite);
-    print::register(&mut suite);
-    grid::register(&mut suite);
-    thread_local_reduction::register(&mut suite);
-    linalg::register(&mut suite);
-    ranks::register(&mut suite);
-    stochastic::register(&mut suite);
-    lines::register(&mut suite);
-    examples::register(&mut suite);
-    extents::register(&mut suite);
-    extents_product::register(&mut suite);
-    epilogue::register(&mut suite);
-    sweep::register(&mut suite);
-    pingpong::register(&mut suite);
-    philox::register(&mut suite);
-    sort::register(&mut suite);
-    tile_gather::register(&mut suite);
-    layouts::register(&mut suite);
-    large::register(&mut suite);
-    data_partition::register(&mut suite);
-    chained::register(&mut suite);
-    chains::register(&mut suite);
-    late_constants::register(&mut suite);
-    array_expr::register(&mut suite);
-    exp_order::register(&mut suite);
-    mma_loops::register(&mut suite);
-    compared::register(&mut suite);
-    random::register(&mut suite);
-    random_product::register(&mut suite);
+    SUBJECTS.iter().for_each(|register| register(&mut suite));
     let mut trials = suite.trials();
     harness::watch();
     if !sums::wanted() {

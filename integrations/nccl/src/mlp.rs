@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use cutlet as ct;
 use cutlet::prelude::*;
+use cutlet_kernels::matmul;
 
-use crate::kernels::{Form, GRAIN, product, random};
+use crate::kernels::{GRAIN, random};
 use crate::ranks::{AllReduce, Rank};
 
 /// Extents of the layer.
@@ -149,11 +150,9 @@ fn multiply(
     y: &mut ct::DeviceArray<f16, 2>,
     gelu: bool,
 ) -> ct::Result<()> {
-    if y.is_empty() {
-        return Ok(());
+    let (x, w, y) = (x.view(), w.view(), y.view_mut());
+    match gelu {
+        true => matmul().gelu().launch(&rank.stream, x, w, y),
+        false => matmul().launch(&rank.stream, x, w, y),
     }
-    let tile = if rank.device == ct::Device::cpu() { [32, 64, 32] } else { [128, 256, 64] };
-    let tiles = y.shape()[0].div_ceil(tile[0]) * y.shape()[1].div_ceil(tile[1]);
-    let blocks = tiles.min(rank.device.num_multiprocessors());
-    ct::Launch::new(blocks).stream(&rank.stream).launch(product, (x, w, y, Constant(Form { tile, gelu })))
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceArray, Stream};
+use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, Stream};
 use cutlet_kernels::Number;
 
 /// Arrays of a row by name, each with one axis.
@@ -156,4 +156,23 @@ pub fn difference(result: &[f64], reference: &[f64]) -> f64 {
         .zip(reference)
         .map(|(a, b)| if a.is_finite() { (a - b).abs() / most } else { f64::MAX })
         .fold(0.0, f64::max)
+}
+
+/// Rows that are compared with the reference.
+pub fn places(rows: usize) -> impl Iterator<Item = usize> {
+    (0..8).map(move |i| (i * 7_919 + 3) % rows).chain([0, rows - 1])
+}
+
+pub fn matrix<T: ct::Element, const R: usize>(
+    of: &DeviceArray<T, 1>,
+    shape: [usize; R],
+) -> ct::Result<DeviceView<'_, T, R>> {
+    of.reshape(shape)
+}
+
+pub fn matrix_mut<T: ct::Element, const R: usize>(
+    of: &mut DeviceArray<T, 1>,
+    shape: [usize; R],
+) -> ct::Result<DeviceViewMut<'_, T, R>> {
+    of.view_mut().reshape(shape)
 }

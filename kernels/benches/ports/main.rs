@@ -3,20 +3,13 @@
 //!
 //! `cargo test -p cutlet-kernels --bench ports` compares the functions of this crate with the references at small sizes on the CPU.
 //!
-//! `export.py` writes the originals to FOLDER, as cubins. The result of each configuration is compared with a reference in f64
+//! `cutile/export.py` writes the originals to FOLDER, as cubins. The result of each configuration is compared with a reference in f64
 //! at some places. The best configurations of the original and the function of this crate are measured in turns.
 
-mod attention_rows;
 mod case;
-mod decode_rows;
-mod expert_rows;
-mod foreign;
-mod hyper_rows;
+mod driver;
 mod jit;
-mod list_rows;
-mod recurrent_rows;
 mod rows;
-mod scaled_rows;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,13 +18,13 @@ use anyhow::{Context, Result, ensure};
 use cutlet::{Bench, Device, Stream};
 
 use case::{Case, Open};
-use foreign::{Call, Driver};
+use driver::Driver;
+use driver::call::Call;
 use jit::stages::{Choice, Chosen, Stages};
 
-/// Launches of a row in the manifest: of ours the lines of code, of the original by configuration.
+/// Launches of the original of a row in the manifest, by configuration.
 #[derive(Default)]
 struct Original {
-    our_lines: usize,
     configurations: Vec<Configuration>,
     stages: Stages,
 }
@@ -52,7 +45,7 @@ fn manifest(folder: &Path) -> Result<HashMap<String, Original>> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         match fields[..] {
-            ["lines", row, ours] => rows.entry(row.to_owned()).or_default().our_lines = ours.parse()?,
+            ["row", row] => _ = rows.entry(row.to_owned()).or_default(),
             ["launch", row, label, lines, cubin, grid, arguments] => {
                 let configurations = &mut rows.entry(row.to_owned()).or_default().configurations;
                 if configurations.last().is_none_or(|last| last.label != label) {
@@ -137,10 +130,7 @@ fn compare(
     if original.configurations.is_empty() && original.stages.is_empty() {
         let time = Bench::new().runs(runs).run(&stream, &ours)?.median().as_secs_f64();
         let (micros, rates) = (time * 1e6, case.rates(time));
-        println!(
-            "{}\t{micros:.1} us\t-\t-\t{}\t-\t{rates}\t{our_error:.1e}\t-\tnot compiled",
-            case.name, original.our_lines
-        );
+        println!("{}\t{micros:.1} us\t-\t-\t-\t{rates}\t{our_error:.1e}\t-\tnot compiled", case.name);
         return Ok(());
     }
     ensure!(!found.is_empty(), "no configuration of the original is right");
@@ -149,34 +139,19 @@ fn compare(
     let compared = Bench::new().runs(runs).compare(&stream, &mut (), &[&|()| ours(), &|()| launch()])?;
     let [time, theirs] = [0, 1].map(|at| compared.times()[at].median().as_secs_f64());
     println!(
-        "{}\t{:.1} us\t{:.1} us\t{:.3}\t{}\t{lines}\t{}\t{our_error:.1e}\t{error:.1e}\t{label}",
+        "{}\t{:.1} us\t{:.1} us\t{:.3}\t{lines}\t{}\t{our_error:.1e}\t{error:.1e}\t{label}",
         case.name,
         time * 1e6,
         theirs * 1e6,
         theirs / time,
-        original.our_lines,
         case.rates(time),
     );
     Ok(())
 }
 
-/// Functions that return rows: all of them, and those at sizes for the CPU.
-type Rows = fn() -> Vec<Case>;
-const ROWS: [[Rows; 2]; 9] = [
-    [rows::cases, rows::small],
-    [attention_rows::cases, attention_rows::small],
-    [decode_rows::cases, decode_rows::small],
-    [expert_rows::cases, expert_rows::small],
-    [hyper_rows::cases, hyper_rows::small],
-    [list_rows::cases, list_rows::small],
-    [recurrent_rows::cases, recurrent_rows::small],
-    [scaled_rows::cases, scaled_rows::small],
-    [jit::cases, jit::small],
-];
-
 /// Compares the functions of this crate with the references at small sizes.
 fn check_on_cpu() -> Result<()> {
-    for case in ROWS.iter().flat_map(|[_, small]| small()) {
+    for case in rows::small().into_iter().chain(jit::small()) {
         let open = (case.open)(Device::cpu())?;
         (open.reset)()?;
         (open.ours)()?;
@@ -198,10 +173,8 @@ fn main() -> Result<()> {
     let originals = manifest(&folder)?;
     let (driver, device) = (Driver::new()?, Device::gpu(0)?);
     println!("{}", device.name());
-    println!(
-        "row\tcutlet\toriginal\tratio\tlines\tlines of the original\trates\terror\terror of the original\tconfiguration"
-    );
-    for case in ROWS.iter().flat_map(|[all, _]| all()) {
+    println!("row\tcutlet\toriginal\tratio\tlines of the original\trates\terror\terror of the original\tconfiguration");
+    for case in rows::cases().into_iter().chain(jit::cases()) {
         if !patterns.is_empty() && !patterns.iter().any(|part| case.name.contains(&**part)) {
             continue;
         }

@@ -54,54 +54,39 @@ fn attend<T: Number, P: Copy, F: Scores<P>>(
     (function, parameters): (F, P),
     Form { tile: [m, n], columns, causal, .. }: Form,
 ) -> (Tile<f32, 2>, Tile<f32, 2>) {
-    // Position of the first query; blocks that some query sees a key of; blocks that all queries
-    // see all of.
+    // Positions of the first and the last query. Keys that a query sees are from `before` on, and in front of `behind`.
     let first = tile * m + (keys - rows);
-    let end = if causal { (first + m).min(keys) } else { keys };
-    let whole_end = if causal { first + 1 } else { keys };
-    let (begin, whole_begin, end, whole_end) = match window {
-        None => (ct::scalar(0), ct::scalar(0), end, whole_end),
-        Some(window) => {
-            let begin = (first - window + 1).max(0);
-            let whole_begin = first + m - window;
-            let [end, whole_end] = [(end, first + m - 1 + window), (whole_end, first + window)].map(|(a, b)| a.min(b));
-            (begin, whole_begin, end, whole_end)
-        }
+    let last = first + (m as i32 - 1);
+    let before = |query: Scalar<i32>| window.map_or(ct::scalar(0), |window| (query - window + 1).max(0));
+    let behind = |query: Scalar<i32>| match window {
+        _ if causal => (query + 1).min(keys),
+        Some(window) => (query + window).min(keys),
+        None => keys,
     };
-    let (begin, end) = (begin / n, end.max(0).ceil_div(n));
+    let (begin, end) = (before(first) / n, behind(last).max(0).ceil_div(n));
 
     // The exponents take the factor: in their fused multiply-add it costs nothing.
-    let factor = match (F::SCALED, cap) {
-        (true, _) => ct::scalar(LOG2_E),
-        (false, Some((_, cap))) => cap * LOG2_E,
-        (false, None) => scale * LOG2_E,
-    };
+    let bound = cap.map_or(scale, |(_, cap)| cap);
+    let factor = if F::SCALED { ct::scalar(LOG2_E) } else { bound * LOG2_E };
     // With 64 columns, exponentials take longer than products, and this form was faster on an H100.
     let narrow = columns[0].max(columns[1]) <= 64;
     let exponent = Exponent { scales_max: narrow, ..Exponent::new(factor) };
     let step = |state: Online, j: Scalar<i32>| {
         let [keys_of, values] = load(j);
         let scores = ct::mma(queries, keys_of.transpose(), ct::zeros::<f32, 2>([m, n]));
-        let scores = match (F::SCALED, cap) {
-            (true, Some((inner, cap))) => (scores * inner).tanh_approx() * cap,
-            (false, Some((inner, _))) => (scores * inner).tanh_approx(),
-            (true, None) => scores * scale,
-            (false, None) => scores,
-        };
+        let scores = cap.map_or(scores, |(inner, _)| (scores * inner).tanh_approx());
+        let scores = if F::SCALED { scores * bound } else { scores };
         let key = (j * n + ct::arange(0..n)).unsqueeze(0);
         let query = (first + ct::arange_from(m, 0, 1)).unsqueeze(1);
         let scores = function.apply(scores, Place { batch, head, block: j, query, key }, parameters);
         let masked = || {
             let seen = if causal { key.le(query) } else { key.lt(keys).broadcast_to([m, n]) };
-            let seen = match window {
-                None => seen,
-                Some(window) if causal => seen & key.gt(query - window),
-                Some(window) => seen & key.gt(query - window) & key.lt(query + window),
-            };
+            let seen = window.map_or(seen, |window| seen & key.gt(query - window));
+            let seen = window.filter(|_| !causal).map_or(seen, |window| seen & key.lt(query + window));
             ct::select(seen, scores, f32::NEG_INFINITY)
         };
-        let whole = ((j + 1) * n).le(whole_end);
-        let whole = if window.is_some() { whole & (j * n).ge(whole_begin) } else { whole };
+        let whole = ((j + 1) * n).le(behind(first));
+        let whole = if window.is_some() { whole & (j * n).ge(before(last)) } else { whole };
         let scores = if narrow { masked() } else { ct::if_else(whole, || scores, masked) };
         state.add(scores, exponent, |weights, sum| vec![ct::mma(weights.cast::<T>(), values, sum(0))])
     };

@@ -83,37 +83,30 @@ struct Source<T> {
 }
 
 impl<T: Number> Source<T> {
-    /// Returns the boxes of a tile: one of a page, or those of several pages.
-    fn boxes(self) -> usize {
-        if let Places::Pages(page) = self.places { self.keys.div_ceil(page) } else { 1 }
-    }
-
     /// Loads the numbers of the pages of a tile.
     fn pages(self, j: Scalar<i32>) -> Vec<Scalar<i32>> {
         let (Some(table), Places::Pages(page)) = (self.table, self.places) else { return vec![self.batch] };
-        let boxes = self.boxes();
         let number = |i: usize| {
-            let at = if page < self.keys { j * boxes + i } else { j / (page / self.keys) };
+            let at = if page < self.keys { j * (self.keys / page) + i } else { j / (page / self.keys) };
             let number = table.load_scalar((self.batch, at.min(table.extent(1) - 1)));
             // No page: it is read as zeros.
             ct::select::<Scalar<i32>>((at * page).lt(self.length), number, -1)
         };
-        (0..boxes).map(number).collect()
+        (0..self.keys.div_ceil(page)).map(number).collect()
     }
 
     /// Loads columns of a tile from its pages.
     fn load(self, pages: &[Scalar<i32>], j: Scalar<i32>, column: usize, width: usize) -> Tile<T, 2> {
-        let Source { vectors, table, places, batch, length, keys: n } = self;
-        if let (Places::Chosen, Some(list)) = (places, table) {
+        let Source { vectors, places, batch, length, keys: n, .. } = self;
+        if let (Places::Chosen, Some(list)) = (places, self.table) {
             let seen = (j * n + ct::arange(0..n)).lt(length);
             let chosen = ct::select(seen, list.load((batch, j), [1, n]).reshape([n]), -1);
             return vectors.load((0, ct::at(chosen), column / width), [1, n, width]).reshape([n, width]);
         }
-        let rows = n / self.boxes();
-        let at = match places {
-            Places::Pages(page) if page < n => ct::scalar(0),
-            Places::Pages(page) => j % (page / n),
-            _ => j,
+        let (rows, at) = match places {
+            Places::Pages(page) if page < n => (page, ct::scalar(0)),
+            Places::Pages(page) => (n, j % (page / n)),
+            _ => (n, j),
         };
         let part = |number: &Scalar<i32>| {
             let options = LoadOptions::new().clipped();
@@ -144,19 +137,15 @@ fn decode<T: Number>(
     // Chosen rows have one list, whose layout among threads is that of all loads: the rotated columns
     // are a block of the same width, with zeros behind them.
     let rotated = if places == Places::Chosen { width.max(rotated) } else { rotated };
-    let queries = |column: usize, width: usize| {
-        q.load((batch, block, tile, column / width), [1, 1, m, width]).reshape([m, width])
-    };
-    let queries: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| queries(i * width, width)).collect();
-    let length = lengths.load_scalar(batch);
+    let load = |at: usize, width: usize| q.load((batch, block, tile, at), [1, 1, m, width]).reshape([m, width]);
+    let queries: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(i, width)).collect();
+    let (length, narrow) = (lengths.load_scalar(batch), load(latent / rotated, rotated));
     // A computed operand stays in registers: its shared memory is that of a stage.
-    let narrow: Tile<T, 2> = q.load((batch, block, tile, latent / rotated), [1, 1, m, rotated]).reshape([m, rotated]);
-    let rotated_queries: Tile<T, 2> = match places {
-        Places::Chosen => narrow,
-        _ => ct::select(length.gt(0), narrow, ct::zeros::<T, 2>([m, rotated])),
-    };
-    let each = length.ceil_div(n).ceil_div(parts);
-    let end = ((part + 1) * each).min(length.ceil_div(n));
+    let is_stored = places == Places::Chosen;
+    let narrow_queries = if is_stored { narrow } else { ct::select(length.gt(0), narrow, ct::zeros([m, rotated])) };
+    let tiles = length.ceil_div(n);
+    let each = tiles.ceil_div(parts);
+    let range = part * each..((part + 1) * each).min(tiles);
 
     // The numbers of the pages are read an iteration ahead.
     let source = Source { vectors, table, places, batch, length, keys: n };
@@ -165,7 +154,7 @@ fn decode<T: Number>(
         let next = if matches!(places, Places::Pages(_)) { source.pages(j + 1) } else { pages.clone() };
         let narrow = source.load(&pages, j, latent, rotated);
         let wide: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| source.load(&pages, j, i * width, width)).collect();
-        let scores = ct::mma(rotated_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
+        let scores = ct::mma(narrow_queries, narrow.transpose(), ct::zeros::<f32, 2>([m, n]));
         let scores = (0..BLOCKS).fold(scores, |sum, i| ct::mma(queries[i], wide[i].transpose(), sum));
         let masked = || {
             let seen = (j * n + ct::arange(0..n)).lt(length).unsqueeze(0);
@@ -179,7 +168,7 @@ fn decode<T: Number>(
         (state, next)
     };
     let start = (Online::new(m, width, BLOCKS), source.pages(part * each));
-    let (state, _) = ct::fold(part * each..end, start, step);
+    let (state, _) = ct::fold(range, start, step);
     let (results, logs) = state.finish(exponent, None);
     for (i, result) in results.into_iter().enumerate() {
         match partial {

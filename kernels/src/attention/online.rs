@@ -33,16 +33,18 @@ impl Exponent {
     pub fn new(factor: Scalar<f32>) -> Exponent {
         Exponent { factor, shift: 0.0, scales_max: false }
     }
+
+    /// Returns a carried maximum, or a difference of two, times the factor.
+    fn of(self, max: Tile<f32, 2>) -> Tile<f32, 2> {
+        if self.scales_max { max } else { max * self.factor }
+    }
 }
 
 impl Online {
     /// Returns the state before the first key.
     pub fn new(m: usize, columns: usize, blocks: usize) -> Online {
-        Online {
-            sums: (0..blocks).map(|_| ct::zeros([m, columns])).collect(),
-            max: ct::full([m, 1], LEAST),
-            total: ct::zeros([m, 1]),
-        }
+        let sums = vec![ct::zeros([m, columns]); blocks];
+        Online { sums, max: ct::full([m, 1], LEAST), total: ct::zeros([m, 1]) }
     }
 
     /// Adds a block of keys. `products` returns the new sums from the weights and a function of the
@@ -50,19 +52,15 @@ impl Online {
     pub fn add(
         self,
         scores: Tile<f32, 2>,
-        Exponent { factor, shift, scales_max }: Exponent,
+        exponent: Exponent,
         products: impl FnOnce(Tile<f32, 2>, &dyn Fn(usize) -> Tile<f32, 2>) -> Vec<Tile<f32, 2>>,
     ) -> Online {
-        let (max, weights, decay) = if scales_max {
-            let max = self.max.max(scores.reduce_max(1) * factor);
-            let least = if shift == 0.0 { max } else { max - shift };
-            (max, (scores * factor - least).exp2(), self.max - max)
-        } else {
-            let max = self.max.max(scores.reduce_max(1));
-            let least = if shift == 0.0 { -max * factor } else { shift - max * factor };
-            (max, scores.fma(factor, least).exp2(), (self.max - max) * factor)
-        };
-        let decay = decay.exp2();
+        let Exponent { factor, shift, scales_max } = exponent;
+        let largest = scores.reduce_max(1);
+        let max = self.max.max(if scales_max { largest * factor } else { largest });
+        let least = if shift == 0.0 { exponent.of(max) } else { exponent.of(max) - shift };
+        let weights = if scales_max { scores * factor - least } else { scores.fma(factor, -least) }.exp2();
+        let decay = exponent.of(self.max - max).exp2();
         let sums = products(weights, &|block| self.sums[block] * decay);
         Online { sums, max, total: self.total * decay + weights.sum(1) }
     }
@@ -72,18 +70,13 @@ impl Online {
     ///
     /// `sink` has scores, in powers of two, without a value: one for all rows or one for each.
     pub fn finish(self, exponent: Exponent, sink: Option<Tile<f32, 2>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {
-        let max = if exponent.scales_max { self.max } else { self.max * exponent.factor };
-        let (max, scale, total) = match sink {
-            None => (max, None, self.total),
-            Some(sink) => {
-                let above = max.max(sink);
-                let scale = (max - above).exp2();
-                (above, Some(scale), self.total * scale + (sink - above).exp2())
-            }
-        };
+        let own = exponent.of(self.max);
+        let max = sink.map_or(own, |sink| own.max(sink));
+        let scale = (own - max).exp2();
+        let total = sink.map_or(self.total, |sink| self.total * scale + (sink - max).exp2());
         // The weight of the largest score is 1: smaller sums are those of no key.
         let total = total.max(f32::MIN_POSITIVE);
-        let share = scale.map_or_else(|| 1.0 / total, |scale| scale / total);
+        let share = sink.map_or_else(|| 1.0 / total, |_| scale / total);
         (self.sums.into_iter().map(|sum| sum * share).collect(), max + total.log2())
     }
 }

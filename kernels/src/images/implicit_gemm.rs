@@ -91,48 +91,32 @@ impl Form {
 /// Addends of the sums: a bias (group, channel), and a residual of the shape of the result.
 type Added<T> = (Option<Array<T, 2>>, Option<Array<T, 5>>);
 
-/// A tile of the result: numbers of its box of images, rows and columns, of its group, and of its
-/// channels.
-#[derive(Clone, Copy)]
-struct Place {
-    n: Scalar<i32>,
-    r: Scalar<i32>,
-    c: Scalar<i32>,
-    group: Scalar<i32>,
-    j: Scalar<i32>,
+/// A tile of the result: numbers along images, rows, columns, groups and channels.
+type Place = [Scalar<i32>; 5];
+
+/// Returns the place of a tile block, with its number along the images.
+fn place<T: Number>(y: ArrayMut<T, 5>, tile: [usize; 5], n: Scalar<i32>) -> Place {
+    let (columns, tiles) = (y.num_tiles(2, tile), y.num_tiles(4, tile));
+    let (place, channel) = (ct::bid(1), ct::bid(0));
+    [n, place / columns, place % columns, channel / tiles, channel % tiles]
 }
 
-impl Place {
-    /// The place of a tile block, with its number along the images.
-    fn new<T: Number>(y: ArrayMut<T, 5>, tile: [usize; 5], n: Scalar<i32>) -> Place {
-        let (columns, tiles) = (y.num_tiles(2, tile), y.num_tiles(4, tile));
-        let (place, channel) = (ct::bid(1), ct::bid(0));
-        Place { n, r: place / columns, c: place % columns, group: channel / tiles, j: channel % tiles }
-    }
-
-    fn index(self) -> [Scalar<i32>; 5] {
-        [self.n, self.r, self.c, self.group, self.j]
-    }
-}
-
-/// Adds the products of a tile with the taps of a phase: of all, or of every `splits`-th one from
-/// `split` on.
+/// Adds the products of a tile with the taps of a phase: every `splits`-th one from `split` on.
 fn add<T: Number>(
     sum: Tile<f32, 2>,
     (image, w): (Array<T, 5>, Array<T, 4>),
-    Place { n, r, c, group, j }: Place,
+    [n, r, c, group, j]: Place,
     (count, tap): (Scalar<i32>, impl Fn(Scalar<i32>) -> Tap),
-    split: Option<Scalar<i32>>,
+    split: Scalar<i32>,
     form: &Form,
 ) -> Tile<f32, 2> {
     let ([i, high, wide], outputs, channels) = (form.boxed, form.outputs, form.channels);
-    let m = i * high * wide;
     let shape = [i, high, wide, 1, channels];
     let parts = image.num_tiles(4, shape);
-    let product = |sum: Tile<f32, 2>, at: Scalar<i32>| {
+    ct::fold(ct::range(split, parts * count).step(form.splits as i32), sum, |sum, at| {
         let (tap, part) = (tap(at / parts), at % parts);
         let at = (n, ct::at(r * high + tap.offset[0]), ct::at(c * wide + tap.offset[1]), group, part);
-        let left = image.load(at, shape).reshape([m, channels]);
+        let left = image.load(at, shape).reshape([i * high * wide, channels]);
         let number = tap.number[0] * form.width as i32 + tap.number[1];
         let right = if form.is_transposed {
             w.load((number, j, group, part), [1, outputs, 1, channels]).reshape([outputs, channels]).transpose()
@@ -140,32 +124,21 @@ fn add<T: Number>(
             w.load((number, part, group, j), [1, channels, 1, outputs]).reshape([channels, outputs])
         };
         ct::mma(left, right, sum)
-    };
-    let products = parts * count;
-    match split {
-        None => ct::fold(..products, sum, product),
-        Some(split) => ct::fold(ct::range(split, products).step(form.splits as i32), sum, product),
-    }
+    })
 }
 
 /// Returns the sum of the products of a tile with the taps of all phases, as [`add`].
-fn sum<T: Number>(
-    images: &[Array<T, 5>],
-    w: Array<T, 4>,
-    place: Place,
-    split: Option<Scalar<i32>>,
-    form: &Form,
-) -> Tile<f32, 2> {
+fn sum<T: Number>(x: &[Array<T, 5>], w: Array<T, 4>, at: Place, split: Scalar<i32>, form: &Form) -> Tile<f32, 2> {
     let zero = ct::zeros([form.boxed.iter().product(), form.outputs]);
     form.taps.iter().fold(zero, |sum, &taps| {
         let count = ct::scalar(taps.count() as i32);
-        add(sum, (images[taps.phase], w), place, (count, |at| taps.tap(at)), split, form)
+        add(sum, (x[taps.phase], w), at, (count, |at| taps.tap(at)), split, form)
     })
 }
 
 /// Stores a tile of the result of its sums.
 fn store<T: Number>(
-    mut sum: Tile<f32, 2>,
+    sum: Tile<f32, 2>,
     place: Place,
     (bias, residual): Added<T>,
     y: ArrayMut<T, 5>,
@@ -173,13 +146,9 @@ fn store<T: Number>(
     activation: impl Fn(Tile<f32, 2>) -> Tile<f32, 2>,
 ) {
     let [m, outputs] = sum.shape();
-    if let Some(bias) = bias {
-        sum += bias.load((place.group, place.j), [1, outputs]).cast::<f32>();
-    }
-    if let Some(residual) = residual {
-        sum += residual.load(place.index(), tile).cast::<f32>().reshape([m, outputs]);
-    }
-    y.store(place.index(), activation(sum).cast::<T>().reshape(tile));
+    let sum = bias.map_or(sum, |bias| sum + bias.load((place[3], place[4]), [1, outputs]).cast::<f32>());
+    let sum = residual.map_or(sum, |more| sum + more.load(place, tile).cast::<f32>().reshape([m, outputs]));
+    y.store(place, activation(sum).cast::<T>().reshape(tile));
 }
 
 /// Images and results are (batch, rows, columns, group, channel).
@@ -192,18 +161,18 @@ fn convolve<T: Number>(
     activation: impl Fn(Tile<f32, 2>) -> Tile<f32, 2>,
 ) {
     let tile = form.tile();
-    let place = Place::new(y, tile, ct::bid(2));
-    store(sum(&images, w, place, None, &form), place, added, y, tile, activation);
+    let place = place(y, tile, ct::bid(2));
+    store(sum(&images, w, place, ct::scalar(0), &form), place, added, y, tile, activation);
 }
 
 /// The sums of a split, along the images of `sums`.
 fn convolve_split<T: Number>(images: Vec<Array<T, 5>>, w: Array<T, 4>, sums: ArrayMut<f32, 5>, form: Form) {
     let (tile, splits) = (form.tile(), form.splits as i32);
-    let place = Place::new(sums, tile, ct::bid(2) / splits);
+    let [n, r, c, group, j] = place(sums, tile, ct::bid(2) / splits);
     let split = ct::bid(2) % splits;
-    let sum = sum(&images, w, place, Some(split), &form);
+    let sum = sum(&images, w, [n, r, c, group, j], split, &form);
     let tiles = ct::num_blocks(2) / splits;
-    sums.store(Place { n: split * tiles + place.n, ..place }.index(), sum.reshape(tile));
+    sums.store([split * tiles + n, r, c, group, j], sum.reshape(tile));
 }
 
 /// Adds the sums of all splits in order. A tile is a part of a box.
@@ -214,11 +183,11 @@ fn add_splits<T: Number>(
     (tile, splits): ([usize; 5], usize),
     activation: impl Fn(Tile<f32, 2>) -> Tile<f32, 2>,
 ) {
-    let place = Place::new(y, tile, ct::bid(2));
+    let place = place(y, tile, ct::bid(2));
     let (shape, splits) = ([tile[..4].iter().product(), tile[4]], splits as i32);
     let images = sums.extent(0) / splits;
     let sum = ct::fold(..ct::scalar(splits), ct::zeros::<f32, 2>(shape), |sum, split| {
-        let Place { n, r, c, group, j } = place;
+        let [n, r, c, group, j] = place;
         sum + sums.load((ct::at(split * images + n * tile[0]), r, c, group, j), tile).reshape(shape)
     });
     store(sum, place, added, y, tile, activation);
@@ -268,7 +237,7 @@ fn convolve_phases<T: Number>(image: Array<T, 5>, w: Array<T, 4>, y: ArrayMut<T,
     let tiles = y.num_tiles(4, tile) / wide as i32;
     let (phase, across) = (ct::bid(2) % phases, y.num_tiles(3, tile));
     let (r, c) = (ct::bid(1) / across, ct::bid(1) % across);
-    let place = Place { n: ct::bid(2) / phases, r, c, group: ct::scalar(0), j: ct::bid(0) };
+    let place = [ct::bid(2) / phases, r, c, ct::scalar(0), ct::bid(0)];
     let of_phase = |number: &dyn Fn(Taps) -> i32| {
         let numbers = form.taps.iter().enumerate();
         numbers.fold(ct::scalar(0), |all: Scalar<i32>, (at, &taps)| ct::select(phase.eq(at as i32), number(taps), all))
@@ -286,9 +255,9 @@ fn convolve_phases<T: Number>(image: Array<T, 5>, w: Array<T, 4>, y: ArrayMut<T,
     };
     let count = of_phase(&|taps| taps.count() as i32);
     let zero = ct::zeros([form.boxed.iter().product(), outputs]);
-    let sum = add(zero, (image, w), place, (count, tap), None, &form);
+    let sum = add(zero, (image, w), place, (count, tap), ct::scalar(0), &form);
     let wide = wide as i32;
-    let at = (place.n, r, phase / wide, c, phase % wide * tiles + place.j);
+    let at = (place[0], r, phase / wide, c, phase % wide * tiles + place[4]);
     y.store(at, sum.cast::<T>().reshape(tile));
 }
 

@@ -53,6 +53,11 @@ pub fn elimination<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<i32, 3>, 
     })
 }
 
+/// Returns a product of pivots with the sign of a number of exchanges of rows.
+pub fn signed<T: MatrixFloat, const R: usize>(product: Tile<T, R>, exchanges: Tile<i32, R>) -> Tile<T, R> {
+    (exchanges & 1).eq(1).select(-product, product)
+}
+
 /// Returns Q (rows x rows) and R (rows x columns) with Q R = A, or R alone.
 fn reflections<T: MatrixFloat>(a: Tile<T, 3>, has_q: bool) -> (Tile<T, 3>, Tile<T, 3>) {
     let [_, m, n] = a.shape();

@@ -31,11 +31,10 @@ fn determinants<T: MatrixFloat>(a: Array<T, 3>, d: ArrayMut<T, 1>, form: Form) {
     let [row, column] = [1, 2].map(|axis| ct::indices(shape, axis));
     let one = T::from_f64(1.0);
     let product = row.eq(column).select(factors, one).prod(2).prod(1);
-    // The sign of a permutation: the parity of its inversions.
+    // The parity of the inversions of a permutation is that of its exchanges.
     let is_inversion = row.lt(column) & rows.gt(rows.transpose());
     let inversions = is_inversion.cast::<i32>().sum(2).sum(1);
-    let is_odd = (inversions & 1).eq(1);
-    d.store(ct::bid(0), is_odd.select(-product, product).reshape([form.batch]));
+    d.store(ct::bid(0), columns::signed(product, inversions).reshape([form.batch]));
 }
 
 /// Queues the LU factorizations with partial pivoting.

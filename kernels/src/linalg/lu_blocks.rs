@@ -112,6 +112,23 @@ pub fn factor<T: MatrixFloat>(
     Ok(exchanges)
 }
 
+/// Factorizations in memory of their own.
+struct Factored<T> {
+    lu: DeviceArray<T, 3>,
+    order: DeviceArray<i32, 2>,
+    /// The numbers of exchanges of rows.
+    exchanges: DeviceArray<i32, 1>,
+}
+
+/// Queues the factorizations of matrices into new arrays.
+#[track_caller]
+fn factored<T: MatrixFloat>(name: &str, stream: &Stream, a: DeviceView<T, 3>) -> ct::Result<Factored<T>> {
+    let ([count, n, _], device) = (a.shape(), stream.device());
+    let (mut lu, mut order) = (device.unspecified::<T, 3>([count, n, n])?, device.unspecified::<i32, 2>([count, n])?);
+    let exchanges = factor(name, stream, a, lu.view_mut(), order.view_mut())?;
+    Ok(Factored { lu, order, exchanges })
+}
+
 fn permute<T: MatrixFloat>(b: Array<T, 3>, order: Array<i32, 2>, x: ArrayMut<T, 3>) {
     let (batch, row, column) = (ct::bid(2), ct::bid(1), ct::bid(0));
     let rows = order.load((batch, row), [1, TILE]).reshape([TILE, 1]);
@@ -128,8 +145,7 @@ pub fn solve<T: MatrixFloat>(
     x: DeviceViewMut<T, 3>,
 ) -> ct::Result<()> {
     let ([count, n, columns], device) = (b.shape(), stream.device());
-    let (mut lu, mut order) = (device.unspecified::<T, 3>([count, n, n])?, device.unspecified::<i32, 2>([count, n])?);
-    factor("solve", stream, a, lu.view_mut(), order.view_mut())?;
+    let Factored { lu, order, .. } = factored("solve", stream, a)?;
     let [mut sides, mut y] = [device.unspecified::<T, 3>(b.shape())?, device.unspecified::<T, 3>(b.shape())?];
     let grid = [columns.div_ceil(TILE), n.div_ceil(TILE), count];
     ct::Launch::new(grid).stream(stream).run(permute::<T>, (b, &order, &mut sides))?;
@@ -142,17 +158,14 @@ pub fn solve<T: MatrixFloat>(
 fn product<T: MatrixFloat>(lu: Array<T, 3>, exchanges: Array<i32, 1>, d: ArrayMut<T, 1>, n: usize) {
     let (batch, at) = (ct::bid(0), ct::indices([n], 0));
     let pivots = lu.gather_with((batch, at, at), GatherOptions::new().padding(T::from_f64(1.0)));
-    let product = pivots.prod(0).reshape([1]);
-    let is_odd = (exchanges.load(batch, [1]) & 1).eq(1);
-    d.store(batch, is_odd.select(-product, product));
+    d.store(batch, columns::signed(pivots.prod(0).reshape([1]), exchanges.load(batch, [1])));
 }
 
 /// Queues the determinants of large matrices.
 #[track_caller]
 pub fn determinant<T: MatrixFloat>(stream: &Stream, a: DeviceView<T, 3>, d: DeviceViewMut<T, 1>) -> ct::Result<()> {
-    let ([count, n, _], device) = (a.shape(), stream.device());
-    let (mut lu, mut order) = (device.unspecified::<T, 3>(a.shape())?, device.unspecified::<i32, 2>([count, n])?);
-    let exchanges = factor("determinant", stream, a, lu.view_mut(), order.view_mut())?;
+    let [count, n, _] = a.shape();
+    let Factored { lu, exchanges, .. } = factored("determinant", stream, a)?;
     let arguments = (&lu, &exchanges, d, ct::Constant(n.next_power_of_two()));
     ct::Launch::new(count).stream(stream).run(product::<T>, arguments)
 }

@@ -30,10 +30,7 @@ const CUBE: f32 = 0.044715;
 
 impl Gate {
     /// In a kernel: the activation.
-    pub fn of<const R: usize>(self, x: Tile<f32, R>) -> Tile<f32, R>
-    where
-        Tile<f32, R>: Copy,
-    {
+    pub fn of<const R: usize>(self, x: Tile<f32, R>) -> Tile<f32, R> {
         match self {
             // 54 registers of a thread; 80 with `silu`, which leave fewer blocks.
             Gate::Silu => x * (1.0 / ((-x).exp() + 1.0)),

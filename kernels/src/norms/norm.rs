@@ -33,6 +33,7 @@ fn kernel<T: Number>(
     epsilon: Scalar<f32>,
     Constants { form, centered }: Constants,
 ) {
+    form.promise(&[Some(weight), bias].into_iter().flatten().collect::<Vec<_>>());
     let rows = form.here();
     let columns = x.extent(3);
     let count = columns.cast::<f32>();

@@ -133,6 +133,16 @@ impl Form {
         ct::Launch::new(grid).hints(hints).stream(stream)
     }
 
+    /// Promises that rows are independent of each other, unless tile blocks of a cluster share them.
+    /// `constants` have no rows.
+    pub fn promise<T: Element>(self, constants: &[Array<T, 1>]) {
+        if self.parts == 1 {
+            for axis in 0..3 {
+                constants.iter().fold(ct::require_rowwise(axis), |promise, &array| promise.constant(array));
+            }
+        }
+    }
+
     /// Shape of a tile.
     pub fn shape(self) -> [usize; 4] {
         [1, 1, self.rows, self.tile]
@@ -206,7 +216,11 @@ impl Rows {
 
     /// Sums of two tiles along the rows, over all parts, by one exchange.
     pub fn sums(self, x: [Tile<f32, 4>; 2]) -> [Tile<f32, 4>; 2] {
-        let sums = ct::reduce(x, 3, [0.0, 0.0], |[a, b], [x, y]| [a + x, b + y]);
+        self.all(ct::reduce(x, 3, [0.0, 0.0], |[a, b], [x, y]| [a + x, b + y]))
+    }
+
+    /// Sums of numbers of the rows over all parts, by one exchange.
+    pub fn all<const N: usize>(self, sums: [Tile<f32, 4>; N]) -> [Tile<f32, 4>; N] {
         self.cluster.map_or(sums, |cluster| cluster.sum(ct::cat(sums, 3)).split(3))
     }
 

@@ -42,6 +42,7 @@ pub fn online<T>(
 
 /// `log`: the logarithm of the softmax.
 fn forward<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, form: Form, log: bool) {
+    form.promise::<T>(&[]);
     let (rows, columns) = (form.here(), x.extent(3));
     if form.by_chunks {
         mode::<T, _>(|| {

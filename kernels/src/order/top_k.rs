@@ -51,14 +51,6 @@ fn short_rows<T: Number>(
     positions.store(at, places);
 }
 
-/// Arrays of the results of a row.
-struct Results<T: Number> {
-    values: ArrayMut<T, 2>,
-    positions: ArrayMut<i32, 2>,
-    row: Scalar<i32>,
-    k: usize,
-}
-
 /// Numbers of larger and of equal elements before a tile.
 type Before = (Scalar<i32>, Scalar<i32>);
 
@@ -72,86 +64,60 @@ fn places(larger: Tile<bool, 1>, equal: Tile<bool, 1>, before: Before) -> (Tile<
     ((earlier & 0xffff).cast::<i32>() + before.0, (earlier >> 16).cast::<i32>() + before.1, next)
 }
 
-impl<T: Number> Results<T> {
-    /// Stores the elements that are larger, and the equal ones before the end of the results.
-    fn store(
-        &self,
-        elements: Tile<T, 1>,
-        columns: Tile<i32, 1>,
-        [larger, equal]: [Tile<bool, 1>; 2],
-        before: Before,
-    ) -> Before {
-        let (of_larger, of_equal, next) = places(larger, equal, before);
-        let places = larger.select(of_larger, of_equal);
-        let options = ct::ScatterOptions::new().mask(larger | (equal & of_equal.lt(self.k as i32)));
-        self.values.scatter_with((self.row, places), elements, options);
-        self.positions.scatter_with((self.row, places), columns, options);
-        next
-    }
-}
-
 fn long_rows<T: Number>(
     x: Array<T, 2>,
     values: ArrayMut<T, 2>,
     positions: ArrayMut<i32, 2>,
     (k, tile, order): (usize, usize, Selected),
 ) {
-    let row = ct::bid(0);
-    let results = Results { values, positions, row, k };
-    let tiles = x.num_tiles(1, [1, tile]);
-    let numbers = ct::arange(0..tile);
+    let (row, tiles, numbers) = (ct::bid(0), x.num_tiles(1, [1, tile]), ct::arange(0..tile));
+    let store = |places: Tile<i32, 1>, elements: Tile<T, 1>, columns: Tile<i32, 1>, mask: Tile<bool, 1>| {
+        let options = ct::ScatterOptions::new().mask(mask);
+        values.scatter_with((row, places), elements, options);
+        positions.scatter_with((row, places), columns, options);
+    };
     let load = |i: Scalar<i32>| {
         let elements = x.load((row, i), [1, tile]).reshape([tile]);
-        (elements, f32::digits(elements.cast::<f32>(), 0, 32), (numbers + i * tile).lt(x.extent(1)))
+        let (keys, columns) = (f32::digits(elements.cast::<f32>(), 0, 32), numbers + i * tile);
+        (elements, columns, Keys { keys, weights: None, regarded: columns.lt(x.extent(1)) })
     };
-    let of_row = |i| {
-        let (_, keys, regarded) = load(i);
-        Keys { keys, weights: None, regarded }
+    let found = select_prefix(tiles, |i| load(i).2, |_| ct::scalar(k as u32));
+    // Stores the results among some parts of the row, behind the larger elements.
+    let select = |parts, keys_of: &dyn Fn(Scalar<i32>) -> Keys, columns_of: &dyn Fn(Scalar<i32>) -> _, larger| {
+        let (threshold, equal) = select_rest(parts, keys_of, found);
+        ct::fold(..parts, (larger, k as i32 - equal.cast::<i32>()), |before, i| {
+            let (Keys { keys, regarded, .. }, columns): (_, Tile<i32, 1>) = (keys_of(i), columns_of(i));
+            let [larger, equal] = [keys.gt(threshold) & regarded, keys.eq(threshold) & regarded];
+            let (of_larger, of_equal, next) = places(larger, equal, before);
+            let options = ct::GatherOptions::new().mask(larger | equal);
+            let elements = x.gather_with((row, columns), options);
+            store(larger.select(of_larger, of_equal), elements, columns, larger | (equal & of_equal.lt(k as i32)));
+            next
+        });
     };
-    let found = select_prefix(tiles, of_row, |_| ct::scalar(k as u32));
     let is_few = found.equal.le(CANDIDATES as u32);
     ct::if_then(is_few, || {
         // Elements with a larger prefix are results, those with an equal one are candidates.
         let [keys_of, columns_of] = [(); 2].map(|()| ct::scratch::<u32, 1>([CANDIDATES]));
         keys_of.store(0, ct::zeros([CANDIDATES]));
         columns_of.store(0, ct::zeros([CANDIDATES]));
-        let start = (ct::scalar(0), ct::scalar(0));
-        let (larger, count) = ct::fold(..tiles, start, |before, i| {
-            let (elements, keys, inside) = load(i);
+        let (larger, count) = ct::fold(..tiles, (ct::scalar(0), ct::scalar(0)), |before, i| {
+            let (elements, columns, Keys { keys, regarded, .. }) = load(i);
             let prefix = keys >> 20;
-            let [is_larger, is_equal] = [prefix.gt(found.prefix) & inside, prefix.eq(found.prefix) & inside];
-            let (of_larger, of_equal, next) = places(is_larger, is_equal, before);
-            let columns = numbers + i * tile;
-            let options = ct::ScatterOptions::new().mask(is_larger);
-            results.values.scatter_with((row, of_larger), elements, options);
-            results.positions.scatter_with((row, of_larger), columns, options);
-            let options = ct::ScatterOptions::new().mask(is_equal);
+            let [larger, equal] = [prefix.gt(found.prefix) & regarded, prefix.eq(found.prefix) & regarded];
+            let (of_larger, of_equal, next) = places(larger, equal, before);
+            store(of_larger, elements, columns, larger);
+            let options = ct::ScatterOptions::new().mask(equal);
             keys_of.scatter_with(of_equal, keys, options);
             columns_of.scatter_with(of_equal, columns.cast::<u32>(), options);
             next
         });
         let part = tile.min(CANDIDATES);
-        let parts = count.ceil_div(part as i32);
         let regarded = |i: Scalar<i32>| (ct::arange(0..part) + i * part).lt(count);
-        let of_part = |i| Keys { keys: keys_of.load(i, [part]), weights: None, regarded: regarded(i) };
-        let (threshold, equal) = select_rest(parts, of_part, found);
-        let first_equal = k as i32 - equal.cast::<i32>();
-        ct::fold(..parts, (larger, first_equal), |before, i| {
-            let (keys, columns) = (keys_of.load(i, [part]), columns_of.load(i, [part]).cast::<i32>());
-            let both = [keys.gt(threshold) & regarded(i), keys.eq(threshold) & regarded(i)];
-            let options = ct::GatherOptions::new().mask(both[0] | both[1]);
-            results.store(x.gather_with((row, columns), options), columns, both, before)
-        });
+        let keys = |i| Keys { keys: keys_of.load(i, [part]), weights: None, regarded: regarded(i) };
+        select(count.ceil_div(part as i32), &keys, &|i| columns_of.load(i, [part]).cast::<i32>(), larger);
     });
-    ct::if_then(!is_few, || {
-        let (threshold, equal) = select_rest(tiles, of_row, found);
-        let first_equal = k as i32 - equal.cast::<i32>();
-        ct::fold(..tiles, (ct::scalar(0), first_equal), |before, i| {
-            let (elements, keys, inside) = load(i);
-            let both = [keys.gt(threshold) & inside, keys.eq(threshold) & inside];
-            results.store(elements, numbers + i * tile, both, before)
-        });
-    });
+    ct::if_then(!is_few, || select(tiles, &|i| load(i).2, &|i| load(i).1, ct::scalar(0)));
     if order == Selected::Sorted {
         let extent = k.next_power_of_two();
         let at = (row, 0);

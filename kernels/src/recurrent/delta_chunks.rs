@@ -65,38 +65,83 @@ pub fn level_decay(sums: Tile<f32, 2>, half: usize) -> Tile<f32, 2> {
     let pairs = [STEPS / half / 2, 2, half, width];
     let middle = sums.reshape(pairs).extract((0, 0, half - 1, 0), [pairs[0], 1, 1, width]);
     let middle = middle.broadcast_to(pairs).reshape([STEPS, width]);
-    (sums - middle).min(middle - sums).exp()
+    (-(sums - middle).abs()).exp2()
 }
 
-/// Returns the pairs of a level, without those above the diagonal.
-pub fn is_level(half: usize) -> Tile<bool, 2> {
-    let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
+/// Returns the pairs of a level of blocks of 16 steps, of this shape: those below the diagonal. The rows
+/// have the steps of a block once or several times.
+pub fn is_level(shape: [usize; 3], half: usize) -> Tile<bool, 3> {
+    let [row, column] = [1, 2].map(|axis| ct::indices(shape, axis));
+    let row = if shape[1] > BLOCK { row % BLOCK as i32 } else { row };
     ((row ^ column) / half as i32).eq(1) & row.gt(column)
 }
 
-/// Adds the products of queries with keys of steps i ≥ j, and of keys with keys of steps i > j, with
-/// their decays.
-fn products<T: Number>(
+/// Steps of the blocks of the lower levels: the rows of an `mma` instruction.
+pub const BLOCK: usize = 16;
+
+/// The products of pairs of steps i > j: of queries with keys, and below them of keys with keys, for
+/// the pairs within blocks of 16 steps, those of such blocks within 32 steps, and the remaining ones.
+type Blocks = (Tile<f32, 3>, Tile<f32, 3>, Tile<f32, 2>);
+
+fn no_products() -> Blocks {
+    let count = STEPS / BLOCK;
+    let below = ct::zeros::<f32, 3>([count / 2, 2 * BLOCK, BLOCK]);
+    (ct::zeros::<f32, 3>([count, 2 * BLOCK, BLOCK]), below, ct::zeros::<f32, 2>([4 * BLOCK, 2 * BLOCK]))
+}
+
+/// Adds the products of a part of the channels.
+fn products<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, gates: Tile<f32, 2>, (diagonal, below, far): Blocks) -> Blocks {
+    let [_, width] = k.shape();
+    let count = STEPS / BLOCK;
+    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
+    let gates = gates * std::f32::consts::LOG2_E;
+    let decayed = |half: usize| {
+        let decay = level_decay(gates, half);
+        [(exact_q * decay).cast::<T>(), (exact_k * decay).cast::<T>()]
+    };
+    // Second halves of queries and keys, and first halves of keys.
+    let halves = |blocks: usize, half: usize| {
+        let [q, k] = decayed(half).map(|x| x.reshape([blocks, 2 * half, width]));
+        let part = |x: Tile<T, 3>, part: usize| x.extract((0, part, 0), [blocks, half, width]);
+        (ct::cat([part(q, 1), part(k, 1)], 1), part(k, 0).permute([0, 2, 1]))
+    };
+    let diagonal = levels().take_while(|half| *half < BLOCK).fold(diagonal, |sums, half| {
+        let [q, k] = decayed(half).map(|x| x.reshape([count, BLOCK, width]));
+        let shape = [count, 2 * BLOCK, BLOCK];
+        let product = ct::mma(ct::cat([q, k], 1), k.permute([0, 2, 1]), ct::zeros::<f32, 3>(shape));
+        sums + is_level(shape, half).select(product, 0.0)
+    });
+    let (rows, columns) = halves(count / 2, BLOCK);
+    let below = ct::mma(rows, columns, below);
+    let (rows, columns) = halves(1, 2 * BLOCK);
+    let far = ct::mma(rows.squeeze(0), columns.squeeze(0), far);
+    (diagonal, below, far)
+}
+
+/// Returns the matrices of the products of queries (0) or keys (1).
+fn matrix((diagonal, below, far): Blocks, which: usize) -> Tile<f32, 2> {
+    let count = STEPS / BLOCK;
+    let diagonal = diagonal.extract((0, which, 0), [count, BLOCK, BLOCK]).reshape([count / 2, 2, BLOCK, BLOCK]);
+    let [first, second] = [0, 1]
+        .map(|part| diagonal.extract((0, part, 0, 0), [count / 2, 1, BLOCK, BLOCK]).reshape([count / 2, BLOCK, BLOCK]));
+    let below = below.extract((0, which, 0), [count / 2, BLOCK, BLOCK]);
+    let upper = ct::cat([first, ct::zeros([count / 2, BLOCK, BLOCK])], 2);
+    let pairs = ct::cat([upper, ct::cat([below, second], 2)], 1);
+    let [first, second] = [0, 1].map(|part| pairs.extract((part, 0, 0), [1, 2 * BLOCK, 2 * BLOCK]).squeeze(0));
+    let far = far.extract((which, 0), [2 * BLOCK, 2 * BLOCK]);
+    ct::cat([ct::cat([first, ct::zeros([2 * BLOCK, 2 * BLOCK])], 1), ct::cat([far, second], 1)], 0)
+}
+
+/// Returns the sums over all parts of the keys of the products that a head with one gate has: of
+/// queries with keys, and of keys with keys.
+fn of_one_gate<T: Number>(
     q: Tile<T, 2>,
     k: Tile<T, 2>,
     gates: Tile<f32, 2>,
     sums: [Tile<f32, 2>; 2],
 ) -> [Tile<f32, 2>; 2] {
-    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
-    let product = |left: Tile<T, 2>, k: Tile<T, 2>| ct::mma(left, k.transpose(), square);
-    if gates.shape()[1] == 1 {
-        return [sums[0] + product(q, k) * decays(gates, false), sums[1] + product(k, k) * decays(gates, true)];
-    }
-    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-    let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-    let own = row.eq(column).select(product(q, k), 0.0);
-    let sums = [sums[0] + own, sums[1]];
-    levels().fold(sums, |[of_q, of_k], half| {
-        let decay = level_decay(gates, half);
-        let (q, k) = ((exact_q * decay).cast::<T>(), (exact_k * decay).cast::<T>());
-        let is_level = is_level(half);
-        [(product(q, k), of_q), (product(k, k), of_k)].map(|(product, sum)| sum + is_level.select(product, 0.0))
-    })
+    let product = |left: Tile<T, 2>| ct::mma(left, k.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS]));
+    [product(q).fma(decays(gates, false), sums[0]), product(k).fma(decays(gates, true), sums[1])]
 }
 
 /// Queries, keys, values, gates and rates.
@@ -125,26 +170,42 @@ fn prepare_chunk<T: Number>(
     }
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
     let rates = sequence.load(rates, [at, head, zero], 1);
-    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
     let gate_width = form.gates()[1];
     let of_part = |part: Scalar<i32>| {
         let [q, k] = [q, k].map(|x| sequence.load(x, [at, head / group as i32, part], width));
         (q, k, sequence.load(gates, [at, head, form.gate_of(part)], gate_width).cumsum(0))
     };
-    // Loops, so that the registers are those of one part.
-    let [of_queries, of_keys] = ct::fold(..form.key_parts(), [square, square], |sums, part| {
+    let step = |part: Scalar<i32>| {
         let (q, k, gates) = of_part(part);
         let last = gates.extract((STEPS - 1, 0), [1, gate_width]);
         let (shape, place) = ([1, 1, STEPS, width], (slot, head, 0, part));
-        queries.store(place, (q.cast::<f32>() * gates.exp()).cast::<T>().reshape(shape));
-        ends.store(place, (k.cast::<f32>() * (last - gates).exp()).cast::<T>().reshape(shape));
+        let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
+        queries.store(place, (exact_q * gates.exp()).cast::<T>().reshape(shape));
+        ends.store(place, (exact_k * (last - gates).exp()).cast::<T>().reshape(shape));
         decays.store((slot, head, form.gate_of(part)), last.exp().reshape([1, 1, gate_width]));
-        products(q, k, gates, sums)
-    });
+        (q, k, gates, (exact_q * exact_k).sum(1))
+    };
+    // Loops, so that the registers are those of one part.
+    let (of_queries, of_keys) = if form.by_channel {
+        let start = (no_products(), ct::zeros::<f32, 2>([STEPS, 1]));
+        let (all, own) = ct::fold(..form.key_parts(), start, |(sums, own), part| {
+            let (q, k, gates, of_part) = step(part);
+            (products(q, k, gates, sums), own + of_part)
+        });
+        let is_own = ct::indices([STEPS, STEPS], 0).eq(ct::indices([STEPS, STEPS], 1));
+        (is_own.select(own.broadcast_to([STEPS, STEPS]), matrix(all, 0)), matrix(all, 1))
+    } else {
+        let start = [ct::zeros::<f32, 2>([STEPS, STEPS]); 2];
+        let [of_queries, of_keys] = ct::fold(..form.key_parts(), start, |sums, part| {
+            let (q, k, gates, _) = step(part);
+            of_one_gate(q, k, gates, sums)
+        });
+        (of_queries, of_keys)
+    };
+    let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
     scores.store((slot, head, 0, 0), of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
 
-    let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-    let triangle = of_keys * rates + rows.eq(columns).cast::<f32>();
+    let triangle = of_keys.fma(rates, rows.eq(columns).cast::<f32>());
     let inverse = triangle.inverse_unit_lower().cast::<T>();
     if let Some(inverses) = inverses {
         inverses.store((slot, head, 0, 0), inverse.reshape([1, 1, STEPS, STEPS]));

@@ -18,7 +18,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
-use super::delta_chunks::{Chunks, Form, Inputs, is_level, key_width, level_decay, levels, prepare};
+use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
 use super::delta_rule::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
@@ -120,38 +120,80 @@ fn state_gradients<T: Number>(
 
 /// Returns the gradients of queries, of keys as rows up to their rates, and of keys as columns, from
 /// those of the scores and of the triangle A.
-fn of_products<T: Number>(
-    [q, k]: [Tile<T, 2>; 2],
-    rates: Tile<f32, 2>,
-    sums: Tile<f32, 2>,
-    [of_scores, of_triangle]: [Tile<f32, 2>; 2],
-) -> [Tile<f32, 2>; 3] {
+fn of_products<T: Number>([q, k]: [Tile<T, 2>; 2], sums: Tile<f32, 2>, pairs: &Pairs<T>) -> [Tile<f32, 2>; 3] {
+    let (rates, [scores, triangle]) = (pairs.rates, pairs.gradients);
     let [_, keys] = k.shape();
     let zeros = ct::zeros::<f32, 2>([STEPS, keys]);
     let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-    let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b, zeros);
-    let columns = |scores: Tile<T, 2>, triangle: Tile<T, 2>, q: Tile<T, 2>, k: Tile<T, 2>| {
-        ct::mma(triangle.transpose(), k, product(scores.transpose(), q))
-    };
     if sums.shape()[1] == 1 {
-        let scores = (of_scores * decays(sums, false)).cast::<T>();
-        let triangle = (of_triangle * decays(sums, true)).cast::<T>();
         let rated = (exact_k * rates).cast::<T>();
-        return [product(scores, k), product(triangle, k), columns(scores, triangle, q, rated)];
+        let of_columns = ct::mma(triangle.transpose(), rated, ct::mma(scores.transpose(), q, zeros));
+        return [ct::mma(scores, k, zeros), ct::mma(triangle, k, zeros), of_columns];
     }
-    let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-    let own = row.eq(column).select(of_scores, 0.0).sum(1);
-    levels().fold([exact_k * own, zeros, exact_q * own], |[of_q, of_rows, of_columns], half| {
-        let (decay, is_level) = (level_decay(sums, half), is_level(half));
-        let [scores, triangle] = [of_scores, of_triangle].map(|x| is_level.select(x, 0.0).cast::<T>());
+    let (sums, own, pairs) = (sums * std::f32::consts::LOG2_E, pairs.of_own, [scores, triangle]);
+    let start = [exact_k * own, zeros, exact_q * own];
+    let start = levels().take_while(|half| *half < BLOCK).fold(start, |[of_q, of_rows, of_columns], half| {
+        let count = STEPS / BLOCK;
+        let is_level = is_level([count, BLOCK, BLOCK], half);
+        let [scores, triangle] = pairs.map(|x| is_level.select(diagonal(x), ct::zeros([count, BLOCK, BLOCK])));
+        let decay = level_decay(sums, half);
         let decayed = exact_k * decay;
-        let (q, k, rated) = ((exact_q * decay).cast::<T>(), decayed.cast::<T>(), (decayed * rates).cast::<T>());
+        let [q, k, rated] =
+            [exact_q * decay, decayed, decayed * rates].map(|x| x.cast::<T>().reshape([count, BLOCK, keys]));
+        let product = |a: Tile<T, 3>, b: Tile<T, 3>, sum: Tile<f32, 3>| ct::mma(a, b, sum);
+        let zeros = ct::zeros::<f32, 3>([count, BLOCK, keys]);
+        let turned = |x: Tile<T, 3>| x.permute([0, 2, 1]);
+        let results = [
+            product(scores, k, zeros),
+            product(triangle, k, zeros),
+            product(turned(triangle), rated, product(turned(scores), q, zeros)),
+        ];
+        let [a, b, c] = results.map(|x| x.reshape([STEPS, keys]));
+        [a.fma(decay, of_q), b.fma(decay, of_rows), c.fma(decay, of_columns)]
+    });
+    levels().skip_while(|half| *half < BLOCK).fold(start, |[of_q, of_rows, of_columns], half| {
+        let blocks = STEPS / half / 2;
+        // Rows of second halves, columns of first halves.
+        let [scores, triangle] = pairs.map(|x| {
+            let parts = (0..blocks).map(|i| x.extract((2 * i + 1, 2 * i), [half, half]).reshape([1, half, half]));
+            ct::cat(parts, 0)
+        });
+        let decay = level_decay(sums, half);
+        let decayed = exact_k * decay;
+        let halves = |x: Tile<f32, 2>, which: usize| {
+            let whole = x.cast::<T>().reshape([blocks, 2 * half, keys]);
+            whole.extract((0, which, 0), [blocks, half, keys])
+        };
+        let (q, k, rated) = (halves(exact_q * decay, 1), halves(decayed, 0), halves(decayed * rates, 1));
+        let zeros = ct::zeros::<f32, 3>([blocks, half, keys]);
+        let turned = |x: Tile<T, 3>| x.permute([0, 2, 1]);
+        let (a, b) = (ct::mma(scores, k, zeros), ct::mma(triangle, k, zeros));
+        let c = ct::mma(turned(triangle), rated, ct::mma(turned(scores), q, zeros));
+        let whole = |parts: [Tile<f32, 3>; 2]| ct::cat(parts, 1).reshape([STEPS, keys]);
         [
-            product(scores, k).fma(decay, of_q),
-            product(triangle, k).fma(decay, of_rows),
-            columns(scores, triangle, q, rated).fma(decay, of_columns),
+            whole([zeros, a]).fma(decay, of_q),
+            whole([zeros, b]).fma(decay, of_rows),
+            whole([c, zeros]).fma(decay, of_columns),
         ]
     })
+}
+
+/// Returns the square blocks along the diagonal.
+fn diagonal<T: Number>(x: Tile<T, 2>) -> Tile<T, 3> {
+    ct::cat((0..STEPS / BLOCK).map(|i| x.extract((i, i), [BLOCK, BLOCK]).reshape([1, BLOCK, BLOCK])), 0)
+}
+
+/// Values of a head that all parts of its keys need.
+struct Pairs<T: Element> {
+    rates: Tile<f32, 2>,
+    /// Gradients of the scores and of the triangle A, times the decays if the head has one gate.
+    gradients: [Tile<T, 2>; 2],
+    /// Gradients of the scores of equal steps.
+    of_own: Tile<f32, 2>,
+    /// The residuals R of all parts of the values.
+    residuals: Vec<Tile<T, 2>>,
+    /// The gradient of the rates by the values.
+    of_rates: Tile<f32, 2>,
 }
 
 /// Results of [`backward`]: gradients of queries, keys, values, gates and rates.
@@ -189,44 +231,64 @@ fn backward_of_chunk<T: Number>(
         ct::return_if(at.ge(sequence.chunks(k, chunks)));
     }
     let (zero, slot) = (ct::scalar(0), sequence.slot(at, chunks));
-    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
     let gate_width = form.gates()[1];
-    let of_head = |part: Scalar<i32>, [sum_q, sum_k]: [Tile<f32, 2>; 2], i: Scalar<i32>| {
-        let head = key_head * group + i;
+    let of_value = |array: Array<T, 4>, head: Scalar<i32>, [row, value]: [Scalar<i32>; 2], extent: usize| {
+        array.load((slot, head, row, value), [1, 1, extent, values]).reshape([extent, values])
+    };
+    let all_values = || (0..parts as i32).map(ct::scalar);
+    let of_pairs = |head: Scalar<i32>| {
         let own = sequence.load(rates, [at, head, zero], 1);
         let inverse = inverses.load((slot, head, 0, 0), [1, 1, STEPS, STEPS]).reshape([STEPS, STEPS]);
-        let zeros = ct::zeros::<f32, 2>([STEPS, width]);
-        let (mut of_scores, mut of_triangle, mut of_rates) = (square, square, ct::zeros::<f32, 2>([STEPS, 1]));
-        let (mut of_queries, mut of_starts, mut of_ends) = (zeros, zeros, zeros);
-        let mut carried = ct::zeros::<f32, 2>([width, 1]);
-        for value in 0..parts as i32 {
-            let load = |array: Array<T, 4>, row: Scalar<i32>, extent: usize| {
-                array.load((slot, head, row, value), [1, 1, extent, values]).reshape([extent, values])
-            };
-            let place = [at, head, ct::scalar(value)];
-            let (before, after) = (load(starts, part, width), load(afters, part, width));
-            let (new, dnew) = (load(news, zero, STEPS), load(dnews, zero, STEPS));
-            let dy = (sequence.load(dy, place, values).cast::<f32>() * scale).cast::<T>();
+        let mut of_rates = ct::zeros::<f32, 2>([STEPS, 1]);
+        let [mut of_scores, mut of_triangle] = [ct::zeros::<f32, 2>([STEPS, STEPS]); 2];
+        let mut residuals = Vec::new();
+        for value in all_values() {
+            let place = [at, head, value];
+            let [new, dnew] = [news, dnews].map(|array| of_value(array, head, [zero, value], STEPS));
             let residual = ct::mma(inverse.transpose(), dnew, ct::zeros::<f32, 2>([STEPS, values]));
             sequence.store(dv, place, (residual * own).cast::<T>());
             of_rates += (residual * sequence.load(v, place, values).cast::<f32>()).sum(1);
             let residual = residual.cast::<T>();
-            of_scores = ct::mma(dy, new.transpose(), of_scores);
+            of_scores = ct::mma(sequence.load(dy, place, values), new.transpose(), of_scores);
             of_triangle = ct::mma(residual, new.transpose(), of_triangle);
-            of_queries = ct::mma(dy, before.transpose(), of_queries);
-            of_starts = ct::mma(residual, before.transpose(), of_starts);
-            of_ends = ct::mma(new, after.transpose(), of_ends);
-            carried += (before.cast::<f32>() * after.cast::<f32>()).sum(1);
+            residuals.push(residual);
         }
+        let (of_scores, of_triangle) = (of_scores * scale, -of_triangle);
+        let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
+        let gradients = match form.by_channel {
+            true => [of_scores, of_triangle],
+            false => {
+                let sums = sequence.load(gates, [at, head, zero], 1).cumsum(0);
+                [of_scores * decays(sums, false), of_triangle * decays(sums, true)]
+            }
+        };
+        let of_own = row.eq(column).select(of_scores, 0.0).sum(1);
+        Pairs { rates: own, gradients: gradients.map(|x| x.cast::<T>()), of_own, residuals, of_rates }
+    };
+    let of_head = |part: Scalar<i32>, [sum_q, sum_k]: [Tile<f32, 2>; 2], head: Scalar<i32>, pairs: &Pairs<T>| {
         let [q, k] = [q, k].map(|x| sequence.load(x, [at, key_head, part], width));
-        let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
         let gates = sequence.load(gates, [at, head, form.gate_of(part)], gate_width).cumsum(0);
         let last = gates.extract((STEPS - 1, 0), [1, gate_width]);
-        let [of_q, of_rows, of_columns] = of_products([q, k], own, gates, [of_scores, -of_triangle]);
-        let of_q = of_queries.fma(gates.exp(), of_q);
-        let of_rows = of_rows - of_starts * gates.exp();
+        let [of_q, of_rows, of_columns] = of_products([q, k], gates, pairs);
+        // One product after another, so that registers have one sum at a time.
+        let product = |left: &dyn Fn(usize) -> Tile<T, 2>, states: Array<T, 4>| {
+            all_values().enumerate().fold(ct::zeros::<f32, 2>([STEPS, width]), |sum, (i, value)| {
+                ct::mma(left(i), of_value(states, head, [part, value], width).transpose(), sum)
+            })
+        };
+        let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
+        let decay = gates.exp();
+        let of_queries = product(&|i| sequence.load(dy, [at, head, ct::scalar(i as i32)], values), starts);
+        let of_q = (of_queries * scale).fma(decay, of_q);
+        let of_rows = of_rows - product(&|i| pairs.residuals[i], starts) * decay;
+        let of_ends = product(&|i| of_value(news, head, [zero, ct::scalar(i as i32)], STEPS), afters);
+        let carried = all_values().fold(ct::zeros::<f32, 2>([width, 1]), |sum, value| {
+            let [before, after] =
+                [starts, afters].map(|array| of_value(array, head, [part, value], width).cast::<f32>());
+            sum + (before * after).sum(1)
+        });
         let of_ends = of_ends * (last - gates).exp();
-        let (of_rated, of_columns) = (of_rows * own, of_columns + of_ends);
+        let (of_rated, of_columns) = (of_rows * pairs.rates, of_columns + of_ends);
         let of_sums = exact_q * of_q + exact_k * (of_rated - of_columns);
         let (of_last, carried) = ((exact_k * of_ends).sum(0), carried.transpose());
         let behind = |x: Tile<f32, 2>| x.cumsum_with(0, ScanOptions::new().reverse());
@@ -242,14 +304,19 @@ fn backward_of_chunk<T: Number>(
             let more = behind(of_sums.sum(1)) + (of_last.sum(1) + carried.sum(1) * last.exp());
             add(dgates, ct::zeros([STEPS, 1]), more);
         }
-        add(drates, of_rates, (of_rows * exact_k).sum(1));
+        add(drates, pairs.of_rates, (of_rows * exact_k).sum(1));
         [sum_q + of_q, sum_k + of_rated + of_columns]
     };
+    // A single head has its pairs once for all parts of the keys.
+    let single = (group == 1).then(|| of_pairs(key_head));
     ct::for_each(..form.key_parts(), |part| {
         let start = [ct::zeros::<f32, 2>([STEPS, width]); 2];
-        let [of_q, of_k] = match group {
-            1 => of_head(part, start, zero),
-            _ => ct::fold(..ct::scalar(group as i32), start, |sums, i| of_head(part, sums, i)),
+        let [of_q, of_k] = match &single {
+            Some(pairs) => of_head(part, start, key_head, pairs),
+            None => ct::fold(..ct::scalar(group as i32), start, |sums, i| {
+                let head = key_head * group as i32 + i;
+                of_head(part, sums, head, &of_pairs(head))
+            }),
         };
         sequence.store(dq, [at, key_head, part], of_q.cast::<T>());
         sequence.store(dk, [at, key_head, part], of_k.cast::<T>());
@@ -280,13 +347,12 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         return Ok(());
     }
     let width = if GATES == 3 { 1 } else { keys };
-    let tile = widest(values).min(64);
+    let tile = widest(values).min(crate::launch::knob("gvalues", 64));
     let form = Form {
         keys: keys.next_power_of_two().max(16),
         values: tile,
         parts: values.div_ceil(tile),
-        // With one gate of a head, the products of all parts would be computed again.
-        width: if GATES == 3 { keys.next_power_of_two().max(16) } else { key_width(keys.next_power_of_two().max(16)) },
+        width: keys.next_power_of_two().max(16).min(crate::launch::knob("gwidth", 64)),
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
@@ -302,9 +368,14 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     let (gates, rates) = (tokens(gates.reshape(four(width))?, packing)?, tokens(rates.reshape(four(1))?, packing)?);
     let arguments = (of_tokens.0, of_tokens.1, of_tokens.2, gates, rates);
     let dy = tokens(dy, packing)?;
-    let eight = ct::Hints::new().num_warps(8);
+    let eight = ct::Hints::new().num_warps(crate::launch::knob("gwarps", 8) as u32);
+    let eight = match crate::launch::knob("gocc", 0) {
+        0 => eight,
+        n => eight.occupancy(n as u32),
+    };
     if chunks > 0 {
-        let launch = ct::Launch::new([chunks, heads, sequences]).hints(eight).stream(stream);
+        let four = ct::Hints::new().num_warps(crate::launch::knob("gpwarps", 4) as u32).occupancy(2);
+        let launch = ct::Launch::new([chunks, heads, sequences]).hints(four).stream(stream);
         launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
     }
     let Chunks { w, u, queries, ends, scores, decays, inverses } = &scratch;

@@ -145,23 +145,26 @@ fn backward<T: Number>(
             let decays = decays(sums, false);
             let (exact_x, exact_dy) = (x.cast::<f32>(), dy.cast::<f32>());
 
+            // One product after another, so that registers have few of them at a time.
+            let weights = ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0);
+            let of_row = (weights * products).sum(1);
+            let sum_weights = sum_weights + weights;
             let from_behind = ct::mma(b, behind, ct::zeros::<f32, 2>([STEPS, channels])) * tail;
+            let of_last = ((from_behind * exact_x).sum(1) * lengths).sum(0);
             let inner = ct::mma((products * decays).cast::<T>().transpose(), dy, from_behind);
             let direct = (inner * exact_x).sum(1);
-            let of_last = ((from_behind * exact_x).sum(1) * lengths).sum(0);
             let mut of_x = inner * lengths;
             if let Some(d) = d {
                 of_x += exact_dy * d.load_scalar(head);
             }
             sequence.store(dx, [at, head, zero], of_x.cast::<T>());
 
-            let weights = ct::mma(dy, x.transpose(), square) * decays * row.unsqueeze(0);
-            let decayed_dy = (exact_dy * head_decay).cast::<T>();
-            let of_before = ct::mma(c, before, ct::zeros::<f32, 2>([STEPS, channels]));
-            let of_row = (weights * products).sum(1) + (of_before * decayed_dy.cast::<f32>()).sum(1);
-            let sum_c = ct::mma(decayed_dy, before.transpose(), sum_c);
             let decayed = (exact_x * (lengths * tail)).cast::<T>();
             let sum_b = ct::mma(decayed, behind.transpose(), sum_b);
+            let decayed_dy = (exact_dy * head_decay).cast::<T>();
+            let of_before = ct::mma(c, before, ct::zeros::<f32, 2>([STEPS, channels]));
+            let of_row = of_row + (of_before * decayed_dy.cast::<f32>()).sum(1);
+            let sum_c = ct::mma(decayed_dy, before.transpose(), sum_c);
 
             let carried = (behind.cast::<f32>() * before.cast::<f32>()).sum([0, 1]) * whole.exp();
             let of_sums = of_row - direct * lengths;
@@ -174,7 +177,7 @@ fn backward<T: Number>(
             sequence.store(ddt, [at, head, zero], of_dt);
             of_heads.store((0, slot, head), (of_gates * lengths).sum(0).reshape([1, 1, 1]));
             of_heads.store((1, slot, head), (exact_dy * exact_x).sum([0, 1]).reshape([1, 1, 1]));
-            (sum_b, sum_c, sum_weights + weights)
+            (sum_b, sum_c, sum_weights)
         });
     let weights = weights.cast::<T>();
     sequence.add(db, of_group, ct::mma(weights.transpose(), c, sum_b));
@@ -300,7 +303,7 @@ impl Mamba2 {
             let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
             // Heads of a tile block: their gradients of `b` and `c` have one addition.
             let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
-            let hints = ct::Hints::new().num_warps(8);
+            let hints = ct::Hints::new().num_warps(crate::launch::knob("mwarps", 8) as u32);
             let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;

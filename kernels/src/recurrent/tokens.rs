@@ -160,21 +160,9 @@ impl Sequence {
     }
 
     /// Loads results of a chunk of a head that the kernel has stored.
-    pub fn load_result<T: Element>(
-        self,
-        tokens: TokensMut<T>,
-        [chunk, head, part]: [Scalar<i32>; 3],
-        channels: usize,
-    ) -> Tile<T, 2> {
-        match (self.bounds, tokens) {
-            (None, (Some(array), _)) => {
-                array.load((self.number, chunk, head, part), [1, STEPS, 1, channels]).reshape([STEPS, channels])
-            }
-            (Some([begin, end]), (_, Some(array))) => {
-                array.slice(0, begin..end).load((chunk, head, part), [STEPS, 1, channels]).reshape([STEPS, channels])
-            }
-            _ => unreachable!("bounds belong to packed arrays"),
-        }
+    pub fn load_result<T: Element>(self, tokens: TokensMut<T>, place: [Scalar<i32>; 3], channels: usize) -> Tile<T, 2> {
+        let (of_batch, packed) = tokens;
+        self.load((of_batch.map(|array| *array), packed.map(|array| *array)), place, channels)
     }
 
     /// Stores the tokens of a chunk of a head.

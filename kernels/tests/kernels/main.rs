@@ -3,6 +3,7 @@
 //! The kernels run on the first device, as `CUTLET_BACKEND` selects it.
 
 mod attention;
+mod batch;
 mod images;
 mod linalg;
 mod log_linear;
@@ -12,5 +13,6 @@ mod norms;
 mod numbers;
 mod order;
 mod products;
+mod properties;
 mod recurrent;
 mod support;

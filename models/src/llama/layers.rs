@@ -20,7 +20,7 @@ use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
 use super::config::{Config, Product};
-use super::weights::{GROUP, Kind, Layer, Weight};
+use super::weights::{GROUP, Kind, Layer, Operand};
 use super::{Llama, Real};
 
 /// A kernel of a pass.
@@ -32,6 +32,8 @@ pub enum Part {
     Product(Product),
     /// Attention.
     Attention,
+    /// Sum of a product over ranks, with residual and sums of squares.
+    Sum,
     /// Choice of tokens.
     Choice,
 }
@@ -184,13 +186,13 @@ fn configuration([rows, outputs, inputs]: [usize; 3], kind: Kind, stream: &Strea
 /// Queues a product of rows with weights.
 pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     stream: &Stream,
-    (x, weight): (DeviceView<T, 2>, &Weight<T>),
+    (x, weight): (DeviceView<T, 2>, Operand<T>),
     y: DeviceViewMut<T, 2>,
     by: Matmul<'_, Same, E>,
     (plan, which): (&Plan, Product),
 ) -> ct::Result<()> {
     let (rows, at) = (x.shape()[0], which as usize);
-    let is_plain = weight.plain.is_some();
+    let is_plain = matches!(weight, Operand::Plain(_));
     let is_row = rows == 1 || !is_plain && plan.columns[at].is_some();
     let outputs = y.shape()[1] * if which == Product::Gated { 2 } else { 1 };
     let kind = if is_plain { Kind::Plain } else { Kind::Packed };
@@ -199,17 +201,17 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
         Some(tiles) => by.configuration(tiles),
         None => by,
     };
-    if let Some(plain) = &weight.plain {
-        return match is_row {
-            true => by.launch_vector(stream, x, plain.view(), y, plan.columns[at]),
-            false => by.launch(stream, x, plain.view().transpose()?, y),
-        };
-    }
-    let Some((codes, scales)) = &weight.packed else { return Ok(()) };
-    let weights = PackedWeights::new(codes.view(), scales.view(), GROUP, Order::OutputsInputs)?;
-    match is_row {
-        true => by.launch_vector(stream, x, weights, y, plan.columns[at]),
-        false => by.launch_packed(stream, x, weights, y),
+    match weight {
+        Operand::Plain(plain) if is_row => by.launch_vector(stream, x, plain, y, plan.columns[at]),
+        Operand::Plain(plain) => by.launch(stream, x, plain.transpose()?, y),
+        Operand::Packed(codes, scales) => {
+            let weights = PackedWeights::new(codes.view(), scales.view(), GROUP, Order::OutputsInputs)?;
+            match is_row {
+                true => by.launch_vector(stream, x, weights, y, plan.columns[at]),
+                false => by.launch_packed(stream, x, weights, y),
+            }
+        }
+        Operand::None => Ok(()),
     }
 }
 
@@ -224,41 +226,73 @@ impl<T: Real> Llama<T> {
         attend: &mut Attend<'_>,
         (plan, end): (&Plan, Option<DeviceView<T, 1>>),
     ) -> ct::Result<()> {
+        let runs = |part: Part| plan.only.is_none_or(|only| only == part);
+        self.attended(stream, (index, layer), act, cache, attend, plan)?;
+        let group = group(act.states[0].shape()[0], self.kind());
+        if runs(Part::Product(Product::Out)) {
+            let Activations { states: [state, next], squares, attended, workspace: space, .. } = act;
+            let by = product(plan).workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);
+            let x = (attended.view(), layer.out.operand());
+            multiply(stream, x, next.view_mut(), by, (plan, Product::Out))?;
+        }
+        self.gated(stream, layer, act, plan)?;
+        if runs(Part::Product(Product::Down)) {
+            let Activations { states: [state, next], squares, inner, workspace: space, .. } = act;
+            let by = product(plan).workspace(space).residual(next.view()).square_sums(squares.view_mut(), group);
+            let (x, which) = ((inner.view(), layer.down.operand()), (plan, Product::Down));
+            match end {
+                Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,
+                None => multiply(stream, x, state.view_mut(), by, which)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues queries, keys and values of a layer, and attention.
+    pub(super) fn attended(
+        &self,
+        stream: &Stream,
+        (index, layer): (usize, &Layer<T>),
+        act: &mut Activations<T>,
+        cache: &mut Cache<T>,
+        attend: &mut Attend<'_>,
+        plan: &Plan,
+    ) -> ct::Result<()> {
         let config = &self.config;
-        let Activations { states: [state, next], squares, qkv, attended, inner, positions, rows, workspace: space } =
-            act;
-        let (hidden, epsilon, group) = (config.hidden, config.epsilon, group(state.shape()[0], self.kind()));
+        let Activations { states: [state, _], squares, qkv, attended, positions, rows, workspace: space, .. } = act;
         let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         if runs(Part::Product(Product::Qkv)) {
             let heads = HeadColumns { dim: config.dim, queries: config.heads, keys: config.key_heads };
             let [keys, values] = &mut cache.layers[index];
-            let by = product(plan).workspace(space).normalize_rows(squares.view(), hidden, epsilon).rotate_cached(
+            let by = product(plan).workspace(space).normalize_rows(squares.view(), config.hidden, config.epsilon);
+            let by = by.rotate_cached(
                 [self.cos.view(), self.sin.view()],
                 [positions.view(), rows.view()],
                 [keys.view_mut(), values.view_mut()],
                 heads,
             );
-            multiply(stream, (state.view(), &layer.qkv), qkv.view_mut(), by, (plan, Product::Qkv))?;
+            multiply(stream, (state.view(), layer.qkv.operand()), qkv.view_mut(), by, (plan, Product::Qkv))?;
         }
         if runs(Part::Attention) {
             self.attention(stream, index, qkv.view(), cache, attend, attended.view_mut())?;
         }
-        if runs(Part::Product(Product::Out)) {
-            let by = product(plan).workspace(space).residual(state.view()).square_sums(squares.view_mut(), group);
-            multiply(stream, (attended.view(), &layer.out), next.view_mut(), by, (plan, Product::Out))?;
-        }
-        if runs(Part::Product(Product::Gated)) {
+        Ok(())
+    }
+
+    /// Queues gate and factor of a layer.
+    pub(super) fn gated(
+        &self,
+        stream: &Stream,
+        layer: &Layer<T>,
+        act: &mut Activations<T>,
+        plan: &Plan,
+    ) -> ct::Result<()> {
+        let Activations { states: [_, next], squares, inner, workspace: space, .. } = act;
+        if plan.only.is_none_or(|only| only == Part::Product(Product::Gated)) {
+            let Config { hidden, epsilon, .. } = self.config;
             let by = product(plan).workspace(space).normalize_rows(squares.view(), hidden, epsilon);
             let by = by.gate_pairs(Activation::Silu);
-            multiply(stream, (next.view(), &layer.gated), inner.view_mut(), by, (plan, Product::Gated))?;
-        }
-        if runs(Part::Product(Product::Down)) {
-            let by = product(plan).workspace(space).residual(next.view()).square_sums(squares.view_mut(), group);
-            let (x, which) = ((inner.view(), &layer.down), (plan, Product::Down));
-            match end {
-                Some(end) => multiply(stream, x, state.view_mut(), by.scale_columns(end), which)?,
-                None => multiply(stream, x, state.view_mut(), by, which)?,
-            }
+            multiply(stream, (next.view(), layer.gated.operand()), inner.view_mut(), by, (plan, Product::Gated))?;
         }
         Ok(())
     }

@@ -13,11 +13,13 @@
 //! | [`layers`] | the kernels of a layer |
 //! | [`embed`] | the first kernel of a pass |
 //! | [`step`] | prefill, decode step, graph |
+//! | [`parallel`] | several devices with a part of the weights each |
 
 pub mod cache;
 pub mod config;
 pub mod embed;
 pub mod layers;
+pub mod parallel;
 pub mod step;
 pub mod weights;
 
@@ -31,10 +33,12 @@ use cutlet_kernels::products::Factor;
 pub use cache::Cache;
 pub use config::{Config, Product, Rope};
 pub use layers::{Activations, Early, Part, Plan};
+pub use parallel::{Method, Parallel};
 pub use step::{Decoding, Prompts};
 pub use weights::{Kind, Layer, Weight};
 
-use weights::Random;
+use parallel::Shard;
+use weights::{Operand, Random};
 
 /// Element types of weights and activations: f32, bf16, f16.
 pub trait Real: Number + Factor<Value = f32> + RandomFloat {}
@@ -42,9 +46,11 @@ impl Real for f32 {}
 impl Real for bf16 {}
 impl Real for f16 {}
 
-/// A decoder. Weights are on a device.
+/// A decoder, or the part of a rank of a decoder on several devices. Weights are on a device.
 pub struct Llama<T> {
+    /// Extents of the part.
     config: Config,
+    shard: Shard,
     device: Device,
     /// Embeddings, of shape (vocabulary, hidden).
     words: Weight<T>,
@@ -65,19 +71,36 @@ impl<T: Real> Llama<T> {
     /// # Errors
     /// Those of allocations and launches; [`ct::Error::Argument`] for extents that kernels refuse.
     pub fn random(device: Device, config: Config, kind: Kind, capacity: usize, seed: u64) -> ct::Result<Llama<T>> {
+        Llama::part(device, config, Shard::WHOLE, kind, capacity, seed)
+    }
+
+    /// Makes the part of a rank of the decoder that [`Llama::random`] makes with the same seed.
+    ///
+    /// # Errors
+    /// As [`Llama::random`]; [`ct::Error::Argument`] for extents that the ranks do not divide.
+    #[track_caller]
+    pub fn part(
+        device: Device,
+        whole: Config,
+        shard: Shard,
+        kind: Kind,
+        capacity: usize,
+        seed: u64,
+    ) -> ct::Result<Llama<T>> {
+        let config = shard.config(&whole, kind)?;
         let stream = device.default_stream();
         let mut random = Random { stream: &stream, device, seed, kind, count: 0 };
-        let words = random.numbers([config.vocabulary, config.hidden], 1.0)?;
+        let words = random.numbers([whole.vocabulary, config.hidden], 1.0)?;
         let norm = random.numbers::<T>([1, config.hidden], 1.0)?.to_vec()?;
         let head = match kind {
             Kind::Plain => None,
             Kind::Packed => {
-                let mut copy = device.unspecified(words.shape())?;
-                copy.view_mut().copy_from_array(&words.view())?;
+                let mut copy = device.unspecified([config.vocabulary, config.hidden])?;
+                copy.view_mut().copy_from_array(&words.view().slice(0, shard.tokens(whole.vocabulary))?)?;
                 Some(Weight::new(&stream, copy, kind)?)
             }
         };
-        let layers = (0..config.layers).map(|_| random.layer(&config)).collect::<ct::Result<_>>()?;
+        let layers = (0..config.layers).map(|_| random.layer(&whole, shard)).collect::<ct::Result<_>>()?;
         let frequencies = config.rope.frequencies(config.dim);
         let angle = |[position, pair]: [usize; 2]| position as f64 * frequencies[pair];
         let shape = [capacity, config.dim / 2];
@@ -86,6 +109,7 @@ impl<T: Real> Llama<T> {
             cos: device.from_fn(shape, |at| angle(at).cos() as f32)?,
             sin: device.from_fn(shape, |at| angle(at).sin() as f32)?,
             config,
+            shard,
             device,
             words: Weight { plain: Some(words), packed: None },
             head,
@@ -93,7 +117,7 @@ impl<T: Real> Llama<T> {
         })
     }
 
-    /// Returns the extents.
+    /// Returns the extents. Those of a part have its heads, gated activations and logits.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -123,10 +147,25 @@ impl<T: Real> Llama<T> {
         &self.words
     }
 
-    /// Returns the weights of the logits: the embeddings, or their packed numbers.
+    /// Returns the weights of the logits: the embeddings of all tokens, or the packed numbers of the part.
     #[must_use]
     pub fn head(&self) -> &Weight<T> {
         self.head.as_ref().unwrap_or(&self.words)
+    }
+
+    /// Returns the weights of the logits of the part.
+    fn operand_of_head(&self) -> ct::Result<Operand<'_, T>> {
+        let plain = match (&self.head, &self.words.plain) {
+            (Some(head), _) => return Ok(head.operand()),
+            (None, Some(words)) => words,
+            (None, None) => return Ok(self.words.operand()),
+        };
+        Ok(Operand::Plain(plain.view().slice(0, self.shard.tokens(plain.shape()[0]))?))
+    }
+
+    /// Returns the first token whose logit the part has.
+    fn first_token(&self) -> usize {
+        self.shard.tokens(self.words.plain.as_ref().map_or(0, |words| words.shape()[0])).start
     }
 
     /// Returns the weight of the norm after the last layer.

@@ -23,26 +23,26 @@ pub enum Choice {
 }
 
 /// Logits and chosen tokens of sequences.
-struct Chosen<T> {
+pub(super) struct Chosen<T> {
     /// Logits, of shape (sequences, vocabulary).
-    logits: DeviceArray<T, 2>,
+    pub(super) logits: DeviceArray<T, 2>,
     /// The largest logits of groups and their tokens, of shape (groups, sequences).
-    largest: DeviceArray<f32, 2>,
-    columns: DeviceArray<i32, 2>,
+    pub(super) largest: DeviceArray<f32, 2>,
+    pub(super) columns: DeviceArray<i32, 2>,
     /// Uniform numbers of the sequences.
     draws: DeviceArray<f32, 1>,
-    tokens: DeviceArray<i32, 1>,
+    pub(super) tokens: DeviceArray<i32, 1>,
 }
 ct::impl_graph_resource!(impl<T: Element> Chosen<T> { logits, largest, columns, draws, tokens });
 
 /// Decode steps of sequences: cache, activations and chosen tokens.
 pub struct Decoding<T> {
-    cache: Cache<T>,
-    activations: Activations<T>,
-    chosen: Chosen<T>,
+    pub(super) cache: Cache<T>,
+    pub(super) activations: Activations<T>,
+    pub(super) chosen: Chosen<T>,
     /// Tokens of the steps, of shape (sequences, positions).
     history: DeviceArray<i32, 2>,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
     choice: Choice,
 }
 ct::impl_graph_resource!(impl<T: Element> Decoding<T> { cache, activations, chosen, history, scratch });
@@ -52,10 +52,10 @@ pub struct Prompts<T> {
     tokens: DeviceArray<i32, 1>,
     /// The first token of each sequence, and the number of all.
     starts: DeviceArray<i32, 1>,
-    lengths: Vec<i32>,
-    activations: Activations<T>,
+    pub(super) lengths: Vec<i32>,
+    pub(super) activations: Activations<T>,
     /// States of the last tokens, and their sums of squares.
-    ends: (DeviceArray<T, 2>, DeviceArray<f32, 2>),
+    pub(super) ends: (DeviceArray<T, 2>, DeviceArray<f32, 2>),
 }
 
 impl<T: Real> Decoding<T> {
@@ -195,25 +195,38 @@ impl<T: Real> Llama<T> {
         decoding: &mut Decoding<T>,
         plan: &Plan,
     ) -> ct::Result<()> {
-        let Prompts { tokens, starts, lengths, activations: act, ends } = prompts;
-        let Decoding { cache, chosen, choice, activations: Activations { workspace, .. }, .. } = decoding;
-        let runs = |part: Part| plan.only.is_none_or(|only| only == part);
-        cache.set_lengths(lengths)?;
-        if runs(Part::Embed) {
-            let out = (act.states[0].view_mut(), act.squares.view_mut());
-            embed(stream, (tokens.view(), self.words_view()?), out, None)?;
-        }
-        let mut attend = Attend::Sequences(lengths);
+        decoding.cache.set_lengths(&prompts.lengths)?;
+        self.embed_prompts(stream, prompts, plan)?;
+        let mut attend = Attend::Sequences(&prompts.lengths);
         for layer in self.layers().iter().enumerate() {
-            self.layer(stream, layer, act, cache, &mut attend, (plan, None))?;
+            self.layer(stream, layer, &mut prompts.activations, &mut decoding.cache, &mut attend, (plan, None))?;
         }
-        if runs(Part::Embed) {
-            let x = (act.states[0].view(), self.norm().view());
-            pick(stream, x, starts.view(), (ends.0.view_mut(), ends.1.view_mut()))?;
-        }
+        self.pick_ends(stream, prompts, plan)?;
+        let Decoding { chosen, choice, activations: Activations { workspace, .. }, .. } = decoding;
+        let state = (prompts.ends.0.view(), prompts.ends.1.view());
         // One row of each sequence, as in a step: not the tiles of the plan.
         let of_ends = Plan { only: plan.only, ..Plan::default() };
-        self.choose(stream, (ends.0.view(), ends.1.view()), (chosen, *choice), workspace, &of_ends)
+        self.choose(stream, state, (chosen, *choice), workspace, &of_ends)
+    }
+
+    /// Queues the embeddings of prompts.
+    pub(super) fn embed_prompts(&self, stream: &Stream, prompts: &mut Prompts<T>, plan: &Plan) -> ct::Result<()> {
+        if plan.only.is_some_and(|only| only != Part::Embed) {
+            return Ok(());
+        }
+        let act = &mut prompts.activations;
+        let out = (act.states[0].view_mut(), act.squares.view_mut());
+        embed(stream, (prompts.tokens.view(), self.words_view()?), out, None)
+    }
+
+    /// Queues the states of the last tokens of prompts, times the weight of the last norm.
+    pub(super) fn pick_ends(&self, stream: &Stream, prompts: &mut Prompts<T>, plan: &Plan) -> ct::Result<()> {
+        if plan.only.is_some_and(|only| only != Part::Embed) {
+            return Ok(());
+        }
+        let Prompts { starts, activations: act, ends, .. } = prompts;
+        let x = (act.states[0].view(), self.norm().view());
+        pick(stream, x, starts.view(), (ends.0.view_mut(), ends.1.view_mut()))
     }
 
     /// Queues a decode step: the chosen tokens of the previous pass are appended to their sequences, and the next ones are
@@ -222,21 +235,9 @@ impl<T: Real> Llama<T> {
     /// # Errors
     /// Those of the launches.
     pub fn step(&self, stream: &Stream, decoding: &mut Decoding<T>, plan: &Plan) -> ct::Result<()> {
-        let Decoding { cache, activations: act, chosen, history, scratch, choice } = decoding;
-        let runs = |part: Part| plan.only.is_none_or(|only| only == part);
         plan.early.run(|| {
-            if runs(Part::Embed) {
-                let step = Step {
-                    lengths: cache.lengths.view_mut(),
-                    table: cache.table.view(),
-                    history: history.view_mut(),
-                    rows: [act.positions.view_mut(), act.rows.view_mut()],
-                    draws: chosen.draws.view_mut(),
-                    seed: if let Choice::Sampled(seed) = *choice { seed } else { 0 },
-                };
-                let out = (act.states[0].view_mut(), act.squares.view_mut());
-                embed(stream, (chosen.tokens.view(), self.words_view()?), out, Some(step))?;
-            }
+            self.embed_step(stream, decoding, plan)?;
+            let Decoding { cache, activations: act, chosen, scratch, choice, .. } = decoding;
             let last = self.layers().len().saturating_sub(1);
             let mut attend = Attend::Step(scratch);
             for (index, layer) in self.layers().iter().enumerate() {
@@ -246,6 +247,24 @@ impl<T: Real> Llama<T> {
             let Activations { states: [state, _], squares, workspace, .. } = act;
             self.choose(stream, (state.view(), squares.view()), (chosen, *choice), workspace, plan)
         })
+    }
+
+    /// Queues the first kernel of a step: embeddings, positions and lengths.
+    pub(super) fn embed_step(&self, stream: &Stream, decoding: &mut Decoding<T>, plan: &Plan) -> ct::Result<()> {
+        if plan.only.is_some_and(|only| only != Part::Embed) {
+            return Ok(());
+        }
+        let Decoding { cache, activations: act, chosen, history, choice, .. } = decoding;
+        let step = Step {
+            lengths: cache.lengths.view_mut(),
+            table: cache.table.view(),
+            history: history.view_mut(),
+            rows: [act.positions.view_mut(), act.rows.view_mut()],
+            draws: chosen.draws.view_mut(),
+            seed: if let Choice::Sampled(seed) = *choice { seed } else { 0 },
+        };
+        let out = (act.states[0].view_mut(), act.squares.view_mut());
+        embed(stream, (chosen.tokens.view(), self.words_view()?), out, Some(step))
     }
 
     fn words_view(&self) -> ct::Result<DeviceView<'_, T, 2>> {
@@ -260,27 +279,39 @@ impl<T: Real> Llama<T> {
     fn choose(
         &self,
         stream: &Stream,
-        (state, squares): (DeviceView<T, 2>, DeviceView<f32, 2>),
+        state: (DeviceView<T, 2>, DeviceView<f32, 2>),
         (chosen, choice): (&mut Chosen<T>, Choice),
         workspace: &mut Workspace,
         plan: &Plan,
     ) -> ct::Result<()> {
-        let Chosen { logits, largest, columns, draws, tokens } = chosen;
-        let (rows, config) = (state.shape()[0], self.config());
-        let runs = |part: Part| plan.only.is_none_or(|only| only == part);
-        if runs(Part::Product(Product::Head)) {
-            let by = product(plan).workspace(workspace).normalize_rows(squares, config.hidden, config.epsilon);
-            let by = by.largest(largest.view_mut(), columns.view_mut(), group_of_logits(rows, self.kind()));
-            multiply(stream, (state, self.head()), logits.view_mut(), by, (plan, Product::Head))?;
-        }
-        if !runs(Part::Choice) {
+        self.logits(stream, state, (chosen, workspace), plan)?;
+        if plan.only.is_some_and(|only| only != Part::Choice) {
             return Ok(());
         }
+        let Chosen { logits, largest, columns, draws, tokens } = chosen;
         match choice {
             Choice::Greedy => largest_of_groups(stream, largest.view(), columns.view(), tokens.view_mut()),
             Choice::Sampled(_) => {
                 Sampling::new().sample(stream, logits.view(), Draws::Numbers(draws.view()), tokens.view_mut())
             }
         }
+    }
+
+    /// Queues the logits of states, and the largest ones of groups.
+    pub(super) fn logits(
+        &self,
+        stream: &Stream,
+        (state, squares): (DeviceView<T, 2>, DeviceView<f32, 2>),
+        (chosen, workspace): (&mut Chosen<T>, &mut Workspace),
+        plan: &Plan,
+    ) -> ct::Result<()> {
+        if plan.only.is_some_and(|only| only != Part::Product(Product::Head)) {
+            return Ok(());
+        }
+        let Chosen { logits, largest, columns, .. } = chosen;
+        let (rows, config) = (state.shape()[0], self.config());
+        let by = product(plan).workspace(workspace).normalize_rows(squares, config.hidden, config.epsilon);
+        let by = by.largest(largest.view_mut(), columns.view_mut(), group_of_logits(rows, self.kind()));
+        multiply(stream, (state, self.operand_of_head()?), logits.view_mut(), by, (plan, Product::Head))
     }
 }

@@ -3,11 +3,12 @@
 use cutlet as ct;
 use cutlet::packed::{Narrow, PackedDeviceArray, i4};
 use cutlet::prelude::*;
-use cutlet::{Device, DeviceArray, Stream};
+use cutlet::{Device, DeviceArray, DeviceView, Stream};
 use cutlet_kernels::numbers::{Distribution, Rounded, Seed, fill_random, quantize_groups};
 
 use super::Real;
 use super::config::{Config, Product};
+use super::parallel::{Cut, Shard};
 
 /// Inputs that share a scale.
 pub const GROUP: usize = 128;
@@ -28,6 +29,16 @@ pub struct Weight<T> {
     pub(super) packed: Option<(PackedDeviceArray<i4, 2>, DeviceArray<T, 2>)>,
 }
 ct::impl_graph_resource!(impl<T: Element> Weight<T> { plain, packed });
+
+/// Weights of a product as an operand of a kernel.
+#[derive(Clone, Copy)]
+pub(super) enum Operand<'a, T> {
+    Plain(DeviceView<'a, T, 2>),
+    /// Codes and scales.
+    Packed(&'a PackedDeviceArray<i4, 2>, &'a DeviceArray<T, 2>),
+    /// No weights.
+    None,
+}
 
 /// Weights of a layer. The weight of a norm is a factor of the inputs of the product after it.
 pub struct Layer<T> {
@@ -75,6 +86,15 @@ impl<T: Real> Weight<T> {
         Ok(Weight { plain: None, packed: Some((codes, turned)) })
     }
 
+    /// Returns the operand of kernels.
+    pub(super) fn operand(&self) -> Operand<'_, T> {
+        match (&self.plain, &self.packed) {
+            (Some(plain), _) => Operand::Plain(plain.view()),
+            (None, Some((codes, scales))) => Operand::Packed(codes, scales),
+            (None, None) => Operand::None,
+        }
+    }
+
     /// Returns the numbers that products multiply with, of shape (outputs, inputs).
     ///
     /// # Errors
@@ -118,19 +138,21 @@ impl Random<'_> {
         Ok(numbers)
     }
 
-    fn weight<T: Real>(&mut self, shape: [usize; 2], gain: f64) -> ct::Result<Weight<T>> {
+    /// Returns the part of weights of a shape.
+    fn weight<T: Real>(&mut self, shape: [usize; 2], gain: f64, cut: &Cut) -> ct::Result<Weight<T>> {
         let numbers = self.numbers(shape, gain / (shape[1] as f64).sqrt())?;
-        Weight::new(self.stream, numbers, self.kind)
+        Weight::new(self.stream, cut.of(self.stream, numbers)?, self.kind)
     }
 
-    /// Returns the weights of a layer.
-    pub fn layer<T: Real>(&mut self, config: &Config) -> ct::Result<Layer<T>> {
+    /// Returns the weights of a rank of a layer. `config`: the extents of all ranks.
+    pub fn layer<T: Real>(&mut self, config: &Config, shard: Shard) -> ct::Result<Layer<T>> {
         let [qkv, out, gated, down, _] = config.products();
+        let cuts = shard.cuts(config);
         Ok(Layer {
-            qkv: self.weight(qkv, 1.0)?,
-            out: self.weight(out, 0.5)?,
-            gated: self.weight(gated, 1.0)?,
-            down: self.weight(down, 0.5)?,
+            qkv: self.weight(qkv, 1.0, &cuts[0])?,
+            out: self.weight(out, 0.5, &cuts[1])?,
+            gated: self.weight(gated, 1.0, &cuts[2])?,
+            down: self.weight(down, 0.5, &cuts[3])?,
         })
     }
 }

@@ -39,6 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub use checks::options::Checks;
+pub(crate) use checks::race_detector::race_message;
 pub(crate) use interp::machine::Fault;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use interp::stepper::{Frame, LoopLimit, SlotContent};

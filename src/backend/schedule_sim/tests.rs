@@ -47,13 +47,10 @@ fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockI
 
 #[test]
 fn schedules_do_what_their_kernels_do() {
-    let (mut number, mut count, mut streamed) = (0, 0, 0);
+    let (mut count, mut streamed) = (0, 0);
     let mut failed = Vec::new();
-    each(kernels(), |name, info, body, schedule, launch| {
-        number += 1;
-        if number % every(10) != 0 {
-            return;
-        }
+    let sample = kernels().into_iter().step_by(every(10)).collect();
+    each(sample, |name, info, body, schedule, launch| {
         // A kernel that the interpreter rejects has no launch.
         let program = Program::compile(info.module).unwrap();
         if program.run(launch.grid, &launch.params, &launch.memory(), &RunOptions::default()).is_err() {

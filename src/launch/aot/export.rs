@@ -9,14 +9,15 @@ use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
+use crate::launch::compile::check_determinism;
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::guard_check::GuardCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
+use crate::launch::compile::{PassMode, optimize};
 use crate::launch::grid::IntoGrid;
-use crate::launch::inspect::text::traced;
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -237,7 +238,7 @@ where
 }
 
 impl Launch<'_> {
-    /// [`export`] with the hints of this launch. Its grid is ignored.
+    /// [`export`] with the hints and the mode of this launch. Its grid is ignored.
     ///
     /// # Errors
     /// As [`export`].
@@ -267,7 +268,9 @@ impl Launch<'_> {
     #[track_caller]
     pub(crate) fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<ExportedKernel> {
         check_hints(self.hints)?;
-        let (module, required) = traced(call)?;
+        let name = call.name();
+        let (module, required) = optimize(&name, call.trace(&name)?, PassMode::OPTIMIZED.exact(self.exact))?;
+        check_determinism(&module, self.hints)?;
         let source = Source { module, required, target, format, hints: self.hints };
         emit(Arc::new(source), Guards::Launch)
     }

@@ -93,7 +93,8 @@ impl Launch<'_> {
             return Err(Error::argument(format!("the module has no entry `{entry}`; its entries: {there}")));
         };
         let device = self.device_ahead(device, &())?;
-        let request = self.request(device)?;
+        // The extent of the memory at a parameter is unknown.
+        let request = CompileRequest { races: false, ..self.request(device)? };
         let text = |value: &Value| (module.ty(*value).clone(), TypeText(module, module.ty(*value)).to_string());
         let params = module.block(found.body).args.iter().map(text).collect();
         let mut own = module.clone();

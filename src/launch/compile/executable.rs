@@ -12,6 +12,7 @@ use super::tensor_map_cache::{Encoded, TensorMaps};
 use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
+use crate::launch::checks::races::RaceCheck;
 use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
 use crate::runtime::{FailureNote, GpuKernel};
@@ -21,6 +22,8 @@ pub(crate) struct Executable {
     pub code: Code,
     /// Conditions that each launch checks.
     pub required: Option<Box<Preconditions>>,
+    /// Check of races, if the code records its accesses.
+    pub races: Option<Box<RaceCheck>>,
     /// Record of launches, if the profile is enabled.
     pub profiled: Option<Box<Profiled>>,
 }

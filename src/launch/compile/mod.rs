@@ -1,12 +1,13 @@
 //! Compilation of a trace to an executable: passes, then the back end.
 
+use super::checks::races::RaceCheck;
 use super::inspect::bug_report;
 use super::inspect::dump::Dump;
 use super::inspect::profile::Profiled;
 use super::inspect::remarks::{Remarks, Stages};
 use super::options::CompileRequest;
-use crate::backend::cpu;
 use crate::backend::tileir::Guards;
+use crate::backend::{Hints, cpu};
 use crate::error::{Error, Result};
 use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
@@ -16,25 +17,51 @@ use executable::{Code, Executable, GpuCode};
 use preconditions::Preconditions;
 use ptx::Maps;
 
-/// Mode of the passes of a trace.
+/// Form of the code of a trace.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum PassMode {
+enum Form {
     /// Optimized.
     Optimized,
     /// As written by the user, without any pass: for the checks of the cpu back end.
     Unoptimized,
     /// Optimized, with assumptions of the user as assertions: for the checks of a GPU.
     Instrumented,
+    /// As [`PassMode::Instrumented`], with a record of the accesses for the check of races.
+    Recorded,
+}
+
+/// Mode of the passes of a trace.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct PassMode {
+    form: Form,
+    /// Floats are elements of a ring of integers.
+    exact: bool,
 }
 
 impl PassMode {
-    /// Returns the mode for a back end; `checks`: the code has checks.
-    pub fn new(backend: Backend, checks: bool) -> PassMode {
-        match (checks, backend) {
-            (false, _) => PassMode::Optimized,
-            (true, Backend::Cpu) => PassMode::Unoptimized,
-            (true, Backend::Ptx | Backend::TileIr) => PassMode::Instrumented,
-        }
+    /// Mode without checks, in which floats are floats.
+    pub const OPTIMIZED: PassMode = PassMode { form: Form::Optimized, exact: false };
+
+    /// Returns the mode for a back end; `checks`: the code has checks, `races`: also of races.
+    pub fn new(backend: Backend, checks: bool, races: bool) -> PassMode {
+        let form = match (checks, backend) {
+            (false, _) => Form::Optimized,
+            (true, Backend::Cpu) => Form::Unoptimized,
+            (true, Backend::Ptx | Backend::TileIr) if races => Form::Recorded,
+            (true, Backend::Ptx | Backend::TileIr) => Form::Instrumented,
+        };
+        PassMode { form, exact: false }
+    }
+
+    /// Selects exact mode.
+    pub fn exact(self, exact: bool) -> PassMode {
+        PassMode { exact, ..self }
+    }
+}
+
+impl From<&CompileRequest> for PassMode {
+    fn from(request: &CompileRequest) -> PassMode {
+        PassMode::new(request.backend, request.checks, request.races).exact(request.exact)
     }
 }
 
@@ -42,7 +69,8 @@ impl PassMode {
 /// again.
 ///
 /// # Errors
-/// [`Error::Kernel`] for an ill-formed trace, [`Error::Compile`] if a pass makes it ill-formed.
+/// [`Error::Kernel`] for an ill-formed trace, and for ops without a form in exact mode;
+/// [`Error::Compile`] if a pass makes it ill-formed.
 pub(super) fn optimize(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Preconditions>)> {
     let (module, checks) = optimize_apart(name, module, mode)?;
     let required = checks.map(|checks| Preconditions::new(name, &checks)).transpose()?;
@@ -64,11 +92,20 @@ pub(super) fn optimize_watched(
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
     pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
+    pass::check_rowwise(&module).map_err(Error::Kernel)?;
+    module.rowwise.clear();
     let required = pass::split_preconditions(&mut module);
-    match mode {
-        PassMode::Optimized => {}
-        PassMode::Unoptimized => return Ok((module, required)),
-        PassMode::Instrumented => pass::assume_to_assert(&mut module),
+    if mode.exact {
+        pass::exact(&mut module).map_err(Error::Kernel)?;
+    }
+    match mode.form {
+        Form::Optimized => {}
+        Form::Unoptimized => return Ok((module, required)),
+        Form::Instrumented => pass::assume_to_assert(&mut module),
+        Form::Recorded => {
+            pass::assume_to_assert(&mut module);
+            pass::record_accesses(&mut module);
+        }
     }
     module.written.clear();
     look("trace", &module);
@@ -79,6 +116,14 @@ pub(super) fn optimize_watched(
         log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     })?;
     Ok((module, required))
+}
+
+/// Checks that a kernel is deterministic, if the hints require it.
+///
+/// # Errors
+/// [`Error::Kernel`] with the ops whose results depend on the order of tile blocks.
+pub(super) fn check_determinism(module: &Module, hints: Hints) -> Result<()> {
+    if hints.deterministic { pass::check_determinism(module).map_err(Error::Kernel) } else { Ok(()) }
 }
 
 /// Inserts a wait for the preceding kernel at the start of a kernel that has none.
@@ -103,10 +148,11 @@ pub(super) fn compile(
     stages: Stages,
 ) -> Result<Executable> {
     let _span = span::compile(name, &request.backend);
+    check_determinism(&module, request.hints)?;
     let Some(folder) = bug_report::folder() else { return build(name, module, device, request, stages) };
     let trace = module.clone();
     build(name, module, device, request, stages).map_err(|error| {
-        let mode = PassMode::new(request.backend, request.checks);
+        let mode = PassMode::from(&request);
         let case = bug_report::Case { kernel: name, trace: &trace, device, request };
         case.reported(&folder, error, |name, module| Ok(optimize(name, module, mode)?.0))
     })
@@ -136,8 +182,7 @@ fn build(
     request: CompileRequest,
     mut stages: Stages,
 ) -> Result<Executable> {
-    let (mut module, required) =
-        stages.time("passes", || optimize(name, module, PassMode::new(request.backend, request.checks)))?;
+    let (mut module, required) = stages.time("passes", || optimize(name, module, PassMode::from(&request)))?;
     if request.programmatic_launch {
         wait_first(&mut module);
     }
@@ -164,7 +209,9 @@ fn build(
     match &mut code {
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
-    Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
+    let races = module.recording.as_ref().map(|recording| Box::new(RaceCheck::new(&module, recording)));
+    let required = required.map(Box::new);
+    Ok(Executable { code, required, races, profiled: Profiled::new(name, device, &module) })
 }
 
 /// Generates the code of a kernel for the target of `CUTLET_TARGET`, if it is requested.

@@ -85,6 +85,8 @@ mod tests {
             backend: Backend::Cpu,
             programmatic_launch: false,
             checks: false,
+            exact: false,
+            races: false,
         };
         let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), request };
         let folder = crate::util::temp_dir::TemporaryFolder::new().expect("a folder");

@@ -206,7 +206,12 @@ impl Held {
         refuse_absent(args)?;
         let device = Launch { peers: self.peers, ..Launch::new(1) }.device_ahead(self.device, args)?;
         self.check(args, form, device)?;
-        let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
+        let Executable { code: Code::Gpu(code), required, races, .. } = self.executable() else { return Ok(None) };
+        if races.is_some() {
+            return Err(Error::argument(
+                "this kernel was compiled with the check of races, whose data only launches of this crate pass",
+            ));
+        }
         let place = Location::caller();
         args.make(None).map_err(|error| error.placed(place))?;
         let mut words = Vec::new();

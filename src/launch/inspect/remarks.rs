@@ -31,6 +31,8 @@ pub struct Remarks {
     stages: Stages,
     /// The work of a launch has been reported.
     reported: AtomicBool,
+    /// The proofs of a launch have been reported.
+    proved: AtomicBool,
 }
 
 /// Resources of a kernel on a GPU.
@@ -125,8 +127,7 @@ impl Remarks {
                 config.shared_bytes,
             ),
         };
-        let remarks =
-            Remarks { kernel: name.to_owned(), code, resources, notes, stages, reported: AtomicBool::new(false) };
+        let remarks = Remarks { kernel: name.to_owned(), code, resources, notes, stages, ..Remarks::default() };
         if wanted() {
             report::requested(format_args!("{remarks}"));
         }
@@ -141,6 +142,11 @@ impl Remarks {
     /// Returns the remarks of the code generator.
     pub(crate) fn code(&self) -> Option<&CodeRemarks> {
         self.code.as_ref()
+    }
+
+    /// Returns true at the first call: the proofs of a launch are reported once.
+    pub(in crate::launch) fn is_first_proof(&self) -> bool {
+        !self.proved.swap(true, Ordering::Relaxed)
     }
 
     /// Returns true at the first call: the work of a launch is reported once.

@@ -11,7 +11,7 @@ use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
-use crate::launch::compile::{PassMode, optimize, optimize_watched};
+use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -71,6 +71,7 @@ pub struct Inspection {
     target: Target,
     hints: Hints,
     checks: Option<Checks>,
+    exact: bool,
 }
 
 impl fmt::Debug for Inspection {
@@ -87,7 +88,7 @@ impl Inspection {
     pub(crate) fn of_call(call: &Call<'_>) -> Inspection {
         let name = call.name();
         let trace = call.trace(&name);
-        Inspection { name, trace, target: Target::SM_90A, hints: Hints::default(), checks: None }
+        Inspection { name, trace, target: Target::SM_90A, hints: Hints::default(), checks: None, exact: false }
     }
 
     /// Sets the target.
@@ -143,6 +144,22 @@ impl Inspection {
         self
     }
 
+    /// Selects exact mode, as [`Launch::exact`](crate::Launch::exact) does.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let sum = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) + 1.0);
+    /// let text = ct::inspect(sum, (x.mutable(),)).exact().ir()?;
+    /// assert!(text.contains("addi") && !text.contains("addf"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn exact(mut self) -> Inspection {
+        self.exact = true;
+        self
+    }
+
     /// Returns the Tile IR after the passes.
     ///
     /// ```
@@ -156,7 +173,7 @@ impl Inspection {
     /// # Errors
     /// As for [`Inspection`].
     pub fn ir(&self) -> Result<String> {
-        Ok(self.module(PassMode::Optimized)?.to_text(PrintOptions::default()))
+        Ok(self.module(self.mode())?.to_text(PrintOptions::default()))
     }
 
     /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the
@@ -185,7 +202,7 @@ impl Inspection {
     /// As for [`Inspection`].
     pub fn passes(&self) -> Result<Vec<(&'static str, String)>> {
         let mut forms: Vec<(&'static str, String)> = Vec::new();
-        optimize_watched(&self.name, self.trace()?, PassMode::Optimized, &mut |pass, module| {
+        optimize_watched(&self.name, self.trace()?, self.mode(), &mut |pass, module| {
             let text = module.to_text(PrintOptions::with_stable_names());
             if forms.last().is_none_or(|(_, before)| *before != text) {
                 forms.push((pass, text));
@@ -210,7 +227,7 @@ impl Inspection {
     pub fn tile_ir(&self) -> Result<String> {
         check_hints(self.hints)?;
         let options = tileir::CompileOptions { hints: self.hints, ..tileir::CompileOptions::default() };
-        let compiled = tileir::compile(&self.module(PassMode::Optimized)?, self.target, &options)?;
+        let compiled = tileir::compile(&self.module(self.mode())?, self.target, &options)?;
         Ok(compiled.module.to_text(PrintOptions::default()))
     }
 
@@ -329,11 +346,17 @@ impl Inspection {
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;
         let checks = Launch { checks: self.checks, ..Launch::new(1) }.checks_on(Backend::Ptx)?;
-        self.module(PassMode::new(Backend::Ptx, checks.bounds))
+        self.module(PassMode::new(Backend::Ptx, checks.bounds || checks.races, checks.races).exact(self.exact))
+    }
+
+    fn mode(&self) -> PassMode {
+        PassMode::OPTIMIZED.exact(self.exact)
     }
 
     fn module(&self, mode: PassMode) -> Result<Module> {
-        Ok(optimize(&self.name, self.trace()?, mode)?.0)
+        let module = self.trace()?;
+        check_determinism(&module, self.hints)?;
+        Ok(optimize(&self.name, module, mode)?.0)
     }
 
     fn trace(&self) -> Result<Module> {
@@ -349,5 +372,5 @@ impl Inspection {
 #[track_caller]
 pub(crate) fn traced(call: &Call<'_>) -> Result<(Module, Option<Preconditions>)> {
     let name = call.name();
-    optimize(&name, call.trace(&name)?, PassMode::Optimized)
+    optimize(&name, call.trace(&name)?, PassMode::OPTIMIZED)
 }

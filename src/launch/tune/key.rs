@@ -99,10 +99,16 @@ impl TuneKey {
 /// and so has code without some optimizations.
 fn made_by(request: CompileRequest) -> Result<String> {
     // Hints and dependent launches are in the hash of the kernels.
-    let CompileRequest { backend, checks, hints: _, programmatic_launch: _ } = request;
+    let CompileRequest { backend, checks, races, exact, hints: _, programmatic_launch: _ } = request;
     let mut text = backend.to_string();
     if checks {
         text += " with checks";
+    }
+    if races {
+        text += " of races";
+    }
+    if exact {
+        text += " in exact mode";
     }
     if backend == Backend::Ptx {
         let enabled = optimizations_from_env()?;
@@ -142,9 +148,17 @@ mod tests {
 
     #[test]
     fn code_with_checks_has_answers_of_its_own() {
-        let request =
-            |checks| CompileRequest { hints: Hints::new(), backend: Backend::Ptx, programmatic_launch: false, checks };
-        assert_eq!(made_by(request(false)).unwrap(), "ptx");
-        assert_ne!(made_by(request(false)).unwrap(), made_by(request(true)).unwrap());
+        let request = |checks, races, exact| CompileRequest {
+            hints: Hints::new(),
+            backend: Backend::Ptx,
+            programmatic_launch: false,
+            checks,
+            races,
+            exact,
+        };
+        let modes = [(false, false, false), (true, false, false), (true, true, false), (false, false, true)];
+        let made = modes.map(|(checks, races, exact)| made_by(request(checks, races, exact)).unwrap());
+        assert_eq!(made[0], "ptx");
+        assert!((1..4).all(|at| !made[..at].contains(&made[at])), "{made:?}");
     }
 }

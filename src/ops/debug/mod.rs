@@ -5,3 +5,4 @@ pub(super) mod format;
 pub(super) mod inline_ptx;
 pub(super) mod print;
 pub(super) mod require;
+pub(super) mod rowwise;

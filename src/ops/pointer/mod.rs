@@ -28,7 +28,8 @@
 //! place in program order, through pointers and arrays.
 //!
 //! The cpu back end reports some violations: addresses that are no multiples of the size of the
-//! element, null, and pointers of arrays that point outside of them.
+//! element, null, and pointers of arrays that point outside of them. With the check
+//! [`bounds`](crate::Checks::bounds), it also reports pointers that point into no array.
 //!
 //! # Example
 //! A linked list in one buffer, which each tile block traverses:

@@ -1,10 +1,11 @@
 //! Analyses of a module: integer ranges, signs of floats, MMA groups, uniformity within clusters,
-//! and work for the roofline.
+//! determinism, and work for the roofline.
 //!
 //! Input: a module. Output: properties of its values. An analysis neither changes the module nor
 //! uses a transformation.
 
 pub(super) mod cluster_uniformity;
+pub(super) mod determinism;
 pub(super) mod float_sign;
 pub(super) mod int_range;
 pub(super) mod mma_groups;

@@ -2,3 +2,4 @@
 
 pub(super) mod assume_to_assert;
 pub(super) mod preconditions;
+pub(super) mod record_accesses;

@@ -12,6 +12,7 @@ use super::stream_order::Access;
 use super::strided::Strided;
 use super::transfer::{check_packed, download};
 use super::view::{DeviceView, DeviceViewMut, array_methods, copy_methods, example};
+use crate::dtype::DType;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::runtime::device::device::Device;
@@ -176,13 +177,17 @@ impl Device {
             Err(Error::Argument(_)) => None,
             other => Some(other?),
         };
-        let Some(memory) = memory else {
+        let Some(mut memory) = memory else {
             return Err(Error::argument(format!(
                 "an array of shape {shape:?} of {}, {bytes} bytes, does not fit into the free memory of {self}: split it, \
                  or free others first (arrays are freed when they are dropped)",
                 T::NAME
             )));
         };
+        // Not every byte is a bool.
+        if T::DTYPE != DType::I1 {
+            memory.poison()?;
+        }
         Ok(DeviceArray::from_memory(memory, layout))
     }
 }

@@ -18,7 +18,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::known_memory;
 use super::pack_host;
+use super::red_zones;
 use super::stream_order::{Access, Order, Queue};
 use crate::error::{Error, Result};
 use crate::runtime::device::deadline::Deadline;
@@ -46,6 +48,8 @@ pub struct Memory {
     foreign: Option<Foreign>,
     /// True if there has been a unique view of a part of it: [`Memory::split`].
     split: AtomicBool,
+    /// Bytes of the allocation before `address`, and behind the last byte: see [`red_zones`].
+    zone: usize,
 }
 
 /// The owner of memory that another library has allocated.
@@ -109,36 +113,108 @@ impl Memory {
     /// device.
     #[track_caller]
     pub(crate) fn alloc(device: Device, bytes: usize) -> Result<Memory> {
+        Memory::alloc_between(device, bytes, red_zones::of_new())
+    }
+
+    /// Allocates memory between zones of `zone` bytes.
+    #[track_caller]
+    fn alloc_between(device: Device, bytes: usize, zone: usize) -> Result<Memory> {
         if bytes == 0 {
             // Never dereferenced: an array without elements has no index in bounds.
             let kind = match device.as_gpu() {
                 None => Kind::Cpu,
                 Some(gpu) => Kind::Gpu { gpu, order: Order::new(Arc::clone(gpu.default_stream())) },
             };
-            return Ok(Memory { address: ALIGNMENT as u64, bytes, kind, foreign: None, split: AtomicBool::new(false) });
+            return Ok(Memory {
+                address: ALIGNMENT as u64,
+                bytes,
+                kind,
+                foreign: None,
+                split: AtomicBool::new(false),
+                zone: 0,
+            });
         }
-        match device.as_gpu() {
+        let all = bytes.saturating_add(2 * zone);
+        let (start, kind) = match device.as_gpu() {
             None => {
                 // SAFETY: the layout is not empty.
-                let allocated = cpu_layout(bytes).map(|layout| unsafe { std::alloc::alloc_zeroed(layout) });
+                let allocated = cpu_layout(all).map(|layout| unsafe { std::alloc::alloc_zeroed(layout) });
                 let Some(address) = allocated.filter(|address| !address.is_null()) else {
                     return Err(Error::argument(format!(
                         "an array of {bytes} bytes does not fit into the memory of the cpu device"
                     )));
                 };
-                Ok(Memory {
-                    address: address.expose_provenance() as u64,
-                    bytes,
-                    kind: Kind::Cpu,
-                    foreign: None,
-                    split: AtomicBool::new(false),
-                })
+                (address.expose_provenance() as u64, Kind::Cpu)
             }
             Some(gpu) => {
                 let stream = gpu.default_stream();
-                let address = gpu_alloc(gpu, stream, bytes)?;
-                let kind = Kind::Gpu { gpu, order: Order::new(Arc::clone(stream)) };
-                Ok(Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false) })
+                let address = gpu_alloc(gpu, stream, all)?;
+                (address, Kind::Gpu { gpu, order: Order::new(Arc::clone(stream)) })
+            }
+        };
+        let address = start + zone as u64;
+        if matches!(kind, Kind::Cpu) {
+            known_memory::add(address, bytes, false);
+        }
+        let memory = Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false), zone };
+        for start in memory.zones() {
+            // SAFETY: a zone of this allocation.
+            unsafe { memory.write_at(start, &red_zones::pattern_at(start, zone)) }?;
+        }
+        Ok(memory)
+    }
+
+    /// Returns the addresses of the zones before and behind the bytes.
+    pub(super) fn zones(&self) -> impl Iterator<Item = u64> + use<> {
+        let starts = [self.address - self.zone as u64, self.address + self.bytes as u64];
+        starts.into_iter().filter(|_| self.zone > 0).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Copies bytes at an address to the host, after all work that writes the memory.
+    ///
+    /// # Safety
+    /// The bytes belong to this allocation, and no other code writes them.
+    pub(super) unsafe fn read_at(&self, address: u64, to: &mut [u8]) -> Result<()> {
+        match &self.kind {
+            Kind::Absent => Ok(()),
+            Kind::Cpu => {
+                // SAFETY: guaranteed by the caller.
+                unsafe { to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(address), to.len()) };
+                Ok(())
+            }
+            Kind::Gpu { gpu, order } => {
+                let stream = own_stream(gpu, order);
+                order.before_use(&stream, Access::Read)?;
+                gpu.make_current()?;
+                settled(&stream)?;
+                // SAFETY: guaranteed by the caller; the host bytes remain borrowed until the copy
+                // is complete.
+                unsafe { gpu.driver.copy_to_host(to.as_mut_ptr().cast(), address, to.len(), stream.raw) }?;
+                stream.synchronize()
+            }
+        }
+    }
+
+    /// Copies bytes from the host to an address.
+    ///
+    /// # Safety
+    /// The bytes belong to this allocation, and no other code uses them.
+    pub(super) unsafe fn write_at(&self, address: u64, from: &[u8]) -> Result<()> {
+        match &self.kind {
+            Kind::Absent => Ok(()),
+            Kind::Cpu => {
+                // SAFETY: guaranteed by the caller.
+                unsafe { cpu_pointer(address).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+                Ok(())
+            }
+            Kind::Gpu { gpu, order } => {
+                let stream = own_stream(gpu, order);
+                order.before_use(&stream, Access::Write)?;
+                gpu.make_current()?;
+                settled(&stream)?;
+                // SAFETY: as in `read_at`.
+                unsafe { gpu.driver.copy_to_device(address, from.as_ptr().cast(), from.len(), stream.raw) }?;
+                stream.synchronize()
             }
         }
     }
@@ -153,7 +229,10 @@ impl Memory {
     /// stream, and work after the drop of this memory.
     pub(crate) unsafe fn foreign(stream: Option<&StreamHandle>, address: u64, bytes: usize, owner: Owner) -> Memory {
         let kind = match stream {
-            None => Kind::Cpu,
+            None => {
+                known_memory::add(address, bytes, true);
+                Kind::Cpu
+            }
             Some(stream) => Kind::Gpu { gpu: stream.gpu, order: Order::new(Arc::clone(stream)) },
         };
         Memory {
@@ -162,6 +241,7 @@ impl Memory {
             kind,
             foreign: Some(Foreign { stream: stream.cloned(), owner }),
             split: AtomicBool::new(false),
+            zone: 0,
         }
     }
 
@@ -173,6 +253,9 @@ impl Memory {
     #[cfg(feature = "cudarc")]
     pub(crate) fn into_owner(mut self) -> Result<Result<Owner, Memory>> {
         let Some(foreign) = self.foreign.take() else { return Ok(Err(self)) };
+        if let Kind::Cpu = self.kind {
+            known_memory::remove(self.address, self.bytes, true);
+        }
         // No bytes are left to free.
         self.bytes = 0;
         settle(&mut self.kind, &foreign)?;
@@ -186,6 +269,12 @@ impl Memory {
     /// [`Error::Driver`] if the context is lost.
     #[cfg(feature = "cudarc")]
     pub(crate) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
+        if self.zone > 0 {
+            let plain = Memory::alloc_between(self.device(), self.bytes, 0)?;
+            // SAFETY: the new memory has no other use.
+            unsafe { plain.copy_from(0, &self, 0, self.bytes, Access::Write) }?;
+            return plain.give(stream);
+        }
         if let Kind::Gpu { order, .. } = &mut self.kind {
             stream.wait_for(order.last()?)?;
         }
@@ -197,7 +286,7 @@ impl Memory {
     /// Returns the memory of arrays that are only described: no bytes and no address.
     pub(crate) fn absent() -> &'static Memory {
         static ABSENT: Memory =
-            Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None, split: AtomicBool::new(false) };
+            Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None, split: AtomicBool::new(false), zone: 0 };
         &ABSENT
     }
 
@@ -464,14 +553,15 @@ impl Drop for Memory {
         if self.bytes == 0 {
             return;
         }
-        let (foreign, address) = (self.foreign.take(), self.address);
+        let (foreign, address) = (self.foreign.take(), self.address - self.zone as u64);
         match std::mem::replace(&mut self.kind, Kind::Absent) {
             Kind::Absent => {}
             // The owner of foreign memory frees it.
             Kind::Cpu => {
-                if let Some(layout) = cpu_layout(self.bytes).filter(|_| foreign.is_none()) {
+                known_memory::remove(self.address, self.bytes, foreign.is_some());
+                if let Some(layout) = cpu_layout(self.bytes + 2 * self.zone).filter(|_| foreign.is_none()) {
                     // SAFETY: allocated with this layout, and no borrow is left.
-                    unsafe { std::alloc::dealloc(cpu_pointer(self.address), layout) }
+                    unsafe { std::alloc::dealloc(cpu_pointer(address), layout) }
                 }
             }
             Kind::Gpu { gpu, mut order } => match foreign {

@@ -31,6 +31,24 @@ pub(in crate::test) struct TestArray<T: TestElement, const R: usize> {
     expected: Option<HostArray<T, R>>,
 }
 
+/// The array of a case on the device, with its arrangement.
+pub struct OnDevice<T: TestElement, const R: usize> {
+    outer: DeviceArray<T, R>,
+    arrangement: Arrangement<R>,
+}
+
+impl<T: TestElement, const R: usize> OnDevice<T, R> {
+    /// Returns a view of the array.
+    pub fn view(&self) -> DeviceView<'_, T, R> {
+        self.arrangement.view(&self.outer).expect("the arrangement is a view of the allocation")
+    }
+
+    /// Returns a unique view of the array.
+    pub fn view_mut(&mut self) -> DeviceViewMut<'_, T, R> {
+        self.arrangement.view_mut(&mut self.outer).expect("the arrangement is a view of the allocation")
+    }
+}
+
 impl<T: TestElement, const R: usize> TestArray<T, R> {
     pub fn new(role: Role, shape: [usize; R]) -> TestArray<T, R> {
         TestArray {
@@ -57,6 +75,17 @@ impl<T: TestElement, const R: usize> TestArray<T, R> {
     pub fn with_view_mut<X>(&mut self, body: impl FnOnce(&mut DeviceViewMut<'_, T, R>) -> X) -> X {
         let outer = self.outer.as_mut().expect("an array is allocated before a launch");
         body(&mut self.arrangement.view_mut(outer).expect("the arrangement is a view of the allocation"))
+    }
+
+    /// Moves the array on the device out.
+    pub fn take_device(&mut self) -> OnDevice<T, R> {
+        let outer = self.outer.take().expect("an array is allocated before a launch");
+        OnDevice { outer, arrangement: self.arrangement }
+    }
+
+    /// Moves the array on the device back.
+    pub fn put_device(&mut self, device: OnDevice<T, R>) {
+        self.outer = Some(device.outer);
     }
 
     /// Moves the array of the reference out.

@@ -3,13 +3,12 @@
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp3, DType, Error, Layout, Result, Shape, Tensor, bail};
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Error, Layout, Result, Shape, Tensor, bail};
 use cutlet as ct;
 #[cfg(feature = "cuda")]
 use cutlet::foreign::cudarc::{with, write};
 use cutlet_kernels::quantized::{Bits, Product, Tiles};
 
-use super::dequantize::dequantized;
 use crate::cpu;
 #[cfg(feature = "cuda")]
 use crate::cuda;
@@ -27,6 +26,67 @@ pub struct QuantizedMatmul {
     pub bits: Bits,
     /// Inputs that share a scale: a power of two from 16 on.
     pub group: usize,
+}
+
+impl QuantizedMatmul {
+    /// The weights of shape (outputs, inputs), of the type of the scales.
+    pub(super) fn dequantized(self, codes: &Tensor, scales: &Tensor) -> Result<Tensor> {
+        codes.apply_op2_no_bwd(scales, &Dequantize(self))?.t()
+    }
+
+    fn product(self) -> Product {
+        Product { bits: self.bits, group: self.group }
+    }
+}
+
+/// The weights as numbers, of shape (inputs, outputs): an operation of codes and scales.
+struct Dequantize(QuantizedMatmul);
+
+impl CustomOp2 for Dequantize {
+    fn name(&self) -> &'static str {
+        "cutlet-dequantize"
+    }
+
+    fn cpu_fwd(
+        &self,
+        codes: &CpuStorage,
+        lc: &Layout,
+        scales: &CpuStorage,
+        ls: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (of_codes, of_scales) = (Place::<2>::of(self.name(), lc)?, Place::<2>::of(self.name(), ls)?);
+        let shape = [of_codes.shape[0], self.0.outputs];
+        let y = by_dtype!(self.name(), scales.dtype(), T => {
+            let (codes, scales) = (cpu::read::<u32, 2>(codes, &of_codes)?, cpu::read::<T, 2>(scales, &of_scales)?);
+            cpu::run(shape, |stream, y| self.0.product().dequantize::<T>(stream, codes.view(), scales.view(), y))
+        })?;
+        Ok((y, Shape::from(&shape[..])))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        codes: &CudaStorage,
+        lc: &Layout,
+        scales: &CudaStorage,
+        ls: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let name = self.name();
+        let (of_codes, of_scales) = (Place::<2>::of(name, lc)?, Place::<2>::of(name, ls)?);
+        let (shape, device) = ([of_codes.shape[0], self.0.outputs], &codes.device);
+        let y = by_dtype!(name, scales.dtype(), T => {
+            let mut y = cuda::result::<T>(device, shape.iter().product())?;
+            let codes = cuda::read::<u32, 2>(name, codes, &of_codes)?;
+            let scales = cuda::read::<T, 2>(name, scales, &of_scales)?;
+            let operands = (codes, scales, write(&mut y, shape).map_err(Error::wrap)?);
+            with(&device.cuda_stream(), operands, |stream, (codes, scales, y)| {
+                self.0.product().dequantize::<T>(stream, codes, scales, y)
+            })
+            .map_err(Error::wrap)?;
+            Ok(CudaStorage::wrap_cuda_slice(y, device.clone()))
+        })?;
+        Ok((y, Shape::from(&shape[..])))
+    }
 }
 
 /// Places of the operands.
@@ -73,7 +133,7 @@ impl Plan {
     }
 
     fn product(&self) -> Product {
-        Product { bits: self.op.bits, group: self.op.group }
+        self.op.product()
     }
 
     /// Division of the work on this device.
@@ -132,7 +192,7 @@ impl CustomOp3 for QuantizedMatmul {
         _: &Tensor,
         grad: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let weight = dequantized(codes, scales, self.outputs, self.bits, self.group)?;
+        let weight = self.dequantized(codes, scales)?;
         Ok((Some(grad.broadcast_matmul(&weight)?), None, None))
     }
 

@@ -1,6 +1,5 @@
 //! Products with quantised weights.
 
-mod dequantize;
 mod matmul;
 mod weight;
 

@@ -4,7 +4,6 @@ use candle_core::{DType, Device, Module, Result, Tensor, bail};
 
 use cutlet_kernels::quantized::Bits;
 
-use super::dequantize::dequantized;
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
 
@@ -93,12 +92,16 @@ impl QuantizedWeight {
     }
 
     /// The weights as they are multiplied: of shape (outputs, inputs), of the type of the scales, each the code times the
-    /// scale, rounded once. Made on the host.
+    /// scale, rounded once.
     ///
     /// # Errors
-    /// Errors of candle's copies.
+    /// What the kernel's launch gives.
     pub fn dequantize(&self) -> Result<Tensor> {
-        dequantized(&self.codes, &self.scales, self.outputs, self.bits, self.group)
+        self.op().dequantized(&self.codes, &self.scales)?.contiguous()
+    }
+
+    fn op(&self) -> QuantizedMatmul {
+        QuantizedMatmul { outputs: self.outputs, bits: self.bits, group: self.group }
     }
 
     /// Number of outputs and inputs.
@@ -119,7 +122,6 @@ impl Module for QuantizedWeight {
             Some(place) => Ok(place),
             None => bail!("rows that are no matrix"),
         })?;
-        let op = QuantizedMatmul { outputs: self.outputs, bits: self.bits, group: self.group };
-        x.apply_op3(&self.codes, &self.scales, op)
+        x.apply_op3(&self.codes, &self.scales, self.op())
     }
 }

@@ -1,10 +1,6 @@
 """Ahead-of-time compilation of kernels in Triton to cubins of sm_90, as its just-in-time compiler would specialize them."""
 import hashlib
-import importlib
-import importlib.abc
-import importlib.util
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +8,6 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner, Config, Heuristics
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-from shared import Stub  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 TYPES = {"f32": "*fp32", "f16": "*fp16", "bf16": "*bf16", "i32": "*i32", "i64": "*i64", "u8": "*u8", "i16": "*i16", "i8": "*i8",
@@ -53,42 +46,9 @@ class Clear:
 @dataclass
 class Row:
     name: str
-    # Functions of our kernels by file.
-    ours: dict
     stages: list
-    # Functions that the kernels of the original call: (module, name).
-    helpers: tuple = ()
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules that are asked for by name, and stubs for all others of the same packages."""
-
-    def __init__(self, roots, values):
-        # Folder by package, and attributes of stubs by module.
-        self.roots, self.values, self.real = roots, values, set()
-
-    def find_spec(self, name, path=None, target=None):
-        package = name.partition(".")[0]
-        if name in self.real:
-            place = self.roots[package] / (name.replace(".", "/") + ".py")
-            return importlib.util.spec_from_file_location(name, place)
-        if package in ("torch", "einops") or package in self.roots:
-            return importlib.util.spec_from_loader(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        return Stub(spec.name)
-
-    def exec_module(self, module):
-        vars(module).update(self.values.get(module.__name__, {}))
-
-    def load(self, name):
-        """The module of a dotted name."""
-        self.real.add(name)
-        # Another module may have imported the stub.
-        if isinstance(sys.modules.get(name), Stub):
-            del sys.modules[name]
-        return importlib.import_module(name)
+    # Other kernels from which the host code selects: (module, name).
+    selected: tuple = ()
 
 
 def unwrap(kernel):

@@ -23,7 +23,7 @@ from tilelang.engine.lower import lower
 from tilelang.jit.adapter.nvrtc.include_paths import discover_cuda_include_paths
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from shared import original_lines, our_lines  # noqa: E402
+from lines import original_lines  # noqa: E402
 
 # Headers of the packages nvidia-cuda-runtime and nvidia-cuda-cccl.
 CUDA = str(Path(torch.__file__).parents[1] / "nvidia" / "cu13")
@@ -33,8 +33,7 @@ TARGET = tvm.target.Target({"kind": "cuda", "arch": "sm_90a"})
 @dataclass
 class Row:
     name: str
-    # Functions of our kernels, and of the original, by file.
-    ours: dict
+    # Module and functions of the original.
     original: tuple
     kernel: object
     # Constants by label.
@@ -58,9 +57,8 @@ def rows(tilelang_root, tilekernels):
     from tile_kernels.quant import common, per_token_cast_to_e5m6_kernel
 
     batch, length, k = 64, 32768, 2048
-    yield Row(f"top-k selector f32 {batch} {length} {k}", {"order/top_k.rs": ("places", "store", "long_rows"),
-                                                         "order/select.rs": ("select_prefix", "select_rest")},
-              (topk_selector, ("convert_to_uint16", "convert_to_uint32", "tl_topk_impl")), topk_selector.tl_topk_impl,
+    yield Row(f"top-k selector f32 {batch} {length} {k}", (topk_selector, ("convert_to_uint16", "convert_to_uint32", "tl_topk_impl")),
+              topk_selector.tl_topk_impl,
               {"1024 threads": {"topk": k}}, {"input": "x", "index": "order", "starts": "starts", "ends": "ends"},
               {"batch": batch, "seq_len": length})
     images, channels, extent, outputs, window = 128, 128, 64, 128, 3
@@ -68,18 +66,18 @@ def rows(tilelang_root, tilekernels):
     # That of the example, that of its tuned form for Hopper, and others.
     tiles = [(64, 128, 32, 3, 256), (128, 256, 64, 3, 256), (128, 128, 64, 3, 256), (128, 128, 64, 4, 256), (128, 128, 32, 4, 256),
              (256, 128, 64, 3, 256), (64, 128, 64, 4, 128)]
-    yield Row(f"convolution f16 {images} {extent} {channels} {outputs} {window}", {"images/implicit_gemm.rs": ("new", "index", "sum", "store", "convolve")},
-              (example_convolution, ("convolution",)), example_convolution.convolution,
+    yield Row(f"convolution f16 {images} {extent} {channels} {outputs} {window}", (example_convolution, ("convolution",)),
+              example_convolution.convolution,
               {f"{m} x {n} x {k}, {stages} stages, {threads} threads": {
                   **shape, "block_M": m, "block_N": n, "block_K": k, "num_stages": stages, "threads": threads}
                for m, n, k, stages, threads in tiles}, {"data": "x", "kernel": "w", "kernel_flat": "w", "out": "y", "out_flat": "y"}, {})
     for tokens in (8192, 1 << 20):
-        yield Row(f"sinkhorn f32 {tokens} 4", {"norms/sinkhorn.rs": ("kernel",)}, (sinkhorn_kernel, ("_mhc_sinkhorn_fwd",)),
+        yield Row(f"sinkhorn f32 {tokens} 4", (sinkhorn_kernel, ("_mhc_sinkhorn_fwd",)),
                   sinkhorn_kernel._mhc_sinkhorn_fwd,
                   {f"{block} a block": {"hidden_size": 4, "token_block_size": block, "repeat": 10, "eps": 1e-6} for block in (1, 8, 32, 64, 128)},
                   {"comb_res_mix": "x", "comb_res_mix_out": "y"}, {"num_tokens": tokens})
     tokens, hidden = 8192, 7168
-    yield Row(f"quantize e5m6 bf16 {tokens} {hidden}", {"numbers/quantize/e5m6.rs": ("encode", "store", "quantize")},
+    yield Row(f"quantize e5m6 bf16 {tokens} {hidden}",
               (per_token_cast_to_e5m6_kernel, ("get_sf_and_inv_e5m6", "float_to_e5m6", "get_per_token_cast_to_e5m6_kernel")),
               per_token_cast_to_e5m6_kernel.get_per_token_cast_to_e5m6_kernel,
               {"128 threads": {"hidden": hidden, "token_stride": hidden,
@@ -139,8 +137,7 @@ def main():
     for row in rows(Path(sys.argv[1]), Path(sys.argv[2])):
         if words and not any(word in row.name for word in words):
             continue
-        count = str(original_lines(Path(row.original[0].__file__), row.original[1]))
-        lines = [("lines", row.name, str(our_lines(row.ours)))]
+        count, lines = str(original_lines({row.original[0].__file__: row.original[1]})), []
         for label, constants in row.configurations.items():
             try:
                 lines.append(("launch", row.name, label, count, *compiled(folder, row, constants)))
@@ -148,7 +145,7 @@ def main():
                 print(f"{row.name}, {label}: {' '.join(str(fault).split())[-400:]}", file=sys.stderr, flush=True)
         kept = [line for line in (path.read_text().splitlines() if path.exists() else []) if line.split("\t")[1] != row.name]
         path.write_text("\n".join(kept + ["\t".join(line) for line in lines]) + "\n")
-        print(f"{row.name}: {len(lines) - 1} launches, {lines[0][2]} lines of ours", flush=True)
+        print(f"{row.name}: {len(lines)} launches", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ use cutlet::Stream;
 use cutlet::ops::MatrixFloat;
 use cutlet_kernels::linalg::{Triangle, solve_triangular};
 
-use crate::case::{Case, Data, Functions, difference, values};
-use crate::rows::{matrix, matrix_mut};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, values};
 
 /// A number from -1 to 1 by a hash of the place.
 fn number(at: usize) -> f64 {

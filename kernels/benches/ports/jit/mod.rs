@@ -4,7 +4,6 @@ mod linalg;
 mod order;
 mod recurrent;
 pub mod stages;
-pub mod tensor_map;
 mod tiles;
 
 use crate::case::Case;

@@ -6,8 +6,7 @@ use cutlet::element::f16;
 use cutlet_kernels::Number;
 use cutlet_kernels::order::{Direction, Key, RadixSort, Selected, top_k};
 
-use crate::case::{Case, Data, Functions, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use crate::case::{Case, Data, Functions, matrix, matrix_mut, places, poison_all, random, values};
 
 /// Positions of the results: ours, which are i32, or those of the original.
 fn positions<T: ct::Element>(data: &Data<T>, [from, count]: [usize; 2]) -> ct::Result<Vec<usize>> {

@@ -6,8 +6,7 @@ use cutlet::element::bf16;
 use cutlet_kernels::linalg::inverse_unit_lower;
 use cutlet_kernels::recurrent::{DeltaInputs, KimiDelta, LogLinearInputs, States, log_linear_attention};
 
-use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
 /// Inverses of lower triangular matrices with a diagonal of ones.
 fn of_inverse<const COUNT: usize, const N: usize>() -> Case {
@@ -196,7 +195,8 @@ fn of_log_linear<const BATCH: usize, const TOKENS: usize, const HEADS: usize, co
     };
     let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
     let bytes = (2 * BATCH * TOKENS * (2 * K + HEADS * (2 * V + levels + 2))) as f64;
-    Case::new(format!("log-linear attention bf16 {BATCH} {TOKENS} {HEADS} {K}+{V}"), 2e-2, bytes, 0.0, functions)
+    // The original rounds the results of parts of the keys to bf16. At the first token, parts of -0.33 and 0.28 cancel.
+    Case::new(format!("log-linear attention bf16 {BATCH} {TOKENS} {HEADS} {K}+{V}"), 4e-2, bytes, 0.0, functions)
 }
 
 pub fn small() -> Vec<Case> {

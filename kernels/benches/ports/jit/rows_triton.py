@@ -19,8 +19,8 @@ def recurrent():
     none = {"cu_seqlens": None, "chunk_indices": None}
     solve = Stage("fla.ops.utils.solve_tril", "merge_16x16_to_64x64_inverse_kernel", lambda _: (count, 1),
                   {"A": P("a", "f32"), "Ai": P("y", "f32"), **none, "T": count * steps, "H": 1, "BT": steps, "USE_TMA": False})
-    yield Row(f"inverse of unit lower f32 {count} {steps}", {"linalg/triangular.rs": ("inverses",)},
-              [Clear("y", count * steps * steps), solve])
+    yield Row(f"inverse of unit lower f32 {count} {steps}", [Clear("y", count * steps * steps), solve],
+              [("fla.ops.utils.solve_tril", name) for name in ("solve_tril_16x16_kernel", "merge_16x16_to_32x32_inverse_kernel")])
 
     batch, tokens, heads, dim, steps, part = 2, 4096, 32, 128, 64, 16
     chunks, scale = up(tokens, steps), dim**-0.5
@@ -47,9 +47,7 @@ def recurrent():
         Stage("fla.ops.gla.chunk", "chunk_gla_fwd_kernel_o", lambda given: (up(dim, given["BV"]), chunks, batch * heads),
               of(q="q", v="new", g="sums", h="h", o="y", A="scores") | {"scale": scale, "V": dim, "STATE_V_FIRST": False}),
     ]
-    ours = {"recurrent/kimi_delta.rs": ("products", "prepare", "prepare_chunk", "recurrence"), "recurrent/tokens.rs": ("initial", "store_last")}
-    yield Row(f"kimi delta chunks bf16 {batch} {tokens} {heads} {dim}", ours, stages)
-
+    yield Row(f"kimi delta chunks bf16 {batch} {tokens} {heads} {dim}", stages)
 
     # Results of the original are those of parts of the keys, which torch adds.
     batch, tokens, heads, dim, values, steps = 2, 4096, 32, 128, 64, 64
@@ -62,15 +60,12 @@ def recurrent():
         **{name: P(name, "bf16") for name in ("q", "k", "v")}, "g": P("sums", "f32"), "level_scales": P("factors", "bf16"),
         "llut": P("table", "i32"), "o": P("parts", "bf16"), "h0": None, "ht": None, "offsets": None, "new_offsets": P("ends", "i32"), **of,
         "K": dim, "V": values, "L": levels, "L_IN": None, "L_OUT": None, "MIN_LEVEL": 0, "MAX_LEVEL": (chunks - 1).bit_length() - 1})
-    ours = {"recurrent/log_linear.rs": ("decay", "nodes", "ancestors", "results"), "recurrent/tokens.rs": ("decays",)}
-    yield Row(f"log-linear attention bf16 {batch} {tokens} {heads} {dim}+{values}", ours, [sums, attend])
+    yield Row(f"log-linear attention bf16 {batch} {tokens} {heads} {dim}+{values}", [sums, attend])
 
 
 def order():
     """Sorts and selections of FlagGems."""
     sort, wide = "flag_gems.ops.sort", "flag_gems.ops.topk"
-    helpers = [(sort, name) for name in ("uint_to_uint", "int_to_uint", "floating_to_uint", "convert_to_uint_preverse_order")]
-    ours = {"order/radix_sort/kernels.rs": ("count", "starts", "pass", "digits", "by_warp", "by_thread", "with"), "order/key.rs": ("digits",)}
     n, bits, tile = 1 << 24, 4, 2048
     bins, blocks = 1 << bits, up(n, tile)
     for element, size in (("f16", 2), ("f32", 4)):
@@ -87,8 +82,7 @@ def order():
                 "arr_ptr": source, "associate_arr_ptr": source_places, "out_ptr": target, "associate_out_ptr": target_places,
                 "excumsum_bins_ptr": P("starts", "u32"), "status_ptr": P("status", "u32"), "n_passes": passes, "pass_id": number,
                 "bit_offset": number * bits, "m": 1, "N": n, "OUT_N": blocks, "TILE_N": tile, "TILE_R": 8, "k_bits": bits, "descending": False})]
-        yield Row(f"sort {element} {n}", ours, stages, helpers)
-    ours = {"order/top_k.rs": ("places", "store", "long_rows"), "order/select.rs": ("select_prefix", "select_rest")}
+        yield Row(f"sort {element} {n}", stages)
     for rows, n, k in ((128, 32768, 64), (16, 131072, 256)):
         chunks = up(n, 1024)
         stages = [
@@ -99,22 +93,21 @@ def order():
                 "y_ptr": P("y", "f32"), "index_ptr": P("order", "i64"), "chunk_x": P("parts", "f32"), "chunk_index": P("part_order", "i64"),
                 "sort_dim": 1, "k": k, "N": chunks * k, "BLOCK_SIZE": chunks * k, "DESCENDING": True}),
         ]
-        yield Row(f"top-k f32 {rows} {n} {k}", ours, stages)
+        yield Row(f"top-k f32 {rows} {n} {k}", stages, [(wide, "topk_single_stage_kernel")])
 
 
 def linalg():
     """Triangular systems of FlagGems."""
     module = "flag_gems.ops.linalg_solve_triangular"
-    ours = {"linalg/triangular.rs": ("invert_blocks", "substitute")}
     for element, n, k in (("f32", 512, 512), ("f32", 1024, 1024), ("f64", 1024, 1024)):
         common = {"A_ptr": P("a", element), "B_ptr": P("x", element), "INV_ptr": P("inverses", element), "N": n, "K": k, "stride_a_n": n,
                   "stride_b_k": k, "BLOCK_SIZE": 32, "UPPER": False, "UNIT": False}
         if n <= 512:
-            stages, helpers = [Stage(module, "_kslice_trsm_kernel_notle", lambda _: (up(k, 8),), common | {"K_SLICE": 8, "BM": 128})], ()
+            stages = [Stage(module, "_kslice_trsm_kernel_notle", lambda _: (up(k, 8),), common | {"K_SLICE": 8, "BM": 128})]
         else:
             blocks = min(128, max(up(k, 32), up(n - 32, 64) * up(k, 64), 32))
             stages = [Clear("sync", 1), Stage(module, "_persistent_trsm_kernel_notle", lambda _: (blocks,), common | {
                 "sync_ptr": P("sync", "i32"), "BLOCK_K": 32, "BM": 64, "BN": 64, "BK": 16, "NUM_CTAS": blocks, "THREADS": 1024,
                 "IS_FP64": element == "f64"})]
-            helpers = ((module, "_barrier_with_atomic_add"),)
-        yield Row(f"triangular system {element} {n} {k}", ours, stages, helpers)
+        yield Row(f"triangular system {element} {n} {k}", stages,
+                  [(module, f"_{kind}_kernel_notle") for kind in ("small_diag", "kslice_trsm", "persistent_trsm")])

@@ -11,7 +11,7 @@ use crate::Queue;
 /// A configuration of a launch.
 pub struct Choice {
     pub label: String,
-    /// Lines of kernel code of the row.
+    /// Lines of kernel code of the original.
     pub lines: usize,
     /// Cubin, grid and arguments.
     pub launch: [String; 3],

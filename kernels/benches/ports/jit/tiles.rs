@@ -8,8 +8,7 @@ use cutlet_kernels::norms::sinkhorn;
 use cutlet_kernels::numbers::quantize_e5m6;
 use cutlet_kernels::order::{Selected, top_k};
 
-use crate::case::{Case, Data, Functions, difference, poison_all, random, values};
-use crate::rows::{matrix, matrix_mut, places};
+use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
 /// Positions of the largest elements of rows, in any order. Ours has the elements, too.
 fn of_selector<const ROWS: usize, const N: usize, const K: usize>() -> Case {

@@ -27,23 +27,26 @@ const WIDEST: usize = 8192;
 /// subnormal numbers, too. Ties are rounded to the even code.
 fn encode(x: Tile<f32, 2>) -> Tile<u32, 2> {
     let bits = x.bitcast::<u32>();
-    let magnitude = bits & 0x7fff_ffff;
-    let rounded = (magnitude + (((magnitude >> CUT) & 1) + 0xffff)) >> CUT;
-    rounded | ((bits >> 31) << 11)
+    // The carry of a finite number does not reach the sign.
+    let rounded = bits + (((bits >> CUT) & 1) + 0xffff);
+    ((rounded >> CUT) & 0x7ff) | ((bits >> 20) & 0x800)
 }
 
-/// Stores the words of the codes of a tile: (row, group, word).
-fn store(words: ArrayMut<u32, 3>, at: [Scalar<i32>; 2], codes: Tile<u32, 2>) {
-    let [rows, columns] = codes.shape();
-    let grouped = codes.reshape([rows, columns / GROUP, GROUP]);
-    let [a, b, c, d, e, f, g, h] =
-        std::array::from_fn(|place| grouped.extract((0, 0, place), [rows, columns / GROUP, 1]));
-    words.store((at[0], at[1], 0), (a << 20) | (b << 8) | (c >> 4));
-    words.store((at[0], at[1], 1), (c << 28) | (d << 16) | (e << 4) | (f >> 8));
-    words.store((at[0], at[1], 2), (f << 24) | (g << 12) | h);
+/// Stores the words of the codes of tile `i` of a row. Shared memory orders them: three words of a group are not one access.
+fn store(words: ArrayMut<u32, 2>, [row, i]: [Scalar<i32>; 2], codes: Tile<u32, 2>) {
+    let groups = codes.shape()[1] / GROUP;
+    let [a, b, c, d, e, f, g, h] = codes.reshape([groups, GROUP]).unstack(1);
+    let own = ct::scratch::<u32, 1>([3 * groups]);
+    let first = ct::arange(0..groups) * 3;
+    own.scatter(first, (a << 20) | (b << 8) | (c >> 4));
+    own.scatter(first + 1, (c << 28) | (d << 16) | (e << 4) | (f >> 8));
+    own.scatter(first + 2, (f << 24) | (g << 12) | h);
+    for part in 0..3 {
+        words.store((row, i * 3 + part), own.load(part, [groups]).unsqueeze(0));
+    }
 }
 
-fn quantize<T: Number>(x: Array<T, 2>, words: ArrayMut<u32, 3>, scales: ArrayMut<f32, 1>, width: usize) {
+fn quantize<T: Number>(x: Array<T, 2>, words: ArrayMut<u32, 2>, scales: ArrayMut<f32, 1>, width: usize) {
     let row = ct::bid(0);
     let load = |i: Scalar<i32>| x.load((row, i), [1, width]).cast::<f32>();
     let first = load(ct::scalar(0));
@@ -93,7 +96,7 @@ fn check(name: &str, x: [usize; 2], words: [usize; 3], scales: [usize; 1]) -> ct
 /// largest magnitude over 65024.
 ///
 /// `x` is (rows, columns) with a multiple of 8 columns, of finite numbers. `words` is (rows, columns
-/// / 8, 3): eight codes of 12 bits, from the highest bits of the first word on.
+/// / 8, 3): eight codes of 12 bits, from the highest bits of the first word on. The words of a row are contiguous.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -125,6 +128,7 @@ pub fn quantize_e5m6<T: Number>(
     let width = columns.next_power_of_two().min(WIDEST);
     let hints = Hints::new().num_warps((width / 1024).clamp(1, 8) as u32);
     let launch = ct::Launch::new(rows).hints(hints).stream(stream);
+    let words = words.reshape([rows, columns / GROUP * 3])?;
     launch.run(quantize::<T>, (x, words, scales, ct::Constant(width)))
 }
 

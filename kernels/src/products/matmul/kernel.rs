@@ -53,15 +53,12 @@ pub fn sums<T: Factor>(
     right: impl Fn(Scalar<i32>) -> Tile<T, 2>,
     Form { configuration: Configuration { tile: [tm, tn, _], turned, .. }, precision, .. }: Form,
 ) -> Tile<T::Sum, 2> {
-    match turned {
-        false => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tm, tn]), |sums, k| {
-            T::multiply(left(k), right(k), sums, precision)
-        }),
-        true => ct::fold(begin..end, ct::zeros::<T::Sum, 2>([tn, tm]), |sums, k| {
-            T::multiply(right(k).transpose(), left(k).transpose(), sums, precision)
-        })
-        .transpose(),
-    }
+    let shape = if turned { [tn, tm] } else { [tm, tn] };
+    let sums = ct::fold(begin..end, ct::zeros::<T::Sum, 2>(shape), |sums, k| match turned {
+        false => T::multiply(left(k), right(k), sums, precision),
+        true => T::multiply(right(k).transpose(), left(k).transpose(), sums, precision),
+    });
+    if turned { sums.transpose() } else { sums }
 }
 
 /// Stores the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
@@ -90,37 +87,29 @@ fn finish<T: Factor, O: Element>(
 
 /// The product of matrices: of one, of a batch, or of groups of rows with a right operand for each group. `offsets` has the
 /// first row of each group, and the number of all rows.
-pub fn product<T, O, L, R, C, E>(
+pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: Stage<T::Value>>(
     left: L,
     right: R,
     result: C,
     epilogue: E,
     (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<Weights>),
     form: Form,
-) where
-    T: Factor,
-    O: Element,
-    L: Left<T>,
-    R: Right<T>,
-    C: Target<O>,
-    E: Stage<T::Value>,
-{
+) {
     if form.overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
-    let [tm, tn, tk] = form.configuration.tile;
+    let Configuration { tile: [tm, tn, tk], share, .. } = form.configuration;
     let (rows, [terms, columns]) = (left.rows(), right.extents());
     let row_tiles = match offsets {
         Some(_) => groups::num_row_tiles(rows, form.groups, tm),
         None => rows.ceil_div(tm as i32),
     };
     let tiles = [row_tiles, columns.ceil_div(tn as i32)];
-    let steps = terms.ceil_div(tk as i32);
-    let each = tiles[0] * tiles[1];
+    let (steps, each) = (terms.ceil_div(tk as i32), tiles[0] * tiles[1]);
     let count = if form.is_batched { each * left.batches() } else { each };
     let place = |index: Scalar<i32>| {
         let (batch, index) = if form.is_batched { (index / each, index % each) } else { (ct::scalar(0), index) };
-        let [row, column] = order(index, tiles, form.configuration.tile);
+        let [row, column] = order(index, tiles, [tm, tn, tk]);
         Place { row, column, batch, group: None, extents: [rows, columns] }
     };
     let zeros = ahead.map(|weights| {
@@ -136,28 +125,26 @@ pub fn product<T, O, L, R, C, E>(
         zeros.map_or(sums, |zeros| sums - zeros)
     };
     let store = |at: Place, sums| finish::<T, O>(sums, (&epilogue, result), at, form);
-    let whole = |index| match offsets {
-        Some(offsets) => {
-            let found = groups::place((offsets, form.groups), index, (tiles, columns), form.configuration.tile);
-            let (at, has_rows) = found;
-            store(at, add(at, ct::scalar(0), ct::select(has_rows, steps, 0)));
-        }
-        None => {
-            let at = place(index);
-            store(at, add(at, ct::scalar(0), steps));
-        }
+    let whole = |index| {
+        let (at, steps) = match offsets {
+            Some(offsets) => {
+                let (at, has_rows) = groups::place((offsets, form.groups), index, (tiles, columns), [tm, tn, tk]);
+                (at, ct::select(has_rows, steps, 0))
+            }
+            None => (place(index), steps),
+        };
+        store(at, add(at, ct::scalar(0), steps));
     };
-    match (form.configuration.share, shared) {
+    let all = |end| ct::for_each(ct::range(ct::bid(0), end).step(ct::num_blocks(0)), whole);
+    match (share, shared) {
         (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
         (Share::Terms, Some(shared)) => {
             // Whole tiles as long as each tile block has one: such blocks load the same operands at the same time.
             let begin = count / ct::num_blocks(0) * ct::num_blocks(0);
-            ct::fold(ct::range(ct::bid(0), begin).step(ct::num_blocks(0)), (), |(), index| whole(index));
+            all(begin);
             stream_k(begin, [count, steps], shared, (place, add, store));
         }
-        (Share::Persistent, _) => {
-            ct::fold(ct::range(ct::bid(0), count).step(ct::num_blocks(0)), (), |(), index| whole(index));
-        }
+        (Share::Persistent, _) => all(count),
         (Share::Tiles | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
     }
 }

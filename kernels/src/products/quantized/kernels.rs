@@ -1,4 +1,4 @@
-//! The kernels: a product of one piece, and one of parts, whose sums another kernel adds up.
+//! The kernels: a product of one piece, and one of parts, whose sums another kernel adds up. The weights as numbers.
 
 use cutlet as ct;
 use cutlet::packed::{Narrow, PackedArray};
@@ -23,6 +23,17 @@ fn unpacked<T: Number, F: Narrow>(
     }
     let scales = scales.load((k, j), [tk / group, tn]).unsqueeze(1);
     (codes.reshape([tk / group, group, tn]) * scales).reshape([tk, tn])
+}
+
+/// A tile of the weights as numbers.
+pub fn numbers<T: Number, F: Narrow>(
+    weights: PackedArray<F, 2>,
+    scales: Array<T, 2>,
+    result: ArrayMut<T, 2>,
+    extents: Extents,
+) {
+    let at = (ct::bid(1), ct::bid(0));
+    result.store(at, unpacked(weights, scales, at, extents));
 }
 
 /// What these tiles of inputs add to the tile (i, j) of the result.

@@ -5,8 +5,9 @@ use cutlet::packed::{Narrow, PackedView, i4};
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::bits::Bits;
-use super::kernels::{Extents, part, sum_of_parts, whole};
+use super::kernels::{Extents, numbers, part, sum_of_parts, whole};
 use crate::Number;
+use crate::check::require;
 use crate::launch::Run;
 
 /// Maximum number of parts of a sum.
@@ -53,6 +54,24 @@ fn run<T: Number, F: Narrow>(
     let tile = [count.next_power_of_two(), rows.next_power_of_two().min(16), 64];
     let grid = [rows.div_ceil(tile[1]), outputs.div_ceil(tile[2])];
     ct::Launch::new(grid).stream(stream).run(sum_of_parts::<T>, (parts.as_view(), y, ct::Constant(tile)))
+}
+
+/// Launches the conversion of weights to numbers.
+#[track_caller]
+fn convert<T: Number, F: Narrow>(
+    stream: &Stream,
+    weights: PackedView<F, 2>,
+    scales: DeviceView<T, 2>,
+    result: DeviceViewMut<T, 2>,
+    group: usize,
+) -> ct::Result<()> {
+    let [inputs, outputs] = result.shape();
+    if inputs * outputs == 0 {
+        return Ok(());
+    }
+    let extents = ([0, 64, 64], group);
+    let grid = [outputs.div_ceil(64), inputs.div_ceil(64)];
+    ct::Launch::new(grid).stream(stream).run(numbers::<T, F>, (weights, scales, result, ct::Constant(extents)))
 }
 
 /// A product of activations of shape (rows, inputs) with packed weights.
@@ -114,6 +133,49 @@ impl Product {
         match self.bits {
             Bits::Four => run::<T, i4>(tiles, stream, operands, PackedView::new(codes, shape)?, scratch, y),
             Bits::Eight => run::<T, i8>(tiles, stream, operands, PackedView::new(codes, shape)?, scratch, y),
+        }
+    }
+
+    /// Queues the weights as numbers, of shape (inputs, outputs): each is its code times its scale, rounded once. `codes` and
+    /// `scales` are those of [`Product::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// use cutlet_kernels::quantized::{Bits, Product};
+    ///
+    /// let device = ct::Device::cpu();
+    /// let bits = Bits::Eight;
+    /// // Sixteen inputs of one output, with the codes 3 and -1 in turn.
+    /// let codes = device.from_fn([16, bits.words(1)], |[i, w]| if w > 0 { 0 } else { [3, 255][i % 2] })?;
+    /// let (scales, mut weights) = (device.full([1, 1], 0.5f32)?, device.zeros([16, 1])?);
+    /// let product = Product { bits, group: 16 };
+    /// product.dequantize(&device.default_stream(), codes.view(), scales.view(), weights.view_mut())?;
+    /// assert_eq!(weights.to_vec()?, [1.5, -0.5].repeat(8));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ct::Error::Argument`] for codes or scales of another shape; those of the launch.
+    #[track_caller]
+    pub fn dequantize<T: Number>(
+        &self,
+        stream: &Stream,
+        codes: DeviceView<u32, 2>,
+        scales: DeviceView<T, 2>,
+        result: DeviceViewMut<T, 2>,
+    ) -> ct::Result<()> {
+        let shape = result.shape();
+        let wanted = [shape[0].div_ceil(self.group.max(1)), shape[1]];
+        require(scales.shape() == wanted && self.group >= 16 && self.group.is_power_of_two(), || {
+            let scales = scales.shape();
+            format!(
+                "weights of shape {shape:?} in groups of {}, a power of two from 16 on: scales of {scales:?}",
+                self.group
+            )
+        })?;
+        match self.bits {
+            Bits::Four => convert::<T, i4>(stream, PackedView::new(codes, shape)?, scales, result, self.group),
+            Bits::Eight => convert::<T, i8>(stream, PackedView::new(codes, shape)?, scales, result, self.group),
         }
     }
 }

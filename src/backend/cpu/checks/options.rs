@@ -2,7 +2,8 @@
 //! end, but probably a mistake.
 
 /// Requested checks of a running kernel, in addition to the permanent ones. The cpu back end
-/// supports all of them, the ptx back end [`bounds`](Checks::bounds) alone.
+/// supports all of them, the ptx back end [`bounds`](Checks::bounds), [`races`](Checks::races) and
+/// [`memory`](Checks::memory).
 ///
 /// The checks do not change the results of a kernel. A check poisons the elements that it finds
 /// invalid: a quotient by zero, a wrapped sum, unwritten memory. Only the use of a poisoned element
@@ -27,12 +28,19 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checks {
     /// An element that one tile block writes and another one reads or writes. Excepted are two
-    /// accesses that are atomic or ordered, and accesses that an acquiring access orders.
+    /// accesses that are atomic or ordered, and accesses that an acquiring access orders. On the ptx
+    /// back end, accesses are excepted that releases and acquires of the kernel can order.
     pub races: bool,
     /// A tile entirely outside of its nonempty array: its load returns padding, its store has no
-    /// effect. On the ptx back end instead: broken assumptions (`check_bounds(false)`,
-    /// `assume_bounds`, `assume_divisible_by`), which the cpu back end always checks.
+    /// effect. An access by a computed address that is in no array of the cpu device. On the ptx
+    /// back end instead: broken assumptions (`check_bounds(false)`, `assume_bounds`,
+    /// `assume_divisible_by`), which the cpu back end always checks.
     pub bounds: bool,
+    /// Red zones around the arrays that are allocated while `CUTLET_CHECK` or
+    /// [`with_memory_checks`](crate::with_memory_checks) selects this check, and poison in the
+    /// elements of [`Device::unspecified`](crate::Device::unspecified). Each launch that uses such
+    /// arrays compares their zones, on every back end; the checks of a launch do not change that.
+    pub memory: bool,
     /// Use of memory of the tile block ([`scratch`](crate::scratch)) before its first write. Arrays
     /// of a device are always initialized (`zeros`, `full`, `array`).
     pub unwritten: bool,
@@ -51,7 +59,7 @@ pub struct Checks {
 }
 
 /// The names of the checks.
-const NAMES: [&str; 7] = ["races", "bounds", "unwritten", "division", "shifts", "casts", "overflow"];
+const NAMES: [&str; 8] = ["races", "bounds", "memory", "unwritten", "division", "shifts", "casts", "overflow"];
 
 impl Checks {
     /// All checks.
@@ -61,7 +69,16 @@ impl Checks {
     /// assert!(ct::Checks::all().overflow && ct::Checks::all().any());
     /// ```
     pub fn all() -> Checks {
-        Checks { races: true, bounds: true, unwritten: true, division: true, shifts: true, casts: true, overflow: true }
+        Checks {
+            races: true,
+            bounds: true,
+            memory: true,
+            unwritten: true,
+            division: true,
+            shifts: true,
+            casts: true,
+            overflow: true,
+        }
     }
 
     /// No checks, the default.
@@ -107,6 +124,7 @@ impl Checks {
         Some(match name {
             "races" => &mut self.races,
             "bounds" => &mut self.bounds,
+            "memory" => &mut self.memory,
             "unwritten" => &mut self.unwritten,
             "division" => &mut self.division,
             "shifts" => &mut self.shifts,

@@ -153,6 +153,22 @@ impl RaceDetector {
     }
 }
 
+/// Returns the message about a race at element `number` of `of` with another tile block's access.
+pub(crate) fn race_message(
+    writes: bool,
+    (number, of): (u64, u64),
+    other: &str,
+    (other_writes, at): (bool, &str),
+) -> String {
+    let verb = |writes: bool| if writes { "writes" } else { "reads" };
+    format!(
+        "a race: this {} element {number} of an array of {of}, which {other} {} at {at}: an element that one block \
+         writes is no other block's, unless all of them access it atomically",
+        verb(writes),
+        verb(other_writes)
+    )
+}
+
 fn join(clock: &mut Clock, other: &Clock) {
     for (&block, &time) in other {
         let known = clock.entry(block).or_insert(0);

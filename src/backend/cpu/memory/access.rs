@@ -9,7 +9,7 @@ use super::host_memory::Span;
 use super::tile_budget;
 use super::view::{self, Footprint, Index};
 use crate::backend::cpu::checks::outside::{TileAt, is_clipped};
-use crate::backend::cpu::checks::race_detector::Access;
+use crate::backend::cpu::checks::race_detector::race_message;
 use crate::backend::cpu::interp::machine::{Allocation, Machine};
 use crate::backend::cpu::interp::slot::Slot;
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width, zip};
@@ -343,16 +343,10 @@ impl Machine<'_> {
         let mut view = self.view.borrow_mut();
         let access = view.access(op.loc, atomic, writes);
         watch.record(places.clone(), access, &view).map_err(|(place, other)| {
-            let verb = |access: Access| if access.writes { "writes" } else { "reads" };
             let at = self.module().location(other.loc).map_or_else(|| "?".to_owned(), ToString::to_string);
-            let (number, of) = self.memory.position(place, bytes);
             let [x, y, z] = other.block;
-            format!(
-                "a race: this {} element {number} of an array of {of}, which tile block ({x}, {y}, {z}) {} at {at}: an element \
-                 that one block writes is no other block's, unless all of them access it atomically",
-                verb(access),
-                verb(other)
-            )
+            let block = format!("tile block ({x}, {y}, {z})");
+            race_message(access.writes, self.memory.position(place, bytes), &block, (other.writes, &at))
         })?;
         if matches!(order(op), MemOrder::Release | MemOrder::AcqRel) {
             watch.release(places, &mut view);

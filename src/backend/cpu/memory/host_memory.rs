@@ -11,6 +11,10 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 
 use crate::backend::cpu::interp::value::Word;
 
+/// Maximum number of bytes between an address outside of the regions and the region that an error
+/// names, if other arrays are permitted, too.
+const MAX_DISTANCE: u64 = 1 << 8;
+
 /// Contiguous region of host memory.
 #[derive(Clone, Copy, Debug)]
 struct Region {
@@ -19,12 +23,21 @@ struct Region {
     writable: bool,
 }
 
+/// Permitted addresses outside of the regions, which a kernel computes from numbers.
+#[derive(Clone, Copy, Debug, Default)]
+enum Computed {
+    #[default]
+    None,
+    /// Bytes for which the function of address and size returns true.
+    Known(fn(u64, u64) -> bool),
+    Any,
+}
+
 /// Memory that a kernel may access.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// True if addresses that a kernel computes from numbers may be outside of the regions.
-    any: bool,
+    computed: Computed,
 }
 
 // SAFETY: regions are only accessed through atomics, and the caller of `Memory::add` guarantees
@@ -57,14 +70,28 @@ impl Memory {
     /// and initialised. It is writable if the program writes to it. No other code accesses it
     /// except by atomics.
     pub unsafe fn allow_any(&mut self) {
-        self.any = true;
+        self.computed = Computed::Any;
+    }
+
+    /// Permits the accesses of [`Memory::allow_any`] to bytes for which `is_known` returns true for
+    /// address and size.
+    ///
+    /// # Safety
+    /// That of [`Memory::allow_any`].
+    pub unsafe fn allow_known(&mut self, is_known: fn(u64, u64) -> bool) {
+        self.computed = Computed::Known(is_known);
     }
 
     /// Returns the bytes at an address that the kernel computed, if this is permitted. The page at
     /// 0 is excluded.
     pub(crate) fn find_any(&self, address: u64, bytes: u64) -> Option<Span<'_>> {
         const NOBODYS: u64 = 1 << 12;
-        if !self.any || address < NOBODYS || address.checked_add(bytes).is_none() {
+        let is_permitted = match self.computed {
+            Computed::None => false,
+            Computed::Known(is_known) => is_known(address, bytes),
+            Computed::Any => true,
+        };
+        if !is_permitted || address < NOBODYS || address.checked_add(bytes).is_none() {
             return None;
         }
         let start = std::ptr::with_exposed_provenance_mut(usize::try_from(address).ok()?);
@@ -131,15 +158,21 @@ impl Memory {
         if write && self.find(address, bytes, false).is_some() {
             return format!("writes {bytes} bytes of an array that was passed for reading only");
         }
-        if self.any && address == 0 {
+        if !matches!(self.computed, Computed::None) && address == 0 {
             return format!("{} through a null pointer", if write { "writes" } else { "reads" });
         }
         let verb = if write { "out of bounds: writes" } else { "out of bounds: reads" };
-        let near = self.regions.iter().min_by_key(|r| {
+        let distance = |r: &Region| {
             let (start, end) = (r.base as u64, r.base as u64 + r.bytes as u64);
             if address < start { start - address } else { address.saturating_sub(end) }
-        });
-        match near {
+        };
+        match self.regions.iter().min_by_key(|region| distance(region)) {
+            near if matches!(self.computed, Computed::Known(_)) && near.is_none_or(|r| distance(r) > MAX_DISTANCE) => {
+                format!(
+                    "{verb} {bytes} bytes at {address:#x}, which is in no array of the cpu device; memory of another \
+                     library is one by `Stream::foreign_array`"
+                )
+            }
             None => format!("{verb} {bytes} bytes at {address:#x}, but no array was passed to the kernel"),
             Some(region) => format!(
                 "{verb} {bytes} bytes at byte {} of an array of {} bytes",

@@ -195,7 +195,7 @@ impl Bundler {
                  (`add_as`)"
             )));
         }
-        let (module, required) = optimize_apart(name, call.trace(name)?, PassMode::Optimized)?;
+        let (module, required) = optimize_apart(name, call.trace(name)?, PassMode::OPTIMIZED)?;
         self.jobs.push(Job { name: name.to_owned(), forms, hints, module, required });
         Ok(())
     }

@@ -61,6 +61,7 @@ impl Launch<'_> {
         let mut forms = Vec::new();
         args.forms(&mut forms);
         let entry = bundle.find(kernel, &forms)?;
+        self.require_mode(false)?;
         let Some(grid) = self.grid.checked(entry.generator(device))? else {
             make(&args, device)?;
             self.grid.may_be_empty(&args)?;
@@ -71,7 +72,7 @@ impl Launch<'_> {
             refuse_captured(kernel, self.stream)?;
             slot.fill(|| entry.load(device))?;
         }
-        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false)?, &args)?;
+        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false, false)?, &args)?;
         Ok(args.into_output())
     }
 }

@@ -1,0 +1,46 @@
+//! Check that results do not depend on the order in which tile blocks run.
+//!
+//! The order of tile blocks decides the rounding of float atomics, and the values that atomic
+//! operations return. Atomic integer operations without a used result have the same effect in every
+//! order.
+
+use crate::error::Diagnostic;
+use crate::ir::{AtomicMode, Attr, AttrKind, Module, Op, OpId, Opcode, RegionTree, Uses};
+
+/// Checks all atomic operations of a verified module.
+///
+/// # Errors
+/// A diagnostic for each op whose effect or result depends on the order of tile blocks.
+pub fn check(module: &Module) -> Result<(), Vec<Diagnostic>> {
+    let mut problems = Vec::new();
+    for entry in &module.entries {
+        let (regions, uses) = (RegionTree::new(module, entry.body), Uses::new(module, entry.body));
+        let problem = |&id: &OpId| {
+            let op = module.op(id);
+            let reason = reason(op, op.results.first().is_some_and(|&old| uses.count(old) > 0))?;
+            let name = op.code.spec().name;
+            let message = format!("this `{name}` {reason}, and the hints of this launch are `deterministic`");
+            let way_out = "store partial results, and combine them in a fixed order by another kernel";
+            Some(Diagnostic::new(message, module.location(op.loc).cloned()).note(way_out))
+        };
+        problems.extend(regions.ops().iter().filter_map(problem));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+fn reason(op: &Op, is_used: bool) -> Option<&'static str> {
+    let mode = match op.attr(AttrKind::AtomicMode) {
+        Some(Attr::AtomicMode(mode)) => Some(*mode),
+        _ => None,
+    };
+    match (op.code, mode) {
+        (Opcode::AtomicRmw | Opcode::AtomicRedView, Some(AtomicMode::AddF)) => {
+            Some("adds floats in the order in which tile blocks run")
+        }
+        (Opcode::AtomicRmw | Opcode::AtomicRedView, Some(AtomicMode::Xchg)) | (Opcode::AtomicCas, _) => {
+            Some("stores a value that the order of tile blocks decides")
+        }
+        (Opcode::AtomicRmw, _) if is_used => Some("returns a value that the order of tile blocks decides"),
+        _ => None,
+    }
+}

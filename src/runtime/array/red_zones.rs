@@ -1,0 +1,135 @@
+//! Red zones and poison: arrays that are allocated while the check `memory` is on.
+//!
+//! * Such an allocation has a zone of [`ZONE`] bytes before and behind it, filled with a pattern. A
+//!   launch compares the zones of its arrays afterwards ([`Memory::take_damage`]).
+//! * The elements of `Device::unspecified` have the same pattern.
+//!
+//! The pattern repeats the 16 bits `0x7FFF`, which is a NaN in every signed format of floats with 8
+//! to 64 bits. As integers, the elements are large: an index made of them is outside of its array.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::memory::Memory;
+use crate::backend::cpu::Checks;
+use crate::error::Result;
+
+/// Bytes of a zone: a multiple of the alignment of allocations.
+pub(crate) const ZONE: usize = 4096;
+
+/// Bytes of the pattern at even and at odd addresses.
+pub(super) const PATTERN: [u8; 2] = [0xFF, 0x7F];
+
+/// True after the first allocation with zones.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static SELECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if an array of this process has zones.
+#[inline]
+pub(crate) fn are_in_use() -> bool {
+    ANY.load(Ordering::Relaxed)
+}
+
+/// Returns the bytes of the zones of a new allocation: 0 without the check.
+pub(super) fn of_new() -> usize {
+    static FROM_ENV: OnceLock<bool> = OnceLock::new();
+    // A launch reports names that are no checks.
+    let from_env = || {
+        let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
+        value.parse::<Checks>().is_ok_and(|checks| checks.memory)
+    };
+    if !SELECTED.get() && !*FROM_ENV.get_or_init(from_env) {
+        return 0;
+    }
+    ANY.store(true, Ordering::Relaxed);
+    ZONE
+}
+
+/// Runs a function whose arrays have red zones and poison, as with `CUTLET_CHECK=memory`
+/// ([`Checks::memory`]). The arrays keep them.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// let poisoned = ct::with_memory_checks(|| ct::Device::cpu().unspecified::<f32, 1>([4]))?;
+/// assert!(poisoned.to_vec()?.iter().all(|x| x.is_nan()));
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn with_memory_checks<X>(body: impl FnOnce() -> X) -> X {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SELECTED.set(self.0);
+        }
+    }
+    let _restore = Restore(SELECTED.replace(true));
+    body()
+}
+
+/// Bytes of a zone that do not have the pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Offset of the first one from the begin of the allocation, which may be negative.
+    pub first: i64,
+    /// Number of changed bytes in both zones.
+    pub count: usize,
+}
+
+/// Returns the pattern of bytes from an address on.
+pub(super) fn pattern_at(address: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| PATTERN[(address as usize + i) & 1]).collect()
+}
+
+impl Memory {
+    /// Fills the bytes of an allocation with zones with the pattern.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) if earlier work on the device failed.
+    pub(super) fn poison(&mut self) -> Result<()> {
+        if self.zones().next().is_none() {
+            return Ok(());
+        }
+        if self.len().is_multiple_of(PATTERN.len()) {
+            return self.fill(&PATTERN);
+        }
+        // SAFETY: the bytes of this allocation, which is borrowed uniquely.
+        unsafe { self.write_at(self.address(), &pattern_at(self.address(), self.len())) }
+    }
+
+    /// Returns the changes of the zones, and restores the pattern; `None` if there are none. Waits
+    /// for the work that uses the memory.
+    ///
+    /// # Errors
+    /// Errors of that work.
+    pub(crate) fn take_damage(&self) -> Result<Option<Damage>> {
+        let mut damage: Option<Damage> = None;
+        for start in self.zones() {
+            let (mut found, pattern) = (vec![0; ZONE], pattern_at(start, ZONE));
+            // SAFETY: a zone of this allocation.
+            unsafe { self.read_at(start, &mut found) }?;
+            let changed = || (0..ZONE).filter(|&i| found[i] != pattern[i]);
+            if let Some(first) = changed().next() {
+                let first = (start + first as u64).wrapping_sub(self.address()) as i64;
+                let all = damage.get_or_insert(Damage { first, count: 0 });
+                all.count += changed().count();
+                // SAFETY: a zone of this allocation, which no kernel may use.
+                unsafe { self.write_at(start, &pattern) }?;
+            }
+        }
+        Ok(damage)
+    }
+
+    /// Writes bytes at an offset, as a kernel may that violates an assumption.
+    ///
+    /// # Safety
+    /// The bytes are in the zones.
+    #[cfg(test)]
+    pub(crate) unsafe fn damage(&self, offset: i64, bytes: &[u8]) -> Result<()> {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.write_at(self.address().wrapping_add_signed(offset), bytes) }
+    }
+}

@@ -1,0 +1,22 @@
+//! Proofs of kernels: planted mistakes are refuted, correct kernels are proved, and random kernels agree with the
+//! checks of the interpreter.
+
+mod carried;
+mod grids;
+mod indices;
+mod pairs;
+mod random;
+mod rowwise;
+mod unknown;
+
+use cutlet::{Proof, Property, Verdict};
+
+/// Requires that the mistake refutes the property, and that all properties of the correct kernel are proved.
+#[track_caller]
+fn planted(property: Property, proof: impl Fn(bool) -> cutlet::Result<Proof>) {
+    let wrong = proof(true).unwrap();
+    assert!(matches!(wrong.verdict(property), Some(Verdict::Refuted(_))), "{property} is not refuted:\n{wrong}");
+    println!("{wrong}");
+    let right = proof(false).unwrap();
+    right.require().unwrap_or_else(|problem| panic!("the correct kernel:\n{problem}"));
+}
