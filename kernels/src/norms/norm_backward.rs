@@ -4,9 +4,10 @@
 //! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
 //!
 //! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each
-//! column. Rows of more columns than registers hold have two passes: one computes s, the mean of x, mean(g)
-//! and mean(g n) of each row, the other one the gradients, with a part of the columns in each
-//! block. A last kernel adds the sums of all blocks, always in one order.
+//! column. On Hopper, two tile blocks share a row of twice as many columns. Longer rows have two
+//! passes: one computes s, the mean of x, mean(g) and mean(g n) of each row, the other one the
+//! gradients, with a part of the columns in each block. A last kernel adds the sums of all blocks,
+//! always in one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;

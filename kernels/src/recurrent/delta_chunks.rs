@@ -5,7 +5,9 @@
 //! overflows. A pair of steps belongs to the level of the highest bit in which their numbers differ.
 //! A level has blocks of 2ⁿ steps: the row is in the second half of a block, the column in the first
 //! one. The exponents of both are relative to the last step of the first half. So each level is a
-//! product of matrices.
+//! product of matrices. The levels of blocks of up to 16 steps are products of the blocks of 16 steps
+//! along the diagonal, of which a mask keeps the pairs of the level. The two other levels are products
+//! of whole blocks below the diagonal, without masks.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -18,7 +18,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
-use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
+use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, key_width, level_decay, levels, prepare};
 use super::delta_rule::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
@@ -347,12 +347,12 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         return Ok(());
     }
     let width = if GATES == 3 { 1 } else { keys };
-    let tile = widest(values).min(crate::launch::knob("gvalues", 64));
+    let tile = widest(values).min(64);
     let form = Form {
         keys: keys.next_power_of_two().max(16),
         values: tile,
         parts: values.div_ceil(tile),
-        width: keys.next_power_of_two().max(16).min(crate::launch::knob("gwidth", 64)),
+        width: key_width(keys.next_power_of_two().max(16)),
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
@@ -368,13 +368,9 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     let (gates, rates) = (tokens(gates.reshape(four(width))?, packing)?, tokens(rates.reshape(four(1))?, packing)?);
     let arguments = (of_tokens.0, of_tokens.1, of_tokens.2, gates, rates);
     let dy = tokens(dy, packing)?;
-    let eight = ct::Hints::new().num_warps(crate::launch::knob("gwarps", 8) as u32);
-    let eight = match crate::launch::knob("gocc", 0) {
-        0 => eight,
-        n => eight.occupancy(n as u32),
-    };
+    let eight = ct::Hints::new().num_warps(8);
     if chunks > 0 {
-        let four = ct::Hints::new().num_warps(crate::launch::knob("gpwarps", 4) as u32).occupancy(2);
+        let four = ct::Hints::new().num_warps(4).occupancy(2);
         let launch = ct::Launch::new([chunks, heads, sequences]).hints(four).stream(stream);
         launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
     }

@@ -105,7 +105,7 @@ impl KimiDelta {
         let whole = widest(values).min(64);
         let form = Form {
             keys: keys.next_power_of_two().max(16),
-            width: keys.next_power_of_two().max(16).min(crate::launch::knob("width", key_width(256))),
+            width: key_width(keys.next_power_of_two().max(16)),
             by_channel: true,
             values: whole,
             parts: values.div_ceil(whole),
@@ -119,8 +119,9 @@ impl KimiDelta {
             let rates = tokens(inputs.rates.reshape([batch, count, heads, 1])?, packing)?;
             let keys = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?);
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
-            // Threads of four warps have the same steps and channels in all tiles.
-            let hints = ct::Hints::new().num_warps(4).occupancy(crate::launch::knob("occ", 3) as u32);
+            // Threads of four warps have the same steps and channels in all tiles: 1596 us for 4 x 4096 tokens of
+            // 32 heads of 128 channels on an H100, 2026 us with eight warps and products of all pairs of steps.
+            let hints = ct::Hints::new().num_warps(4).occupancy(3);
             let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
         }

@@ -303,7 +303,7 @@ impl Mamba2 {
             let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
             // Heads of a tile block: their gradients of `b` and `c` have one addition.
             let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
-            let hints = ct::Hints::new().num_warps(crate::launch::knob("mwarps", 8) as u32);
+            let hints = ct::Hints::new().num_warps(8);
             let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;
