@@ -51,11 +51,6 @@ impl Form {
     }
 }
 
-/// Channels of a part of a key: the registers of a tile.
-pub fn key_width(keys: usize) -> usize {
-    keys.min(64)
-}
-
 /// The levels of pairs of steps of a chunk.
 pub fn levels() -> impl Iterator<Item = usize> {
     (0..STEPS.trailing_zeros()).map(|level| 1 << level)
@@ -247,15 +242,16 @@ impl<T: Number> Chunks<T> {
         [keys, values, gates]: [usize; 3],
         inverses: bool,
     ) -> ct::Result<Chunks<T>> {
-        let zeros = |channels: usize| stream.device().zeros::<T, 4>([slots, heads, STEPS, channels]);
+        // The kernels write all elements that they read.
+        let new = |channels: usize| stream.device().unspecified::<T, 4>([slots, heads, STEPS, channels]);
         Ok(Chunks {
-            w: zeros(keys)?,
-            u: zeros(values)?,
-            queries: zeros(keys)?,
-            ends: zeros(keys)?,
-            scores: zeros(STEPS)?,
-            inverses: if inverses { Some(zeros(STEPS)?) } else { None },
-            decays: stream.device().zeros([slots, heads, gates])?,
+            w: new(keys)?,
+            u: new(values)?,
+            queries: new(keys)?,
+            ends: new(keys)?,
+            scores: new(STEPS)?,
+            inverses: if inverses { Some(new(STEPS)?) } else { None },
+            decays: stream.device().unspecified([slots, heads, gates])?,
         })
     }
 

@@ -18,7 +18,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
-use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, key_width, level_decay, levels, prepare};
+use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
 use super::delta_rule::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
@@ -352,14 +352,16 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         keys: keys.next_power_of_two().max(16),
         values: tile,
         parts: values.div_ceil(tile),
-        width: key_width(keys.next_power_of_two().max(16)),
+        // On an H100, 4 x 4096 tokens of 32 heads of 128 channels: 2587 us with one gate of a head (parts of
+        // 64 channels: 2800 us), and 4764 us with gates of channels (parts of 32 channels: 5072 us).
+        width: keys.next_power_of_two().clamp(16, if GATES == 3 { 256 } else { 64 }),
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
     };
     let device = stream.device();
     let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, width], true)?;
-    let of_states = |rows: usize| device.zeros::<T, 4>([slots, heads, rows, values]);
+    let of_states = |rows: usize| device.unspecified::<T, 4>([slots, heads, rows, values]);
     let (mut starts, mut afters) = (of_states(keys)?, of_states(keys)?);
     let (mut news, mut dnews) = (of_states(STEPS)?, of_states(STEPS)?);
     let offsets = packing.map(|packing| packing.offsets);

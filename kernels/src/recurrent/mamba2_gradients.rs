@@ -279,8 +279,8 @@ impl Mamba2 {
         if count * channels * sequences * chunks > 0 {
             let mut all = device.zeros::<f32, 3>([slots, heads, STEPS])?;
             let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
-            let mut starts = device.zeros::<T, 4>([slots, heads, width, channels])?;
-            let mut ends = device.zeros::<T, 4>([slots, heads, width, channels])?;
+            let mut starts = device.unspecified::<T, 4>([slots, heads, width, channels])?;
+            let mut ends = device.unspecified::<T, 4>([slots, heads, width, channels])?;
             let by_heads = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
             let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, sequences]).stream(stream);
             launch.run(lengths::<T>, (by_heads, (a, dt_bias), offsets, (&mut all, &mut sums), ct::Constant(form)))?;
