@@ -42,11 +42,6 @@ pub fn num_multiprocessors(stream: &Stream) -> usize {
     }
 }
 
-/// TEMPORARY: a number of the environment.
-pub fn knob(name: &str, default: usize) -> usize {
-    std::env::var(format!("KNOB_{name}")).ok().and_then(|x| x.parse().ok()).unwrap_or(default)
-}
-
 thread_local! {
     static OVERLAPPED: Cell<bool> = const { Cell::new(false) };
 }

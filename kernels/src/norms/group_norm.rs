@@ -35,26 +35,21 @@ struct Form {
     padded: bool,
     /// Tile blocks of the cluster of a group.
     blocks: usize,
-    /// Registers of the blocks hold the group.
-    held: bool,
 }
 
 impl Form {
     fn new([images, groups, channels, positions]: [usize; 4], stream: &Stream) -> Form {
-        let held = crate::launch::knob("gnheld", 0) == 1;
-        let columns = positions.next_power_of_two().min(crate::launch::knob("gnl", LONGEST));
+        let columns = positions.next_power_of_two().min(LONGEST);
         // Tiles that fill their group have no masks.
         let whole =
             |rows: usize| if channels.is_multiple_of(rows) { rows } else { rows.min(1 << channels.trailing_zeros()) };
-        let most = (crate::launch::knob("gne", ELEMENTS) / columns).max(1).clamp(1, channels.next_power_of_two());
+        let most = (ELEMENTS / columns).clamp(1, channels.next_power_of_two());
         let rows = if 4 * whole(most) >= most { whole(most) } else { most };
         let parts = [channels.div_ceil(rows), positions.div_ceil(columns)];
         let padded = !(channels.is_multiple_of(rows) && positions.is_multiple_of(columns));
         let most = if is_hopper(target(stream)) { LARGEST_CLUSTER.min(parts[0] * parts[1]) } else { 1 };
-        let wanted = crate::launch::knob("gnb", BLOCKS) * num_multiprocessors(stream) / (images * groups).max(1);
-        let blocks = 1 << most.min(wanted).max(1).ilog2();
-        let held = held && parts[0] * parts[1] * rows * columns / blocks <= 16384;
-        Form { tile: [rows, columns], parts, padded, blocks, held }
+        let wanted = BLOCKS * num_multiprocessors(stream) / (images * groups).max(1);
+        Form { tile: [rows, columns], parts, padded, blocks: 1 << most.min(wanted).max(1).ilog2() }
     }
 
     /// Shape of a tile.
@@ -123,31 +118,6 @@ impl Group {
         self.cluster.map_or(sum, |cluster| cluster.sum(sum))
     }
 
-    /// The norm of parts that registers hold.
-    fn held<T: Number>(self, x: Array<T, 4>, vectors: [Array<T, 2>; 2], y: ArrayMut<T, 4>, epsilon: Scalar<f32>) {
-        let blocks = self.form.blocks;
-        let parts: Vec<Scalar<i32>> =
-            (0..self.form.count().div_ceil(blocks)).map(|i| ct::bid(0) + (i * blocks) as i32).collect();
-        let tiles: Vec<Tile<T, 4>> = parts.iter().map(|part| x.load(self.at(*part), self.form.shape())).collect();
-        let all = (self.extents[0] * self.extents[1]).cast::<f32>();
-        let total = |of: &dyn Fn(usize) -> Tile<f32, 4>| {
-            let sum = (0..tiles.len()).map(of).reduce(|sum, x| sum + x).unwrap_or_else(|| ct::zeros(self.form.shape()));
-            self.sum(sum) / all
-        };
-        let mean = total(&|i| tiles[i].cast::<f32>());
-        let variance = total(&|i| {
-            let apart = tiles[i].cast::<f32>() - mean;
-            let squares = apart * apart;
-            let is_whole = !self.form.padded && self.form.count().is_multiple_of(blocks);
-            if is_whole { squares } else { ct::select(self.inside(parts[i]), squares, 0.0) }
-        });
-        let scale = (variance + epsilon).rsqrt();
-        for (part, tile) in parts.iter().zip(&tiles) {
-            let [weight, bias] = vectors.map(|vector| self.of_channels(vector, *part));
-            y.store(self.at(*part), ((tile.cast::<f32>() - mean) * scale).fma(weight, bias).cast::<T>());
-        }
-    }
-
     /// Mean and inverse deviation of the group.
     fn statistics<T: Number>(self, x: Array<T, 4>, epsilon: Scalar<f32>) -> [Tile<f32, 4>; 2] {
         let zeros = || ct::zeros::<f32, 4>(self.form.shape());
@@ -187,9 +157,6 @@ fn forward<T: Number>(
     form: Form,
 ) {
     let group = Group::new(x, form);
-    if form.held {
-        return group.held(x, [weight, bias], y, epsilon);
-    }
     let [mean, scale] = group.statistics(x, epsilon);
     // From the last part on, which the cache still has.
     ct::fold(group.parts().rev(), (), |(), part| {

@@ -5,7 +5,9 @@
 //! overflows. A pair of steps belongs to the level of the highest bit in which their numbers differ.
 //! A level has blocks of 2ⁿ steps: the row is in the second half of a block, the column in the first
 //! one. The exponents of both are relative to the last step of the first half. So each level is a
-//! product of matrices.
+//! product of matrices. The levels of blocks of up to 16 steps are products of the blocks of 16 steps
+//! along the diagonal, of which a mask keeps the pairs of the level. The two other levels are products
+//! of whole blocks below the diagonal, without masks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -47,11 +49,6 @@ impl Form {
     pub fn gate_of(self, part: Scalar<i32>) -> Scalar<i32> {
         if self.by_channel { part } else { ct::scalar(0) }
     }
-}
-
-/// Channels of a part of a key: the registers of a tile.
-pub fn key_width(keys: usize) -> usize {
-    keys.min(64)
 }
 
 /// The levels of pairs of steps of a chunk.
@@ -245,15 +242,15 @@ impl<T: Number> Chunks<T> {
         [keys, values, gates]: [usize; 3],
         inverses: bool,
     ) -> ct::Result<Chunks<T>> {
-        // `prepare` writes all elements of the slots that later kernels read.
-        let scratch = |channels: usize| stream.device().unspecified::<T, 4>([slots, heads, STEPS, channels]);
+        // The kernels write all elements that they read.
+        let new = |channels: usize| stream.device().unspecified::<T, 4>([slots, heads, STEPS, channels]);
         Ok(Chunks {
-            w: scratch(keys)?,
-            u: scratch(values)?,
-            queries: scratch(keys)?,
-            ends: scratch(keys)?,
-            scores: scratch(STEPS)?,
-            inverses: if inverses { Some(scratch(STEPS)?) } else { None },
+            w: new(keys)?,
+            u: new(values)?,
+            queries: new(keys)?,
+            ends: new(keys)?,
+            scores: new(STEPS)?,
+            inverses: if inverses { Some(new(STEPS)?) } else { None },
             decays: stream.device().unspecified([slots, heads, gates])?,
         })
     }

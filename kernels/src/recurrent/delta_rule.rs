@@ -282,9 +282,9 @@ impl GatedDeltaRule {
         let group = heads / inputs.k.shape()[2];
         let form = Form { keys: tile, values: whole, parts: values.div_ceil(whole), group, chunks };
         let device = stream.device();
-        let mut w = device.zeros::<T, 4>([slots, heads, STEPS, keys])?;
-        let mut u = device.zeros::<T, 4>([slots, heads, STEPS, values])?;
-        let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
+        let mut w = device.unspecified::<T, 4>([slots, heads, STEPS, keys])?;
+        let mut u = device.unspecified::<T, 4>([slots, heads, STEPS, values])?;
+        let mut sums = device.unspecified::<f32, 3>([slots, heads, STEPS])?;
         let offsets = packing.map(|packing| packing.offsets);
         let column = [batch, count, heads, 1];
         if chunks > 0 {

@@ -10,7 +10,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::delta_chunks::{Chunks, Form, key_width, prepare};
+use super::delta_chunks::{Chunks, Form, prepare};
 use super::delta_gradients::{DeltaGradients, queue_gradients};
 use super::delta_rule::{DeltaInputs, Step, queue_step};
 use super::tokens::{
@@ -105,7 +105,8 @@ impl KimiDelta {
         let whole = widest(values).min(64);
         let form = Form {
             keys: keys.next_power_of_two().max(16),
-            width: keys.next_power_of_two().max(16).min(crate::launch::knob("width", key_width(256))),
+            // The registers of a thread hold tiles of 32 channels.
+            width: keys.next_power_of_two().clamp(16, 32),
             by_channel: true,
             values: whole,
             parts: values.div_ceil(whole),
@@ -119,8 +120,9 @@ impl KimiDelta {
             let rates = tokens(inputs.rates.reshape([batch, count, heads, 1])?, packing)?;
             let keys = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?);
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
-            // Threads of four warps have the same steps and channels in all tiles.
-            let hints = ct::Hints::new().num_warps(4).occupancy(crate::launch::knob("occ", 3) as u32);
+            // Threads of four warps have the same steps and channels in all tiles: 1410 us for 4 x 4096 tokens of
+            // 32 heads of 128 channels on an H100, 2026 us with eight warps and products of all pairs of steps.
+            let hints = ct::Hints::new().num_warps(4).occupancy(3);
             let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
         }

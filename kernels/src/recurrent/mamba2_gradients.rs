@@ -279,8 +279,8 @@ impl Mamba2 {
         if count * channels * sequences * chunks > 0 {
             let mut all = device.zeros::<f32, 3>([slots, heads, STEPS])?;
             let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
-            let mut starts = device.zeros::<T, 4>([slots, heads, width, channels])?;
-            let mut ends = device.zeros::<T, 4>([slots, heads, width, channels])?;
+            let mut starts = device.unspecified::<T, 4>([slots, heads, width, channels])?;
+            let mut ends = device.unspecified::<T, 4>([slots, heads, width, channels])?;
             let by_heads = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
             let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, sequences]).stream(stream);
             launch.run(lengths::<T>, (by_heads, (a, dt_bias), offsets, (&mut all, &mut sums), ct::Constant(form)))?;
@@ -303,7 +303,7 @@ impl Mamba2 {
             let inputs = ([x, dy, b, c], (&all, &sums), (&starts, &ends), (a, d));
             // Heads of a tile block: their gradients of `b` and `c` have one addition.
             let own = (1..=8).rev().find(|own| form.group.is_multiple_of(*own)).unwrap_or(1);
-            let hints = ct::Hints::new().num_warps(crate::launch::knob("mwarps", 8) as u32);
+            let hints = ct::Hints::new().num_warps(8);
             let launch = ct::Launch::new([heads / own, chunks, sequences]).hints(hints).stream(stream);
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;

@@ -104,6 +104,8 @@ fn rows_of_any_length() -> ct::Result<()> {
 
 #[test]
 fn rows_of_clusters() -> ct::Result<()> {
+    // Two tile blocks in the gradient of layer norm.
+    forward_and_backward::<f16>(5, 12_000)?;
     forward_and_backward::<f32>(1, 20_000)
 }
 
