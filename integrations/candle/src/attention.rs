@@ -65,7 +65,7 @@ impl Plan {
         [batch, queries, heads, dim]
     }
 
-    fn launch<T: Number>(
+    fn queue<T: Number>(
         &self,
         stream: &Stream,
         [q, k, v]: [DeviceView<T, 4>; 3],
@@ -95,7 +95,7 @@ impl CustomOp3 for Attention {
         let out = by_dtype!(self.name(), dtype, T => {
             let [of_q, of_k, of_v] = &plan.places;
             let (q, k, v) = (cpu::read::<T, 4>(q, of_q)?, cpu::read::<T, 4>(k, of_k)?, cpu::read::<T, 4>(v, of_v)?);
-            cpu::run(plan.shape(), |stream, out| plan.launch::<T>(stream, [q.view(), k.view(), v.view()], out))
+            cpu::run(plan.shape(), |stream, out| plan.queue::<T>(stream, [q.view(), k.view(), v.view()], out))
         })?;
         Ok((out, Shape::from(&plan.shape()[..])))
     }
@@ -131,7 +131,7 @@ impl CustomOp3 for Attention {
             let q = cuda::read::<T, 4>(self.name(), q, of_q)?;
             let (k, v) = (cuda::read::<T, 4>(self.name(), k, of_k)?, cuda::read::<T, 4>(self.name(), v, of_v)?);
             let operands = (q, k, v, write(&mut out, plan.shape()).map_err(Error::wrap)?);
-            with(&stream, operands, |stream, (q, k, v, out)| plan.launch::<T>(stream, [q, k, v], out)).map_err(Error::wrap)?;
+            with(&stream, operands, |stream, (q, k, v, out)| plan.queue::<T>(stream, [q, k, v], out)).map_err(Error::wrap)?;
             Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
         })?;
         Ok((out, Shape::from(&plan.shape()[..])))

@@ -18,7 +18,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::known_memory;
 use super::pack_host;
 use super::red_zones;
 use super::stream_order::{Access, Order, Queue};
@@ -26,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::runtime::device::deadline::Deadline;
 use crate::runtime::device::device::Device;
 use crate::runtime::device::gpu::{Gpu, GpuStream, Owner, StreamHandle};
+use crate::runtime::device::known_memory;
 use crate::runtime::device::peer;
 use crate::runtime::graph::recorder;
 use crate::runtime::graph::recorder::{Node, Used, Work};

@@ -4,7 +4,6 @@
 pub(super) mod array;
 pub(super) mod array_table;
 pub(super) mod complex;
-pub(super) mod known_memory;
 pub(super) mod memory;
 pub(super) mod new_array;
 pub(super) mod pack_host;
