@@ -16,6 +16,9 @@ pub mod tileir;
 
 use std::fmt;
 
+/// Prefix of the message about a wait beyond [`Hints::wait_limit`].
+pub(crate) const HUNG: &str = "a wait that does not end: ";
+
 /// Bits of one entry parameter: an address, or a number in the low bits.
 pub type ParamWord = u64;
 
@@ -74,6 +77,12 @@ pub struct Hints {
     /// [`while_loop`](crate::while_loop), or other loop without a range, as endless. If `None`, the
     /// limit is 2^24 (16777216), times 64 if the loop waits for writes of other tile blocks.
     pub loop_limit: Option<u32>,
+    /// Milliseconds after which the ptx back end reports a wait that does not end: of warps for
+    /// tiles, empty stages and turns, and of a loop without a range for atomic or ordered accesses
+    /// of other tile blocks (flags, locks). The report names the wait, the line, the warps and the
+    /// tile block, and the kernel ends. If `None`, the code has no such limit, and a kernel that
+    /// waits forever blocks the GPU. The code is slower with a limit.
+    pub wait_limit: Option<u32>,
     /// Optimization level of the assembler, from 0 to 3; `None` is 3. The assembler is the driver's
     /// for PTX, and `tileiras` for Tile IR. A lower level compiles faster, and at 0 the
     /// instructions stay near their source lines. The passes of this crate do not change.
@@ -124,8 +133,8 @@ pub struct PlanOverride {
     pub optimizations: ptx::OptimizationSet,
 }
 
-/// The text is part of the keys of tuning records and cache files. It contains the last three
-/// fields only if they are set.
+/// The text is part of the keys of tuning records and cache files. It contains `wait_limit` and the
+/// last three fields only if they are set.
 impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hints {
@@ -135,6 +144,7 @@ impl fmt::Debug for Hints {
             occupancy,
             code_limit,
             loop_limit,
+            wait_limit,
             opt_level,
             line_info,
             device_debug,
@@ -148,6 +158,9 @@ impl fmt::Debug for Hints {
         text.field("occupancy", occupancy).field("code_limit", code_limit).field("loop_limit", loop_limit);
         text.field("opt_level", opt_level).field("line_info", line_info).field("device_debug", device_debug);
         text.field("memcheck", memcheck);
+        if wait_limit.is_some() {
+            text.field("wait_limit", wait_limit);
+        }
         if persistent.is_some() {
             text.field("persistent", persistent);
         }
@@ -171,6 +184,7 @@ impl Hints {
             occupancy: None,
             code_limit: None,
             loop_limit: None,
+            wait_limit: None,
             opt_level: None,
             line_info: None,
             device_debug: false,
@@ -227,6 +241,28 @@ impl Hints {
     #[must_use]
     pub const fn loop_limit(mut self, turns: u32) -> Hints {
         self.loop_limit = Some(turns);
+        self
+    }
+
+    /// Sets [`Hints::wait_limit`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 2>::new([1024, 1024]);
+    /// let product = |a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>| {
+    ///     let sum = ct::fold(0..32, ct::zeros([64, 64]), |sum, k| {
+    ///         ct::mma(a.load((ct::bid(0), k), [64, 32]), b.load((k, ct::bid(1)), [32, 64]), sum)
+    ///     });
+    ///     c.store((ct::bid(0), ct::bid(1)), sum);
+    /// };
+    /// let code = ct::inspect(product, (x, x, x.mutable())).hints(ct::Hints::new().wait_limit(500));
+    /// assert!(code.ptx()?.contains("%globaltimer"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn wait_limit(mut self, milliseconds: u32) -> Hints {
+        self.wait_limit = Some(milliseconds);
         self
     }
 

@@ -54,6 +54,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         occupancy,
         code_limit,
         loop_limit,
+        wait_limit,
         opt_level,
         line_info,
         device_debug,
@@ -67,6 +68,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     key.push(word(num_warps) << 32 | word(num_stages));
     key.push(word(num_ctas) << 32 | word(occupancy));
     key.push(word(code_limit) << 32 | word(loop_limit));
+    key.push(word(wait_limit));
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
     let plan = u64::from(disable_tma_loads) << 2 | u64::from(disable_pingpong) << 1 | u64::from(disable_search);
     let debug = u64::from(device_debug) << 1 | u64::from(memcheck);
@@ -287,6 +289,7 @@ mod tests {
             hints.occupancy(4),
             hints.code_limit(4),
             hints.loop_limit(4),
+            hints.wait_limit(4),
             hints.opt_level(1),
             hints.line_info(true),
             hints.line_info(false),

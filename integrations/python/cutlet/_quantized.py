@@ -1,6 +1,7 @@
 """Weights of 4 or 8 bits with a scale for each group of inputs."""
 
 from ._frameworks import _KNOWN, framework_of
+from ._op import op
 from . import _native
 
 
@@ -8,24 +9,14 @@ def _is_torch(x):
     return framework_of(x) is _KNOWN["torch"]
 
 
-def dequantize(codes, scales, outputs, bits, group):
-    """The weights of shape (inputs, outputs), as tensors of torch or arrays of NumPy."""
-    per_word, inputs = 32 // bits, codes.shape[0]
-    if _is_torch(codes):
-        import torch
-
-        shifts = torch.arange(per_word, device=codes.device, dtype=torch.int32) * bits
-        fields = codes.unsqueeze(2) >> shifts & (1 << bits) - 1
-        rows = scales.repeat_interleave(group, 0)[:inputs]
-        values = (fields - ((fields >> bits - 1) << bits)).reshape(inputs, -1)[:, :outputs].to(scales.dtype)
-    else:
-        import numpy
-
-        shifts = numpy.arange(per_word, dtype=numpy.uint32) * bits
-        fields = (codes.astype(numpy.uint32)[:, :, None] >> shifts & (1 << bits) - 1).astype(numpy.int32)
-        rows = numpy.repeat(scales, group, 0)[:inputs]
-        values = (fields - ((fields >> bits - 1) << bits)).reshape(inputs, -1)[:, :outputs].astype(scales.dtype)
-    return values * rows
+dequantize = op(
+    "dequantize",
+    _native.dequantize,
+    tensors=("scales", "codes"),
+    numbers={"bits": int, "group": int},
+    shape=lambda scales, codes, bits, group: (codes.shape[0], scales.shape[1]),
+    doc="The weights of shape (inputs, outputs) for codes and scales.",
+)
 
 
 class QuantizedWeight:
@@ -41,7 +32,7 @@ class QuantizedWeight:
 
     def dequantize(self):
         """The weight of shape (outputs, inputs), as it is multiplied with."""
-        return dequantize(self.codes, self.scales, self.outputs, self.bits, self.group).T
+        return dequantize(self.scales, self.codes, self.bits, self.group).T
 
 
 def quantize(weight, bits=4, group=32):

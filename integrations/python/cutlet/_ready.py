@@ -1,39 +1,56 @@
 """The ready kernels, with their gradients for torch."""
 
+import math
+
 from . import _native
 from ._op import op
 from ._quantized import dequantize
 
 
+def _elements(*tensors):
+    return sum(math.prod(x.shape) for x in tensors)
+
+
+def _parts(gradients, *tensors):
+    """Gradients of these tensors, which follow one another in a vector."""
+    parts = gradients.split([math.prod(x.shape) for x in tensors])
+    return tuple(part.reshape(x.shape) for part, x in zip(parts, tensors))
+
+
+_softmax_gradient = op("softmax_backward", _native.softmax_backward, tensors=("y", "grad"))
+_rms_norm_gradients = op(
+    "rms_norm_backward",
+    _native.rms_norm_backward,
+    tensors=("x", "grad", "weight"),
+    numbers={"epsilon": float},
+    shape=lambda x, grad, weight, epsilon: (_elements(x, weight),),
+)
+_layer_norm_gradients = op(
+    "layer_norm_backward",
+    _native.layer_norm_backward,
+    tensors=("x", "grad", "weight"),
+    numbers={"epsilon": float},
+    shape=lambda x, grad, weight, epsilon: (_elements(x, weight, weight),),
+)
+_attention_gradients = op(
+    "attention_backward",
+    _native.attention_backward,
+    tensors=("q", "k", "v", "grad"),
+    numbers={"scale": float, "causal": bool},
+    shape=lambda q, k, v, grad, scale, causal: (_elements(q, k, v),),
+)
+
+
 def _softmax_backward(grad, y, x):
-    product = grad.float() * y.float()
-    return (product - y.float() * product.sum(-1, keepdim=True)).to(x.dtype)
-
-
-def _over_rows(x):
-    """All axes but the last one."""
-    return tuple(range(x.dim() - 1))
+    return _softmax_gradient(y, grad.contiguous())
 
 
 def _rms_norm_backward(grad, y, x, weight, epsilon):
-    wide, scaled = x.float(), grad.float() * weight.float()
-    scale = (wide.square().mean(-1, keepdim=True) + epsilon).rsqrt()
-    normal = wide * scale
-    of_x = scale * (scaled - normal * (scaled * normal).mean(-1, keepdim=True))
-    of_weight = grad.float() * normal
-    return of_x.to(x.dtype), of_weight.sum(_over_rows(x)).to(weight.dtype) if x.dim() > 1 else of_weight.to(weight.dtype)
+    return _parts(_rms_norm_gradients(x, grad.contiguous(), weight, epsilon), x, weight)
 
 
 def _layer_norm_backward(grad, y, x, weight, bias, epsilon):
-    wide, wide_grad = x.float(), grad.float()
-    centered = wide - wide.mean(-1, keepdim=True)
-    scale = (centered.square().mean(-1, keepdim=True) + epsilon).rsqrt()
-    normal, scaled = centered * scale, wide_grad * weight.float()
-    of_x = scale * (scaled - scaled.mean(-1, keepdim=True) - normal * (scaled * normal).mean(-1, keepdim=True))
-    of_weight, of_bias = wide_grad * normal, wide_grad
-    if x.dim() > 1:
-        of_weight, of_bias = of_weight.sum(_over_rows(x)), of_bias.sum(_over_rows(x))
-    return of_x.to(x.dtype), of_weight.to(weight.dtype), of_bias.to(bias.dtype)
+    return _parts(_layer_norm_gradients(x, grad.contiguous(), weight, epsilon), x, weight, bias)
 
 
 def _rotary_backward(grad, y, x, cos, sin, adjacent):
@@ -42,20 +59,7 @@ def _rotary_backward(grad, y, x, cos, sin, adjacent):
 
 
 def _attention_backward(grad, y, q, k, v, scale, causal):
-    import torch
-
-    group, (queries, keys) = q.shape[1] // k.shape[1], (q.shape[2], k.shape[2])
-    wide_q, wide_k, wide_v = (t.float() for t in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
-    scores = wide_q @ wide_k.transpose(-1, -2) * scale
-    if causal:
-        seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
-        scores = scores.masked_fill(~seen, float("-inf"))
-    weights, wide = scores.softmax(-1), grad.float()
-    of_weights = wide @ wide_v.transpose(-1, -2)
-    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True)) * scale
-    shared = lambda t: t.unflatten(1, (k.shape[1], group)).sum(2)
-    of_k, of_v = of_scores.transpose(-1, -2) @ wide_q, weights.transpose(-1, -2) @ wide
-    return (of_scores @ wide_k).to(q.dtype), shared(of_k).to(k.dtype), shared(of_v).to(v.dtype)
+    return _parts(_attention_gradients(q, k, v, grad.contiguous(), scale, causal), q, k, v)
 
 
 def _gguf_backward(grad, y, x, weight, form):
@@ -67,7 +71,7 @@ def _gguf_backward(grad, y, x, weight, form):
 
 
 def _quantized_backward(grad, y, x, codes, scales, outputs, bits, group):
-    return grad @ dequantize(codes, scales, outputs, bits, group).T, None, None
+    return grad @ dequantize(scales, codes, bits, group).T, None, None
 
 
 softmax = op("softmax", _native.softmax, backward=_softmax_backward, doc="Softmax over the last axis.")

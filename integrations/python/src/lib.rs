@@ -12,6 +12,8 @@ mod tensor;
 #[cfg(feature = "module")]
 mod buffer;
 #[cfg(feature = "module")]
+mod gradients;
+#[cfg(feature = "module")]
 mod ready;
 
 pub use cutlet;
@@ -56,6 +58,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ready::add(module)?;
+    gradients::add(module)?;
     module.add_class::<buffer::Buffer>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -1,6 +1,6 @@
 //! The ready kernels.
 
-use cutlet::{Device, Stream};
+use cutlet::{Device, DeviceArray, Stream};
 use cutlet_kernels::gguf::{Blocks, product_with};
 use cutlet_kernels::quantized::{Bits, Product};
 use cutlet_kernels::{Attention, Number, Pairs};
@@ -19,6 +19,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(attention, module)?)?;
     module.add_function(wrap_pyfunction!(quantized_words, module)?)?;
     module.add_function(wrap_pyfunction!(quantized_matmul, module)?)?;
+    module.add_function(wrap_pyfunction!(dequantize, module)?)?;
     module.add_function(wrap_pyfunction!(gguf_matmul, module)?)?;
     module.add_function(wrap_pyfunction!(stream, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
@@ -203,6 +204,34 @@ fn quantized_words(outputs: usize, bits: u32) -> PyResult<usize> {
     Ok(bits_of(bits)?.words(outputs))
 }
 
+/// Returns the words of codes. torch and CuPy have them signed.
+fn words(codes: Tensor, stream: &Stream) -> PyResult<DeviceArray<u32, 2>> {
+    match codes.dtype().code == 0 {
+        true => codes.bits_of_i32(stream),
+        false => codes.array::<u32, 2>(stream),
+    }
+}
+
+/// `scales` is the first tensor: the result has its type.
+#[pyfunction]
+#[pyo3(signature = (scales, codes, y, bits, group, stream=None))]
+fn dequantize(
+    py: Python<'_>,
+    scales: Tensor,
+    codes: Tensor,
+    y: Tensor,
+    bits: u32,
+    group: usize,
+    stream: Option<usize>,
+) -> PyResult<()> {
+    let (product, stream) = (Product { bits: bits_of(bits)?, group }, stream_of(&scales, stream)?);
+    by_number!(scales.dtype(), T => {
+        let (scales, mut y) = (scales.array::<T, 2>(&stream)?, y.array::<T, 2>(&stream)?);
+        let codes = words(codes, &stream)?;
+        py.detach(|| product.dequantize::<T>(&stream, codes.view(), scales.view(), y.view_mut())).map_err(failed)
+    })
+}
+
 fn product<T: Number>(
     py: Python<'_>,
     product: Product,
@@ -210,11 +239,9 @@ fn product<T: Number>(
     (x, codes, scales, y): (Tensor, Tensor, Tensor, Tensor),
 ) -> PyResult<()> {
     let (x, scales, mut y) = (x.matrix::<T>(stream)?, scales.array::<T, 2>(stream)?, y.matrix::<T>(stream)?);
-    // torch and CuPy have their words signed.
-    let signed = codes.dtype().code == 0;
     let tiles = product.tiles::<T>(stream.device(), y.shape(), x.shape()[1]);
     let mut scratch = stream.device().zeros(tiles.scratch(y.shape())).map_err(failed)?;
-    let codes = if signed { codes.bits_of_i32(stream)? } else { codes.array::<u32, 2>(stream)? };
+    let codes = words(codes, stream)?;
     let given = (x.view(), codes.view(), scales.view());
     py.detach(|| product.launch::<T>(tiles, stream, given, scratch.view_mut(), y.view_mut())).map_err(failed)
 }

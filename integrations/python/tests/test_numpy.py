@@ -74,6 +74,64 @@ def test_attention(causal):
     np.testing.assert_allclose(cutlet.attention(q, k, v, 0.25, causal), softmax(scores) @ v.repeat(2, 1), atol=1e-5)
 
 
+def numeric(function, x, grad, step=1e-3):
+    """The gradient of sum(grad * function(x)) for x, in f64."""
+    result = np.zeros(x.shape)
+    for at in np.ndindex(*x.shape):
+        move = np.zeros(x.shape)
+        move[at] = step
+        result[at] = ((function(x + move) - function(x - move)) * grad).sum() / (2 * step)
+    return result
+
+
+def split(gradients, *tensors):
+    parts = np.split(gradients, np.cumsum([x.size for x in tensors])[:-1])
+    return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
+
+
+def test_gradients_of_rows():
+    from cutlet import _ready
+
+    x, grad, weight = (random(*shape, seed=seed) for shape, seed in [((2, 3, 7), 0), ((2, 3, 7), 1), ((7,), 2)])
+    wide = x.astype(np.float64)
+    found = _ready._softmax_gradient(softmax(x), grad)
+    np.testing.assert_allclose(found, numeric(softmax, wide, grad), atol=1e-5)
+
+    def rms(x, weight):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-2) * weight
+
+    def layer(x, weight):
+        return rms(x - x.mean(-1, keepdims=True), weight)
+
+    for norm, gradients, vectors in [(rms, _ready._rms_norm_gradients, 1), (layer, _ready._layer_norm_gradients, 2)]:
+        found = split(gradients(x.transpose(1, 0, 2), grad.transpose(1, 0, 2).copy(), weight, 1e-2), x, *[weight] * vectors)
+        of_x = numeric(lambda x: norm(x, weight), wide, grad).transpose(1, 0, 2)
+        np.testing.assert_allclose(found[0].reshape(3, 2, 7), of_x, atol=1e-4)
+        of_weight = numeric(lambda weight: norm(wide, weight), weight.astype(np.float64), grad)
+        np.testing.assert_allclose(found[1], of_weight, atol=1e-4)
+    np.testing.assert_allclose(found[2], grad.sum((0, 1)), atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_attention(causal):
+    from cutlet import _ready
+
+    shapes = [(1, 4, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8), (1, 4, 3, 8)]
+    q, k, v, grad = (random(*shape, seed=seed) for seed, shape in enumerate(shapes))
+
+    def attention(q, k, v):
+        scores = q @ k.repeat(2, 1).swapaxes(2, 3) * 0.25
+        if causal:
+            scores = np.where(np.tri(3, 5, 2, dtype=bool), scores, -np.inf)
+        return softmax(scores) @ v.repeat(2, 1)
+
+    wide = [x.astype(np.float64) for x in (q, k, v)]
+    found = split(_ready._attention_gradients(q, k, v, grad, 0.25, causal), q, k, v)
+    for i, gradient in enumerate(found):
+        wanted = numeric(lambda x: attention(*wide[:i], x, *wide[i + 1 :]), wide[i], grad)
+        np.testing.assert_allclose(gradient, wanted, atol=1e-4)
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("rows", [3, 40])
 def test_quantized_products(bits, rows):

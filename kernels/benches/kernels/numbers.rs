@@ -15,7 +15,7 @@ fn fft(log: u32) -> Row {
     let (rows, n) = (1usize << (24 - log), 1usize << log);
     let all = (rows * n) as f64;
     // A second pass reads and writes, too.
-    let passes = if log > 13 { 2.0 } else { 1.0 };
+    let passes = if log > 14 { 2.0 } else { 1.0 };
     Row::new(
         format!("fft c64 {rows} 2^{log}"),
         Work::bytes(16.0 * all * passes),

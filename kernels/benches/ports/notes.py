@@ -36,7 +36,7 @@ NOTES = {
     "paged decode": (FLASHINFER + "fmha_decode_bsr.py`", "rows of pages as operand", DECODE),
     "sink decode": (GYM + "attention_sink_decode.py`", "sinks of heads, last block adds parts", DECODE),
     "grouped product": ("TileGym `suites/unsloth/grouped_gemm.py`", "groups of rows that begin anywhere, by TMA", {**MATMUL, **GROUPS}),
-    "experts": ("cuTile Python `samples/MoE.py`", "gathered rows, groups of tiles", {"moe/product.rs": ("kernel", "one_tile"), **GATHER}),
+    "experts": ("cuTile Python `samples/MoE.py`", "gathered rows, groups of tiles", {"moe/product.rs": ("kernel",), **GATHER}),
     "expert activation": (GYM + "moe_actgrad_bwd.py`", "gathered rows as operand, epilogue in strips, atomics",
                           {"moe/activation.rs": ("kernel",), **GATHER, "norms/gated.rs": ("Gate::with_derivative",)}),
     "moe alignment": (GYM + "moe_align_block.py`", "histogram, prefix sums, scatter",

@@ -128,17 +128,11 @@ fn add<T: Number>(
 }
 
 /// Returns the sum of the products of a tile with the taps of all phases, as [`add`].
-fn sum<T: Number>(
-    images: &[Array<T, 5>],
-    w: Array<T, 4>,
-    place: Place,
-    split: Scalar<i32>,
-    form: &Form,
-) -> Tile<f32, 2> {
+fn sum<T: Number>(x: &[Array<T, 5>], w: Array<T, 4>, at: Place, split: Scalar<i32>, form: &Form) -> Tile<f32, 2> {
     let zero = ct::zeros([form.boxed.iter().product(), form.outputs]);
     form.taps.iter().fold(zero, |sum, &taps| {
         let count = ct::scalar(taps.count() as i32);
-        add(sum, (images[taps.phase], w), place, (count, |at| taps.tap(at)), split, form)
+        add(sum, (x[taps.phase], w), at, (count, |at| taps.tap(at)), split, form)
     })
 }
 

@@ -42,57 +42,39 @@ struct Form {
 type Inputs<T> = (Array<T, 2>, Array<T, 4>);
 
 fn kernel<T: Number>(
-    inputs: Inputs<T>,
-    lists: (Array<i32, 1>, Array<i32, 1>, Array<i32, 1>),
+    (x, w): Inputs<T>,
+    (pairs, of_tile, starts): (Array<i32, 1>, Array<i32, 1>, Array<i32, 1>),
     out: ArrayMut<T, 2>,
     taken: Scalar<i32>,
-    form: Form,
+    Form { rows: of, transposed, gate, swapped, tile: [tm, tn, tk] }: Form,
 ) {
-    let [tm, tn, _] = form.tile;
-    let (starts, columns) = (lists.2, out.num_tiles(1, [tm, tn]));
+    let (columns, parts) = (out.num_tiles(1, [tm, tn]), if gate.is_some() { 2 } else { 1 });
     // Tiles of rows in front of the end of the last expert.
     let rows = starts.load_scalar(starts.extent(0) - 1) / tm as i32;
-    let tiles = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
-    ct::for_each(tiles, |index| {
-        let at = ct::swizzle_2d(index, rows, columns, 8);
-        one_tile(inputs, (lists.0, lists.1), out, taken, at, form);
+    ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), |index| {
+        let [i, j] = ct::swizzle_2d(index, rows, columns, 8);
+        let expert = of_tile.load_scalar(i);
+        // A free place is behind the last token.
+        let token = pairs.load(i, [tm]) / taken;
+        let shape = if swapped { [parts * tn, tm] } else { [tm, parts * tn] };
+        let sums = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>(shape), |sums, k| {
+            let x = match of {
+                Rows::Tokens => x.load((ct::at(token), k), [tm, tk]),
+                Rows::Places => x.load((i, k), [tm, tk]),
+            };
+            let w = match transposed {
+                true => w.load((expert, 0, j, k), [1, parts, tn, tk]).reshape([parts * tn, tk]).transpose(),
+                false => w.load((expert, 0, k, j), [1, 1, tk, tn]).reshape([tk, tn]),
+            };
+            if swapped { ct::mma(w.transpose(), x.transpose(), sums) } else { ct::mma(x, w, sums) }
+        });
+        let result = gate.map_or(sums, |gate| {
+            let [of_gate, of_value] = sums.split(if swapped { 0 } else { 1 });
+            mode::<T, _>(|| gate.of(of_gate) * of_value)
+        });
+        let result = result.cast::<T>();
+        out.store((i, j), if swapped { result.transpose() } else { result });
     });
-}
-
-fn one_tile<T: Number>(
-    (x, w): Inputs<T>,
-    (pairs, of_tile): (Array<i32, 1>, Array<i32, 1>),
-    out: ArrayMut<T, 2>,
-    taken: Scalar<i32>,
-    [i, j]: [Scalar<i32>; 2],
-    form: Form,
-) {
-    let [tm, tn, tk] = form.tile;
-    let parts = if form.gate.is_some() { 2 } else { 1 };
-    let expert = of_tile.load_scalar(i);
-    // A free place is behind the last token.
-    let token = pairs.load(i, [tm]) / taken;
-    let shape = if form.swapped { [parts * tn, tm] } else { [tm, parts * tn] };
-    let acc = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>(shape), |acc, k| {
-        let x = match form.rows {
-            Rows::Tokens => x.load((ct::at(token), k), [tm, tk]),
-            Rows::Places => x.load((i, k), [tm, tk]),
-        };
-        let w = match form.transposed {
-            true => w.load((expert, 0, j, k), [1, parts, tn, tk]).reshape([parts * tn, tk]).transpose(),
-            false => w.load((expert, 0, k, j), [1, 1, tk, tn]).reshape([tk, tn]),
-        };
-        if form.swapped { ct::mma(w.transpose(), x.transpose(), acc) } else { ct::mma(x, w, acc) }
-    });
-    let result = match form.gate {
-        None => acc.cast::<T>(),
-        Some(gate) => {
-            let [of_gate, of_value] = acc.split(if form.swapped { 0 } else { 1 });
-            mode::<T, _>(|| (gate.of(of_gate) * of_value).cast::<T>())
-        }
-    };
-    let result = if form.swapped { result.transpose() } else { result };
-    out.store((i, j), result);
 }
 
 /// Tile of a product with this many rows in a tile.

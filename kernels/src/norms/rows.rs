@@ -79,12 +79,6 @@ impl Form {
     /// As [`Form::new`], for kernels that load `bytes` for each column and keep one tile of f32.
     pub fn of_bytes(shape: [usize; 4], elements: usize, bytes: usize, stream: &Stream) -> Form {
         let columns = shape[3].next_power_of_two();
-        let tile = crate::launch::knob("tile", 0);
-        if tile > 0 && columns > 65536 {
-            let form = Form::with_clusters(shape, elements, tile, LARGEST_CLUSTER).with_warps();
-            let warps = crate::launch::knob("rowwarps", form.warps as usize) as u32;
-            return Form { warps, ..form };
-        }
         if columns == 2 * LONGEST_TILE {
             // 366 us for 4096 rows of f32 on an H100, 528 us by chunks.
             return Form::with_clusters(shape, elements, columns, 1).with_warps();
@@ -134,7 +128,7 @@ impl Form {
     pub fn launch(self, shape: [usize; 4], stream: &Stream) -> ct::Launch<'_> {
         let grid = [shape[2].div_ceil(self.rows) * self.parts, shape[1], shape[0]];
         // One block loads while another one reduces.
-        let hints = if self.tile > 8192 { ct::Hints::new().occupancy(crate::launch::knob("rowocc", 2) as u32) } else { ct::Hints::new() };
+        let hints = if self.tile > 8192 { ct::Hints::new().occupancy(2) } else { ct::Hints::new() };
         let hints = if self.warps > 0 { hints.num_warps(self.warps) } else { hints };
         ct::Launch::new(grid).hints(hints).stream(stream)
     }

@@ -68,7 +68,7 @@ fn sylvester<T: Number>(n: usize) -> Tile<T, 2> {
 
 /// Rows of shape (first, 16 x 16), for every n-th row. The first digit is a product with an exact matrix. The second one is
 /// in registers. The last digit is a product of each sum in two parts of bf16, whose error is below 2^-16.
-fn products<T: Number>(x: Array<T, 3>, y: ArrayMut<T, 3>, factor: Scalar<f32>, [first, parts]: [usize; 2]) {
+fn products<T: Number>(x: Array<T, 3>, y: ArrayMut<T, 3>, factor: Scalar<f32>, first: usize) {
     let columns = LAST * LAST;
     let (of_first, of_last) = (sylvester::<T>(first), sylvester::<bf16>(LAST));
     ct::for_each(ct::range(ct::bid(0), x.extent(0)).step(ct::num_blocks(0)), |row| {
@@ -76,14 +76,14 @@ fn products<T: Number>(x: Array<T, 3>, y: ArrayMut<T, 3>, factor: Scalar<f32>, [
         let all = ct::mma(of_first, own, ct::zeros::<f32, 2>([first, columns]));
         let mut legs: Vec<Tile<f32, 2>> = (0..LAST).map(|i| all.extract((0, i), [first, LAST])).collect();
         butterflies(&mut legs);
-        let (group, zeros) = (first * parts, ct::zeros::<f32, 2>([first * parts, LAST]));
-        for (part, legs) in legs.chunks(parts).enumerate() {
+        let zeros = ct::zeros::<f32, 2>([first * GROUP, LAST]);
+        for (part, legs) in legs.chunks(GROUP).enumerate() {
             let legs = ct::cat(legs.iter().copied(), 0);
             let high = legs.cast::<bf16>();
             let low = (legs - high.cast::<f32>()).cast::<bf16>();
             let sums = (ct::mma(high, of_last, ct::mma(low, of_last, zeros)) * factor).cast::<T>();
-            let sums = (0..parts).map(|i| sums.extract((i, 0), [group / parts, LAST]));
-            y.store((row, 0, part as i32), ct::cat(sums, 1).reshape([1, first, parts * LAST]));
+            let sums = (0..GROUP).map(|i| sums.extract((i, 0), [first, LAST]));
+            y.store((row, 0, part as i32), ct::cat(sums, 1).reshape([1, first, GROUP * LAST]));
         }
     });
 }
@@ -116,16 +116,13 @@ pub fn hadamard<T: Number>(
     if m == 0 {
         return Ok(());
     }
-    if size_of::<T>() == 2 && n >= 64 * LAST * LAST && crate::launch::knob("hada", 1) == 1 {
+    if size_of::<T>() == 2 && n >= 64 * LAST * LAST {
         let first = n / LAST / LAST;
         let shape = [m, first, LAST * LAST];
-        let blocks = m.min(num_multiprocessors(stream) * crate::launch::knob("hadablocks", 1));
+        let blocks = m.min(num_multiprocessors(stream));
         let launch = ct::Launch::new(blocks).stream(stream);
-        let launch = match crate::launch::knob("hadawarps", 0) {
-            0 => launch,
-            n => launch.hints(ct::Hints::new().num_warps(n as u32)),
-        };
-        return launch.run(products::<T>, (x.reshape(shape)?, y.reshape(shape)?, factor, ct::Constant([first, crate::launch::knob("hadagroup", GROUP)])));
+        let launch = launch.hints(ct::Hints::new().num_warps(8));
+        return launch.run(products::<T>, (x.reshape(shape)?, y.reshape(shape)?, factor, ct::Constant(first)));
     }
     // Three digits in place of four: 85 us for 1024 rows on an H100, 95 us with digits of 4 bits.
     let (most, hints) = if n == COLUMNS[1] { (5, ct::Hints::new().num_warps(16)) } else { (4, ct::Hints::new()) };

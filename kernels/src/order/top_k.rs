@@ -83,10 +83,10 @@ fn long_rows<T: Number>(
     };
     let found = select_prefix(tiles, |i| load(i).2, |_| ct::scalar(k as u32));
     // Stores the results among some parts of the row, behind the larger elements.
-    let select = |parts, of_part: &dyn Fn(Scalar<i32>) -> (Tile<i32, 1>, Keys), larger: Scalar<i32>| {
-        let (threshold, equal) = select_rest(parts, |i| of_part(i).1, found);
+    let select = |parts, keys_of: &dyn Fn(Scalar<i32>) -> Keys, columns_of: &dyn Fn(Scalar<i32>) -> _, larger| {
+        let (threshold, equal) = select_rest(parts, keys_of, found);
         ct::fold(..parts, (larger, k as i32 - equal.cast::<i32>()), |before, i| {
-            let (columns, Keys { keys, regarded, .. }) = of_part(i);
+            let (Keys { keys, regarded, .. }, columns): (_, Tile<i32, 1>) = (keys_of(i), columns_of(i));
             let [larger, equal] = [keys.gt(threshold) & regarded, keys.eq(threshold) & regarded];
             let (of_larger, of_equal, next) = places(larger, equal, before);
             let options = ct::GatherOptions::new().mask(larger | equal);
@@ -113,15 +113,11 @@ fn long_rows<T: Number>(
             next
         });
         let part = tile.min(CANDIDATES);
-        let of_part = |i: Scalar<i32>| {
-            let regarded = (ct::arange(0..part) + i * part).lt(count);
-            let keys = Keys { keys: keys_of.load(i, [part]), weights: None, regarded };
-            (columns_of.load(i, [part]).cast::<i32>(), keys)
-        };
-        select(count.ceil_div(part as i32), &of_part, larger);
+        let regarded = |i: Scalar<i32>| (ct::arange(0..part) + i * part).lt(count);
+        let keys = |i| Keys { keys: keys_of.load(i, [part]), weights: None, regarded: regarded(i) };
+        select(count.ceil_div(part as i32), &keys, &|i| columns_of.load(i, [part]).cast::<i32>(), larger);
     });
-    let of_row = |i: Scalar<i32>| (numbers + i * tile, load(i).2);
-    ct::if_then(!is_few, || select(tiles, &of_row, ct::scalar(0)));
+    ct::if_then(!is_few, || select(tiles, &|i| load(i).2, &|i| load(i).1, ct::scalar(0)));
     if order == Selected::Sorted {
         let extent = k.next_power_of_two();
         let at = (row, 0);

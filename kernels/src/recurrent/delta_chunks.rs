@@ -30,7 +30,6 @@ pub struct Form {
     pub group: usize,
     /// The most chunks of a sequence.
     pub chunks: usize,
-    pub kind: usize,
 }
 
 impl Form {
@@ -69,11 +68,11 @@ pub fn level_decay(sums: Tile<f32, 2>, half: usize) -> Tile<f32, 2> {
     (-(sums - middle).abs()).exp2()
 }
 
-/// Returns the pairs of a level, without those above the diagonal. The rows have the steps once or
-/// several times.
-pub fn is_level(rows: usize, half: usize) -> Tile<bool, 2> {
-    let [row, column] = [0, 1].map(|axis| ct::indices([rows, STEPS], axis));
-    let row = if rows > STEPS { row % STEPS as i32 } else { row };
+/// Returns the pairs of a level of blocks of 16 steps, of this shape: those below the diagonal. The rows
+/// have the steps of a block once or several times.
+pub fn is_level(shape: [usize; 3], half: usize) -> Tile<bool, 3> {
+    let [row, column] = [1, 2].map(|axis| ct::indices(shape, axis));
+    let row = if shape[1] > BLOCK { row % BLOCK as i32 } else { row };
     ((row ^ column) / half as i32).eq(1) & row.gt(column)
 }
 
@@ -106,13 +105,11 @@ fn products<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, gates: Tile<f32, 2>, (diago
         let part = |x: Tile<T, 3>, part: usize| x.extract((0, part, 0), [blocks, half, width]);
         (ct::cat([part(q, 1), part(k, 1)], 1), part(k, 0).permute([0, 2, 1]))
     };
-    let [row, column] = [1, 2].map(|axis| ct::indices([count, 2 * BLOCK, BLOCK], axis) % BLOCK as i32);
     let diagonal = levels().take_while(|half| *half < BLOCK).fold(diagonal, |sums, half| {
         let [q, k] = decayed(half).map(|x| x.reshape([count, BLOCK, width]));
-        let product =
-            ct::mma(ct::cat([q, k], 1), k.permute([0, 2, 1]), ct::zeros::<f32, 3>([count, 2 * BLOCK, BLOCK]));
-        let is_level = ((row ^ column) / half as i32).eq(1) & row.gt(column);
-        sums + is_level.select(product, 0.0)
+        let shape = [count, 2 * BLOCK, BLOCK];
+        let product = ct::mma(ct::cat([q, k], 1), k.permute([0, 2, 1]), ct::zeros::<f32, 3>(shape));
+        sums + is_level(shape, half).select(product, 0.0)
     });
     let (rows, columns) = halves(count / 2, BLOCK);
     let below = ct::mma(rows, columns, below);
@@ -125,9 +122,8 @@ fn products<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, gates: Tile<f32, 2>, (diago
 fn matrix((diagonal, below, far): Blocks, which: usize) -> Tile<f32, 2> {
     let count = STEPS / BLOCK;
     let diagonal = diagonal.extract((0, which, 0), [count, BLOCK, BLOCK]).reshape([count / 2, 2, BLOCK, BLOCK]);
-    let [first, second] = [0, 1].map(|part| {
-        diagonal.extract((0, part, 0, 0), [count / 2, 1, BLOCK, BLOCK]).reshape([count / 2, BLOCK, BLOCK])
-    });
+    let [first, second] = [0, 1]
+        .map(|part| diagonal.extract((0, part, 0, 0), [count / 2, 1, BLOCK, BLOCK]).reshape([count / 2, BLOCK, BLOCK]));
     let below = below.extract((0, which, 0), [count / 2, BLOCK, BLOCK]);
     let upper = ct::cat([first, ct::zeros([count / 2, BLOCK, BLOCK])], 2);
     let pairs = ct::cat([upper, ct::cat([below, second], 2)], 1);
@@ -136,38 +132,16 @@ fn matrix((diagonal, below, far): Blocks, which: usize) -> Tile<f32, 2> {
     ct::cat([ct::cat([first, ct::zeros([2 * BLOCK, 2 * BLOCK])], 1), ct::cat([far, second], 1)], 0)
 }
 
-/// Adds the products of queries with keys of steps i ≥ j, and below them those of keys with keys of
-/// steps i > j, with their decays. With a gate of each key channel, those of equal steps are not added.
-fn stacked<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, gates: Tile<f32, 2>, sums: Tile<f32, 2>) -> Tile<f32, 2> {
-    let product = |q: Tile<T, 2>, k: Tile<T, 2>| {
-        ct::mma(ct::cat([q, k], 0), k.transpose(), ct::zeros::<f32, 2>([2 * STEPS, STEPS]))
-    };
-    if gates.shape()[1] == 1 {
-        return product(q, k).fma(ct::cat([decays(gates, false), decays(gates, true)], 0), sums);
-    }
-    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-    let gates = gates * std::f32::consts::LOG2_E;
-    levels().fold(sums, |sums, half| {
-        let decay = level_decay(gates, half);
-        let product = product((exact_q * decay).cast::<T>(), (exact_k * decay).cast::<T>());
-        sums + is_level(2 * STEPS, half).select(product, 0.0)
-    })
-}
-
-/// The same, of two tiles.
-fn separate<T: Number>(q: Tile<T, 2>, k: Tile<T, 2>, gates: Tile<f32, 2>, sums: [Tile<f32, 2>; 2]) -> [Tile<f32, 2>; 2] {
-    let product = |left: Tile<T, 2>, k: Tile<T, 2>| ct::mma(left, k.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS]));
-    if gates.shape()[1] == 1 {
-        return [sums[0] + product(q, k) * decays(gates, false), sums[1] + product(k, k) * decays(gates, true)];
-    }
-    let (exact_q, exact_k) = (q.cast::<f32>(), k.cast::<f32>());
-    let gates = gates * std::f32::consts::LOG2_E;
-    levels().fold(sums, |[of_q, of_k], half| {
-        let decay = level_decay(gates, half);
-        let (q, k) = ((exact_q * decay).cast::<T>(), (exact_k * decay).cast::<T>());
-        let is_level = is_level(STEPS, half);
-        [(product(q, k), of_q), (product(k, k), of_k)].map(|(product, sum)| sum + is_level.select(product, 0.0))
-    })
+/// Returns the sums over all parts of the keys of the products that a head with one gate has: of
+/// queries with keys, and of keys with keys.
+fn of_one_gate<T: Number>(
+    q: Tile<T, 2>,
+    k: Tile<T, 2>,
+    gates: Tile<f32, 2>,
+    sums: [Tile<f32, 2>; 2],
+) -> [Tile<f32, 2>; 2] {
+    let product = |left: Tile<T, 2>| ct::mma(left, k.transpose(), ct::zeros::<f32, 2>([STEPS, STEPS]));
+    [product(q).fma(decays(gates, false), sums[0]), product(k).fma(decays(gates, true), sums[1])]
 }
 
 /// Queries, keys, values, gates and rates.
@@ -201,8 +175,7 @@ fn prepare_chunk<T: Number>(
         let [q, k] = [q, k].map(|x| sequence.load(x, [at, head / group as i32, part], width));
         (q, k, sequence.load(gates, [at, head, form.gate_of(part)], gate_width).cumsum(0))
     };
-    // Loops, so that the registers are those of one part.
-    let step = |own: Tile<f32, 2>, part: Scalar<i32>| {
+    let step = |part: Scalar<i32>| {
         let (q, k, gates) = of_part(part);
         let last = gates.extract((STEPS - 1, 0), [1, gate_width]);
         let (shape, place) = ([1, 1, STEPS, width], (slot, head, 0, part));
@@ -210,58 +183,29 @@ fn prepare_chunk<T: Number>(
         queries.store(place, (exact_q * gates.exp()).cast::<T>().reshape(shape));
         ends.store(place, (exact_k * (last - gates).exp()).cast::<T>().reshape(shape));
         decays.store((slot, head, form.gate_of(part)), last.exp().reshape([1, 1, gate_width]));
-        let own = if form.by_channel { own + (exact_q * exact_k).sum(1) } else { own };
-        (q, k, gates, own)
+        (q, k, gates, (exact_q * exact_k).sum(1))
     };
-    let none = ct::zeros::<f32, 2>([STEPS, 1]);
-    let square = ct::zeros::<f32, 2>([STEPS, STEPS]);
-    let (of_queries, of_keys, own) = match (form.by_channel, form.kind) {
-        (true, 2) => {
-            let (all, own) = ct::fold(..form.key_parts(), (no_products(), none), |(sums, own), part| {
-                let (q, k, gates, own) = step(own, part);
-                (products(q, k, gates, sums), own)
-            });
-            (matrix(all, 0), matrix(all, 1), own)
-        }
-        (true, 3) => {
-            let (mut all, mut own) = (no_products(), none);
-            for part in 0..(form.keys / form.width) as i32 {
-                let (q, k, gates, sum) = step(own, ct::scalar(part));
-                (all, own) = (products(q, k, gates, all), sum);
-            }
-            (matrix(all, 0), matrix(all, 1), own)
-        }
-        (true, 4) => {
-            let (mut all, mut own) = ([square; 2], none);
-            for part in 0..(form.keys / form.width) as i32 {
-                let (q, k, gates, sum) = step(own, ct::scalar(part));
-                (all, own) = (separate(q, k, gates, all), sum);
-            }
-            (all[0], all[1], own)
-        }
-        (true, 1) => {
-            let start = (ct::zeros::<f32, 2>([2 * STEPS, STEPS]), none);
-            let (all, own) = ct::fold(..form.key_parts(), start, |(sums, own), part| {
-                let (q, k, gates, own) = step(own, part);
-                (stacked(q, k, gates, sums), own)
-            });
-            let [of_queries, of_keys] = [0, 1].map(|part| all.extract((part, 0), [STEPS, STEPS]));
-            (of_queries, of_keys, own)
-        }
-        _ => {
-            let ([of_queries, of_keys], own) = ct::fold(..form.key_parts(), ([square; 2], none), |(sums, own), part| {
-                let (q, k, gates, own) = step(own, part);
-                (separate(q, k, gates, sums), own)
-            });
-            (of_queries, of_keys, own)
-        }
+    // Loops, so that the registers are those of one part.
+    let (of_queries, of_keys) = if form.by_channel {
+        let start = (no_products(), ct::zeros::<f32, 2>([STEPS, 1]));
+        let (all, own) = ct::fold(..form.key_parts(), start, |(sums, own), part| {
+            let (q, k, gates, of_part) = step(part);
+            (products(q, k, gates, sums), own + of_part)
+        });
+        let is_own = ct::indices([STEPS, STEPS], 0).eq(ct::indices([STEPS, STEPS], 1));
+        (is_own.select(own.broadcast_to([STEPS, STEPS]), matrix(all, 0)), matrix(all, 1))
+    } else {
+        let start = [ct::zeros::<f32, 2>([STEPS, STEPS]); 2];
+        let [of_queries, of_keys] = ct::fold(..form.key_parts(), start, |sums, part| {
+            let (q, k, gates, _) = step(part);
+            of_one_gate(q, k, gates, sums)
+        });
+        (of_queries, of_keys)
     };
     let [rows, columns] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-    let is_own = rows.eq(columns);
-    let of_queries = if form.by_channel { is_own.select(own.broadcast_to([STEPS, STEPS]), of_queries) } else { of_queries };
     scores.store((slot, head, 0, 0), of_queries.cast::<T>().reshape([1, 1, STEPS, STEPS]));
 
-    let triangle = of_keys.fma(rates, is_own.cast::<f32>());
+    let triangle = of_keys.fma(rates, rows.eq(columns).cast::<f32>());
     let inverse = triangle.inverse_unit_lower().cast::<T>();
     if let Some(inverses) = inverses {
         inverses.store((slot, head, 0, 0), inverse.reshape([1, 1, STEPS, STEPS]));

@@ -18,7 +18,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
-use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, key_width, level_decay, levels, prepare};
+use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
 use super::delta_rule::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
@@ -134,12 +134,12 @@ fn of_products<T: Number>([q, k]: [Tile<T, 2>; 2], sums: Tile<f32, 2>, pairs: &P
     let start = [exact_k * own, zeros, exact_q * own];
     let start = levels().take_while(|half| *half < BLOCK).fold(start, |[of_q, of_rows, of_columns], half| {
         let count = STEPS / BLOCK;
-        let [row, column] = [1, 2].map(|axis| ct::indices([count, BLOCK, BLOCK], axis));
-        let is_level = ((row ^ column) / half as i32).eq(1) & row.gt(column);
+        let is_level = is_level([count, BLOCK, BLOCK], half);
         let [scores, triangle] = pairs.map(|x| is_level.select(diagonal(x), ct::zeros([count, BLOCK, BLOCK])));
         let decay = level_decay(sums, half);
         let decayed = exact_k * decay;
-        let [q, k, rated] = [exact_q * decay, decayed, decayed * rates].map(|x| x.cast::<T>().reshape([count, BLOCK, keys]));
+        let [q, k, rated] =
+            [exact_q * decay, decayed, decayed * rates].map(|x| x.cast::<T>().reshape([count, BLOCK, keys]));
         let product = |a: Tile<T, 3>, b: Tile<T, 3>, sum: Tile<f32, 3>| ct::mma(a, b, sum);
         let zeros = ct::zeros::<f32, 3>([count, BLOCK, keys]);
         let turned = |x: Tile<T, 3>| x.permute([0, 2, 1]);
@@ -283,7 +283,8 @@ fn backward_of_chunk<T: Number>(
         let of_rows = of_rows - product(&|i| pairs.residuals[i], starts) * decay;
         let of_ends = product(&|i| of_value(news, head, [zero, ct::scalar(i as i32)], STEPS), afters);
         let carried = all_values().fold(ct::zeros::<f32, 2>([width, 1]), |sum, value| {
-            let [before, after] = [starts, afters].map(|array| of_value(array, head, [part, value], width).cast::<f32>());
+            let [before, after] =
+                [starts, afters].map(|array| of_value(array, head, [part, value], width).cast::<f32>());
             sum + (before * after).sum(1)
         });
         let of_ends = of_ends * (last - gates).exp();
@@ -346,16 +347,15 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         return Ok(());
     }
     let width = if GATES == 3 { 1 } else { keys };
-    let tile = widest(values).min(64);
+    let tile = widest(values).min(crate::launch::knob("gvalues", 64));
     let form = Form {
         keys: keys.next_power_of_two().max(16),
         values: tile,
         parts: values.div_ceil(tile),
-        width: key_width(keys.next_power_of_two().max(16)).min(crate::launch::knob("gwidth", 64)),
+        width: keys.next_power_of_two().max(16).min(crate::launch::knob("gwidth", 64)),
         by_channel: GATES == 4,
         group: heads / k.shape()[2],
         chunks,
-        kind: crate::launch::knob("kind", 0),
     };
     let device = stream.device();
     let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, width], true)?;
@@ -368,7 +368,11 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
     let (gates, rates) = (tokens(gates.reshape(four(width))?, packing)?, tokens(rates.reshape(four(1))?, packing)?);
     let arguments = (of_tokens.0, of_tokens.1, of_tokens.2, gates, rates);
     let dy = tokens(dy, packing)?;
-    let eight = ct::Hints::new().num_warps(8);
+    let eight = ct::Hints::new().num_warps(crate::launch::knob("gwarps", 8) as u32);
+    let eight = match crate::launch::knob("gocc", 0) {
+        0 => eight,
+        n => eight.occupancy(n as u32),
+    };
     if chunks > 0 {
         let four = ct::Hints::new().num_warps(crate::launch::knob("gpwarps", 4) as u32).occupancy(2);
         let launch = ct::Launch::new([chunks, heads, sequences]).hints(four).stream(stream);

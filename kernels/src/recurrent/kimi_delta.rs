@@ -102,16 +102,15 @@ impl KimiDelta {
         if heads * values * sequences == 0 {
             return Ok(());
         }
-        let whole = widest(values);
+        let whole = widest(values).min(64);
         let form = Form {
             keys: keys.next_power_of_two().max(16),
             width: keys.next_power_of_two().max(16).min(crate::launch::knob("width", key_width(256))),
             by_channel: true,
-            values: whole.min(crate::launch::knob("values", 128)),
-            parts: values.div_ceil(whole.min(crate::launch::knob("values", 128))),
+            values: whole,
+            parts: values.div_ceil(whole),
             group: heads / inputs.k.shape()[2],
             chunks,
-            kind: crate::launch::knob("kind", 0),
         };
         let mut scratch = Chunks::<T>::new(stream, [slots, heads], [keys, values, keys], false)?;
         let offsets = packing.map(|packing| packing.offsets);
@@ -120,12 +119,8 @@ impl KimiDelta {
             let rates = tokens(inputs.rates.reshape([batch, count, heads, 1])?, packing)?;
             let keys = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?);
             let arguments = (keys.0, keys.1, like, tokens(inputs.gates, packing)?, rates);
-            // Eight warps have registers for queries, keys, gates and their products.
-            let hints = ct::Hints::new().num_warps(crate::launch::knob("warps", 4) as u32);
-            let hints = match crate::launch::knob("occ", 0) {
-                0 => hints,
-                n => hints.occupancy(n as u32),
-            };
+            // Threads of four warps have the same steps and channels in all tiles.
+            let hints = ct::Hints::new().num_warps(4).occupancy(crate::launch::knob("occ", 3) as u32);
             let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
         }

@@ -160,12 +160,7 @@ impl Sequence {
     }
 
     /// Loads results of a chunk of a head that the kernel has stored.
-    pub fn load_result<T: Element>(
-        self,
-        tokens: TokensMut<T>,
-        place: [Scalar<i32>; 3],
-        channels: usize,
-    ) -> Tile<T, 2> {
+    pub fn load_result<T: Element>(self, tokens: TokensMut<T>, place: [Scalar<i32>; 3], channels: usize) -> Tile<T, 2> {
         let (of_batch, packed) = tokens;
         self.load((of_batch.map(|array| *array), packed.map(|array| *array)), place, channels)
     }

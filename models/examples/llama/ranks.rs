@@ -9,7 +9,7 @@ use cutlet_models::llama::parallel::{ParallelDecoding, ParallelGraph, ParallelPr
 use cutlet_models::llama::step::Choice;
 use cutlet_models::llama::{Config, Decoding, Early, Kind, Llama, Method, Parallel, Part, Plan, Prompts};
 
-use super::Options;
+use super::{Options, PARTS};
 
 /// Steps of a measurement, and measurements of which the fastest one is printed.
 const STEPS: usize = 32;
@@ -289,7 +289,14 @@ impl<'a> Ranks<'a> {
         let context = self.options.context;
         let sum = Plan { only: Some(Part::Sum), ..self.options.plan };
         let after = Plan { early: Early::After, ..self.options.plan };
-        for (what, plan) in [("", self.options.plan), (", each kernel after the last", after), (", sums alone", sum)] {
+        let whole = [(String::new(), self.options.plan), (", each kernel after the preceding one".to_owned(), after)];
+        let mut variants = [&whole[..], &[(", sums alone".to_owned(), sum)]].concat();
+        if self.options.timeline {
+            let alone =
+                |(part, what): &(Part, &str)| (format!(", {what}"), Plan { only: Some(*part), ..self.options.plan });
+            variants.extend(PARTS.iter().map(alone));
+        }
+        for (what, plan) in variants {
             let mut state = ParallelDecoding::new(self.model, batch, context + 256)?;
             state.set_tokens(&first_tokens(batch))?;
             state.set_lengths(&vec![context as i32; batch])?;
@@ -306,8 +313,8 @@ impl<'a> Ranks<'a> {
                 Ok(time)
             })? / STEPS as f64;
             let (text, kind) = (&self.text, stepper.text());
-            let ratio = of_one / time;
-            println!("{text}, decode {batch} x {context}{what}\t{:.1} us\t{ratio:.2} of one\t{kind}", time * 1e6);
+            let ratio = if plan.only.is_none() { format!("\t{:.2} of one", of_one / time) } else { String::new() };
+            println!("{text}, decode {batch} x {context}{what}\t{:.1} us{ratio}\t{kind}", time * 1e6);
         }
         Ok(())
     }

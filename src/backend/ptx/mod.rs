@@ -67,7 +67,7 @@ mod optimizations;
 mod options;
 mod plan;
 #[cfg(test)]
-mod ptxas_test;
+pub(crate) mod ptxas_test;
 mod register_pressure;
 pub mod remarks;
 mod scalar;
@@ -97,3 +97,15 @@ pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};
 pub use options::{CompileOptions, PlanSearch};
+
+/// Runs `body` with code generation that omits one arrival on an mbarrier. Returns its result and
+/// the number of arrivals.
+#[cfg(test)]
+pub(crate) fn dropped_arrivals<X>(arrival: Option<u32>, body: impl FnOnce() -> X) -> (X, u32) {
+    use isa::builder::dropped::{ARRIVAL, COUNT};
+    COUNT.set(0);
+    ARRIVAL.set(arrival);
+    let result = body();
+    ARRIVAL.set(None);
+    (result, COUNT.get())
+}

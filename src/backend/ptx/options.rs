@@ -17,6 +17,8 @@ pub struct CompileOptions {
     pub num_ctas: Option<u32>,
     /// Number of lines at which lowering stops.
     pub code_limit: Option<u32>,
+    /// Milliseconds after which a wait is reported and ends its thread.
+    pub wait_limit: Option<u32>,
     /// The kernel may have tensor maps as parameters. Without them it also runs for arrays that no
     /// map describes.
     pub tma: bool,
@@ -59,6 +61,7 @@ impl Default for CompileOptions {
             num_stages: None,
             num_ctas: None,
             code_limit: None,
+            wait_limit: None,
             tma: true,
             line_info: false,
             schedule: false,

@@ -8,4 +8,6 @@ pub(super) mod races;
 pub(super) mod zones;
 
 #[cfg(test)]
+mod hang_tests;
+#[cfg(test)]
 mod tests;

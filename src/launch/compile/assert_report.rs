@@ -7,13 +7,10 @@ use crate::backend::ptx::{Assertion, NoteField, note_words};
 use crate::error::{Diagnostic, Error, Result};
 use crate::runtime::{FailureNote, Gpu, Note};
 
-/// Returns the failure record of a kernel with these assertions; `None` without assertions.
-pub(crate) fn note(gpu: &'static Gpu, assertions: Vec<Assertion>) -> Result<Option<Arc<FailureNote>>> {
-    if assertions.is_empty() {
-        return Ok(None);
-    }
-    let words = note_words(&assertions);
-    FailureNote::new(gpu, words, move |note| explain(&assertions, note)).map(Some)
+/// Returns the failure record of a kernel with these assertions.
+pub(crate) fn note(gpu: &'static Gpu, assertions: Vec<Assertion>) -> Result<Arc<FailureNote>> {
+    let words = note_words(&assertions).max(1);
+    FailureNote::new(gpu, words, move |note| explain(&assertions, note))
 }
 
 fn explain(assertions: &[Assertion], note: Note) -> Error {

@@ -31,6 +31,7 @@ fn checked(hints: Hints) -> Result<()> {
         Hints { num_stages: Some(0), .. } => "num_stages is 0: a pipeline has at least one".into(),
         Hints { code_limit: Some(0), .. } => "code_limit is 0: every kernel has instructions".into(),
         Hints { loop_limit: Some(0), .. } => "loop_limit is 0: every loop has an iteration".into(),
+        Hints { wait_limit: Some(0), .. } => "wait_limit is 0: every wait takes time".into(),
         Hints { opt_level: Some(4..), .. } => "opt_level is from 0 to 3".into(),
         _ => return Ok(()),
     };

@@ -196,6 +196,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         num_stages,
         num_ctas,
         code_limit,
+        wait_limit,
         plan,
         persistent: _,
         deterministic: _,
@@ -218,6 +219,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         num_stages,
         num_ctas,
         code_limit,
+        wait_limit,
         tma: tma && !plan.disable_tma_loads,
         line_info,
         schedule: false,
@@ -345,7 +347,8 @@ fn completed(
     assertions: Vec<Assertion>,
     remarks: Remarks,
 ) -> Result<GpuCode> {
-    let failure = assert_report::note(source.gpu, assertions)?;
+    let has_note = params.iter().any(|param| matches!(param, ParamKind::Failure));
+    let failure = if has_note { Some(assert_report::note(source.gpu, assertions)?) } else { None };
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
     let ctas = remarks.blocks_per_multiprocessor() * source.gpu.multiprocessors as u32;

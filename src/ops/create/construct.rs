@@ -198,6 +198,7 @@ impl<C: Count> TileRange for StepRange<C> {
 /// ```
 #[track_caller]
 #[must_use]
+#[doc(alias = "iota")]
 pub fn arange<R: TileRange>(range: R) -> Tile<R::Elem, 1> {
     let place = caller_location();
     let poison = |message: String, way_out: &str| {

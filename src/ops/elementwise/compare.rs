@@ -379,6 +379,7 @@ methods! { [Number]
 /// ```
 #[track_caller]
 #[must_use]
+#[doc(alias = "where")]
 pub fn select<O: TileLike>(
     condition: impl Operand<O::With<bool>>,
     if_true: impl Operand<O>,

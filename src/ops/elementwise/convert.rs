@@ -117,6 +117,7 @@ methods! { [Element]
     /// ```
     #[track_caller]
     #[must_use]
+    #[doc(alias("astype", "to", "convert"))]
     pub fn cast<U: Element>(self) -> <Self as TileLike>::With<U>
     where
         T: CastTo<U>,

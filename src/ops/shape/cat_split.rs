@@ -287,6 +287,7 @@ impl Trace {
 /// ```
 #[track_caller]
 #[must_use]
+#[doc(alias("concatenate", "concat"))]
 pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R>>, axis: impl Axis) -> Tile<T, R> {
     let axis = axis.axis(R);
     let place = caller_location();

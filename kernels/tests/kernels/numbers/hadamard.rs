@@ -1,7 +1,7 @@
 //! Hadamard transforms against sums with the signs of the matrix.
 
 use cutlet as ct;
-use cutlet::element::bf16;
+use cutlet::element::{bf16, f16};
 use cutlet_kernels::Number;
 use cutlet_kernels::numbers::hadamard;
 
@@ -36,6 +36,9 @@ fn rows_of_all_lengths() -> ct::Result<()> {
         check::<f32>([(1 << 11 >> log) + 1, 1 << log], 1e-5)?;
     }
     check::<bf16>([3, 512], 5e-3)?;
+    // Products with exact matrices.
+    check::<bf16>([3, 1 << 14], 5e-3)?;
+    check::<f16>([2, 1 << 15], 1e-3)?;
     let device = device();
     let (x, mut y) = (device.zeros::<f32, 2>([2, 48])?, device.zeros([2, 48])?);
     let error = hadamard(&device.default_stream(), x.view(), y.view_mut(), 1.0).expect_err("48 columns");

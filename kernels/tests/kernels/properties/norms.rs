@@ -216,7 +216,7 @@ fn rotations() {
     for pairs in [Pairs::Halves, Pairs::Adjacent] {
         let places = move |j: usize, half: usize| match pairs {
             Pairs::Halves => (j % half, j % half + half, j < half, j % half),
-            Pairs::Adjacent => (j / 2 * 2, j / 2 * 2 + 1, j % 2 == 0, j / 2),
+            Pairs::Adjacent => (j / 2 * 2, j / 2 * 2 + 1, j.is_multiple_of(2), j / 2),
         };
         let property = Function::new("rotary")
             .shapes(|draw| {

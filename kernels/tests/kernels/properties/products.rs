@@ -46,7 +46,7 @@ fn transforms() {
         })
         .call(|stream, (x, y)| numbers::hadamard(stream, x, y, 0.5));
     let property = property.reference(|(x, y)| {
-        let sign = |i: usize, j: usize| if (i & j).count_ones() % 2 == 0 { 0.5 } else { -0.5 };
+        let sign = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { 0.5 } else { -0.5 };
         y.fill(|[i, j]| sum(x.shape()[1], |k| x[[i, k]] * sign(j, k)));
     });
     holds(property.splits_along("rows").linear_in(0));

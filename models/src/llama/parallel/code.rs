@@ -1,11 +1,12 @@
-//! Tests of the code of the exchanges for a GPU: orders and widths of the accesses of memory of peers.
+//! Tests of the exchanges: orders and widths of the accesses of memory of peers in the code for a GPU, and waits in vain.
 
 use cutlet as ct;
 use cutlet::aot::Format;
 use cutlet::prelude::*;
 use cutlet::{ArraySpec, Hints, Target as Gpu};
 
-use super::sum::{Form, Phase, launch};
+use super::sum::{Form, Phase, Target, launch};
+use super::words::{Patience, Words};
 use super::{flags, gathered, shared, words};
 
 fn form(tile: usize, group: usize) -> Form {
@@ -78,4 +79,22 @@ fn first_accesses_of_peers_compile_for_gpus() -> ct::Result<()> {
     ct::Launch::new(1).export(shared::touch::<u32, 1>, (flags.mutable(),), Gpu::SM_90A, Format::Ptx)?;
     let part = ArraySpec::<bf16, 2>::new([4096, 2048]);
     ct::Launch::new(1).export(shared::touch::<bf16, 2>, (part.mutable(),), Gpu::SM_90A, Format::Ptx).map(drop)
+}
+
+#[test]
+fn waits_in_vain_end_and_are_counted() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let streams = [stream(), stream()];
+    let mut words = Words::of_states(&streams, [1, 64])?;
+    let x = device.full::<f32, 2>([1, 64], 2.0)?;
+    let mut failures = device.zeros([1])?;
+    // No rank but the first one sends.
+    for (polls, failed) in [(0, 0), (3, 1), (3, 1)] {
+        let (mut y, mut squares) = (device.zeros::<f32, 2>([1, 64])?, device.zeros::<f32, 2>([32, 1])?);
+        let target = Target { residual: x.view(), y: y.view_mut(), squares: squares.view_mut(), end: None };
+        let mut patience = Patience { polls, failures: &mut failures };
+        words[0].sum(&streams[0], x.view(), target, &mut patience, (Phase::Both, false))?;
+        assert_eq!(failures.to_vec()?, [failed]);
+    }
+    Ok(())
 }

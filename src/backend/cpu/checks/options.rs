@@ -32,8 +32,9 @@ pub struct Checks {
     /// back end, accesses are excepted that releases and acquires of the kernel can order.
     pub races: bool,
     /// A tile entirely outside of its nonempty array: its load returns padding, its store has no
-    /// effect. Accesses by pointers outside of all arrays of the cpu device. On the ptx back end instead: broken assumptions (`check_bounds(false)`,
-    /// `assume_bounds`, `assume_divisible_by`), which the cpu back end always checks.
+    /// effect. An access by a computed address that is in no array of the cpu device. On the ptx
+    /// back end instead: broken assumptions (`check_bounds(false)`, `assume_bounds`,
+    /// `assume_divisible_by`), which the cpu back end always checks.
     pub bounds: bool,
     /// Red zones around the arrays that are allocated while `CUTLET_CHECK` or
     /// [`with_memory_checks`](crate::with_memory_checks) selects this check, and poison in the

@@ -300,8 +300,12 @@ impl Lowering<'_> {
             op.results.iter().map(|&result| self.fixed_registers(result)).collect();
         let (head, end) = (self.b.new_label(), self.b.new_label());
         self.flush_sunk_waits();
+        let waits = self.waiting_since(body);
         let before = self.b.num_lines();
         self.b.place(head);
+        if let Some(waits) = waits {
+            self.limit_loop(waits);
+        }
         self.bind_all(args, &carried);
         let bound = results.clone();
         self.regions.push(RegionFrame::new_loop(Opcode::Loop, (carried, head), Some((results, end))));

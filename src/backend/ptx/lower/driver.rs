@@ -290,7 +290,8 @@ impl<'m> Lowering<'m> {
             kinds.push(ParamKind::Word { index: index as u32, bytes });
             self.values.define(arg, Tile { layout: layout.clone(), regs: Rc::from([value]) });
         }
-        if self.info.regions.ops().iter().any(|&id| self.module.op(id).code == Opcode::Assert) {
+        let asserts = self.info.regions.ops().iter().any(|&id| self.module.op(id).code == Opcode::Assert);
+        if asserts || self.info.options.wait_limit.is_some() {
             self.params.assert_note = Some(self.b.param(Param::Scalar(Ty::U64)));
             kinds.push(ParamKind::Failure);
         }

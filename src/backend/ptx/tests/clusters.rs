@@ -10,6 +10,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
     num_stages: None,
     num_ctas: Some(2),
     code_limit: None,
+    wait_limit: None,
     tma: true,
     line_info: false,
     schedule: false,

@@ -67,6 +67,7 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         occupancy,
         code_limit,
         loop_limit,
+        wait_limit,
         opt_level,
         line_info,
         device_debug,
@@ -76,7 +77,7 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         deterministic: _,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
-    for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
+    for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, wait_limit] {
         to.option(number, Writer::u32);
     }
     to.option(line_info, Writer::flag);
@@ -89,11 +90,11 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
 }
 
 pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
-    let mut numbers = [None; 7];
+    let mut numbers = [None; 8];
     for number in &mut numbers {
         *number = from.option(Reader::u32)?;
     }
-    let [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] = numbers;
+    let [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, wait_limit] = numbers;
     let line_info = from.option(Reader::flag)?;
     let persistent = from.option(Reader::flag)?;
     let mut flags = [false; 5];
@@ -110,6 +111,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         occupancy,
         code_limit,
         loop_limit,
+        wait_limit,
         opt_level,
         line_info,
         device_debug,

@@ -30,6 +30,8 @@ use crate::target::Target;
 pub use bit_fields::FewValues;
 pub use hoist_invariant::Invariants;
 pub use hopper::LoadRoute;
+#[cfg(test)]
+pub(crate) use hopper::dropped;
 
 /// Builder of one kernel.
 #[derive(Debug)]

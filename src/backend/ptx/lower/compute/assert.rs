@@ -3,19 +3,13 @@
 //! No thread waits for another one, so nothing here is uniform: the first thread that claims the
 //! note writes it.
 
-use crate::backend::ptx::device_assert::{Assertion, NoteField};
-use crate::backend::ptx::isa::inst::{
-    Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty,
-};
+use crate::backend::ptx::device_assert::Assertion;
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::layout_inference::thread_bases;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId};
-
-/// States of a note.
-const CLAIMED: u32 = 1;
-const COMPLETE: u32 = 2;
 
 impl Lowering<'_> {
     /// Lowers `assert`.
@@ -51,7 +45,8 @@ impl Lowering<'_> {
         let element = self.b.xor(Ty::B32, thread, first);
         let dtypes: Vec<DType> = args.iter().map(|&arg| self.info.element_type(arg)).collect();
         let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
-        self.write_note(element, &shown, done)?;
+        let parameter = self.params.assert_note.ok_or("an assertion in a kernel without a note")?;
+        self.write_note(parameter, element, &shown, done);
         self.b.place(done);
         self.b.bar_warp_sync();
         let message = match op.attr(AttrKind::Text) {
@@ -71,55 +66,5 @@ impl Lowering<'_> {
             all = self.b.and(Ty::Pred, all, hold).reg();
         }
         all
-    }
-
-    /// Claims the note, unless another thread has claimed it, and writes it.
-    fn write_note(
-        &mut self,
-        element: Operand,
-        values: &[(Reg, DType)],
-        done: crate::backend::ptx::isa::inst::Label,
-    ) -> Lowered {
-        let parameter = self.params.assert_note.ok_or("an assertion in a kernel without a note")?;
-        let plain = MemMods::default();
-        let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), plain);
-        let nobody = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
-        self.b.bra_if(nobody, false, done, false);
-        let place = |field: NoteField| Addr::new(note, 4 * field.word() as i64);
-        let order = (Sem::Relaxed, Scope::Gpu);
-        let claim = [Operand::Imm(0), CLAIMED.into()];
-        let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, order, &place(NoteField::State), &claim);
-        let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);
-        self.b.bra_if(taken, false, done, false);
-        let site = self.report.assertions.len() as u32;
-        self.b.st(Space::Global, Ty::B32, &place(NoteField::Site), site, plain);
-        for (axis, special) in [Special::CtaIdX, Special::CtaIdY, Special::CtaIdZ].into_iter().enumerate() {
-            let block = self.b.special(special);
-            self.b.st(Space::Global, Ty::B32, &place(NoteField::Block(axis)), block, plain);
-        }
-        self.b.st(Space::Global, Ty::B32, &place(NoteField::Element), element, plain);
-        for (index, &(value, dtype)) in values.iter().enumerate() {
-            let value = match value.class {
-                RegClass::Pred => self.b.pred_to_int(value),
-                _ => value.into(),
-            };
-            let ty = if dtype == DType::I1 { Ty::B32 } else { note_ty(dtype) };
-            self.b.st(Space::Global, ty, &place(NoteField::Value(index)), value, plain);
-        }
-        self.b.fence(Sem::AcqRel, Scope::Sys);
-        let relaxed = MemMods { sem: Sem::Relaxed, scope: Scope::Sys, ..plain };
-        self.b.st(Space::Global, Ty::B32, &place(NoteField::State), COMPLETE, relaxed);
-        Ok(())
-    }
-}
-
-/// Returns the type of a store of the complete register: elements are in its low bits.
-fn note_ty(dtype: DType) -> Ty {
-    match repr::class(dtype) {
-        RegClass::B64 => Ty::B64,
-        RegClass::F64 => Ty::F64,
-        RegClass::F32 => Ty::F32,
-        RegClass::B16 => Ty::B16,
-        RegClass::B32 | RegClass::Pred => Ty::B32,
     }
 }

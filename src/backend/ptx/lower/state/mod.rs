@@ -21,4 +21,4 @@ pub mod sync_state;
 pub mod thread_index;
 pub mod values;
 pub mod vector_access;
-pub mod warp_uniform;
+pub mod wait_limit;

@@ -60,7 +60,13 @@ impl Lowering<'_> {
         if point.barrier() == OrderBarrierKind::Mbarrier {
             let Some(&parity) = self.sync.group.phases.get(point.barrier_set()) else { return };
             let barrier = self.order_mbarrier(point, self.sync.group.index);
-            self.b.mbarrier_wait(&barrier, parity);
+            let (op, step) = match point {
+                OrderPoint::Mma(id) => (Some(id), "the wait for the turn of a consumer group at its MMAs"),
+                OrderPoint::Exp(_) => (None, "the wait for the turn of a consumer group at its exponentials"),
+                OrderPoint::Pipeline => (None, "the wait for the turn of a ping-pong group at its stages"),
+                OrderPoint::SideEffects => (None, "the wait for the turn of a ping-pong group at its stores"),
+            };
+            self.wait_for_phase(&barrier, parity, op, step);
             let next = self.b.xor(Ty::B32, parity, 1u32);
             return self.b.mov_to(parity, next);
         }

@@ -12,6 +12,7 @@ use super::sync_state::{AcquiredStage, BARRIER_BYTES, EMPTY, PipelineState, TryW
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::PipelineDesc;
+use crate::ir::OpId;
 
 impl Lowering<'_> {
     /// Adds remarks about the loads of a channel.
@@ -108,7 +109,9 @@ impl Lowering<'_> {
         let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
         let stage = self.b.reg(stage, RegClass::B32);
         let before = self.b.xor(Ty::B32, parity, 1u32);
-        self.b.mbarrier_wait(&barrier.plus(EMPTY), before);
+        let load = self.first_load(channel);
+        let step = format!("the wait for an empty stage of channel {channel}");
+        self.wait_for_phase(&barrier.plus(EMPTY), before, load, &step);
         (barrier, stage)
     }
 
@@ -139,9 +142,21 @@ impl Lowering<'_> {
         let Some(acquired) = pipelines.acquired[channel].as_mut() else { return };
         let Some(parity) = acquired.parity.take() else { return };
         let barrier = Addr::new(acquired.full_barrier, 0);
-        match pipelines.try_wait[channel] {
-            Some(state) => self.b.mbarrier_wait_unless(state.is_full, &barrier, parity),
-            None => self.b.mbarrier_wait(&barrier, parity),
+        let tried = pipelines.try_wait[channel];
+        let load = self.first_load(channel);
+        let step = format!("the wait for the tiles of channel {channel}");
+        let done = self.b.new_label();
+        if let Some(state) = tried {
+            self.b.bra_if(state.is_full, false, done, false);
         }
+        self.wait_for_phase(&barrier, parity, load, &step);
+        if tried.is_some() {
+            self.b.place(done);
+        }
+    }
+
+    /// Returns the op of a channel that a report names.
+    fn first_load(&self, channel: usize) -> Option<OpId> {
+        self.sync.pipelines.as_ref().map(|pipelines| pipelines.warp_spec.channels[channel].first())
     }
 }
