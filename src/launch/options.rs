@@ -221,8 +221,8 @@ impl<'s> Launch<'s> {
     /// ```
     ///
     /// # Errors
-    /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode, and
-    /// [`Error::Argument`] for a kernel that was compiled without this mode.
+    /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode.
+    /// For a kernel that was compiled without this mode it returns [`Error::Argument`].
     pub fn exact(mut self) -> Launch<'s> {
         self.exact = true;
         self
