@@ -35,7 +35,7 @@ fn one_tile_for_all() {
     planted(UniqueWrites, |fault| {
         let kernel = move |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {
             let i = ct::bid(0);
-            y.store(if fault { i * 0 } else { i }, x.load(i, [16]));
+            y.store(if fault { ct::scalar(0) } else { i }, x.load(i, [16]));
         };
         ct::prove(kernel, 7, vector(100), Property::ALL)
     });

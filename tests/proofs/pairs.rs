@@ -58,7 +58,7 @@ fn two_halves() {
         in_place(
             |y| {
                 let (i, half) = (ct::bid(0), ct::num_blocks(0) / 2);
-                let second = || y.store(i - if fault { half } else { half * 0 }, ct::zeros([16]));
+                let second = || y.store(i - if fault { half } else { ct::scalar(0) }, ct::zeros([16]));
                 ct::if_else(i.lt(half), || y.store(i, ct::ones([16])), second);
             },
             10,
@@ -73,7 +73,7 @@ fn first_block_prepares() {
             let i = ct::bid(0);
             let writer = if fault { i.eq(0) } else { i.lt(ct::num_blocks(0)) };
             ct::if_then(writer, || x.store(i, ct::ones([16])));
-            y.store(i, x.load(if fault { i * 0 } else { i }, [16]));
+            y.store(i, x.load(if fault { ct::scalar(0) } else { i }, [16]));
         };
         let x = ct::ArraySpec::<f32, 1>::new([160]).mutable();
         ct::prove(kernel, 10, (x, x), Property::ALL)

@@ -54,6 +54,17 @@ pub fn require_rowwise(axis: usize) -> Rowwise {
 }
 
 /// A promise of [`require_rowwise`], to which arrays without rows can be added.
+///
+/// ```
+/// # use cutlet::doctest::*;
+/// let scaled = |x: Array<f32, 2>, scale: Array<f32, 1>, y: ArrayMut<f32, 2>| {
+///     let promise: ct::ops::Rowwise = ct::require_rowwise(0);
+///     promise.constant(scale);
+///     y.store((ct::bid(0), 0), x.load((ct::bid(0), 0), [4, 16]) * scale.load(0, [16]));
+/// };
+/// let (x, scale) = (ct::ArraySpec::<f32, 2>::new([8, 16]), ct::ArraySpec::<f32, 1>::new([16]));
+/// assert!(ct::inspect(scaled, (x, scale, x.mutable())).ir().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rowwise {
     number: usize,

@@ -105,10 +105,8 @@ fn compared(terms: &Terms, ranges: &Ranges, a: &Access, b: &Access) -> Conflict 
             PartConflict::Found { blocks, cells, differ: different } => {
                 differ |= different;
                 for (side, blocks) in blocks.iter().enumerate() {
-                    for axis in 0..3 {
-                        if let Some(block) = blocks[axis] {
-                            witness.blocks[side][axis] = block as u32;
-                        }
+                    for (of_axis, block) in witness.blocks[side].iter_mut().zip(blocks) {
+                        *of_axis = block.map_or(*of_axis, |block| block as u32);
                     }
                 }
                 for (number, cell) in cells {

@@ -24,6 +24,9 @@ pub(super) enum Outcome {
     Undecided,
 }
 
+/// Function of the values of the variables and of the outputs.
+type Visitor<'v> = dyn FnMut(&[i64], &[i64]) -> ControlFlow<()> + 'v;
+
 /// Operation of one term, with the places of its operands.
 struct Step<'t> {
     fun: &'t Fun,
@@ -39,15 +42,14 @@ struct Level<'t> {
     conditions: Vec<usize>,
 }
 
-struct Enumeration<'t, 'v> {
+struct Enumeration<'t, 'v, 'f> {
     /// Variables with their ranges and places, the outermost first.
     vars: Vec<(Interval, usize)>,
     levels: Vec<Level<'t>>,
     values: Vec<i64>,
     outputs: Vec<usize>,
     steps: u64,
-    #[allow(clippy::type_complexity)]
-    visit: &'v mut dyn FnMut(&[i64], &[i64]) -> ControlFlow<()>,
+    visit: &'v mut Visitor<'f>,
 }
 
 /// Calls `visit` with the values of the variables and of the outputs, for all values of the
@@ -57,7 +59,7 @@ pub(super) fn enumerate(
     ranges: &Ranges,
     vars: &[Var],
     (conditions, outputs): (&[Term], &[Term]),
-    visit: &mut dyn FnMut(&[i64], &[i64]) -> ControlFlow<()>,
+    visit: &mut Visitor<'_>,
 ) -> Outcome {
     let all = || conditions.iter().chain(outputs).copied();
     if all().any(|term| terms.data_of(term).is_some()) {
@@ -101,7 +103,7 @@ fn level_of(terms: &Terms, vars: &[Var], term: Term) -> usize {
     terms.vars(term).iter().map(last).max().unwrap_or(0)
 }
 
-impl<'t> Enumeration<'t, '_> {
+impl<'t> Enumeration<'t, '_, '_> {
     /// Returns the place of a term. Places of its operands precede it.
     fn place(&mut self, terms: &'t Terms, vars: &[Var], term: Term, places: &mut FxHashMap<Term, usize>) -> usize {
         if let Some(&place) = places.get(&term) {

@@ -159,7 +159,7 @@ fn applied(fun: &Fun, bits: u32, of: &[Interval]) -> Interval {
     }
     let nonnegative = of.iter().all(|(lo, _)| *lo >= 0);
     // Unsigned operands without a sign bit are signed ones.
-    let plain = |sign: Sign| sign == Sign::Signed && bits > 1 || nonnegative && bits > 1;
+    let plain = |sign: Sign| (nonnegative || sign == Sign::Signed) && bits > 1;
     match fun {
         Fun::Add => fitting((wide(of[0]).0 + wide(of[1]).0, wide(of[0]).1 + wide(of[1]).1), bits),
         Fun::Sub => fitting((wide(of[0]).0 - wide(of[1]).1, wide(of[0]).1 - wide(of[1]).0), bits),

@@ -247,8 +247,8 @@ impl<'m> Values<'m> {
         (meaning.root == other.root).then_some(Meaning { root: meaning.root, term })
     }
 
-    /// Adds the lanes of the source of a reshape as terms of the lanes of its result: by groups of axes
-    /// with equal numbers of elements.
+    /// Adds the lanes of the source of a reshape as terms of the lanes of its result: by groups of
+    /// axes with equal numbers of elements.
     fn reshaped(&mut self, from: &[i64], to: &[i64], lanes: &[Term], by: &mut FxHashMap<Var, Term>) {
         let (mut source, mut result) = (0, 0);
         while source < from.len() {

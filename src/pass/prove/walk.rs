@@ -157,9 +157,9 @@ impl<'m> Walk<'m> {
                 .filter_map(|list| list.get(position))
                 .map(|&v| self.values.meaning(v))
                 .collect();
-            match all.as_slice() {
-                &[only] => self.values.set(result, only),
-                &[a, b] if a.root == b.root && self.values.bits(result).is_some() => {
+            match *all.as_slice() {
+                [only] => self.values.set(result, only),
+                [a, b] if a.root == b.root && self.values.bits(result).is_some() => {
                     let bits = self.values.bits(result).unwrap_or(64);
                     let term = self.values.terms.apply(Fun::Select, bits, &[condition, a.term, b.term]);
                     self.values.set(result, Meaning { root: a.root, term });
