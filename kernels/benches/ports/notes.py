@@ -38,7 +38,7 @@ NOTES = {
     "grouped product": ("TileGym `suites/unsloth/grouped_gemm.py`", "groups of rows that begin anywhere, by TMA", {**MATMUL, **GROUPS}),
     "experts": ("cuTile Python `samples/MoE.py`", "gathered rows, groups of tiles", {"moe/product.rs": ("kernel",), **GATHER}),
     "expert activation": (GYM + "moe_actgrad_bwd.py`", "gathered rows as operand, epilogue in strips, atomics",
-                          {"moe/activation.rs": ("kernel",), **GATHER, "norms/gated.rs": ("Gate::with_derivative",)}),
+                          {"moe/activation.rs": ("kernel",), "norms/gated.rs": ("Gate::with_derivative",)}),
     "moe alignment": (GYM + "moe_align_block.py`", "histogram, prefix sums, scatter",
                       {"moe/alignment.rs": ("experts_of", "count", "sum", "place")}),
     "sparsemax": (LIGER + "sparsemax.py`", "loop with a condition on a tile; no sort", {"norms/sparsemax.rs": ("forward",)}),

@@ -8,8 +8,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
-use super::product::pays_gather;
-use super::{Alignment, Rows, gather};
+use super::Alignment;
 use crate::Number;
 use crate::check::require;
 use crate::launch::{Run, num_multiprocessors};
@@ -23,8 +22,6 @@ const STRIP: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
     gate: Gate,
-    /// Rows of `dy`.
-    rows: Rows,
     tile: [usize; 3],
 }
 
@@ -37,7 +34,7 @@ fn kernel<T: Number>(
     (pairs, of_tile, starts): (Array<i32, 1>, Array<i32, 1>, Array<i32, 1>),
     ([da, db], h, dweights): Results<T>,
     taken: Scalar<i32>,
-    Form { gate, rows: of, tile: [tm, tn, tk] }: Form,
+    Form { gate, tile: [tm, tn, tk] }: Form,
 ) {
     let (columns, steps) = (h.num_tiles(1, [tm, tn]), dy.num_tiles(1, [tm, tk]));
     // Tiles of rows in front of the end of the last expert.
@@ -50,11 +47,7 @@ fn kernel<T: Number>(
         let token = pairs / taken;
         let product = ct::fold(..steps, ct::zeros::<f32, 2>([tm, tn]), |sums, k| {
             let w = w.load((expert, j, k), [1, tn, tk]).reshape([tn, tk]);
-            let dy = match of {
-                Rows::Tokens => dy.load((ct::at(token), k), [tm, tk]),
-                Rows::Places => dy.load((i, k), [tm, tk]),
-            };
-            ct::mma(dy, w.transpose(), sums)
+            ct::mma(dy.load((ct::at(token), k), [tm, tk]), w.transpose(), sums)
         });
         let weight = weights.gather(pairs).unsqueeze(1);
         let strip = STRIP.min(tn);
@@ -149,17 +142,7 @@ pub fn activation_gradients<T: Number>(
         return Ok(());
     }
     let extent = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
-    let rows = if pays_gather::<T>(stream, alignment, between) { Rows::Places } else { Rows::Tokens };
-    let mut gathered =
-        (rows == Rows::Places).then(|| stream.device().unspecified::<T, 2>([places, hidden])).transpose()?;
-    let dy = match &mut gathered {
-        Some(gathered) => {
-            gather(stream, dy, alignment, None, gathered.view_mut())?;
-            gathered.view()
-        }
-        None => dy,
-    };
-    let form = Form { gate, rows, tile: [alignment.tile(), extent(between, 128), extent(hidden, 64)] };
+    let form = Form { gate, tile: [alignment.tile(), extent(between, 128), extent(hidden, 64)] };
     let tiles = alignment.of_tile().len() * between.div_ceil(form.tile[1]);
     let (a, b) = operands.split_at(1, between)?;
     let ((da, db), pairs) = (results.operands.split_at_mut(1, between)?, tokens * taken);

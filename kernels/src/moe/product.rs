@@ -88,7 +88,7 @@ fn tile<T>(rows: usize, columns: usize, gated: bool) -> [usize; 3] {
 
 /// Returns true if a copy of the rows of tokens in the order of the places, which TMA loads, takes less time than their loads
 /// by indices: 674 instead of 472 TFLOP/s for 8 of 64 experts with 2816 columns of f16 on an H100.
-pub(super) fn pays_gather<T>(stream: &Stream, alignment: &Alignment, columns: usize) -> bool {
+fn pays_gather<T>(stream: &Stream, alignment: &Alignment, columns: usize) -> bool {
     let [rows, least] = match target(stream) {
         Some(Target::SM_90A) => [128, 1024],
         Some(_) => return false,
