@@ -169,7 +169,8 @@ impl<'s> Launch<'s> {
     ///
     /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds) and
     /// [`races`](Checks::races). All back ends support [`memory`](Checks::memory). Each back end
-    /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with the check of races waits for its end.
+    /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with
+    /// the check of races waits for its end.
     ///
     /// ```
     /// use cutlet as ct;

@@ -101,7 +101,7 @@ fn execute(
             launch_gpu(code, stream, (grid, dependent), words.words(), args, None)
         }
         (Code::Cpu(program, _), None) => launch_cpu(program, grid, checks, words, args, shadows),
-        (code, Some(kernel)) => profiled(code, kernel, stream, (grid, dependent), checks, words, args, shadows),
+        (code, Some(kernel)) => profiled(code, kernel, stream, (grid, dependent), checks, (words, shadows), args),
     }
 }
 
@@ -125,9 +125,8 @@ fn profiled(
     stream: Option<&Stream>,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
-    words: &WordWriter,
+    (words, shadows): (&WordWriter, &[Shadow]),
     args: &dyn AnyArgs,
-    shadows: &[Shadow],
 ) -> Result<()> {
     let mut span = Span::default();
     match code {

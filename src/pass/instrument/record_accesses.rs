@@ -275,13 +275,13 @@ impl Recorder<'_> {
             }
             _ => {
                 let mask = op.operand_group("mask").first().copied();
-                Some((self.from_start(address, access), mask))
+                Some((self.distance_from_start(address, access), mask))
             }
         }
     }
 
     /// Returns the distance of pointers from the parameter, in elements.
-    fn from_start(&mut self, pointers: Value, access: Access) -> Value {
+    fn distance_from_start(&mut self, pointers: Value, access: Access) -> Value {
         let start = self.parameter(access.param);
         let shape = self.writer.shape(pointers);
         let address = self.writer.emit_one(Opcode::PtrToInt, &[pointers], vec![], Elem::Num(DType::I64), &shape);
@@ -322,7 +322,7 @@ impl Recorder<'_> {
         let shape: Vec<i64> = dims.iter().map(|&(tile, ..)| tile).collect();
         let extents = self.extents(array, strides.len());
         let strides = self.strides(&strides, made.group(2));
-        let start = self.from_start(made.operands[0], access);
+        let start = self.distance_from_start(made.operands[0], access);
         let mut element = self.writer.splat_to(start, &shape);
         let mut mask = None;
         for (d, &(tile, step, dim)) in dims.iter().enumerate() {

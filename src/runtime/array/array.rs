@@ -8,6 +8,7 @@ use std::ops::RangeBounds;
 
 use super::memory::Memory;
 use super::pack_host;
+use super::red_zones;
 use super::stream_order::Access;
 use super::strided::Strided;
 use super::transfer::{check_packed, download};
@@ -172,7 +173,7 @@ impl Device {
             return Err(Error::argument(message));
         };
         check_packed::<T, R>(&layout)?;
-        let memory = match Memory::alloc(*self, bytes) {
+        let memory = match Memory::alloc(*self, bytes, red_zones::of_new()) {
             Err(Error::Driver { code, .. }) if code == "CUDA_ERROR_OUT_OF_MEMORY" => None,
             Err(Error::Argument(_)) => None,
             other => Some(other?),
@@ -185,9 +186,7 @@ impl Device {
             )));
         };
         // Not every byte is a bool.
-        if T::DTYPE != DType::I1 {
-            memory.poison()?;
-        }
+        memory.guard(T::DTYPE != DType::I1)?;
         Ok(DeviceArray::from_memory(memory, layout))
     }
 }

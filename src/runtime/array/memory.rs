@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pack_host;
-use super::red_zones;
 use super::stream_order::{Access, Order, Queue};
 use crate::error::{Error, Result};
 use crate::runtime::device::deadline::Deadline;
@@ -48,7 +47,7 @@ pub struct Memory {
     foreign: Option<Foreign>,
     /// True if there has been a unique view of a part of it: [`Memory::split`].
     split: AtomicBool,
-    /// Bytes of the allocation before `address`, and behind the last byte: see [`red_zones`].
+    /// Bytes of the allocation before `address`, and behind the last byte: red zones, or 0.
     zone: usize,
 }
 
@@ -109,16 +108,10 @@ impl<'a> MemoryUse<'a> {
 }
 
 impl Memory {
-    /// Allocates memory on a device. The content is unspecified on a GPU and zero on the cpu
-    /// device.
+    /// Allocates memory on a device, between zones of `zone` bytes. The content is unspecified on a
+    /// GPU and zero on the cpu device.
     #[track_caller]
-    pub(crate) fn alloc(device: Device, bytes: usize) -> Result<Memory> {
-        Memory::alloc_between(device, bytes, red_zones::of_new())
-    }
-
-    /// Allocates memory between zones of `zone` bytes.
-    #[track_caller]
-    fn alloc_between(device: Device, bytes: usize, zone: usize) -> Result<Memory> {
+    pub(crate) fn alloc(device: Device, bytes: usize, zone: usize) -> Result<Memory> {
         if bytes == 0 {
             // Never dereferenced: an array without elements has no index in bounds.
             let kind = match device.as_gpu() {
@@ -156,12 +149,7 @@ impl Memory {
         if matches!(kind, Kind::Cpu) {
             known_memory::add(address, bytes, false);
         }
-        let memory = Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false), zone };
-        for start in memory.zones() {
-            // SAFETY: a zone of this allocation.
-            unsafe { memory.write_at(start, &red_zones::pattern_at(start, zone)) }?;
-        }
-        Ok(memory)
+        Ok(Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false), zone })
     }
 
     /// Returns the addresses of the zones before and behind the bytes.
@@ -270,7 +258,7 @@ impl Memory {
     #[cfg(feature = "cudarc")]
     pub(crate) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
         if self.zone > 0 {
-            let plain = Memory::alloc_between(self.device(), self.bytes, 0)?;
+            let plain = Memory::alloc(self.device(), self.bytes, 0)?;
             // SAFETY: the new memory has no other use.
             unsafe { plain.copy_from(0, &self, 0, self.bytes, Access::Write) }?;
             return plain.give(stream);

@@ -19,7 +19,7 @@ use crate::error::Result;
 pub(crate) const ZONE: usize = 4096;
 
 /// Bytes of the pattern at even and at odd addresses.
-pub(super) const PATTERN: [u8; 2] = [0xFF, 0x7F];
+const PATTERN: [u8; 2] = [0xFF, 0x7F];
 
 /// True after the first allocation with zones.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -80,17 +80,21 @@ pub(crate) struct Damage {
 }
 
 /// Returns the pattern of bytes from an address on.
-pub(super) fn pattern_at(address: u64, bytes: usize) -> Vec<u8> {
+fn pattern_at(address: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| PATTERN[(address as usize + i) & 1]).collect()
 }
 
 impl Memory {
-    /// Fills the bytes of an allocation with zones with the pattern.
+    /// Fills the zones of a new allocation with the pattern, and its bytes if `poison` is true.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) if earlier work on the device failed.
-    pub(super) fn poison(&mut self) -> Result<()> {
-        if self.zones().next().is_none() {
+    pub(super) fn guard(&mut self, poison: bool) -> Result<()> {
+        for start in self.zones() {
+            // SAFETY: a zone of this allocation.
+            unsafe { self.write_at(start, &pattern_at(start, ZONE)) }?;
+        }
+        if !poison || self.zones().next().is_none() {
             return Ok(());
         }
         if self.len().is_multiple_of(PATTERN.len()) {

@@ -28,8 +28,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checks {
     /// An element that one tile block writes and another one reads or writes. Excepted are two
-    /// accesses that are atomic or ordered, and accesses that an acquiring access orders. On the ptx
-    /// back end, accesses are excepted that releases and acquires of the kernel can order.
+    /// accesses that are atomic or ordered, and accesses that an acquiring access orders. On the
+    /// ptx back end, accesses are excepted that releases and acquires of the kernel can order.
     pub races: bool,
     /// A tile entirely outside of its nonempty array: its load returns padding, its store has no
     /// effect. An access by a computed address that is in no array of the cpu device. On the ptx

@@ -14,25 +14,6 @@ pub struct LoadRoute {
     pub policy: Option<Reg>,
 }
 
-/// Mutation of tests: a number of the arrival that is not emitted, among all of them.
-#[cfg(test)]
-pub(crate) mod dropped {
-    use std::cell::Cell;
-
-    thread_local! {
-        /// Number of the arrival to drop.
-        pub(crate) static ARRIVAL: Cell<Option<u32>> = const { Cell::new(None) };
-        /// Number of arrivals so far.
-        pub(crate) static COUNT: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// Counts an arrival, and returns true if it is dropped.
-    pub(super) fn is_next() -> bool {
-        let number = COUNT.replace(COUNT.get() + 1);
-        ARRIVAL.get() == Some(number)
-    }
-}
-
 impl Builder {
     /// Initializes an mbarrier for `count` arrivals per phase.
     pub fn mbarrier_init(&mut self, bar: &Addr, count: impl Into<Operand>) {
@@ -218,5 +199,24 @@ impl Builder {
     /// Allows dependent grids to start.
     pub fn grid_dependency_launch(&mut self) {
         self.push(Opcode::GridDepLaunch, vec![], vec![]);
+    }
+}
+
+/// Mutation of tests: a number of the arrival that is not emitted, among all of them.
+#[cfg(test)]
+pub(crate) mod dropped {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Number of the arrival to drop.
+        pub(crate) static ARRIVAL: Cell<Option<u32>> = const { Cell::new(None) };
+        /// Number of arrivals so far.
+        pub(crate) static COUNT: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Counts an arrival, and returns true if it is dropped.
+    pub(super) fn is_next() -> bool {
+        let number = COUNT.replace(COUNT.get() + 1);
+        ARRIVAL.get() == Some(number)
     }
 }
