@@ -196,8 +196,7 @@ mod tests {
         let args = Arguments::new(args);
         let hints = Hints::default();
         let (backend, programmatic_launch) = (Backend::Ptx, false);
-        let request =
-            CompileRequest { hints, backend, programmatic_launch, checks: true, races: false, exact: false };
+        let request = CompileRequest { hints, backend, programmatic_launch, checks: true, races: false, exact: false };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }
