@@ -284,7 +284,8 @@ fn plain_loops_have_persistent_forms() {
     assert!(crate::pass::persistent(&large_rows()).is_none());
 }
 
-/// Debug builds verify each schedule. At most one pair of a kernel and an optimization in four is compiled, in turn.
+/// Debug builds verify each schedule. At most one pair of a kernel and an optimization in four is
+/// compiled, in turn.
 #[test]
 fn code_without_an_optimization_is_legal() {
     let step = crate::util::test_sample::one_in(16).max(4);
