@@ -7,7 +7,7 @@ use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Element, Stream};
 use cutlet_kernels::images::{Window, average_pool, max_pool};
 use cutlet_kernels::losses::CrossEntropy;
 use cutlet_kernels::moe::{Router, Scores};
-use cutlet_kernels::norms::{Gate, add_rms_norm, gated, log_softmax, sparsemax};
+use cutlet_kernels::norms::{Gate, add_layer_norm, add_rms_norm, gated, log_softmax, sparsemax};
 use cutlet_kernels::numbers::hadamard;
 use cutlet_kernels::order::{Selected, greedy, top_k};
 use cutlet_kernels::products::matmul;
@@ -75,6 +75,10 @@ fn norms() -> ct::Result<()> {
         agree::<f32, f32, 2, 2>(shape, |stream, x, y| {
             let mut sum = device().zeros::<f32, 2>(x.shape())?;
             add_rms_norm(stream, [x, x], weight.view(), [sum.view_mut(), y], 1e-5)
+        })?;
+        agree::<f32, f32, 2, 2>(shape, |stream, x, y| {
+            let mut sum = device().zeros::<f32, 2>(x.shape())?;
+            add_layer_norm(stream, [x, x], [weight.view(), weight.view()], [sum.view_mut(), y], 1e-5)
         })?;
         agree::<f32, f32, 2, 2>(shape, |stream, x, y| gated(stream, [x, x], y, Gate::Silu))?;
     }
