@@ -15,7 +15,7 @@ use cutlet_kernels::attention::{Decode, Prefill, Scratch};
 use cutlet_kernels::products::epilogue::{Activation, Epilogue, HeadColumns, Plain};
 use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::prologue::Same;
-use cutlet_kernels::products::{Columns, Configuration, Matmul, Share, Workspace};
+use cutlet_kernels::products::{Columns, Configuration, Matmul, Share, VectorWeights, Workspace};
 use cutlet_kernels::{matmul, overlapped};
 
 use super::cache::Cache;
@@ -200,11 +200,10 @@ fn configuration(
 
 /// Returns the outputs and warps of tile blocks for packed weights of few outputs with 2 to 16 rows. On an H100 with 16 rows, queries,
 /// keys and values of 2048 inputs take 6.1 us by fragments in registers, 8.7 us by tiles in shared memory.
-fn columns_of(rows: usize, (kind, which): (Kind, Product), stream: &Stream) -> Option<Columns> {
+fn columns_of(rows: usize, which: Product, stream: &Stream) -> Option<Columns> {
     let is_fast = stream.device().target().is_some_and(|target| target.accelerated);
     let has_few_outputs = matches!(which, Product::Qkv | Product::Out);
-    let is_used = is_fast && kind == Kind::Packed && has_few_outputs && (2..=ROWS).contains(&rows);
-    is_used.then_some(Columns { outputs: 32, warps: 8 })
+    (is_fast && has_few_outputs && (2..=ROWS).contains(&rows)).then_some(Columns { outputs: 32, warps: 8 })
 }
 
 /// Queues a product of rows with weights.
@@ -218,8 +217,6 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
     let (rows, at) = (x.shape()[0], which as usize);
     let is_plain = matches!(weight, Operand::Plain(_));
     let kind = if is_plain { Kind::Plain } else { Kind::Packed };
-    let columns = plan.columns[at].or_else(|| columns_of(rows, (kind, which), stream));
-    let is_row = rows == 1 || !is_plain && columns.is_some();
     let outputs = y.shape()[1] * if which == Product::Gated { 2 } else { 1 };
     let tiles = plan.tiles[at].or_else(|| configuration([rows, outputs, x.shape()[1]], (kind, which), stream));
     let by = match tiles {
@@ -227,11 +224,12 @@ pub(super) fn multiply<T: Real, E: Epilogue<f32>>(
         None => by,
     };
     match weight {
-        Operand::Plain(plain) if is_row => by.launch_vector(stream, x, plain, y, columns),
+        Operand::Plain(plain) if rows == 1 => by.launch_vector(stream, x, plain, y, plan.columns[at]),
         Operand::Plain(plain) => by.launch(stream, x, plain.transpose()?, y),
         Operand::Packed(codes, scales) => {
             let weights = PackedWeights::new(codes.view(), scales.view(), GROUP, Order::OutputsInputs)?;
-            match is_row {
+            let columns = plan.columns[at].or_else(|| columns_of(rows, which, stream));
+            match rows == 1 || columns.is_some() && VectorWeights::<T>::has_fragments(&weights) {
                 true => by.launch_vector(stream, x, weights, y, columns),
                 false => by.launch_packed(stream, x, weights, y),
             }
