@@ -249,14 +249,17 @@ impl Hints {
     /// ```
     /// use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// let x = ct::ArraySpec::<f32, 2>::new([1024, 1024]);
-    /// let product = |a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>| {
-    ///     let sum = ct::fold(0..32, ct::zeros([64, 64]), |sum, k| {
-    ///         ct::mma(a.load((ct::bid(0), k), [64, 32]), b.load((k, ct::bid(1)), [32, 64]), sum)
+    /// # use cutlet::element::f16;
+    /// let x = ct::ArraySpec::<f16, 2>::new([1024, 1024]);
+    /// let product = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>| {
+    ///     let (i, j) = (ct::bid(0), ct::bid(1));
+    ///     let sum = ct::fold(0..16, ct::zeros::<f32, 2>([128, 128]), |sum, k| {
+    ///         ct::mma(a.load((i, k), [128, 64]), b.load((k, j), [64, 128]), sum)
     ///     });
-    ///     c.store((ct::bid(0), ct::bid(1)), sum);
+    ///     c.store((i, j), sum.cast());
     /// };
-    /// let code = ct::inspect(product, (x, x, x.mutable())).hints(ct::Hints::new().wait_limit(500));
+    /// let code = ct::inspect(product, (x, x, x.mutable())).target(ct::Target::SM_90A);
+    /// let code = code.hints(ct::Hints::new().wait_limit(500));
     /// assert!(code.ptx()?.contains("%globaltimer"));
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -33,8 +33,8 @@ use crate::util::report;
 ///
 /// // With one tile block less, elements are not stored.
 /// let proof = ct::prove(vadd, 3, (x, x, x.mutable()), [ct::Property::Covers])?;
-/// assert!(proof.require().unwrap_err().to_string().contains("no tile block stores element
-/// [768]"));
+/// let error = proof.require().unwrap_err().to_string();
+/// assert!(error.contains("no tile block stores element [768]"), "{error}");
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///

@@ -56,8 +56,8 @@ impl fmt::Display for Property {
 /// let y = ct::ArraySpec::<f32, 1>::new([16]).mutable();
 /// let proof = ct::prove(same, 2, (y,), [ct::Property::UniqueWrites])?;
 /// let ct::Verdict::Refuted(case) = &proof.verdicts()[0].1 else { panic!("{proof}") };
-/// assert_eq!((case.blocks.as_slice(), case.element.as_slice()), ([[0, 0, 0], [1, 0,
-/// 0]].as_slice(), [0].as_slice()));
+/// assert_eq!(case.blocks, [[1, 0, 0], [0, 0, 0]]);
+/// assert_eq!(case.element, [0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
