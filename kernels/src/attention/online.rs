@@ -72,7 +72,8 @@ impl Online {
     pub fn finish(self, exponent: Exponent, sink: Option<Tile<f32, 2>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {
         let own = exponent.of(self.max);
         let max = sink.map_or(own, |sink| own.max(sink));
-        let scale = (own - max).exp2();
+        // At most 1: a fused difference of equal maxima of no key is a large number of either sign.
+        let scale = (own - max).min(0.0).exp2();
         let total = sink.map_or(self.total, |sink| self.total * scale + (sink - max).exp2());
         // The weight of the largest score is 1: smaller sums are those of no key.
         let total = total.max(f32::MIN_POSITIVE);
