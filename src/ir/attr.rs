@@ -39,6 +39,56 @@ plain_enum! {
         Gt = "greater_than", Ge = "greater_than_or_equal",
     }
 }
+
+impl Rounding {
+    /// Returns the quotient of integers, rounded down, up or to zero. `y` is not 0.
+    pub(crate) fn quotient(self, x: i128, y: i128) -> i128 {
+        let (quotient, exact, negative) = (x / y, x % y == 0, (x < 0) != (y < 0));
+        match self {
+            Rounding::NegInf if !exact && negative => quotient - 1,
+            Rounding::PosInf if !exact && !negative => quotient + 1,
+            _ => quotient,
+        }
+    }
+}
+
+impl CmpPred {
+    /// Returns the result of the comparison of integers.
+    pub(crate) fn holds(self, x: i128, y: i128) -> bool {
+        match self {
+            CmpPred::Eq => x == y,
+            CmpPred::Ne => x != y,
+            CmpPred::Lt => x < y,
+            CmpPred::Le => x <= y,
+            CmpPred::Gt => x > y,
+            CmpPred::Ge => x >= y,
+        }
+    }
+
+    /// Returns the predicate that holds for integers if this one does not.
+    pub(crate) fn negated(self) -> CmpPred {
+        match self {
+            CmpPred::Eq => CmpPred::Ne,
+            CmpPred::Ne => CmpPred::Eq,
+            CmpPred::Lt => CmpPred::Ge,
+            CmpPred::Ge => CmpPred::Lt,
+            CmpPred::Le => CmpPred::Gt,
+            CmpPred::Gt => CmpPred::Le,
+        }
+    }
+
+    /// Returns the predicate of exchanged operands.
+    pub(crate) fn swapped(self) -> CmpPred {
+        match self {
+            CmpPred::Lt => CmpPred::Gt,
+            CmpPred::Gt => CmpPred::Lt,
+            CmpPred::Le => CmpPred::Ge,
+            CmpPred::Ge => CmpPred::Le,
+            equality => equality,
+        }
+    }
+}
+
 plain_enum! {
     /// Result of a float comparison with a NaN: true if unordered, false if ordered.
     CmpOrder { Unordered = "unordered", Ordered = "ordered" }

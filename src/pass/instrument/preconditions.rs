@@ -74,7 +74,7 @@ fn assume_comparison(module: &mut Module, body: BlockId, op: &Op) {
     let (pred, [a, b]) = (op.cmp_pred(), [op.operands[0], op.operands[1]]);
     let (x, pred, bound) = match (constant(module, a), constant(module, b)) {
         (None, Some(bound)) => (a, pred, bound),
-        (Some(bound), None) => (b, swapped(pred), bound),
+        (Some(bound), None) => (b, pred.swapped(), bound),
         (None, None) if pred == CmpPred::Eq => return unify_equal(module, body, a, b),
         _ => return,
     };
@@ -95,16 +95,6 @@ fn assume_comparison(module: &mut Module, body: BlockId, op: &Op) {
     };
     if lower.is_some() || upper.is_some() {
         assume(module, body, x, &Predicate::Bounded { lower, upper });
-    }
-}
-
-fn swapped(pred: CmpPred) -> CmpPred {
-    match pred {
-        CmpPred::Lt => CmpPred::Gt,
-        CmpPred::Le => CmpPred::Ge,
-        CmpPred::Gt => CmpPred::Lt,
-        CmpPred::Ge => CmpPred::Le,
-        same => same,
     }
 }
 

@@ -69,9 +69,9 @@ impl<'t> Intervals<'t> {
             Fun::Or if *bits == 1 && !value => args.iter().for_each(|&arg| self.assume(arg, false)),
             Fun::Xor if *bits == 1 && terms.as_constant(args[1]) == Some(1) => self.assume(args[0], !value),
             Fun::Compare(pred, sign) if *bits > 1 => {
-                let pred = if value { *pred } else { negated(*pred) };
+                let pred = if value { *pred } else { pred.negated() };
                 self.compared(pred, *sign, args[0], args[1]);
-                self.compared(swapped(pred), *sign, args[1], args[0]);
+                self.compared(pred.swapped(), *sign, args[1], args[0]);
             }
             _ => {}
         }
@@ -126,27 +126,6 @@ impl<'t> Intervals<'t> {
                 applied(fun, *bits, &operands)
             }
         }
-    }
-}
-
-fn negated(pred: CmpPred) -> CmpPred {
-    match pred {
-        CmpPred::Eq => CmpPred::Ne,
-        CmpPred::Ne => CmpPred::Eq,
-        CmpPred::Lt => CmpPred::Ge,
-        CmpPred::Ge => CmpPred::Lt,
-        CmpPred::Le => CmpPred::Gt,
-        CmpPred::Gt => CmpPred::Le,
-    }
-}
-
-fn swapped(pred: CmpPred) -> CmpPred {
-    match pred {
-        CmpPred::Lt => CmpPred::Gt,
-        CmpPred::Gt => CmpPred::Lt,
-        CmpPred::Le => CmpPred::Ge,
-        CmpPred::Ge => CmpPred::Le,
-        equality => equality,
     }
 }
 

@@ -293,9 +293,9 @@ pub(super) fn evaluate(fun: &Fun, bits: u32, args: &[i64]) -> i64 {
         Fun::ShiftRight(_) => operand(0) >> amount(),
         Fun::Div(..) if operand(1) == 0 => 0,
         Fun::Rem(_) if operand(1) == 0 => operand(0),
-        Fun::Div(_, rounding) => divide(*rounding, operand(0), operand(1)),
+        Fun::Div(_, rounding) => rounding.quotient(operand(0), operand(1)),
         Fun::Rem(_) => operand(0) % operand(1),
-        Fun::Compare(pred, _) => return i64::from(holds(*pred, operand(0), operand(1))),
+        Fun::Compare(pred, _) => return i64::from(pred.holds(operand(0), operand(1))),
         Fun::Negate => -operand(0),
         Fun::Absolute => operand(0).abs(),
         Fun::Extend(sign, from) => read(*sign, args[0], *from),
@@ -306,24 +306,4 @@ pub(super) fn evaluate(fun: &Fun, bits: u32, args: &[i64]) -> i64 {
         }
     };
     wrapped(wide, bits)
-}
-
-fn divide(rounding: Rounding, x: i128, y: i128) -> i128 {
-    let (quotient, exact, negative) = (x / y, x % y == 0, (x < 0) != (y < 0));
-    match rounding {
-        Rounding::NegInf if !exact && negative => quotient - 1,
-        Rounding::PosInf if !exact && !negative => quotient + 1,
-        _ => quotient,
-    }
-}
-
-fn holds(pred: CmpPred, x: i128, y: i128) -> bool {
-    match pred {
-        CmpPred::Eq => x == y,
-        CmpPred::Ne => x != y,
-        CmpPred::Lt => x < y,
-        CmpPred::Le => x <= y,
-        CmpPred::Gt => x > y,
-        CmpPred::Ge => x >= y,
-    }
 }

@@ -3,7 +3,7 @@
 //! dividend.
 
 use crate::dtype::DType;
-use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign, violates_assumption};
+use crate::ir::{Op, Opcode, Sign, violates_assumption};
 
 fn mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
@@ -59,30 +59,10 @@ pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u
         Opcode::ShrI => x >> amount,
         Opcode::DivI if y == 0 => 0,
         Opcode::RemI if y == 0 => x,
-        Opcode::DivI => divide(op.rounding(), x, y),
+        Opcode::DivI => op.rounding().quotient(x, y),
         Opcode::RemI => x % y,
-        Opcode::CmpI => i128::from(compare(op.cmp_pred(), x, y)),
+        Opcode::CmpI => i128::from(op.cmp_pred().holds(x, y)),
         _ => return None,
     };
     Some(wide as u64 & if op.code == Opcode::CmpI { 1 } else { mask(width) })
-}
-
-fn divide(rounding: Rounding, x: i128, y: i128) -> i128 {
-    let (quotient, exact, negative) = (x / y, x % y == 0, (x < 0) != (y < 0));
-    match rounding {
-        Rounding::NegInf if !exact && negative => quotient - 1,
-        Rounding::PosInf if !exact && !negative => quotient + 1,
-        _ => quotient,
-    }
-}
-
-fn compare(pred: CmpPred, x: i128, y: i128) -> bool {
-    match pred {
-        CmpPred::Eq => x == y,
-        CmpPred::Ne => x != y,
-        CmpPred::Lt => x < y,
-        CmpPred::Le => x <= y,
-        CmpPred::Gt => x > y,
-        CmpPred::Ge => x >= y,
-    }
 }
