@@ -215,6 +215,47 @@ fn backward<T: Number>(
     ct::with_mode(ct::FloatMode::fast(), || backward_of_chunk(inputs, dy, offsets, kept, results, scale, form));
 }
 
+/// Returns the values of a head that all parts of its keys need, and stores the gradients of its
+/// values. `place`: sequence, chunk, slot of the chunk, head.
+fn pairs<T: Number>(
+    (sequence, at, slot, head): (Sequence, Scalar<i32>, Scalar<i32>, Scalar<i32>),
+    (v, gates, rates, dy): (Tokens<T>, Tokens<f32>, Tokens<f32>, Tokens<T>),
+    dv: TokensMut<T>,
+    [news, dnews, inverses]: [Array<T, 4>; 3],
+    scale: Scalar<f32>,
+    Form { values, parts, by_channel, .. }: Form,
+) -> Pairs<T> {
+    let zero = ct::scalar(0);
+    let own = sequence.load(rates, [at, head, zero], 1);
+    let inverse = inverses.load((slot, head, 0, 0), [1, 1, STEPS, STEPS]).reshape([STEPS, STEPS]);
+    let mut of_rates = ct::zeros::<f32, 2>([STEPS, 1]);
+    let [mut of_scores, mut of_triangle] = [ct::zeros::<f32, 2>([STEPS, STEPS]); 2];
+    let mut residuals = Vec::new();
+    for value in (0..parts as i32).map(ct::scalar) {
+        let place = [at, head, value];
+        let [new, dnew] = [news, dnews]
+            .map(|array| array.load((slot, head, zero, value), [1, 1, STEPS, values]).reshape([STEPS, values]));
+        let residual = ct::mma(inverse.transpose(), dnew, ct::zeros::<f32, 2>([STEPS, values]));
+        sequence.store(dv, place, (residual * own).cast::<T>());
+        of_rates += (residual * sequence.load(v, place, values).cast::<f32>()).sum(1);
+        let residual = residual.cast::<T>();
+        of_scores = ct::mma(sequence.load(dy, place, values), new.transpose(), of_scores);
+        of_triangle = ct::mma(residual, new.transpose(), of_triangle);
+        residuals.push(residual);
+    }
+    let (of_scores, of_triangle) = (of_scores * scale, -of_triangle);
+    let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
+    let gradients = match by_channel {
+        true => [of_scores, of_triangle],
+        false => {
+            let sums = sequence.load(gates, [at, head, zero], 1).cumsum(0);
+            [of_scores * decays(sums, false), of_triangle * decays(sums, true)]
+        }
+    };
+    let of_own = row.eq(column).select(of_scores, 0.0).sum(1);
+    Pairs { rates: own, gradients: gradients.map(|x| x.cast::<T>()), of_own, residuals, of_rates }
+}
+
 fn backward_of_chunk<T: Number>(
     (q, k, v, gates, rates): Inputs<T>,
     dy: Tokens<T>,
@@ -237,33 +278,7 @@ fn backward_of_chunk<T: Number>(
     };
     let all_values = || (0..parts as i32).map(ct::scalar);
     let of_pairs = |head: Scalar<i32>| {
-        let own = sequence.load(rates, [at, head, zero], 1);
-        let inverse = inverses.load((slot, head, 0, 0), [1, 1, STEPS, STEPS]).reshape([STEPS, STEPS]);
-        let mut of_rates = ct::zeros::<f32, 2>([STEPS, 1]);
-        let [mut of_scores, mut of_triangle] = [ct::zeros::<f32, 2>([STEPS, STEPS]); 2];
-        let mut residuals = Vec::new();
-        for value in all_values() {
-            let place = [at, head, value];
-            let [new, dnew] = [news, dnews].map(|array| of_value(array, head, [zero, value], STEPS));
-            let residual = ct::mma(inverse.transpose(), dnew, ct::zeros::<f32, 2>([STEPS, values]));
-            sequence.store(dv, place, (residual * own).cast::<T>());
-            of_rates += (residual * sequence.load(v, place, values).cast::<f32>()).sum(1);
-            let residual = residual.cast::<T>();
-            of_scores = ct::mma(sequence.load(dy, place, values), new.transpose(), of_scores);
-            of_triangle = ct::mma(residual, new.transpose(), of_triangle);
-            residuals.push(residual);
-        }
-        let (of_scores, of_triangle) = (of_scores * scale, -of_triangle);
-        let [row, column] = [0, 1].map(|axis| ct::indices([STEPS, STEPS], axis));
-        let gradients = match form.by_channel {
-            true => [of_scores, of_triangle],
-            false => {
-                let sums = sequence.load(gates, [at, head, zero], 1).cumsum(0);
-                [of_scores * decays(sums, false), of_triangle * decays(sums, true)]
-            }
-        };
-        let of_own = row.eq(column).select(of_scores, 0.0).sum(1);
-        Pairs { rates: own, gradients: gradients.map(|x| x.cast::<T>()), of_own, residuals, of_rates }
+        pairs((sequence, at, slot, head), (v, gates, rates, dy), dv, [news, dnews, inverses], scale, form)
     };
     let of_head = |part: Scalar<i32>, [sum_q, sum_k]: [Tile<f32, 2>; 2], head: Scalar<i32>, pairs: &Pairs<T>| {
         let [q, k] = [q, k].map(|x| sequence.load(x, [at, key_head, part], width));
