@@ -43,7 +43,7 @@ pub enum Demand {
 /// Number of texts for sm_80 of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
 const SM_80_EVERY: u64 = 3;
 
-/// Is this text to be assembled? Those for sm_90a always are; of those for sm_80 a sample is.
+/// Returns true if a text is assembled: each for sm_90a, and a sample of those for sm_80.
 fn is_sampled(ptx: &str, target: &str) -> bool {
     if target != "sm_80" || std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() {
         return true;

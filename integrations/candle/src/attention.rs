@@ -143,8 +143,8 @@ impl CustomOp3 for Attention {
 /// Key heads divide heads: grouped queries share them. If `causal`, the last query sees all keys, the one before it all but
 /// the last one, and so on, as when keys of earlier positions are kept. f32, f16, bf16, all of one type; scores and sums are
 /// f32. Any strides: heads that were made by `reshape` and `transpose` are read where they lie. The result is of the shape
-/// of Q, and lies in memory so that `transpose(1, 2)` makes it contiguous. The backward pass
-/// stores no matrix of weights; it is for at most 256 numbers of a query.
+/// of Q, and `transpose(1, 2)` makes it contiguous. The backward pass stores no matrix of weights,
+/// and has a limit of 256 elements of a query.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};

@@ -95,7 +95,7 @@ impl QuantizedWeight {
     /// scale, rounded once.
     ///
     /// # Errors
-    /// What the kernel's launch gives.
+    /// Errors of the launch.
     pub fn dequantize(&self) -> Result<Tensor> {
         self.op().dequantized(&self.codes, &self.scales)?.contiguous()
     }

@@ -80,7 +80,7 @@ impl<'a, T: Number> Target<'a, T> {
     }
 }
 
-/// What a kernel loads of the state before the sum arrives: the residual, and the weight of the norm after the last layer.
+/// The residual, and the weight of the norm after the last layer. A kernel loads both before the sum arrives.
 pub(super) type State = (Tile<f32, 2>, Option<Tile<f32, 2>>);
 
 /// Loads the state before a sum. `at`: indices of a tile of one row.
