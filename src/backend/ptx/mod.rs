@@ -92,9 +92,9 @@ pub use device_assert::{Assertion, NoteField, note_words};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
-pub use measured::{MeasuredEvent, MeasuredTrace};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
+pub use measured::{KernelStamps, MeasuredEvent, MeasuredTrace};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};
