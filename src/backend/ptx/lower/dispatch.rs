@@ -22,15 +22,13 @@ impl Lowering<'_> {
                 continue;
             }
             let id = self.op_of(step);
-            self.stamp_step(body, index, step);
-            let kind = self.stamp_kind(step);
-            let start = kind.and_then(|_| self.stamp_start());
+            let stamp = self.begin_step(body, index, step);
             let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.flush_sunk_waits();
             }
-            if let Some(kind) = kind {
-                self.stamp(start, kind, Some(id));
+            if let Some((start, kind)) = stamp {
+                self.stamp(Some(start), kind, Some(id));
             }
             // A failed step may not have consumed all of its sub-steps.
             let rest = std::mem::take(&mut self.smem.sub_steps);
@@ -44,6 +42,7 @@ impl Lowering<'_> {
             };
             ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.define_poison(result));
         }
+        self.end_run();
     }
 
     /// Returns the op of a step. Of several ops, the one whose source location the instructions
