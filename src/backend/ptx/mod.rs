@@ -61,6 +61,7 @@ mod hardware;
 mod isa;
 mod layout_inference;
 mod lower;
+mod measured;
 mod mma;
 mod mul_wide;
 mod optimizations;
@@ -93,6 +94,7 @@ pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
+pub use measured::{KernelStamps, MeasuredEvent, MeasuredTrace};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
+use crate::launch::inspect::trace::LaunchTrace;
 use crate::pass;
 use crate::runtime::{
     Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
@@ -200,6 +201,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         plan,
         persistent: _,
         deterministic: _,
+        trace,
         loop_limit: _,
         line_info: _,
         device_debug: _,
@@ -220,9 +222,11 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         num_ctas,
         code_limit,
         wait_limit,
+        trace,
         tma: tma && !plan.disable_tma_loads,
         line_info,
-        schedule: false,
+        // A trace names the lines of its schedule.
+        schedule: trace,
         plan_search,
         has_many_blocks: false,
         pingpong: !plan.disable_pingpong,
@@ -330,8 +334,12 @@ fn compile_form(
     }
     dump.write("log", cubin.log.as_bytes())?;
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
+    let trace = match code.stamps {
+        Some(stamps) => Some(LaunchTrace::new(gpu, (name, module), stamps, code.schedule)?),
+        None => None,
+    };
     let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent };
-    completed(source, kernel, code.params, code.assertions, remarks)
+    Ok(GpuCode { trace, ..completed(source, kernel, code.params, code.assertions, remarks)? })
 }
 
 fn config(code: &ptx::Compiled) -> LaunchConfig {
@@ -367,7 +375,18 @@ fn completed(
         let without_cluster = (!exchanges).then(|| other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed));
         Box::new(TmaVariant { maps, without_maps, without_cluster })
     });
-    Ok(GpuCode { kernel, params, remarks, guard: None, maps, persistent: persistent_form, num_ctas, globals, failure })
+    Ok(GpuCode {
+        kernel,
+        params,
+        remarks,
+        guard: None,
+        maps,
+        persistent: persistent_form,
+        num_ctas,
+        globals,
+        failure,
+        trace: None,
+    })
 }
 
 /// PTX that was generated earlier, and the data of its launches.

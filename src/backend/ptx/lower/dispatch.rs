@@ -16,15 +16,19 @@ impl Lowering<'_> {
     /// Lowers the steps of a sequence in order. A failed step is reported and skipped.
     pub fn sequence(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
-        for step in schedule.steps(body) {
+        for (index, step) in schedule.steps(body).iter().enumerate() {
             if let Step::Sub(within) = step {
                 self.smem.sub_steps.push_back(*within);
                 continue;
             }
             let id = self.op_of(step);
+            let stamp = self.begin_step(body, index, step);
             let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.flush_sunk_waits();
+            }
+            if let Some((start, kind)) = stamp {
+                self.stamp(Some(start), kind, Some(id));
             }
             // A failed step may not have consumed all of its sub-steps.
             let rest = std::mem::take(&mut self.smem.sub_steps);
@@ -38,6 +42,7 @@ impl Lowering<'_> {
             };
             ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.define_poison(result));
         }
+        self.end_run();
     }
 
     /// Returns the op of a step. Of several ops, the one whose source location the instructions
