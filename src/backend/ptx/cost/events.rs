@@ -32,6 +32,8 @@ pub struct Event {
     pub folds: bool,
     /// Number of steps that are merged into the event.
     pub count: u32,
+    /// Op of the step: of an event of a pipeline the first load of the channel.
+    pub op: Option<OpId>,
 }
 
 /// Instructions, their background transfers, then barriers.
@@ -131,6 +133,8 @@ pub struct PartitionEvents {
     pub pingpong_groups: u32,
     pub groups: u32,
     pub warps: u32,
+    /// First warp of the partition.
+    pub first_warp: u32,
     /// Number of groups at an order barrier.
     pub ordered_groups: u32,
 }
@@ -220,6 +224,7 @@ impl EventPrograms {
                 pingpong_groups,
                 groups,
                 warps: each,
+                first_warp: partition.warps.start,
                 ordered_groups,
             });
         }
@@ -260,6 +265,7 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
             if alone > most {
                 most = alone;
                 last.label = event.label;
+                last.op = event.op;
             }
             last.count += 1;
             open = !event.folds;
@@ -277,7 +283,7 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
 
 impl Event {
     pub fn new(what: EventKind, label: String) -> Event {
-        Event { what, label, reads: Vec::new(), folds: false, count: 1 }
+        Event { what, label, reads: Vec::new(), folds: false, count: 1, op: None }
     }
 
     /// Returns true if the event has instructions only.
@@ -352,7 +358,21 @@ impl EventBuilder<'_, '_> {
             let code = self.op_costs.context.module.op(id).code;
             matches!(code, Opcode::Reduce | Opcode::Scan)
         });
-        events.push(Event { reads, folds, ..Event::new(what, label) });
+        events.push(Event { reads, folds, op: self.op_of(step), ..Event::new(what, label) });
+    }
+
+    /// Returns the op of a step, or the first load of its channel.
+    fn op_of(&self, step: &Step) -> Option<OpId> {
+        let load = |channel: u32| self.first_load(channel);
+        match step {
+            &Step::Produce(channel) | &Step::Advance(channel) | &Step::ConsumerTryWait(channel) => load(channel),
+            Step::ConsumerWait(wait) => load(wait.channel),
+            Step::ConsumerRelease(channels) => channels.first().and_then(|&first| load(first)),
+            Step::MmaWait(wait) => Some(wait.mma),
+            &Step::OrderWait { point: OrderPoint::Mma(op), .. } | &Step::OrderArrive(OrderPoint::Mma(op)) => Some(op),
+            Step::Mma(plan) => plan.last(),
+            _ => step.ops().first().copied(),
+        }
     }
 
     fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
@@ -459,7 +479,7 @@ impl EventBuilder<'_, '_> {
         let weights = self.op_costs.weights;
         let near = ResourceUse::new(Resource::L2, bytes / weights.l2);
         let far = ResourceUse::new(Resource::Memory, bytes / weights.memory);
-        events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
+        events.push(Event { op: Some(id), ..Event::new(EventKind::TmaStore { near, far }, self.label(id)) });
     }
 
     /// Returns the label of an op: its name and its place in the source.
@@ -470,9 +490,14 @@ impl EventBuilder<'_, '_> {
 
     /// Returns the label of a pipeline event: its name and the place of the channel's first load.
     fn channel_label(&self, name: &str, channel: u32) -> String {
-        let channels = self.schedule.warp_spec.iter().flat_map(|spec| &spec.channels);
-        let load = channels.clone().nth(channel as usize).and_then(|channel| channel.loads.first());
-        load.map_or_else(|| format!("{name} {channel}"), |load| format!("{name} {}", self.source(load.load)))
+        let load = self.first_load(channel);
+        load.map_or_else(|| format!("{name} {channel}"), |load| format!("{name} {}", self.source(load)))
+    }
+
+    /// Returns the first load of a channel.
+    fn first_load(&self, channel: u32) -> Option<OpId> {
+        let roles = self.schedule.warp_spec.as_ref()?;
+        Some(roles.channels.get(channel as usize)?.loads.first()?.load)
     }
 
     fn source(&self, id: OpId) -> String {
