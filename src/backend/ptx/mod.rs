@@ -61,6 +61,7 @@ mod hardware;
 mod isa;
 mod layout_inference;
 mod lower;
+mod measured;
 mod mma;
 mod mul_wide;
 mod optimizations;
@@ -91,6 +92,7 @@ pub use device_assert::{Assertion, NoteField, note_words};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
+pub use measured::{MeasuredEvent, MeasuredTrace};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
