@@ -28,7 +28,8 @@ pub struct Warps {
 
 /// Optimizations that the kernels of some rows gained after their times were recorded, by a part of the name. The times are of
 /// schedules without them. A new record of a row removes its line.
-const LATER: [(&str, Optimization); 1] = [("quantized_matmul", Optimization::ThreadPrivateCopies)];
+const LATER: [(&str, Optimization); 2] =
+    [("quantized_matmul", Optimization::ThreadPrivateCopies), ("matmul", Optimization::Persistent)];
 
 /// The optimizations of the kernels whose times a record has.
 fn at_the_time(record: &Record) -> OptimizationSet {

@@ -87,12 +87,12 @@ pub(crate) use compile::{Scheduled, with_schedule};
 #[doc(hidden)]
 pub use compile::{rewritten, rewritten_persistent};
 pub use compiled::{Compiled, ParamKind};
-pub(crate) use cost::{CostInput, LaunchInfo, weights};
+pub(crate) use cost::{Cost, CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
-pub use measured::{MeasuredEvent, MeasuredTrace};
+pub use measured::{MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
