@@ -32,8 +32,19 @@ pub struct Event {
     pub folds: bool,
     /// Number of steps that are merged into the event.
     pub count: u32,
-    /// Op of the step: of an event of a pipeline the first load of the channel.
+    /// The steps of the event.
+    pub parts: Vec<EventPart>,
+}
+
+/// A step of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventPart {
+    /// Sequence of the step, and its position there.
+    pub place: (SeqId, usize),
+    /// Op of the step: of a step of a pipeline the first load of the channel.
     pub op: Option<OpId>,
+    /// Cycles without contention.
+    pub cycles: f64,
 }
 
 /// Instructions, their background transfers, then barriers.
@@ -262,10 +273,10 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
             let alone = usage.alone();
             *all += *usage;
             last.reads.append(&mut event.reads);
+            last.parts.append(&mut event.parts);
             if alone > most {
                 most = alone;
                 last.label = event.label;
-                last.op = event.op;
             }
             last.count += 1;
             open = !event.folds;
@@ -283,7 +294,12 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
 
 impl Event {
     pub fn new(what: EventKind, label: String) -> Event {
-        Event { what, label, reads: Vec::new(), folds: false, count: 1, op: None }
+        Event { what, label, reads: Vec::new(), folds: false, count: 1, parts: Vec::new() }
+    }
+
+    /// Returns the cycles of instructions without contention.
+    fn cycles(&self) -> f64 {
+        if let EventKind::Work(work) = &self.what { work.usage.alone() } else { 0.0 }
     }
 
     /// Returns true if the event has instructions only.
@@ -313,8 +329,14 @@ impl EventBuilder<'_, '_> {
 
     fn steps(&mut self, body: SeqId, events: &mut Vec<Event>) {
         let schedule = self.schedule;
-        for step in schedule.steps(body) {
+        for (index, step) in schedule.steps(body).iter().enumerate() {
+            // A step may move the event before it behind its own events.
+            let first = events.len().saturating_sub(1);
             self.step(step, events);
+            let op = self.op_of(step);
+            for event in events.iter_mut().skip(first).filter(|event| event.parts.is_empty()) {
+                event.parts.push(EventPart { place: (body, index), op, cycles: event.cycles() });
+            }
             let makes =
                 |value| step.ops().iter().any(|&id| self.op_costs.context.module.op(id).results.contains(&value));
             if self.exponentials.is_some_and(makes) {
@@ -358,7 +380,7 @@ impl EventBuilder<'_, '_> {
             let code = self.op_costs.context.module.op(id).code;
             matches!(code, Opcode::Reduce | Opcode::Scan)
         });
-        events.push(Event { reads, folds, op: self.op_of(step), ..Event::new(what, label) });
+        events.push(Event { reads, folds, ..Event::new(what, label) });
     }
 
     /// Returns the op of a step, or the first load of its channel.
@@ -479,7 +501,7 @@ impl EventBuilder<'_, '_> {
         let weights = self.op_costs.weights;
         let near = ResourceUse::new(Resource::L2, bytes / weights.l2);
         let far = ResourceUse::new(Resource::Memory, bytes / weights.memory);
-        events.push(Event { op: Some(id), ..Event::new(EventKind::TmaStore { near, far }, self.label(id)) });
+        events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
     }
 
     /// Returns the label of an op: its name and its place in the source.

@@ -37,7 +37,7 @@ mod warp_walk;
 
 pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
-pub use step_spans::{StepKind, StepSpan};
+pub use step_spans::StepSpan;
 pub use trip_count::LaunchInfo;
 
 use self::discrete_event::EventReplay;

@@ -1,9 +1,10 @@
 //! Comparison of a measured trace with the cost model, step by step.
 //!
-//! A step has the mean duration of its executions. Its contribution is the difference of the means,
-//! times its executions by a warp of a CTA: the time by which the model errs there. Steps of one
-//! role, kind and op are one row, because a loop and its peeled iterations have separate steps.
+//! A step has the mean duration of its executions, without the steps that are recorded inside of
+//! it. Its contribution is the difference of the means, times its executions by a warp of a CTA: the
+//! time by which the model errs there.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -33,7 +34,7 @@ pub struct TraceComparison {
 pub struct StepComparison {
     /// Warp role: `all`, `consumer` or `producer`.
     pub role: String,
-    /// Position of the first such step in the schedule.
+    /// Position of the step in the schedule as printed.
     pub step: u32,
     /// Kind of the step, as in [`MeasuredEvent::kind`].
     pub kind: String,
@@ -63,8 +64,11 @@ impl StepComparison {
     }
 }
 
-/// Role, kind and op of a step.
-type StepKey<'a> = (&'a str, &'a str, Option<u32>);
+/// Role, position and kind of a step.
+type StepKey<'a> = (&'a str, u32, &'a str);
+
+/// A warp of a CTA.
+type WarpKey = (u32, [u32; 3], u32);
 
 /// Executions of a step.
 #[derive(Default)]
@@ -72,7 +76,7 @@ struct StepTimes<'a> {
     first: Option<&'a MeasuredEvent>,
     count: u64,
     nanos: u64,
-    warps: BTreeSet<(u32, [u32; 3], u32)>,
+    warps: BTreeSet<WarpKey>,
 }
 
 impl StepTimes<'_> {
@@ -86,24 +90,22 @@ impl StepTimes<'_> {
 }
 
 impl MeasuredTrace {
-    /// Compares the mean duration of each step with the cost model, whose steps
-    /// [`Inspection::modelled_trace`](crate::Inspection::modelled_trace) returns.
+    /// Compares the mean duration of each step with that of the cost model.
     ///
     /// ```
     /// use cutlet::inspect::MeasuredTrace;
     ///
-    /// let trace = |end: u32| {
-    ///     let head = "# kernel\tadd\n# target\tsm_90a\n# dropped\t0\n\
-    ///         block\tmultiprocessor\trole\twarp\tstep\tkind\top\tline\tstart_ns\tend_ns\n";
-    ///     MeasuredTrace::from_tsv(&format!("{head}0,0,0\t7\tall\t0\t2\tcopy\t4\tadd.rs:9:13\t0\t{end}\n"))
-    /// };
-    /// let comparison = trace(600)?.compare(&trace(400)?);
+    /// let text = "# kernel\tadd\n# target\tsm_90a\n# dropped\t0\n\
+    ///     block\tmultiprocessor\trole\twarp\tstep\tkind\top\tline\tstart_ns\tend_ns\n\
+    ///     0,0,0\t7\tall\t0\t2\tcopy\t4\tsrc/add.rs:9:13\t0\t600\n\
+    ///     model\t0\tall\t0\t2\tcopy\t4\tsrc/add.rs:9:13\t0\t400\n";
+    /// let comparison = MeasuredTrace::from_tsv(text)?.compare();
     /// assert_eq!(comparison.steps[0].ratio(), Some(1.5));
-    /// assert!(comparison.to_string().contains("add.rs:9:13"));
+    /// assert!(comparison.to_string().contains("src/add.rs:9:13"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
-    pub fn compare(&self, modelled: &MeasuredTrace) -> TraceComparison {
-        let (measured_steps, modelled_steps) = (steps(self), steps(modelled));
+    pub fn compare(&self) -> TraceComparison {
+        let (measured_steps, modelled_steps) = (steps(&self.events), steps(&self.modelled));
         let keys: BTreeSet<StepKey<'_>> = measured_steps.keys().chain(modelled_steps.keys()).copied().collect();
         let absent = StepTimes::default();
         let row = |key: StepKey<'_>| {
@@ -126,9 +128,9 @@ impl MeasuredTrace {
         TraceComparison {
             kernel: self.kernel.clone(),
             target: self.target.clone(),
-            blocks: spans(self).len(),
-            measured: mean_span(self),
-            modelled: mean_span(modelled),
+            blocks: spans(&self.events).len(),
+            measured: mean_span(&self.events),
+            modelled: mean_span(&self.modelled),
             dropped: self.dropped,
             steps: rows,
         }
@@ -136,32 +138,52 @@ impl MeasuredTrace {
 }
 
 /// Returns the executions of each step.
-fn steps(trace: &MeasuredTrace) -> BTreeMap<StepKey<'_>, StepTimes<'_>> {
+fn steps(events: &[MeasuredEvent]) -> BTreeMap<StepKey<'_>, StepTimes<'_>> {
+    let mut warps: BTreeMap<WarpKey, Vec<&MeasuredEvent>> = BTreeMap::new();
+    for event in events {
+        warps.entry((event.multiprocessor, event.block, event.warp)).or_default().push(event);
+    }
     let mut steps: BTreeMap<StepKey<'_>, StepTimes<'_>> = BTreeMap::new();
-    for event in &trace.events {
-        let times = steps.entry((&event.role, &event.kind, event.op)).or_default();
-        if times.first.is_none_or(|first| event.step < first.step) {
-            times.first = Some(event);
+    for (warp, mut events) in warps {
+        events.sort_by_key(|event| (event.start, Reverse(event.end)));
+        for (event, nanos) in events.iter().zip(own_nanos(&events)) {
+            let times = steps.entry((&event.role, event.step, &event.kind)).or_default();
+            times.first = times.first.or(Some(event));
+            times.count += 1;
+            times.nanos += nanos;
+            times.warps.insert(warp);
         }
-        times.count += 1;
-        times.nanos += event.end - event.start;
-        times.warps.insert((event.multiprocessor, event.block, event.warp));
     }
     steps
 }
 
+/// Returns the duration of each event without the events inside of it. `events` are in the order of
+/// their start, longer ones first.
+fn own_nanos(events: &[&MeasuredEvent]) -> Vec<u64> {
+    let mut own: Vec<u64> = events.iter().map(|event| event.end - event.start).collect();
+    let mut open: Vec<usize> = Vec::new();
+    for (index, event) in events.iter().enumerate() {
+        while open.pop_if(|outer| events[*outer].end <= event.start).is_some() {}
+        if let Some(&outer) = open.last() {
+            own[outer] = own[outer].saturating_sub(event.end.min(events[outer].end) - event.start);
+        }
+        open.push(index);
+    }
+    own
+}
+
 /// Returns the first start and the last end of each tile block.
-fn spans(trace: &MeasuredTrace) -> BTreeMap<[u32; 3], (u64, u64)> {
+fn spans(events: &[MeasuredEvent]) -> BTreeMap<[u32; 3], (u64, u64)> {
     let mut spans: BTreeMap<[u32; 3], (u64, u64)> = BTreeMap::new();
-    for event in &trace.events {
+    for event in events {
         let (start, end) = spans.entry(event.block).or_insert((event.start, event.end));
         (*start, *end) = ((*start).min(event.start), (*end).max(event.end));
     }
     spans
 }
 
-fn mean_span(trace: &MeasuredTrace) -> f64 {
-    let spans = spans(trace);
+fn mean_span(events: &[MeasuredEvent]) -> f64 {
+    let spans = spans(events);
     spans.values().map(|(start, end)| (end - start) as f64).sum::<f64>() / spans.len().max(1) as f64
 }
 

@@ -18,8 +18,7 @@ impl MeasuredTrace {
     /// Returns the trace in the JSON trace event format, which Perfetto and `chrome://tracing` open.
     ///
     /// A tile block on its multiprocessor is a process, and a warp of a role is a thread. An event
-    /// is named by kind, step and line. The steps of `modelled` form another process, from the
-    /// same point of time on.
+    /// is named by kind, step and line. The steps of the cost model form another process.
     ///
     /// ```
     /// use cutlet::inspect::MeasuredTrace;
@@ -27,18 +26,19 @@ impl MeasuredTrace {
     /// let text = "# kernel\tadd\n# target\tsm_90a\n# dropped\t0\n\
     ///     block\tmultiprocessor\trole\twarp\tstep\tkind\top\tline\tstart_ns\tend_ns\n\
     ///     0,0,0\t7\tall\t0\t2\tcopy\t4\tsrc/add.rs:9:13\t0\t480\n";
-    /// let json = MeasuredTrace::from_tsv(text)?.trace_events_json(None);
+    /// let json = MeasuredTrace::from_tsv(text)?.trace_events_json();
     /// assert!(json.contains(r#""name": "copy, step 2, src/add.rs:9:13""#));
     /// assert!(json.contains(r#""ts": 0.000, "dur": 0.480"#)); // microseconds
     /// # Ok::<(), cutlet::Error>(())
     /// ```
-    pub fn trace_events_json(&self, modelled: Option<&MeasuredTrace>) -> String {
+    pub fn trace_events_json(&self) -> String {
         let mut lines = Vec::new();
-        let mut processes = 0;
-        write_processes(self, "", &mut processes, &mut lines);
-        if let Some(modelled) = modelled {
-            write_processes(modelled, "cost model: ", &mut processes, &mut lines);
-        }
+        let process = |event: &MeasuredEvent| {
+            let &MeasuredEvent { multiprocessor, block: [x, y, z], .. } = event;
+            format!("multiprocessor {multiprocessor}, tile block ({x}, {y}, {z})")
+        };
+        let processes = write_processes(&self.events, &process, 0, &mut lines);
+        write_processes(&self.modelled, &|_| "cost model".to_owned(), processes, &mut lines);
         format!(
             "{{\"displayTimeUnit\": \"ns\", \"otherData\": {{\"kernel\": {}, \"target\": {}, \"dropped\": {}}}, \
              \"traceEvents\": [\n{}\n]}}\n",
@@ -50,28 +50,32 @@ impl MeasuredTrace {
     }
 }
 
-/// Writes the processes, threads and events of a trace.
-fn write_processes(trace: &MeasuredTrace, prefix: &str, processes: &mut usize, lines: &mut Vec<String>) {
+/// Writes the processes, threads and events of a list. Returns the number of processes so far.
+fn write_processes(
+    events: &[MeasuredEvent],
+    name: &dyn Fn(&MeasuredEvent) -> String,
+    mut processes: usize,
+    lines: &mut Vec<String>,
+) -> usize {
     let mut threads: BTreeMap<ThreadKey<'_>, Vec<&MeasuredEvent>> = BTreeMap::new();
-    for event in &trace.events {
+    for event in events {
         threads.entry((event.multiprocessor, event.block, event.warp, &event.role)).or_default().push(event);
     }
     let (mut process, mut number) = (None, 0);
     for ((multiprocessor, block, warp, role), events) in threads {
         if process != Some((multiprocessor, block)) {
             process = Some((multiprocessor, block));
-            *processes += 1;
+            processes += 1;
             number = 0;
-            let [x, y, z] = block;
-            let name = format!("{prefix}multiprocessor {multiprocessor}, tile block ({x}, {y}, {z}), {}", trace.kernel);
-            lines.push(metadata("process_name", *processes, 0, &name));
+            lines.push(metadata("process_name", (processes, 0), &name(events[0])));
         }
         for events in nested(events) {
             number += 1;
-            lines.push(metadata("thread_name", *processes, number, &format!("{role}, warp {warp}")));
-            lines.extend(events.into_iter().map(|event| complete(event, *processes, number)));
+            lines.push(metadata("thread_name", (processes, number), &format!("{role}, warp {warp}")));
+            lines.extend(events.into_iter().map(|event| complete(event, (processes, number))));
         }
     }
+    processes
 }
 
 /// Distributes the events of a warp to threads, in which events are nested or disjoint. An event
@@ -95,7 +99,7 @@ fn nested(mut events: Vec<&MeasuredEvent>) -> Vec<Vec<&MeasuredEvent>> {
     threads.into_iter().map(|(events, _)| events).collect()
 }
 
-fn metadata(kind: &str, process: usize, thread: usize, name: &str) -> String {
+fn metadata(kind: &str, (process, thread): (usize, usize), name: &str) -> String {
     format!(
         "{{\"ph\": \"M\", \"name\": \"{kind}\", \"pid\": {process}, \"tid\": {thread}, \"args\": {{\"name\": {}}}}}",
         quoted(name)
@@ -103,7 +107,7 @@ fn metadata(kind: &str, process: usize, thread: usize, name: &str) -> String {
 }
 
 /// Returns a complete event. Times are microseconds.
-fn complete(event: &MeasuredEvent, process: usize, thread: usize) -> String {
+fn complete(event: &MeasuredEvent, (process, thread): (usize, usize)) -> String {
     let MeasuredEvent { step, kind, op, line, start, end, .. } = event;
     let micros = |nanos: u64| format!("{}.{:03}", nanos / 1000, nanos % 1000);
     let name = match line {
