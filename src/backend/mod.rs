@@ -111,6 +111,10 @@ pub struct Hints {
     /// Requires results that do not depend on the order in which tile blocks run. A kernel with
     /// float atomics, exchanges, or used results of atomic operations is then an error.
     pub deterministic: bool,
+    /// Places time stamps at the steps of the schedule of the ptx back end, for
+    /// [`Launch::launch_traced`](crate::Launch::launch_traced) and `CUTLET_TRACE`. Other launches
+    /// with this hint record the steps, and no one reads the records.
+    pub trace: bool,
     /// Overrides of the plan, for measurements.
     #[doc(hidden)]
     pub plan: PlanOverride,
@@ -134,7 +138,7 @@ pub struct PlanOverride {
 }
 
 /// The text is part of the keys of tuning records and cache files. It contains `wait_limit` and the
-/// last three fields only if they are set.
+/// last four fields only if they are set.
 impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hints {
@@ -151,6 +155,7 @@ impl fmt::Debug for Hints {
             memcheck,
             persistent,
             deterministic,
+            trace,
             plan,
         } = self;
         let mut text = f.debug_struct("Hints");
@@ -169,6 +174,9 @@ impl fmt::Debug for Hints {
         }
         if *deterministic {
             text.field("deterministic", deterministic);
+        }
+        if *trace {
+            text.field("trace", trace);
         }
         text.finish()
     }
@@ -191,6 +199,7 @@ impl Hints {
             memcheck: false,
             persistent: None,
             deterministic: false,
+            trace: false,
             plan: PlanOverride {
                 disable_search: false,
                 disable_pingpong: false,
@@ -266,6 +275,23 @@ impl Hints {
     #[must_use]
     pub const fn wait_limit(mut self, milliseconds: u32) -> Hints {
         self.wait_limit = Some(milliseconds);
+        self
+    }
+
+    /// Sets [`Hints::trace`].
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// let text = ct::inspect(fill, (x.mutable(),)).hints(ct::Hints::new().trace(true)).ptx()?;
+    /// assert!(text.contains("%clock"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn trace(mut self, wanted: bool) -> Hints {
+        self.trace = wanted;
         self
     }
 

@@ -1,11 +1,13 @@
 //! Launch of a kernel: specialization, compilation and execution.
 
 use super::grid::IntoGrid;
-use super::inspect::remarks;
+use super::inspect::trace::Collected;
+use super::inspect::{remarks, trace};
 use super::options::Launch;
 use super::prove;
 use super::run::{make, run};
 use super::specialize::specialize;
+use crate::backend::ptx::MeasuredTrace;
 use crate::error::Result;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, LaunchArg, refuse_nested};
 
@@ -153,6 +155,43 @@ impl Launch<'_> {
         Ok(args.into_output())
     }
 
+    /// Executes the kernel with time stamps at the steps of its schedule, waits for its end and
+    /// returns the measured steps of a sample of its tile blocks. Results are those of
+    /// [`Launch::launch`]. The guide has a page on tracing.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let device = ct::Device::first()?;
+    /// let mut x = device.zeros([128])?;
+    /// if device.backend() == ct::Backend::Ptx {
+    ///     let launch = ct::Launch::new(2).backend(ct::Backend::Ptx);
+    ///     let trace = launch.launch_traced(fill, (&mut x,))?;
+    ///     assert!(trace.events.iter().any(|event| event.kind == "store"));
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Launch::launch`]; [`crate::Error::Argument`] also for a launch that is not executed by
+    /// the ptx back end, and for one that is recorded in a graph or captured.
+    ///
+    /// # Panics
+    /// As [`launch`].
+    #[track_caller]
+    pub fn launch_traced<K, A, P>(&self, kernel: K, args: A) -> Result<MeasuredTrace>
+    where
+        K: Kernel<P>,
+        A: KernelArgs<P>,
+    {
+        let traced = Launch { hints: self.hints.trace(true), ..*self };
+        let args = Arguments::new(args);
+        let collected = Collected::begin();
+        // Not in a closure: `track_caller` does not apply inside it.
+        traced.launch_call(&Bound::new(&kernel, &args).call())?;
+        collected.trace()
+    }
+
     /// As [`Launch::launch`].
     #[track_caller]
     pub(crate) fn launch_call(&self, call: &Call<'_>) -> Result<()> {
@@ -160,6 +199,7 @@ impl Launch<'_> {
         let args = call.args();
         let device = self.device(args)?;
         let request = self.request(device)?;
+        trace::require_stamps(request.backend)?;
         let Some(grid) = self.grid.checked(request.backend)? else {
             make(args, device)?;
             return self.grid.may_be_empty(args);

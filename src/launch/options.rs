@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
 use super::grid::{Grid, IntoGrid};
+use super::inspect::trace;
 use super::overrides;
 use crate::backend::Hints;
 use crate::backend::cpu::Checks;
@@ -421,7 +422,8 @@ impl<'s> Launch<'s> {
         // The host cannot wait for a launch that is recorded.
         let races = checks.races && !recorder::is_on();
         let checks = checks.bounds || races;
-        Ok(CompileRequest { hints: self.hints, backend, programmatic_launch, checks, races, exact })
+        let hints = self.hints.trace(self.hints.trace || (backend == Backend::Ptx && trace::folder().is_some()));
+        Ok(CompileRequest { hints, backend, programmatic_launch, checks, races, exact })
     }
 
     #[inline]

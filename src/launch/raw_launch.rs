@@ -65,6 +65,6 @@ impl RawLaunch {
     /// ```
     pub fn params(&mut self) -> Vec<*mut c_void> {
         let maps = self.maps.as_deref().unwrap_or_default();
-        param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref()).collect()
+        param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref(), None).collect()
     }
 }

@@ -10,6 +10,7 @@ use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
 use super::inspect::profile;
 use super::inspect::profile::{Profiled, Span};
+use super::inspect::trace::Traced;
 use super::overrides;
 use super::specialize::Specialized;
 use crate::backend::{ParamWord, cpu};
@@ -162,6 +163,10 @@ fn launch_gpu(
         }
     });
     ordered?;
+    let (trace, traced) = match &code.trace {
+        Some(trace) => trace.begin(stream)?,
+        None => (None, None),
+    };
     if let Some(span) = &mut span {
         span.begin(&Stream::from_handle(stream.clone()));
     }
@@ -171,7 +176,8 @@ fn launch_gpu(
     let launched = if code.params.len() <= INLINE_WORDS {
         let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
         let pointers = &mut pointers[..code.params.len()];
-        for (to, pointer) in pointers.iter_mut().zip(param_pointers(&code.params, words, maps, code.failure.as_deref()))
+        for (to, pointer) in
+            pointers.iter_mut().zip(param_pointers(&code.params, words, maps, code.failure.as_deref(), trace))
         {
             to.write(pointer);
         }
@@ -182,14 +188,15 @@ fn launch_gpu(
         }
     } else {
         let mut pointers: Vec<*mut c_void> =
-            param_pointers(&code.params, words, maps, code.failure.as_deref()).collect();
+            param_pointers(&code.params, words, maps, code.failure.as_deref(), trace).collect();
         // SAFETY: as above.
         unsafe { code.kernel.launch(stream, grid, dependent, &mut pointers) }
     };
     if let Some(span) = span {
         span.end(&Stream::from_handle(stream.clone()));
     }
-    launched
+    launched?;
+    traced.map_or(Ok(()), Traced::end)
 }
 
 fn launch_cpu(

@@ -61,6 +61,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         memcheck,
         persistent,
         deterministic,
+        trace,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     let mut key = WordWriter::default();
@@ -75,7 +76,8 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = u64::from(deterministic) << 13
+    let flags = u64::from(trace) << 14
+        | u64::from(deterministic) << 13
         | u64::from(exact) << 12
         | u64::from(races) << 11
         | form << 9
@@ -298,6 +300,7 @@ mod tests {
             hints.persistent(true),
             hints.persistent(false),
             hints.deterministic(true),
+            hints.trace(true),
             hints.plan(PlanOverride { disable_search: true, ..plan }),
             hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
             hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),

@@ -1,6 +1,7 @@
 //! Compiled kernels: the PTX text, and the data that a launch needs.
 
 use super::device_assert::Assertion;
+use super::measured::KernelStamps;
 use super::remarks::CodeRemarks;
 use super::tensor_map::TensorMap;
 
@@ -16,6 +17,8 @@ pub enum ParamKind {
     },
     /// The address of the note of a failed assertion (see [`Assertion`]): 8 bytes.
     Failure,
+    /// The address of the records of a traced launch (see [`KernelStamps`]), or 0: 8 bytes.
+    Trace,
     /// A tensor map, made at each launch: 128 bytes, aligned to 64.
     TensorMap(TensorMap),
 }
@@ -40,6 +43,8 @@ pub struct Compiled {
     pub params: Vec<ParamKind>,
     /// The assertions of the kernel, by their numbers in a note.
     pub assertions: Vec<Assertion>,
+    /// The sites of the time stamps, if the code has some.
+    pub stamps: Option<KernelStamps>,
     /// The register layouts as text.
     pub layout: String,
     /// The steps of the schedule as text, if requested.

@@ -92,9 +92,10 @@ pub use device_assert::{Assertion, NoteField, note_words};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
-pub use measured::{MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
+pub(crate) use measured::modelled_events;
+pub use measured::{KernelStamps, MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};

@@ -19,6 +19,8 @@ pub struct CompileOptions {
     pub code_limit: Option<u32>,
     /// Milliseconds after which a wait is reported and ends its thread.
     pub wait_limit: Option<u32>,
+    /// The code has time stamps of its steps.
+    pub trace: bool,
     /// The kernel may have tensor maps as parameters. Without them it also runs for arrays that no
     /// map describes.
     pub tma: bool,
@@ -62,6 +64,7 @@ impl Default for CompileOptions {
             num_ctas: None,
             code_limit: None,
             wait_limit: None,
+            trace: false,
             tma: true,
             line_info: false,
             schedule: false,

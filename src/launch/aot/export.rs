@@ -304,7 +304,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
 
 fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
     // The grid of a launch of the file is unknown, so clusters are not possible.
-    let hints = Hints { num_ctas: None, ..source.hints };
+    let hints = Hints { num_ctas: None, trace: false, ..source.hints };
     let code = settled(&source.module, source.target, hints, Maps::Allowed)?;
     // The parameters of an entry are those of the trace, in order.
     let pointers = tileir::params(&source.module);
@@ -312,7 +312,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
         &ParamKind::Word { index, bytes } => {
             ExportedParam { bytes, pointer: pointers[index as usize].pointer, tensor_map: None }
         }
-        ParamKind::Failure => ExportedParam { bytes: 8, pointer: true, tensor_map: None },
+        ParamKind::Failure | ParamKind::Trace => ExportedParam { bytes: 8, pointer: true, tensor_map: None },
         ParamKind::TensorMap(map) => ExportedParam { bytes: MAP_BYTES, pointer: false, tensor_map: Some(map.clone()) },
     };
     Ok(ExportedKernel {

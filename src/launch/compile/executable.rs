@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::launch::checks::races::RaceCheck;
 use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
+use crate::launch::inspect::trace::LaunchTrace;
 use crate::runtime::{FailureNote, GpuKernel};
 
 /// Compiled kernel with the conditions of its launches.
@@ -63,6 +64,8 @@ pub(crate) struct GpuCode {
     /// Memory of the record of failed assertions. Declared after `kernel`, so that it is dropped
     /// after it.
     pub failure: Option<Arc<FailureNote>>,
+    /// Records of traced launches.
+    pub trace: Option<Box<LaunchTrace>>,
 }
 
 /// Tensor maps of a kernel, and the forms for launches without them.

@@ -10,13 +10,14 @@ use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant, grid_of_ctas};
 use super::kernel_source::Source;
 use super::tensor_map_cache::TensorMaps;
-use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
+use crate::backend::ptx::{self, Assertion, CompileOptions, MeasuredEvent, OptimizationSet, ParamKind};
 use crate::backend::{Assembly, Hints, ParamWord, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
+use crate::launch::inspect::trace::LaunchTrace;
 use crate::pass;
 use crate::runtime::{
     Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
@@ -90,6 +91,12 @@ fn picture_by(name: &str, module: &Module, target: Target, options: &CompileOpti
     let title = format!("{name}, {target}");
     let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
     ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
+}
+
+/// Returns the steps of a CTA by the cost model; none if the kernel has no plan.
+fn modelled(module: &Module, target: Target, options: &CompileOptions) -> Vec<MeasuredEvent> {
+    let look = &mut |subject: &ptx::CostInput<'_, '_>| ptx::modelled_events(subject, ptx::weights(target));
+    ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), look).unwrap_or_default()
 }
 
 fn stuck() -> crate::Error {
@@ -223,6 +230,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         plan,
         persistent: _,
         deterministic: _,
+        trace,
         loop_limit: _,
         line_info: _,
         device_debug: _,
@@ -243,9 +251,11 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         num_ctas,
         code_limit,
         wait_limit,
+        trace,
         tma: tma && !plan.disable_tma_loads,
         line_info,
-        schedule: false,
+        // A trace names the lines of its schedule.
+        schedule: trace,
         plan_search,
         has_many_blocks: false,
         pingpong: !plan.disable_pingpong,
@@ -366,8 +376,15 @@ fn compile_form(
     }
     dump.write("log", cubin.log.as_bytes())?;
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
+    let trace = match code.stamps {
+        Some(stamps) => {
+            let modelled = modelled(module, target, &used);
+            Some(LaunchTrace::new(gpu, (name, module), stamps, (code.schedule, modelled))?)
+        }
+        None => None,
+    };
     let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent };
-    completed(source, kernel, code.params, code.assertions, remarks)
+    Ok(GpuCode { trace, ..completed(source, kernel, code.params, code.assertions, remarks)? })
 }
 
 fn config(code: &ptx::Compiled) -> LaunchConfig {
@@ -403,7 +420,18 @@ fn completed(
         let without_cluster = (!exchanges).then(|| other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed));
         Box::new(TmaVariant { maps, without_maps, without_cluster })
     });
-    Ok(GpuCode { kernel, params, remarks, guard: None, maps, persistent: persistent_form, num_ctas, globals, failure })
+    Ok(GpuCode {
+        kernel,
+        params,
+        remarks,
+        guard: None,
+        maps,
+        persistent: persistent_form,
+        num_ctas,
+        globals,
+        failure,
+        trace: None,
+    })
 }
 
 /// PTX that was generated earlier, and the data of its launches.

@@ -41,7 +41,7 @@ impl TensorMaps {
     pub fn new(params: &[ParamKind]) -> Option<TensorMaps> {
         let map = |kind: &ParamKind| match kind {
             ParamKind::TensorMap(map) => Some(map.clone()),
-            ParamKind::Word { .. } | ParamKind::Failure => None,
+            ParamKind::Word { .. } | ParamKind::Failure | ParamKind::Trace => None,
         };
         let maps: Vec<TensorMap> = params.iter().filter_map(map).collect();
         let mut words: Vec<u32> = maps.iter().flat_map(TensorMap::parameters).collect();

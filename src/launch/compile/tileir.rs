@@ -64,6 +64,7 @@ pub(crate) fn compile(
                     num_ctas: None,
                     globals,
                     failure: None,
+                    trace: None,
                 });
             }
             Err(problem) => tried.push(problem),
@@ -100,6 +101,7 @@ pub(crate) fn load(
             num_ctas: None,
             globals,
             failure: None,
+            trace: None,
         })
     };
     if let Some(kernel) = machine_code.and_then(|code| GpuKernel::load_tile_cubin(gpu, code, entry).ok()) {

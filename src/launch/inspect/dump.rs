@@ -15,6 +15,8 @@ use crate::launch::file::name_for_file;
 /// one kernel do not overwrite each other.
 pub(crate) struct Dump {
     stem: Option<PathBuf>,
+    /// The environment variable that selects the folder.
+    variable: &'static str,
 }
 
 impl Dump {
@@ -26,14 +28,14 @@ impl Dump {
             Ok(names) if !names.is_empty() => names.split(',').any(|name| is_like(kernel, name.trim())),
             _ => true,
         });
-        Dump::to(folder, kernel, module, salt)
+        Dump::to(folder, "CUTLET_DUMP", kernel, module, salt)
     }
 
-    /// Returns the dump of a kernel in a folder.
-    fn to(folder: Option<OsString>, kernel: &str, module: &Module, salt: &str) -> Dump {
+    /// Returns the dump of a kernel in a folder, which an environment variable selects.
+    pub fn to(folder: Option<OsString>, variable: &'static str, kernel: &str, module: &Module, salt: &str) -> Dump {
         let hash = || ContentKey::new(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         let stem = |folder| PathBuf::from(folder).join(format!("{}-{}", name_for_file(kernel), &hash()[..8]));
-        Dump { stem: folder.map(stem) }
+        Dump { stem: folder.map(stem), variable }
     }
 
     /// Returns true if files are written.
@@ -55,7 +57,7 @@ impl Dump {
         let path = PathBuf::from(path);
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         folder.and_then(|()| std::fs::write(&path, content)).map_err(|source| {
-            let path = format!("{} (CUTLET_DUMP)", path.display());
+            let path = format!("{} ({})", path.display(), self.variable);
             Error::Io { path, source }
         })
     }
@@ -124,7 +126,7 @@ mod tests {
         let module = Module::new();
         let mut names = Vec::new();
         for kernel in ["../escape", "a.b", "/tmp/x"] {
-            let dump = Dump::to(Some(folder.path().join("own").into()), kernel, &module, "");
+            let dump = Dump::to(Some(folder.path().join("own").into()), "CUTLET_DUMP", kernel, &module, "");
             dump.write_module(&module)?;
             dump.write("ptx", b"text")?;
             names.push(name_for_file(kernel));

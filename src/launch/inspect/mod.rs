@@ -11,3 +11,6 @@ pub(super) mod remarks;
 pub(super) mod roofline;
 pub(super) mod roofline_work;
 pub(super) mod text;
+pub(super) mod trace;
+#[cfg(test)]
+mod trace_tests;

@@ -21,7 +21,7 @@ spell! { Special {
     NCtaIdX = "%nctaid.x", NCtaIdY = "%nctaid.y", NCtaIdZ = "%nctaid.z",
     ClusterIdX = "%clusterid.x", ClusterCtaRank = "%cluster_ctarank", ClusterNCtaRank = "%cluster_nctarank",
     LaneId = "%laneid", WarpId = "%warpid", SmId = "%smid",
-    Clock64 = "%clock64", GlobalTimer = "%globaltimer",
+    Clock = "%clock", Clock64 = "%clock64", GlobalTimer = "%globaltimer",
 } }
 spell! { Ty {
     Pred = ".pred", B8 = ".b8", B16 = ".b16", B32 = ".b32", B64 = ".b64",

@@ -389,6 +389,7 @@ impl Lowering<'_> {
                 self.flush_sunk_waits();
                 self.drain_order();
                 self.drain_pipelines();
+                self.end_stamps();
                 self.b.ret();
                 return Ok(());
             }

@@ -16,15 +16,21 @@ impl Lowering<'_> {
     /// Lowers the steps of a sequence in order. A failed step is reported and skipped.
     pub fn sequence(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
-        for step in schedule.steps(body) {
+        for (index, step) in schedule.steps(body).iter().enumerate() {
             if let Step::Sub(within) = step {
                 self.smem.sub_steps.push_back(*within);
                 continue;
             }
             let id = self.op_of(step);
+            self.stamp_step(body, index, step);
+            let kind = self.stamp_kind(step);
+            let start = kind.and_then(|_| self.stamp_start());
             let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.flush_sunk_waits();
+            }
+            if let Some(kind) = kind {
+                self.stamp(start, kind, Some(id));
             }
             // A failed step may not have consumed all of its sub-steps.
             let rest = std::mem::take(&mut self.smem.sub_steps);

@@ -65,6 +65,7 @@ pub fn start<'m>(
         },
         sync: SyncState::new(),
         carried_step: None,
+        stamps: None,
         report: Report::default(),
         regions: Vec::new(),
         plan_only: false,
@@ -160,6 +161,7 @@ pub fn lower<'m>(
     let exchanging = module.cluster_size(entry.body);
     let shared_bytes = lowering.schedule.smem_bytes;
     let cluster = exchanging.unwrap_or(lowering.sync.cluster_size());
+    let stamps = lowering.take_stamps();
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let has_mmas = !lowering.info.inference.mma_plans.is_empty();
@@ -205,6 +207,7 @@ pub fn lower<'m>(
         cluster,
         params,
         assertions,
+        stamps,
         layout,
         schedule,
         remarks,
@@ -295,6 +298,7 @@ impl<'m> Lowering<'m> {
             self.params.assert_note = Some(self.b.param(Param::Scalar(Ty::U64)));
             kinds.push(ParamKind::Failure);
         }
+        self.declare_stamps(&mut kinds);
         kinds
     }
 }

@@ -36,6 +36,8 @@ impl Lowering<'_> {
 
     /// Lowers the sequence of a partition.
     pub fn lower_partition(&mut self, role: WarpRole) {
+        let (module, body) = (self.module, self.module.entries[0].body);
+        self.begin_stamps(|schedule| schedule.step_lines(module, body));
         let partition = self.schedule.partition(role).map(|partition| partition.body);
         self.sequence(partition.expect("the schedule has the partition"));
     }

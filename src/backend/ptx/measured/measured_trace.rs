@@ -123,10 +123,7 @@ fn write_event(text: &mut String, block: &str, event: &MeasuredEvent) {
     let line = line.as_deref().map_or(ABSENT.to_owned(), escaped);
     let (role, kind) = (escaped(role), escaped(kind));
     // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "{block}\t{multiprocessor}\t{role}\t{warp}\t{step}\t{kind}\t{op}\t{line}\t{start}\t{end}"
-    );
+    let _ = writeln!(text, "{block}\t{multiprocessor}\t{role}\t{warp}\t{step}\t{kind}\t{op}\t{line}\t{start}\t{end}");
 }
 
 fn event(line: &str) -> Option<MeasuredEvent> {

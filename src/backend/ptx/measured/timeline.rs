@@ -69,8 +69,9 @@ fn shown(events: &[MeasuredEvent]) -> Vec<&MeasuredEvent> {
     };
     let from = largest.iter().map(|event| event.start).min();
     let to = largest.iter().map(|event| event.end).max();
-    let is_shown =
-        |event: &&MeasuredEvent| event.multiprocessor == multiprocessor && Some(event.start) < to && Some(event.end) > from;
+    let is_shown = |event: &&MeasuredEvent| {
+        event.multiprocessor == multiprocessor && Some(event.start) < to && Some(event.end) > from
+    };
     let mut shown: Vec<&MeasuredEvent> = events.iter().filter(is_shown).collect();
     // A step covers the steps inside of it, which are drawn later.
     shown.sort_by_key(|event| (event.start, Reverse(event.end)));

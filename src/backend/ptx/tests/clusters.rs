@@ -11,6 +11,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
     num_ctas: Some(2),
     code_limit: None,
     wait_limit: None,
+    trace: false,
     tma: true,
     line_info: false,
     schedule: false,

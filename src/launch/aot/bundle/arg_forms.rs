@@ -75,6 +75,8 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         persistent,
         // Checked when the kernel was compiled.
         deterministic: _,
+        // Code of a bundle is not traced.
+        trace: _,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
     for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, wait_limit] {
@@ -118,6 +120,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         memcheck,
         persistent,
         deterministic: false,
+        trace: false,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     };
     check_hints(hints).map_err(|error| error.to_string())?;

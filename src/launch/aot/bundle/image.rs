@@ -93,6 +93,7 @@ fn write_param(to: &mut Writer, param: &ParamKind) {
             to.u8(2);
             write_map(to, map);
         }
+        ParamKind::Trace => to.u8(3),
     }
 }
 
@@ -104,6 +105,7 @@ fn read_param(from: &mut Reader<'_>, words: usize) -> Read<ParamKind> {
         }
         1 => Ok(ParamKind::Failure),
         2 => read_map(from, words).map(ParamKind::TensorMap),
+        3 => Ok(ParamKind::Trace),
         other => Err(format!("a parameter of kind {other}")),
     }
 }

@@ -166,7 +166,8 @@ fn registers(line: &Line, found: &mut dyn FnMut(Key, bool)) {
 /// during a kernel.
 fn is_pure(line: &Line) -> bool {
     let Line::Inst(inst) = line else { return false };
-    let changes = |arg: &Arg| matches!(arg, Arg::One(Operand::Special(Special::Clock64 | Special::GlobalTimer)));
+    let changes =
+        |arg: &Arg| matches!(arg, Arg::One(Operand::Special(Special::Clock | Special::Clock64 | Special::GlobalTimer)));
     let arithmetic = matches!(
         inst.op,
         Opcode::Mov(_) | Opcode::Int(..) | Opcode::Mad(_) | Opcode::MadWide(_) | Opcode::Selp(_) | Opcode::Setp { .. }

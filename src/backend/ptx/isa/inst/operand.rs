@@ -71,6 +71,7 @@ pub enum Special {
     LaneId,
     WarpId,
     SmId,
+    Clock,
     Clock64,
     GlobalTimer,
 }

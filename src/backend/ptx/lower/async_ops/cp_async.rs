@@ -8,6 +8,7 @@ use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters};
 use crate::backend::ptx::lower::state::values::ThreadPrivateTile;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
+use crate::backend::ptx::measured::StampKind;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan, For};
@@ -147,7 +148,9 @@ impl Lowering<'_> {
     /// Waits for the stage of this iteration, at its head. All threads have finished the previous
     /// iteration.
     pub fn advance_cp_async(&mut self, cp_async: &CpAsyncState) {
+        let start = self.stamp_start();
         self.b.cp_async_wait(cp_async.plan.stages as u32 - 2);
+        self.stamp_wait(start, None, None);
         if cp_async.plan.async_mma {
             self.wait_all_mmas();
             self.b.fence_proxy(ProxyFence::AsyncShared);
@@ -216,6 +219,7 @@ impl Lowering<'_> {
     /// committed in either case.
     fn copy_stage(&mut self, id: OpId, cp_async: &CpAsyncState, counter: Operand, exists: Reg) -> Lowered {
         let skip = self.b.new_label();
+        let start = self.stamp_start();
         self.b.bra_if(exists, true, skip, true);
         let mark = self.mark();
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
@@ -233,6 +237,7 @@ impl Lowering<'_> {
         self.release(mark);
         self.b.place(skip);
         self.b.cp_async_commit();
+        self.stamp(start, StampKind::Copy, cp_async.plan.copies.first().map(|copy| copy.load));
         self.advance_offset(cp_async, cp_async.fill);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::instrument::stamps::Stamps;
 use super::sync_state::SyncState;
 use super::values::{CacheMark, Tile, Values};
 use crate::backend::ptx::compiled::ParamKind;
@@ -39,6 +40,8 @@ pub struct Lowering<'m> {
     pub regions: Vec<RegionFrame>,
     /// The carried step of the innermost loop that has one.
     pub carried_step: Option<CarriedMmaStep>,
+    /// Time stamps, if the kernel is traced.
+    pub stamps: Option<Stamps>,
     /// The caller needs the schedule alone.
     pub plan_only: bool,
     /// Dispatch, for ops with regions.

@@ -5,6 +5,7 @@
 //! memory that they read may be written after it.
 
 use super::core::{Lowered, Lowering};
+use super::instrument::stamps::WaitKey;
 use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
@@ -70,7 +71,10 @@ impl Lowering<'_> {
         let place = self.sync.mmas.in_flight[completed - 1].loc;
         // The wait has the source location of its MMA.
         let before = self.b.come_from(place);
+        let start = self.stamp_start();
         MmaPlan::wait(&mut self.b, pending as u32);
+        let mma = self.sync.mmas.in_flight[completed - 1].results.first().and_then(|&mma| self.module.defining_op(mma));
+        self.stamp_wait(start, Some(WaitKey::Mma), mma);
         let completed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..completed).collect();
         for mma in completed {
             match defers {
@@ -84,7 +88,9 @@ impl Lowering<'_> {
     /// Waits for all MMAs, including those of an earlier iteration.
     pub fn wait_all_mmas(&mut self) {
         let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |mma| mma.loc));
+        let start = self.stamp_start();
         MmaPlan::wait(&mut self.b, 0);
+        self.stamp_wait(start, None, None);
         self.b.come_from(before);
         for mma in std::mem::take(&mut self.sync.mmas.in_flight) {
             self.release_stages(&mma.releases, None);

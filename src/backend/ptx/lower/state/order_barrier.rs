@@ -15,6 +15,7 @@
 //! A group is four warps of a tile that two groups share, or the warps of a data partition.
 
 use super::core::Lowering;
+use super::instrument::stamps::WaitKey;
 use super::sync_state::OrderBarrier;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
@@ -57,6 +58,16 @@ impl Lowering<'_> {
 
     /// Waits until this group may enter the section.
     pub fn order_wait(&mut self, point: OrderPoint) {
+        let start = self.stamp_start();
+        self.order_wait_unstamped(point);
+        let op = match point {
+            OrderPoint::Mma(id) => Some(id),
+            _ => None,
+        };
+        self.stamp_wait(start, Some(WaitKey::Order), op);
+    }
+
+    fn order_wait_unstamped(&mut self, point: OrderPoint) {
         if point.barrier() == OrderBarrierKind::Mbarrier {
             let Some(&parity) = self.sync.group.phases.get(point.barrier_set()) else { return };
             let barrier = self.order_mbarrier(point, self.sync.group.index);

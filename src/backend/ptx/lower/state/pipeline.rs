@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use super::core::Lowering;
+use super::instrument::stamps::WaitKey;
 use super::sync_state::{AcquiredStage, BARRIER_BYTES, EMPTY, PipelineState, TryWaitState};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::DataPath;
@@ -111,7 +112,9 @@ impl Lowering<'_> {
         let before = self.b.xor(Ty::B32, parity, 1u32);
         let load = self.first_load(channel);
         let step = format!("the wait for an empty stage of channel {channel}");
+        let start = self.stamp_start();
         self.wait_for_phase(&barrier.plus(EMPTY), before, load, &step);
+        self.stamp_wait(start, None, load);
         (barrier, stage)
     }
 
@@ -146,6 +149,7 @@ impl Lowering<'_> {
         let load = self.first_load(channel);
         let step = format!("the wait for the tiles of channel {channel}");
         let done = self.b.new_label();
+        let start = self.stamp_start();
         if let Some(state) = tried {
             self.b.bra_if(state.is_full, false, done, false);
         }
@@ -153,6 +157,7 @@ impl Lowering<'_> {
         if tried.is_some() {
             self.b.place(done);
         }
+        self.stamp_wait(start, Some(WaitKey::Stage(channel)), load);
     }
 
     /// Returns the op of a channel that a report names.

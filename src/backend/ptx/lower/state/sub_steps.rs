@@ -95,7 +95,11 @@ impl Lowering<'_> {
     fn synchronize(&mut self, sub_step: SubStep) -> Lowered {
         match sub_step {
             SubStep::MmaWaitAll => self.wait_before_barrier(),
-            SubStep::TmaStoreWait { complete: written } => self.b.bulk_wait(0, !written),
+            SubStep::TmaStoreWait { complete: written } => {
+                let start = self.stamp_start();
+                self.b.bulk_wait(0, !written);
+                self.stamp_wait(start, None, None);
+            }
             _ if !self.sync.mmas.in_flight.is_empty() => return Err(SCHEDULE_MISMATCH.to_owned()),
             _ => self.emit_barrier(),
         }
@@ -104,6 +108,7 @@ impl Lowering<'_> {
 
     /// Emits a barrier of the threads of the partition.
     pub fn emit_barrier(&mut self) {
+        let start = self.stamp_start();
         match self.sync.role {
             WarpRole::Consumer => {
                 let consumers = self.info.inference.num_warps as u32 * WARP_SIZE;
@@ -111,6 +116,7 @@ impl Lowering<'_> {
             }
             WarpRole::All | WarpRole::Producer => self.b.bar_sync(NamedBarrier::Cta.id(), None),
         }
+        self.stamp_wait(start, None, None);
     }
 
     /// Returns the range of a buffer in the consumer group.

@@ -16,6 +16,18 @@ const DEFERRED: &str = "defer ";
 impl Schedule {
     /// Returns the full text, after a header whose lines begin with `#`.
     pub fn to_report(&self, module: &Module, body: BlockId, name: &str, target: Target) -> String {
+        self.header(module, body, name, target) + &self.to_text(module)
+    }
+
+    /// Returns the line of each step in [`Schedule::to_report`], from 1.
+    pub fn step_lines(&self, module: &Module, body: BlockId) -> FxHashMap<(SeqId, usize), u32> {
+        let header = self.header(module, body, "", Target::SM_80).lines().count() as u32;
+        let mut lines = self.printed(module).step_lines;
+        lines.values_mut().for_each(|line| *line += header);
+        lines
+    }
+
+    fn header(&self, module: &Module, body: BlockId, name: &str, target: Target) -> String {
         let mut text = format!("# kernel {name}, {target}, {} bytes of shared memory\n", self.smem_bytes);
         let warps = self.partitions.iter().map(|partition| {
             let form = self.warp_spec.as_ref().filter(|_| partition.role == WarpRole::Consumer);
@@ -48,7 +60,7 @@ impl Schedule {
             let _ = writeln!(text, "# {}", if main.is_some() { "outside of the main loop:" } else { "no loop:" });
             outside.iter().for_each(|&id| line(&mut text, module, id, &methods));
         }
-        text + &self.to_text(module)
+        text
     }
 
     /// Returns the innermost loop with MMAs; without MMAs, the last innermost loop.

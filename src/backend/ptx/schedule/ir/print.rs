@@ -5,6 +5,8 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
+use rustc_hash::FxHashMap;
+
 use super::cp_async::{CpAsync, CpAsyncPlan};
 use super::load_path::LoadPath;
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
@@ -57,7 +59,19 @@ pub fn join<T: Display>(items: impl IntoIterator<Item = T>, between: &str) -> St
 impl Schedule {
     /// Returns the text of the whole schedule of a module's entry.
     pub fn to_text(&self, module: &Module) -> String {
-        let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
+        self.printed(module).text
+    }
+
+    /// Prints the schedule.
+    pub(super) fn printed<'a>(&'a self, module: &'a Module) -> Printer<'a> {
+        let mut printer = Printer {
+            schedule: self,
+            module,
+            text: String::new(),
+            depth: 0,
+            num_lines: 0,
+            step_lines: FxHashMap::default(),
+        };
         if let Some(warp_spec) = &self.warp_spec {
             printer.warp_spec(warp_spec);
         }
@@ -107,20 +121,25 @@ impl Schedule {
             let shape = layout.shape();
             printer.line(format_args!("layout L{id} {shape:?} register {register:?} lane {lane:?} warp {warp:?}"));
         }
-        printer.text
+        printer
     }
 }
 
-struct Printer<'a> {
+/// A schedule in print.
+pub(super) struct Printer<'a> {
     schedule: &'a Schedule,
     module: &'a Module,
     text: String,
     depth: usize,
+    num_lines: u32,
+    /// The line of each step, from 1.
+    pub step_lines: FxHashMap<(SeqId, usize), u32>,
 }
 
 impl Printer<'_> {
     fn line(&mut self, line: fmt::Arguments<'_>) {
         let _ = writeln!(self.text, "{:depth$}{line}", "", depth = 2 * self.depth);
+        self.num_lines += 1;
     }
 
     /// Prints the pipelines and channels.
@@ -163,7 +182,10 @@ impl Printer<'_> {
     fn body(&mut self, body: SeqId) {
         self.depth += 1;
         let schedule = self.schedule;
-        schedule.steps(body).iter().for_each(|step| self.step(step));
+        for (index, step) in schedule.steps(body).iter().enumerate() {
+            self.step_lines.insert((body, index), self.num_lines + 1);
+            self.step(step);
+        }
         self.depth -= 1;
     }
 

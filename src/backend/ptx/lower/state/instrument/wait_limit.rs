@@ -7,12 +7,12 @@
 //! The note is that of assertions ([`Assertion`]): the first thread that claims it writes the
 //! number of the wait, the tile block, and the values of the message.
 
-use super::core::Lowering;
 use crate::backend::HUNG;
 use crate::backend::ptx::device_assert::{Assertion, NoteField};
 use crate::backend::ptx::isa::inst::{
     Addr, AtomOp, Cmp, Label, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty,
 };
+use crate::backend::ptx::lower::state::core::Lowering;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::WarpRole;
 use crate::dtype::DType;

@@ -1,0 +1,288 @@
+//! Time stamps of the steps of a traced kernel (`Hints::trace`).
+//!
+//! The leader of a recorder, which is a warp role or a warp group of the consumers, writes a record
+//! after each step: the number of the site, and `%clock` before and after it
+//! ([`crate::backend::ptx::measured`]). All threads of a role execute the stamps, so that control
+//! flow stays uniform. Only the store has a predicate.
+//!
+//! * The counter of records is in a register. Threads that do not record begin at
+//!   [`NOT_RECORDING`], which no record has.
+//! * Records are stored to global memory at once. A store of one lane needs no wait, and the plan
+//!   of shared memory is that of the untraced kernel.
+//! * A stamp has no dependence on the step. The time of an asynchronous operation is the time of
+//!   its issue.
+
+use rustc_hash::FxHashMap;
+
+use crate::backend::ptx::compiled::ParamKind;
+use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::emit::Param;
+use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::lower::state::core::Lowering;
+use crate::backend::ptx::measured::{
+    EVENTS, FIRST_BLOCKS, HEADER_BYTES, HeaderField, KernelStamps, RECORD_BYTES, SAMPLED_MULTIPROCESSORS, SLOT_BYTES,
+    SLOTS, StampKind, StampSite,
+};
+use crate::backend::ptx::schedule::{Schedule, SeqId, Step, WarpRole};
+use crate::ir::op_table::Effect;
+use crate::ir::{OpId, Opcode, Type};
+
+/// First value of the counter of a thread that does not record. As a signed number it is negative.
+const NOT_RECORDING: u32 = 1 << 31;
+
+/// Elements of a thread from which an op of a step is recorded as `compute`.
+const MIN_ELEMENTS: i64 = 8;
+
+/// State of the stamps of a kernel.
+pub struct Stamps {
+    /// The parameter with the address of the records.
+    address: Operand,
+    /// Lines of the steps in the printed schedule.
+    lines: FxHashMap<(SeqId, usize), u32>,
+    sites: Vec<StampSite>,
+    recorders: u32,
+    cursor: Option<Cursor>,
+    /// Line of the current step.
+    line: u32,
+    /// Lines of the steps of waits that are emitted inside later steps.
+    waits: FxHashMap<WaitKey, u32>,
+}
+
+/// Registers of a recorder.
+#[derive(Clone, Copy)]
+struct Cursor {
+    /// Number of records.
+    count: Reg,
+    /// Offset of the slot in bytes.
+    slot: Reg,
+}
+
+/// Step of a wait that may be emitted inside a later step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitKey {
+    /// The wait for the tiles of a channel.
+    Stage(usize),
+    Mma,
+    Order,
+}
+
+impl WaitKey {
+    fn of(step: &Step) -> Option<WaitKey> {
+        match step {
+            Step::ConsumerWait(wait) => Some(WaitKey::Stage(wait.channel as usize)),
+            Step::MmaWait(_) => Some(WaitKey::Mma),
+            Step::OrderWait { .. } => Some(WaitKey::Order),
+            _ => None,
+        }
+    }
+}
+
+impl Lowering<'_> {
+    /// Declares the parameter with the address of the records, if the kernel is traced.
+    pub fn declare_stamps(&mut self, kinds: &mut Vec<ParamKind>) {
+        if !self.info.options.trace {
+            return;
+        }
+        let address = self.b.param(Param::Scalar(Ty::U64));
+        kinds.push(ParamKind::Trace);
+        self.stamps = Some(Stamps {
+            address,
+            lines: FxHashMap::default(),
+            sites: Vec::new(),
+            recorders: 1,
+            cursor: None,
+            line: 0,
+            waits: FxHashMap::default(),
+        });
+    }
+
+    /// Begins the records of a role, before its first step. `lines`: the lines of the steps in the
+    /// printed schedule.
+    pub fn begin_stamps(&mut self, lines: impl FnOnce(&Schedule) -> FxHashMap<(SeqId, usize), u32>) {
+        let Some(mut stamps) = self.stamps.take() else { return };
+        if stamps.lines.is_empty() {
+            stamps.lines = lines(&self.schedule);
+        }
+        let consumers = self.info.consumer_warps();
+        let groups = consumers.div_ceil(WARP_GROUP_WARPS);
+        let b = &mut self.b;
+        // Not `special`: the number of the thread in the CTA.
+        let thread = b.copy(Operand::Special(Special::TidX), RegClass::B32);
+        let (is_leader, recorder) = match self.sync.role {
+            WarpRole::All => (Some(b.setp(Cmp::Eq, Ty::U32, thread, 0)), Operand::from(0u32)),
+            WarpRole::Consumer => {
+                let group_threads = WARP_GROUP_WARPS * WARP_SIZE;
+                let in_group = b.and(Ty::B32, thread, group_threads - 1);
+                let group = b.shr(Ty::U32, thread, group_threads.trailing_zeros());
+                (Some(b.setp(Cmp::Eq, Ty::U32, in_group, 0)), group)
+            }
+            // One lane executes the program.
+            WarpRole::Producer => (None, Operand::from(groups)),
+        };
+        stamps.recorders = if self.sync.role == WarpRole::All { 1 } else { groups + 1 };
+        let [x, y, z] = [Special::CtaIdX, Special::CtaIdY, Special::CtaIdZ].map(|id| b.special(id));
+        let [width, height] = [Special::NCtaIdX, Special::NCtaIdY].map(|extent| b.special(extent));
+        let number = b.mad(Ty::U32, z, height, y);
+        let number = b.mad(Ty::U32, number, width, x);
+        let multiprocessor = b.special(Special::SmId);
+        let is_first = b.setp(Cmp::Lt, Ty::U32, number, FIRST_BLOCKS);
+        let has_slot = b.setp(Cmp::Lt, Ty::U32, number, SLOTS);
+        let rest = b.and(Ty::B32, multiprocessor, SAMPLED_MULTIPROCESSORS - 1);
+        let on_sampled = b.setp(Cmp::Eq, Ty::U32, rest, 0);
+        let records = b.ld(Space::Param, Ty::U64, &stamps.address.into(), MemMods::default());
+        let has_records = b.setp(Cmp::Ne, Ty::U64, records, 0i64);
+        let mut is_recorded = b.and(Ty::Pred, on_sampled, has_slot);
+        is_recorded = b.or(Ty::Pred, is_recorded, is_first);
+        is_recorded = b.and(Ty::Pred, is_recorded, has_records);
+        if let Some(is_leader) = is_leader {
+            is_recorded = b.and(Ty::Pred, is_recorded, is_leader);
+        }
+        let is_recorded = b.reg(is_recorded, RegClass::Pred);
+        let count = b.select(RegClass::B32, is_recorded, 0, NOT_RECORDING);
+        let slot = b.mad(Ty::U32, number, i64::from(stamps.recorders), recorder);
+        let slot = b.mul(Ty::U32, slot, SLOT_BYTES);
+        let cursor = Cursor { count: b.copy(count, RegClass::B32), slot: b.copy(slot, RegClass::B32) };
+        let warp = b.shr(Ty::U32, thread, WARP_SIZE.trailing_zeros());
+        let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        let time = b.special(Special::GlobalTimer);
+        let head = address(b, records, cursor.slot.into());
+        let begun: [Operand; 4] = [1u32.into(), x, y, z].map(|word| b.reg(word, RegClass::B32).into());
+        let place: [Operand; 3] = [multiprocessor, warp, clock.into()].map(|word| b.reg(word, RegClass::B32).into());
+        let plain = MemMods::default();
+        b.guarded(is_recorded, false, |b| {
+            let at = |field: HeaderField| head.plus(4 * field.word() as i64);
+            b.st_vec(Space::Global, Ty::B32, &at(HeaderField::Begun), &begun, plain);
+            for (word, value) in place.into_iter().enumerate() {
+                b.st(Space::Global, Ty::B32, &at(HeaderField::Multiprocessor).plus(4 * word as i64), value, plain);
+            }
+            b.st(Space::Global, Ty::B64, &at(HeaderField::StartTime), time, plain);
+        });
+        stamps.cursor = Some(cursor);
+        self.stamps = Some(stamps);
+    }
+
+    /// Ends the records of a role, before a thread ends.
+    pub fn end_stamps(&mut self) {
+        let Some(Stamps { address: parameter, cursor: Some(Cursor { count, slot }), .. }) = self.stamps else { return };
+        let b = &mut self.b;
+        let plain = MemMods::default();
+        let is_recorded = b.setp(Cmp::Ge, Ty::S32, count, 0);
+        let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        let time = b.special(Special::GlobalTimer);
+        let ended = b.reg(Operand::from(1u32), RegClass::B32);
+        let records = b.ld(Space::Param, Ty::U64, &parameter.into(), plain);
+        let head = address(b, records, slot.into());
+        b.guarded(is_recorded, false, |b| {
+            let at = |field: HeaderField| head.plus(4 * field.word() as i64);
+            b.st(Space::Global, Ty::B32, &at(HeaderField::Ended), ended, plain);
+            b.st(Space::Global, Ty::B32, &at(HeaderField::Count), count, plain);
+            b.st(Space::Global, Ty::B32, &at(HeaderField::EndClock), clock, plain);
+            b.st(Space::Global, Ty::B64, &at(HeaderField::EndTime), time, plain);
+        });
+    }
+
+    /// Sets the current step.
+    pub fn stamp_step(&mut self, sequence: SeqId, index: usize, step: &Step) {
+        let Some(stamps) = &mut self.stamps else { return };
+        stamps.line = stamps.lines.get(&(sequence, index)).copied().unwrap_or(0);
+        if let Some(key) = WaitKey::of(step) {
+            stamps.waits.insert(key, stamps.line);
+        }
+    }
+
+    /// Returns the kind of the records of a step as a whole; `None` for waits, which record
+    /// themselves, for regions and for short steps.
+    pub fn stamp_kind(&self, step: &Step) -> Option<StampKind> {
+        self.stamps.as_ref()?;
+        match step {
+            Step::Mma(_) => Some(StampKind::Mma),
+            Step::Produce(_) | Step::LocalLoad(_) => Some(StampKind::Copy),
+            Step::TmaStore(_) | Step::PrivatizedAtomic(_) => Some(StampKind::Store),
+            Step::ConsumerRelease(_) | Step::OrderArrive(_) => Some(StampKind::Arrive),
+            Step::StripMine(_) => Some(StampKind::Compute),
+            &Step::Exec(id) => self.stamp_kind_of_op(id),
+            _ => None,
+        }
+    }
+
+    fn stamp_kind_of_op(&self, id: OpId) -> Option<StampKind> {
+        let op = self.module.op(id);
+        match op.code.spec().effect {
+            Effect::Read => return Some(StampKind::Copy),
+            Effect::Write | Effect::ReadWrite => return Some(StampKind::Store),
+            _ => {}
+        }
+        if matches!(op.code, Opcode::Assert | Opcode::Print) || op.code.is_view() {
+            return None;
+        }
+        let threads = i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
+        let elements = op.results.iter().chain(op.operands.iter()).filter_map(|&value| match self.module.ty(value) {
+            Type::Tile { shape, .. } => Some(shape.iter().product::<i64>()),
+            _ => None,
+        });
+        let elements = elements.max()?;
+        (elements >= MIN_ELEMENTS * threads).then_some(StampKind::Compute)
+    }
+
+    /// Reads the clock before a step or a part of it; `None` if the kernel is not traced.
+    pub fn stamp_start(&mut self) -> Option<Reg> {
+        self.stamps.as_ref()?.cursor?;
+        Some(self.b.copy(Operand::Special(Special::Clock), RegClass::B32))
+    }
+
+    /// Records a wait. `key`: the step of the wait, if it is one.
+    pub fn stamp_wait(&mut self, start: Option<Reg>, key: Option<WaitKey>, op: Option<OpId>) {
+        let Some(stamps) = &self.stamps else { return };
+        let line = key.and_then(|key| stamps.waits.get(&key)).copied();
+        self.stamp_at(start, StampKind::Wait, line, op);
+    }
+
+    /// Records the time since `start` as part of the current step.
+    pub fn stamp(&mut self, start: Option<Reg>, kind: StampKind, op: Option<OpId>) {
+        self.stamp_at(start, kind, None, op);
+    }
+
+    fn stamp_at(&mut self, start: Option<Reg>, kind: StampKind, line: Option<u32>, op: Option<OpId>) {
+        let (Some(start), Some(stamps)) = (start, &mut self.stamps) else { return };
+        let (parameter, Some(Cursor { count, slot })) = (stamps.address, stamps.cursor) else { return };
+        let location = op.and_then(|op| self.module.location(self.module.op(op).loc));
+        let site = StampSite {
+            step: line.unwrap_or(stamps.line),
+            kind,
+            op: op.map(|op| op.index() as u32),
+            line: location.map(ToString::to_string),
+        };
+        let known = stamps.sites.iter().rposition(|known| *known == site);
+        let number = known.unwrap_or_else(|| {
+            stamps.sites.push(site);
+            stamps.sites.len() - 1
+        });
+        let b = &mut self.b;
+        let end = b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        let has_space = b.setp(Cmp::Lt, Ty::U32, count, EVENTS);
+        let number = b.reg(Operand::from(number as u32), RegClass::B32);
+        let record = b.mad(Ty::U32, count, i64::from(RECORD_BYTES), slot);
+        let records = b.ld(Space::Param, Ty::U64, &parameter.into(), MemMods::default());
+        let record = address(b, records, record).plus(i64::from(HEADER_BYTES));
+        let words = [number, start, end, count].map(Operand::from);
+        b.guarded(has_space, false, |b| b.st_vec(Space::Global, Ty::B32, &record, &words, MemMods::default()));
+        let next = b.add(Ty::U32, count, 1u32);
+        b.mov_to(count, next);
+    }
+
+    /// Returns the sites of the stamps, if the kernel is traced.
+    pub fn take_stamps(&mut self) -> Option<KernelStamps> {
+        self.stamps.take().map(|stamps| KernelStamps {
+            sites: stamps.sites,
+            recorders: stamps.recorders,
+            is_specialized: self.schedule.warp_spec.is_some(),
+        })
+    }
+}
+
+/// Returns an address at an offset from the records.
+fn address(b: &mut Builder, records: Reg, offset: Operand) -> Addr {
+    let offset = b.cvt(Ty::U64, Ty::U32, CvtMods::default(), offset);
+    Addr::new(b.add(Ty::U64, records, offset), 0)
+}
