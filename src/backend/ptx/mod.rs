@@ -87,7 +87,7 @@ pub(crate) use compile::{Scheduled, with_schedule};
 #[doc(hidden)]
 pub use compile::{rewritten, rewritten_persistent};
 pub use compiled::{Compiled, ParamKind};
-pub(crate) use cost::{Cost, CostInput, LaunchInfo, weights};
+pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;

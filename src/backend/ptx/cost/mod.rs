@@ -45,7 +45,7 @@ use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
 use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
-use crate::ir::{BlockId, OpId, Opcode};
+use crate::ir::{BlockId, Opcode};
 use crate::target::Target;
 
 /// Cost of a schedule.
@@ -123,16 +123,6 @@ impl CostInput<'_, '_> {
         let programs = self.programs(weights);
         let replay = EventReplay::run(&programs, blocks as usize, true)?;
         Some(step_spans::step_spans(self.context.module, &programs, &replay))
-    }
-
-    /// Returns true if a producer issues the loads beside MMAs: a condition of the persistent form.
-    pub fn loads_by_tma(&self) -> bool {
-        let module = self.context.module;
-        let is_load = |id: &OpId| matches!(module.op(*id).code, Opcode::LoadView | Opcode::LoadPtr);
-        let by_threads = |step: &Step| matches!(step, Step::Exec(_) | Step::StripMine(_));
-        let steps = self.schedule.sequences.iter().flatten().filter(|step| by_threads(step));
-        let mut ops = steps.flat_map(Step::ops);
-        self.schedule.warp_spec.is_some() && !ops.any(|id| is_load(&id) && self.context.is_beside_mma(id))
     }
 
     /// Returns the number of resident CTAs, which the grid limits.
