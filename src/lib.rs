@@ -278,7 +278,7 @@ pub mod expr {
 /// Inspection of kernels: code, remarks, the least work of a launch, and the state of the machine.
 pub mod inspect {
     #[doc(inline)]
-    pub use crate::backend::ptx::{MeasuredEvent, MeasuredTrace};
+    pub use crate::backend::ptx::{MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
     #[doc(inline)]
     pub use crate::launch::{CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, doctor, inspect};
     #[doc(inline)]

@@ -94,7 +94,8 @@ pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
-pub use measured::{KernelStamps, MeasuredEvent, MeasuredTrace};
+pub(crate) use measured::modelled_events;
+pub use measured::{KernelStamps, MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};

@@ -10,7 +10,7 @@ use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant};
 use super::kernel_source::Source;
 use super::tensor_map_cache::TensorMaps;
-use crate::backend::ptx::{self, Assertion, CompileOptions, OptimizationSet, ParamKind};
+use crate::backend::ptx::{self, Assertion, CompileOptions, MeasuredEvent, OptimizationSet, ParamKind};
 use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
@@ -91,6 +91,12 @@ fn picture_by(name: &str, module: &Module, target: Target, options: &CompileOpti
     let title = format!("{name}, {target}");
     let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
     ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
+}
+
+/// Returns the steps of a CTA by the cost model; none if the kernel has no plan.
+fn modelled(module: &Module, target: Target, options: &CompileOptions) -> Vec<MeasuredEvent> {
+    let look = &mut |subject: &ptx::CostInput<'_, '_>| ptx::modelled_events(subject, ptx::weights(target));
+    ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), look).unwrap_or_default()
 }
 
 fn stuck() -> crate::Error {
@@ -335,7 +341,10 @@ fn compile_form(
     dump.write("log", cubin.log.as_bytes())?;
     let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
     let trace = match code.stamps {
-        Some(stamps) => Some(LaunchTrace::new(gpu, (name, module), stamps, code.schedule)?),
+        Some(stamps) => {
+            let modelled = modelled(module, target, &used);
+            Some(LaunchTrace::new(gpu, (name, module), stamps, (code.schedule, modelled))?)
+        }
         None => None,
     };
     let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent };

@@ -10,7 +10,7 @@ use std::ffi::{OsString, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::dump::Dump;
-use crate::backend::ptx::{KernelStamps, MeasuredTrace};
+use crate::backend::ptx::{KernelStamps, MeasuredEvent, MeasuredTrace};
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::runtime::{Access, Backend, Device, DeviceArray, Gpu, StreamHandle};
@@ -80,6 +80,8 @@ pub(crate) struct LaunchTrace {
     kernel: String,
     target: String,
     schedule: String,
+    /// Steps of a CTA by the cost model.
+    modelled: Vec<MeasuredEvent>,
     files: Dump,
     /// Address of the records, which is a parameter of the kernel.
     address: u64,
@@ -94,6 +96,7 @@ pub(crate) struct Traced<'a> {
 
 impl LaunchTrace {
     /// Allocates the records of a kernel. `schedule`: its text, whose lines the trace names.
+    /// `modelled`: its steps by the cost model.
     ///
     /// # Errors
     /// Errors of the allocation.
@@ -101,14 +104,14 @@ impl LaunchTrace {
         gpu: &'static Gpu,
         (kernel, module): (&str, &Module),
         stamps: KernelStamps,
-        schedule: String,
+        (schedule, modelled): (String, Vec<MeasuredEvent>),
     ) -> Result<Box<LaunchTrace>> {
         let records = Device::from_gpu(gpu).zeros::<u32, 1>([stamps.words()])?;
         let target = gpu.target().to_string();
         let files = Dump::to(folder().cloned(), VARIABLE, kernel, module, &schedule);
         let address = records.memory.address();
         let (kernel, records) = (kernel.to_owned(), Mutex::new(records));
-        Ok(Box::new(LaunchTrace { stamps, kernel, target, schedule, files, address, records }))
+        Ok(Box::new(LaunchTrace { stamps, kernel, target, schedule, modelled, files, address, records }))
     }
 
     /// Returns a pointer to the address of the records; without records, to the address 0.
@@ -146,13 +149,17 @@ impl Traced<'_> {
     /// [`Error::Execution`] for wrong records; [`Error::Io`] for a file; errors of the launch.
     #[cold]
     pub fn end(self) -> Result<()> {
-        let LaunchTrace { stamps, kernel, target, schedule, files, .. } = self.trace;
+        let LaunchTrace { stamps, kernel, target, schedule, modelled, files, .. } = self.trace;
         let words = self.records.to_vec()?;
         drop(self.records);
-        let trace = stamps.decode(kernel, target, &words)?;
+        let mut trace = stamps.decode(kernel, target, &words)?;
+        trace.modelled.clone_from(modelled);
         if files.is_wanted() {
             files.write("schedule", schedule.as_bytes())?;
             files.write("trace", trace.to_tsv().as_bytes())?;
+            files.write("steps", trace.compare().to_string().as_bytes())?;
+            files.write("svg", trace.timeline_svg().as_bytes())?;
+            files.write("json", trace.trace_events_json().as_bytes())?;
         }
         COLLECTED.with_borrow_mut(|collected| collected.as_mut().map(|traces| traces.push(trace)));
         Ok(())

@@ -32,6 +32,19 @@ pub struct Event {
     pub folds: bool,
     /// Number of steps that are merged into the event.
     pub count: u32,
+    /// The steps of the event.
+    pub parts: Vec<EventPart>,
+}
+
+/// A step of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventPart {
+    /// Sequence of the step, and its position there.
+    pub place: (SeqId, usize),
+    /// Op of the step: of a step of a pipeline the first load of the channel.
+    pub op: Option<OpId>,
+    /// Cycles without contention.
+    pub cycles: f64,
 }
 
 /// Instructions, their background transfers, then barriers.
@@ -131,6 +144,8 @@ pub struct PartitionEvents {
     pub pingpong_groups: u32,
     pub groups: u32,
     pub warps: u32,
+    /// First warp of the partition.
+    pub first_warp: u32,
     /// Number of groups at an order barrier.
     pub ordered_groups: u32,
 }
@@ -220,6 +235,7 @@ impl EventPrograms {
                 pingpong_groups,
                 groups,
                 warps: each,
+                first_warp: partition.warps.start,
                 ordered_groups,
             });
         }
@@ -257,6 +273,7 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
             let alone = usage.alone();
             *all += *usage;
             last.reads.append(&mut event.reads);
+            last.parts.append(&mut event.parts);
             if alone > most {
                 most = alone;
                 last.label = event.label;
@@ -277,7 +294,12 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
 
 impl Event {
     pub fn new(what: EventKind, label: String) -> Event {
-        Event { what, label, reads: Vec::new(), folds: false, count: 1 }
+        Event { what, label, reads: Vec::new(), folds: false, count: 1, parts: Vec::new() }
+    }
+
+    /// Returns the cycles of instructions without contention.
+    fn cycles(&self) -> f64 {
+        if let EventKind::Work(work) = &self.what { work.usage.alone() } else { 0.0 }
     }
 
     /// Returns true if the event has instructions only.
@@ -307,8 +329,14 @@ impl EventBuilder<'_, '_> {
 
     fn steps(&mut self, body: SeqId, events: &mut Vec<Event>) {
         let schedule = self.schedule;
-        for step in schedule.steps(body) {
+        for (index, step) in schedule.steps(body).iter().enumerate() {
+            // A step may move the event before it behind its own events.
+            let first = events.len().saturating_sub(1);
             self.step(step, events);
+            let op = self.op_of(step);
+            for event in events.iter_mut().skip(first).filter(|event| event.parts.is_empty()) {
+                event.parts.push(EventPart { place: (body, index), op, cycles: event.cycles() });
+            }
             let makes =
                 |value| step.ops().iter().any(|&id| self.op_costs.context.module.op(id).results.contains(&value));
             if self.exponentials.is_some_and(makes) {
@@ -353,6 +381,20 @@ impl EventBuilder<'_, '_> {
             matches!(code, Opcode::Reduce | Opcode::Scan)
         });
         events.push(Event { reads, folds, ..Event::new(what, label) });
+    }
+
+    /// Returns the op of a step, or the first load of its channel.
+    fn op_of(&self, step: &Step) -> Option<OpId> {
+        let load = |channel: u32| self.first_load(channel);
+        match step {
+            &Step::Produce(channel) | &Step::Advance(channel) | &Step::ConsumerTryWait(channel) => load(channel),
+            Step::ConsumerWait(wait) => load(wait.channel),
+            Step::ConsumerRelease(channels) => channels.first().and_then(|&first| load(first)),
+            Step::MmaWait(wait) => Some(wait.mma),
+            &Step::OrderWait { point: OrderPoint::Mma(op), .. } | &Step::OrderArrive(OrderPoint::Mma(op)) => Some(op),
+            Step::Mma(plan) => plan.last(),
+            _ => step.ops().first().copied(),
+        }
     }
 
     fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
@@ -470,9 +512,14 @@ impl EventBuilder<'_, '_> {
 
     /// Returns the label of a pipeline event: its name and the place of the channel's first load.
     fn channel_label(&self, name: &str, channel: u32) -> String {
-        let channels = self.schedule.warp_spec.iter().flat_map(|spec| &spec.channels);
-        let load = channels.clone().nth(channel as usize).and_then(|channel| channel.loads.first());
-        load.map_or_else(|| format!("{name} {channel}"), |load| format!("{name} {}", self.source(load.load)))
+        let load = self.first_load(channel);
+        load.map_or_else(|| format!("{name} {channel}"), |load| format!("{name} {}", self.source(load)))
+    }
+
+    /// Returns the first load of a channel.
+    fn first_load(&self, channel: u32) -> Option<OpId> {
+        let roles = self.schedule.warp_spec.as_ref()?;
+        Some(roles.channels.get(channel as usize)?.loads.first()?.load)
     }
 
     fn source(&self, id: OpId) -> String {

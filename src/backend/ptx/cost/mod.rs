@@ -9,7 +9,8 @@
 //! 4. `events`: the steps of each partition as events;
 //! 5. `discrete_event`: the simulation, with `warp_walk` (state of a warp group), `async_queue`
 //!    (MMAs and stores in flight) and `resources` (SM and barriers);
-//! 6. `timeline_svg`: the simulation as a picture.
+//! 6. `simulated_timeline`, `timeline_svg`: the simulation as a picture;
+//! 7. `step_spans`: the simulation as spans of steps, for a comparison with recorded ones.
 //!
 //! Model: each warp group of a consumer, and the one lane of a producer, executes the steps of its
 //! partition. Resources of the SM serve requests in the order of their arrival: tensor
@@ -26,14 +27,17 @@ mod machine_model;
 mod op_cost;
 mod resource_use;
 mod resources;
+mod simulated_timeline;
+mod step_spans;
 #[cfg(test)]
 mod tests;
-mod timeline_svg;
+pub mod timeline_svg;
 mod trip_count;
 mod warp_walk;
 
 pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
+pub use step_spans::StepSpan;
 pub use trip_count::LaunchInfo;
 
 use self::discrete_event::EventReplay;
@@ -41,7 +45,7 @@ use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
 use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
-use crate::ir::BlockId;
+use crate::ir::{BlockId, Opcode};
 use crate::target::Target;
 
 /// Cost of a schedule.
@@ -110,7 +114,15 @@ impl CostInput<'_, '_> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
         let replay = EventReplay::run(&programs, blocks as usize, true)?;
-        Some(timeline_svg::draw(&programs, &replay, title))
+        Some(timeline_svg::draw(title, &simulated_timeline::panels(&programs, &replay)))
+    }
+
+    /// Returns the steps of the first resident CTA over time, in cycles.
+    pub fn step_spans(&self, weights: &'static MachineModel) -> Option<Vec<StepSpan>> {
+        let blocks = self.resident(weights);
+        let programs = self.programs(weights);
+        let replay = EventReplay::run(&programs, blocks as usize, true)?;
+        Some(step_spans::step_spans(self.context.module, &programs, &replay))
     }
 
     /// Returns the number of resident CTAs, which the grid limits.
@@ -139,7 +151,7 @@ impl CostInput<'_, '_> {
             let Step::For(plan) = step else { continue };
             let mut stores = Vec::new();
             for inner in self.schedule.steps(plan.body) {
-                stores.extend(inner.ops().into_iter().filter(|&id| module.op(id).code == crate::ir::Opcode::StoreView));
+                stores.extend(inner.ops().into_iter().filter(|&id| module.op(id).code == Opcode::StoreView));
             }
             let Some(&store) = stores.first() else { continue };
             let tiles = tiles_stored(module, self.body, store, self.launched);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::discrete_event::{EventReplay, extrapolated};
 use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost, Work};
 use super::resource_use::{Resource, ResourceUse};
-use super::timeline_svg::LEGEND;
+use super::timeline_svg::BarKind;
 use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::schedule::OrderPoint;
@@ -103,7 +103,7 @@ fn work(usage: ResourceUse) -> Event {
 }
 
 fn partition(role: super::WarpRole, list: usize, groups: u32) -> PartitionEvents {
-    PartitionEvents { role, list, pingpong_groups: 1, groups, warps: 4, ordered_groups: groups }
+    PartitionEvents { role, list, pingpong_groups: 1, groups, warps: 4, first_warp: 0, ordered_groups: groups }
 }
 
 /// Returns a loop of `trip_count` iterations over a list.
@@ -405,7 +405,7 @@ fn timelines_show_all_partitions_units_and_lines() {
                 partitions.insert(partition);
             }
             assert!(Resource::ALL.iter().all(|resource| said.contains(resource.name())), "{name}, {target}");
-            assert!(LEGEND.iter().all(|(_, kind)| said.contains(kind)), "{name}, {target}: {said}");
+            assert!(BarKind::ALL.iter().all(|kind| said.contains(kind.legend().1)), "{name}, {target}: {said}");
         }
     }
     assert_eq!(partitions.into_iter().collect::<Vec<_>>(), ["all", "consumer", "producer"]);

@@ -2,7 +2,8 @@
 //!
 //! The text has tab-separated values. Lines with kernel, target and number of dropped events begin
 //! with `#`. A line with the names of the columns follows, then one line per event. `-` is an
-//! absent value. Tabs, line breaks and backslashes of a text are escaped.
+//! absent value. Tabs, line breaks and backslashes of a text are escaped. Events of the cost model
+//! have the block `model`.
 
 use std::fmt::Write;
 
@@ -20,6 +21,8 @@ pub struct MeasuredTrace {
     pub events: Vec<MeasuredEvent>,
     /// Number of events that did not fit into the buffers of their warp roles.
     pub dropped: u64,
+    /// Steps of one tile block by the cost model.
+    pub modelled: Vec<MeasuredEvent>,
 }
 
 /// One execution of a step of the schedule by one warp.
@@ -51,6 +54,8 @@ pub struct MeasuredEvent {
 const COLUMNS: [&str; 10] =
     ["block", "multiprocessor", "role", "warp", "step", "kind", "op", "line", "start_ns", "end_ns"];
 const ABSENT: &str = "-";
+/// Block of the events of the cost model.
+const MODEL: &str = "model";
 
 impl MeasuredTrace {
     /// Returns the text form, with one line per event.
@@ -63,16 +68,10 @@ impl MeasuredTrace {
             COLUMNS.join("\t")
         );
         for event in &self.events {
-            let MeasuredEvent { block: [x, y, z], multiprocessor, role, warp, step, kind, op, line, start, end } =
-                event;
-            let op = op.map_or(ABSENT.to_owned(), |op| op.to_string());
-            let line = line.as_deref().map_or(ABSENT.to_owned(), escaped);
-            let (role, kind) = (escaped(role), escaped(kind));
-            let _ = writeln!(
-                text,
-                "{x},{y},{z}\t{multiprocessor}\t{role}\t{warp}\t{step}\t{kind}\t{op}\t{line}\t{start}\t{end}"
-            );
+            let [x, y, z] = event.block;
+            write_event(&mut text, &format!("{x},{y},{z}"), event);
         }
+        self.modelled.iter().for_each(|event| write_event(&mut text, MODEL, event));
         text
     }
 
@@ -90,7 +89,10 @@ impl MeasuredTrace {
                     has_columns = true;
                     (line.split('\t').eq(COLUMNS)).then_some(())
                 }
-                None => event(line).map(|event| trace.events.push(event)),
+                None => match line.strip_prefix(MODEL) {
+                    Some(rest) => event(&format!("0,0,0{rest}")).map(|event| trace.modelled.push(event)),
+                    None => event(line).map(|event| trace.events.push(event)),
+                },
             };
             if parsed.is_none() {
                 let number = index + 1;
@@ -113,6 +115,15 @@ impl MeasuredTrace {
         }
         Some(())
     }
+}
+
+fn write_event(text: &mut String, block: &str, event: &MeasuredEvent) {
+    let MeasuredEvent { block: _, multiprocessor, role, warp, step, kind, op, line, start, end } = event;
+    let op = op.map_or(ABSENT.to_owned(), |op| op.to_string());
+    let line = line.as_deref().map_or(ABSENT.to_owned(), escaped);
+    let (role, kind) = (escaped(role), escaped(kind));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{block}\t{multiprocessor}\t{role}\t{warp}\t{step}\t{kind}\t{op}\t{line}\t{start}\t{end}");
 }
 
 fn event(line: &str) -> Option<MeasuredEvent> {
@@ -188,15 +199,16 @@ mod tests {
         };
         let second = MeasuredEvent { op: None, line: None, start: 64, end: 64, ..first.clone() };
         let third = MeasuredEvent { line: Some("-".to_owned()), ..first.clone() };
+        let modelled = vec![MeasuredEvent { block: [0; 3], end: 900, ..first.clone() }];
         let events = vec![first, third, second];
-        MeasuredTrace { kernel: "product\n".to_owned(), target: "sm_90a".to_owned(), events, dropped: 12 }
+        MeasuredTrace { kernel: "product\n".to_owned(), target: "sm_90a".to_owned(), events, dropped: 12, modelled }
     }
 
     #[test]
     fn text_form_keeps_everything() {
         let trace = traced();
         let text = trace.to_tsv();
-        assert_eq!(text.lines().count(), 4 + trace.events.len(), "{text}");
+        assert_eq!(text.lines().count(), 4 + trace.events.len() + 1, "{text}");
         assert_eq!(MeasuredTrace::from_tsv(&text).unwrap(), trace);
     }
 
