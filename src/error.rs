@@ -3,8 +3,12 @@
 //! A [`Diagnostic`] is one problem with its place in the user's source. An [`Error`] is the error
 //! type of public functions. This file is independent of the rest of the crate.
 
+mod hang;
+
 use std::borrow::Cow;
 use std::fmt;
+
+pub use hang::{Awaited, Hang, StuckWait, WaitRole};
 
 /// A place in source text: file, line and column, both counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -163,6 +167,8 @@ pub enum Error {
     /// An assertion of a kernel failed, or the cpu back end found an operation without a defined
     /// result.
     Execution(Diagnostic),
+    /// Waits of a kernel did not end within [`Hints::wait_limit`](crate::Hints::wait_limit).
+    Hung(Hang),
     /// A file could not be read or written.
     Io {
         /// The file.
@@ -184,6 +190,7 @@ impl fmt::Display for Error {
             Error::Driver { call, code, text } => write!(f, "{call} failed: {code} ({text})"),
             Error::TimedOut { what, limit } => write!(f, "{what} is not done after {limit:?}"),
             Error::NoDevice(why) => write!(f, "{why}"),
+            Error::Hung(hang) => write!(f, "{hang}"),
             Error::Io { path, source } => write!(f, "{path}: {source}"),
         }
     }

@@ -196,7 +196,7 @@ pub use backend::Hints;
 #[doc(inline)]
 pub use backend::cpu::Checks;
 #[doc(inline)]
-pub use error::{Diagnostic, Error, Location, Note, Result};
+pub use error::{Awaited, Diagnostic, Error, Hang, Location, Note, Result, StuckWait, WaitRole};
 #[doc(inline)]
 pub use ir::{Padding, Rounding};
 #[doc(inline)]

@@ -16,9 +16,6 @@ pub mod tileir;
 
 use std::fmt;
 
-/// Prefix of the message about a wait beyond [`Hints::wait_limit`].
-pub(crate) const HUNG: &str = "a wait that does not end: ";
-
 /// Bits of one entry parameter: an address, or a number in the low bits.
 pub type ParamWord = u64;
 

@@ -1,6 +1,6 @@
 //! Compiled kernels: the PTX text, and the data that a launch needs.
 
-use super::device_assert::Assertion;
+use super::device_assert::FailureSites;
 use super::measured::KernelStamps;
 use super::remarks::CodeRemarks;
 use super::tensor_map::TensorMap;
@@ -15,7 +15,7 @@ pub enum ParamKind {
         /// Width in bytes: 1, 2, 4 or 8.
         bytes: u32,
     },
-    /// The address of the note of a failed assertion (see [`Assertion`]): 8 bytes.
+    /// The address of the note of failures (see [`FailureSites`]): 8 bytes.
     Failure,
     /// The address of the records of a traced launch (see [`KernelStamps`]), or 0: 8 bytes.
     Trace,
@@ -41,8 +41,8 @@ pub struct Compiled {
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,
-    /// The assertions of the kernel, by their numbers in a note.
-    pub assertions: Vec<Assertion>,
+    /// The failures that the kernel reports.
+    pub failures: FailureSites,
     /// The sites of the time stamps, if the code has some.
     pub stamps: Option<KernelStamps>,
     /// The register layouts as text.

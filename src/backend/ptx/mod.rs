@@ -88,7 +88,9 @@ pub(crate) use compile::{Scheduled, with_schedule};
 pub use compile::{rewritten, rewritten_persistent};
 pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
-pub use device_assert::{Assertion, NoteField, note_words};
+pub use device_assert::{
+    Assertion, FailureSites, HangField, NoteField, RECORDS, RecordField, WaitObject, WaitSite,
+};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
@@ -101,14 +103,17 @@ pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};
 pub use options::{CompileOptions, PlanSearch};
 
-/// Runs `body` with code generation that omits one arrival on an mbarrier. Returns its result and
-/// the number of arrivals.
 #[cfg(test)]
-pub(crate) fn dropped_arrivals<X>(arrival: Option<u32>, body: impl FnOnce() -> X) -> (X, u32) {
-    use isa::builder::dropped::{ARRIVAL, COUNT};
-    COUNT.set(0);
-    ARRIVAL.set(arrival);
+pub(crate) use isa::builder::dropped::Dropped;
+
+/// Runs `body` with code generation that omits one arrival on an mbarrier. Returns its result, and
+/// the numbers of arrivals and of barriers of all warps.
+#[cfg(test)]
+pub(crate) fn with_dropped<X>(arrival: Option<Dropped>, body: impl FnOnce() -> X) -> (X, [u32; 2]) {
+    use isa::builder::dropped::{COUNTS, DROPPED};
+    COUNTS.set([0; 2]);
+    DROPPED.set(arrival);
     let result = body();
-    ARRIVAL.set(None);
-    (result, COUNT.get())
+    DROPPED.set(None);
+    (result, COUNTS.get())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
-use crate::backend::ptx::{self, ParamKind};
+use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards, LaunchConditions, Limit, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
@@ -76,9 +76,10 @@ pub struct ExportedParam {
 /// [`Global`](crate::Global)s are in the file: each time that the file is loaded, it has a new
 /// instance of them.
 ///
-/// PTX of a kernel with assertions has one additional address. If it is 0, failures are not
-/// reported. Otherwise it addresses [`ExportedKernel::failure_bytes`] zeroed bytes, whose first
-/// word (u32) is 2 after a failure.
+/// PTX of a kernel with assertions, or with [`Hints::wait_limit`](crate::Hints::wait_limit), has
+/// one additional address. If it is 0, failures are not reported. Otherwise it addresses
+/// [`ExportedKernel::failure_bytes`] zeroed bytes. After a failed assertion the first word (u32)
+/// is 2. With a wait limit, any word that is not 0 is a failure.
 ///
 /// PTX for sm_90 and later may have tensor maps after these parameters: 128 bytes each, passed by
 /// value with an alignment of 64. The launcher encodes them from the preceding parameters.
@@ -98,7 +99,7 @@ pub struct ExportedKernel {
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
-    /// Bytes of the record of a failed assertion, for PTX with assertions; else 0.
+    /// Bytes of the record of failures, for PTX with assertions or a wait limit; else 0.
     pub failure_bytes: u32,
     /// Conditions of each launch that are comparisons of two numbers, so that no tile is outside of
     /// its array. [`ExportedKernel::fits`] checks all conditions.
@@ -321,7 +322,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
         params: code.params.iter().map(param).collect(),
         threads: code.threads,
         shared_bytes: code.shared_bytes,
-        failure_bytes: ptx::note_words(&code.assertions) as u32 * 4,
+        failure_bytes: code.failures.words() as u32 * 4,
         limits: Vec::new(),
         checks: Arc::new(GuardCheck::new(LaunchConditions::default(), &pointers)),
         source,

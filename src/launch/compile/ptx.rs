@@ -10,7 +10,7 @@ use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant};
 use super::kernel_source::Source;
 use super::tensor_map_cache::TensorMaps;
-use crate::backend::ptx::{self, Assertion, CompileOptions, MeasuredEvent, OptimizationSet, ParamKind};
+use crate::backend::ptx::{self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind};
 use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
@@ -348,24 +348,24 @@ fn compile_form(
         None => None,
     };
     let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent };
-    Ok(GpuCode { trace, ..completed(source, kernel, code.params, code.assertions, remarks)? })
+    Ok(GpuCode { trace, ..completed(source, kernel, code.params, code.failures, remarks)? })
 }
 
 fn config(code: &ptx::Compiled) -> LaunchConfig {
     LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster }
 }
 
-/// Returns a loaded kernel with the data of its launches: tensor maps, the record of assertions,
+/// Returns a loaded kernel with the data of its launches: tensor maps, the note of failures,
 /// the names of globals.
 fn completed(
     source: Source,
     kernel: GpuKernel,
     params: Vec<ParamKind>,
-    assertions: Vec<Assertion>,
+    failures: FailureSites,
     remarks: Remarks,
 ) -> Result<GpuCode> {
     let has_note = params.iter().any(|param| matches!(param, ParamKind::Failure));
-    let failure = if has_note { Some(assert_report::note(source.gpu, assertions)?) } else { None };
+    let failure = if has_note { Some(assert_report::note(source.gpu, &source.name, failures)?) } else { None };
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
     let ctas = remarks.blocks_per_multiprocessor() * source.gpu.multiprocessors as u32;
@@ -406,7 +406,7 @@ pub(crate) struct PrebuiltPtx<'a> {
     pub entry: &'a str,
     pub config: LaunchConfig,
     pub params: &'a [ParamKind],
-    pub assertions: &'a [Assertion],
+    pub failures: &'a FailureSites,
 }
 
 /// Loads PTX that was generated earlier. `module` is its source, for launches that need another
@@ -434,7 +434,7 @@ pub(crate) fn load(
     };
     let remarks = Remarks::of_gpu(name, gpu, &kernel, None, remarks(&log), stages)?;
     let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent: false };
-    completed(source, kernel, code.params.to_vec(), code.assertions.to_vec(), remarks)
+    completed(source, kernel, code.params.to_vec(), code.failures.clone(), remarks)
 }
 
 /// Assembles PTX, or reads its machine code from the disk cache, and loads the kernel. If the text

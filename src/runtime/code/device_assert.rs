@@ -1,9 +1,9 @@
-//! Assertions that failed on a GPU: notes of kernels in host memory, which the host reads after
-//! each wait.
+//! Failures that kernels on a GPU report: notes in host memory, which the host reads after each
+//! wait.
 //!
-//! Each kernel with assertions has one note while it is loaded. The note keeps the first failure
-//! since the host last read it. The kernel claims the note (state 1), writes it and marks it
-//! complete (state 2). The host reads it and frees it (state 0).
+//! Each kernel that reports failures has one note while it is loaded. The note keeps the first
+//! failure since the host last read it. The kernel claims a part of the note, writes it and marks
+//! it complete. The host reads the note and sets it to 0.
 
 use std::ffi::c_void;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -19,17 +19,16 @@ use crate::runtime::driver::sys::CUdeviceptr;
 /// The words of a note. `backend::ptx` defines their meaning for host and kernels.
 pub(crate) type Note<'a> = &'a [u32];
 
-/// The state of a complete note.
-const COMPLETE: u32 = 2;
-
 /// The note of a kernel.
 pub(crate) struct FailureNote {
     gpu: &'static Gpu,
     host: *mut AtomicU32,
     words: usize,
+    /// The words that are 0 without a failure.
+    states: Vec<usize>,
     /// The address that is a parameter of the kernel.
     address: CUdeviceptr,
-    explain: Box<dyn Fn(Note) -> Error + Send + Sync + UnwindSafe + RefUnwindSafe>,
+    explain: Box<dyn Fn(Note) -> Option<Error> + Send + Sync + UnwindSafe + RefUnwindSafe>,
 }
 
 // SAFETY: the note is a separate allocation, accessed through atomics.
@@ -38,15 +37,16 @@ unsafe impl Send for FailureNote {}
 unsafe impl Sync for FailureNote {}
 
 impl FailureNote {
-    /// Makes an empty note of `words` words, the first of which is its state. `explain` converts a
-    /// complete note to an error.
+    /// Makes an empty note of `words` words. The words `states` are 0 without a failure. `explain`
+    /// converts a complete note to an error.
     ///
     /// # Errors
     /// [`Error::Driver`] if earlier work on the device failed.
     pub fn new(
         gpu: &'static Gpu,
         words: usize,
-        explain: impl Fn(Note) -> Error + Send + Sync + UnwindSafe + RefUnwindSafe + 'static,
+        states: Vec<usize>,
+        explain: impl Fn(Note) -> Option<Error> + Send + Sync + UnwindSafe + RefUnwindSafe + 'static,
     ) -> Result<Arc<FailureNote>> {
         gpu.make_current()?;
         let mut host: *mut c_void = std::ptr::null_mut();
@@ -62,7 +62,7 @@ impl FailureNote {
                 return Err(error);
             }
         }
-        let note = Arc::new(FailureNote { gpu, host: host.cast(), words, address, explain: Box::new(explain) });
+        let note = Arc::new(FailureNote { gpu, host: host.cast(), words, states, address, explain: Box::new(explain) });
         let noted: Weak<FailureNote> = Arc::downgrade(&note);
         gpu.failures.add(noted);
         Ok(note)
@@ -81,12 +81,13 @@ impl Noted for FailureNote {
         // SAFETY: the words are allocated while this object lives, and are only accessed through
         // atomics here.
         let words = unsafe { std::slice::from_raw_parts(self.host, self.words) };
-        if words[0].load(Ordering::Acquire) != COMPLETE {
+        if self.states.iter().all(|&state| words[state].load(Ordering::Acquire) == 0) {
             return None;
         }
-        let note: Vec<u32> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        words[0].store(0, Ordering::Release);
-        Some((self.explain)(&note))
+        let note: Vec<u32> = words.iter().map(|word| word.load(Ordering::Acquire)).collect();
+        let error = (self.explain)(&note)?;
+        words.iter().rev().for_each(|word| word.store(0, Ordering::Release));
+        Some(error)
     }
 }
 

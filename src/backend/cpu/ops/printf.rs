@@ -2,7 +2,6 @@
 
 use super::float::to_f64;
 use super::int;
-use crate::backend::HUNG;
 use crate::backend::cpu::interp::value::Words;
 use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
@@ -72,7 +71,7 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
     Ok(match &*text {
         "" => format!("assertion failed{element}"),
-        text if text.starts_with(VIOLATED_ASSUMPTION) || text.starts_with(HUNG) => format!("{text}{element}"),
+        text if text.starts_with(VIOLATED_ASSUMPTION) => format!("{text}{element}"),
         text => format!("assertion failed: {text}{element}"),
     })
 }

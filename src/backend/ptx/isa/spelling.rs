@@ -222,6 +222,7 @@ impl Opcode {
             Opcode::MbarrierArrive { remote: true } => "mbarrier.arrive.shared::cluster.b64",
             Opcode::MbarrierExpectTx => "mbarrier.arrive.expect_tx.shared::cta.b64",
             Opcode::MbarrierTryWaitParity => "mbarrier.try_wait.parity.shared::cta.b64",
+            Opcode::MbarrierTestWait => "mbarrier.test_wait.shared::cta.b64",
             Opcode::MbarrierTestWaitParity => "mbarrier.test_wait.parity.shared::cta.b64",
             Opcode::PrefetchTensormap => "prefetch.tensormap",
             Opcode::BulkCommit => "cp.async.bulk.commit_group",

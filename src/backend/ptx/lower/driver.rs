@@ -19,6 +19,7 @@ use super::state::values::Tile;
 use super::state::values::Values;
 use super::state::vector_access;
 use crate::backend::ptx::compiled::{Compiled, ParamKind};
+use crate::backend::ptx::device_assert::FailureSites;
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::emit::{self, Function, Param};
@@ -105,6 +106,9 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
     lowering.b.come_from(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
     lowering.reserve_allocas(entry.body);
+    if lowering.info.options.wait_limit.is_some() {
+        lowering.reserve_limited_barriers();
+    }
     lowering.info.select_tma_stores();
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
@@ -124,6 +128,7 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
             if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
+            lowering.init_limited_barriers();
             lowering.clear_privatized();
             if !lowering.plan_only {
                 lowering.lower_partition(WarpRole::All);
@@ -162,7 +167,9 @@ pub fn lower<'m>(
     let shared_bytes = lowering.schedule.smem_bytes;
     let cluster = exchanging.unwrap_or(lowering.sync.cluster_size());
     let stamps = lowering.take_stamps();
-    let assertions = lowering.report.assertions;
+    let wait_limit = lowering.info.options.wait_limit;
+    let failures =
+        FailureSites { assertions: lowering.report.assertions, wait_limit, waits: lowering.report.waits };
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let has_mmas = !lowering.info.inference.mma_plans.is_empty();
     let fma_registers = fma_registers(&lowering.info);
@@ -206,7 +213,7 @@ pub fn lower<'m>(
         shared_bytes,
         cluster,
         params,
-        assertions,
+        failures,
         stamps,
         layout,
         schedule,

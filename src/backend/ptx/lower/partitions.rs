@@ -56,6 +56,7 @@ impl Lowering<'_> {
         self.plan_schedule(body, Some(Rc::clone(&warp_spec)));
         self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &warp_spec)?;
+        self.init_limited_barriers();
         self.init_barriers(&pipelines, &warp_spec, warps * data_partitions);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();

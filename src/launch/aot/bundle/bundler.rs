@@ -8,7 +8,7 @@ use super::entry::BundledKernel;
 use super::file::Bundle;
 use super::image::Image;
 use crate::backend::Hints;
-use crate::backend::ptx::ParamKind;
+use crate::backend::ptx::{FailureSites, ParamKind};
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
@@ -274,7 +274,7 @@ fn ptx(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> {
         threads: code.threads,
         shared_bytes: code.shared_bytes,
         params: code.params,
-        assertions: code.assertions,
+        failures: code.failures,
     })
 }
 
@@ -294,6 +294,6 @@ fn tile_ir(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> 
         entry: code.entry,
         threads: 1,
         shared_bytes: 0,
-        assertions: Vec::new(),
+        failures: FailureSites::default(),
     })
 }

@@ -205,7 +205,7 @@ impl BundledKernel {
                 entry: &image.entry,
                 config: image.config(),
                 params: &image.params,
-                assertions: &image.assertions,
+                failures: &image.failures,
             };
             ptx::load(&self.name, &self.module, gpu, self.hints, code)
         }

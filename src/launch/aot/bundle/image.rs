@@ -2,9 +2,9 @@
 
 use super::wire::{Read, Reader, Writer};
 use crate::backend::ptx::tensor_map::{Dim, L2Promotion, MapElement, Number, Swizzle, TensorMap};
-use crate::backend::ptx::{Assertion, ParamKind};
+use crate::backend::ptx::{Assertion, FailureSites, ParamKind, WaitObject, WaitSite};
 use crate::dtype::DType;
-use crate::error::Location;
+use crate::error::{Location, WaitRole};
 use crate::runtime::LaunchConfig;
 use crate::target::Target;
 
@@ -22,7 +22,7 @@ pub(super) struct Image {
     pub threads: u32,
     pub shared_bytes: u32,
     pub params: Vec<ParamKind>,
-    pub assertions: Vec<Assertion>,
+    pub failures: FailureSites,
 }
 
 impl Image {
@@ -54,7 +54,9 @@ impl Image {
         to.u32(self.threads);
         to.u32(self.shared_bytes);
         to.list(&self.params, write_param);
-        to.list(&self.assertions, write_assertion);
+        to.list(&self.failures.assertions, write_assertion);
+        to.option(self.failures.wait_limit, Writer::u32);
+        to.list(&self.failures.waits, write_wait);
     }
 
     /// Decodes an image. `words`: number of parameters of the entry.
@@ -73,11 +75,13 @@ impl Image {
         let (threads, shared_bytes) = (from.u32()?, from.u32()?);
         let params = from.list(|from| read_param(from, words))?;
         let assertions = from.list(read_assertion)?;
+        let (wait_limit, waits) = (from.option(Reader::u32)?, from.list(read_wait)?);
+        let failures = FailureSites { assertions, wait_limit, waits };
         let notes = params.contains(&ParamKind::Failure);
-        if !(1..=1024).contains(&threads) || notes == assertions.is_empty() {
+        if !(1..=1024).contains(&threads) || notes == (failures.words() == 0) {
             return Err("code whose description contradicts itself".into());
         }
-        Ok(Image { target, tile_ir, code, machine_code, entry, threads, shared_bytes, params, assertions })
+        Ok(Image { target, tile_ir, code, machine_code, entry, threads, shared_bytes, params, failures })
     }
 }
 
@@ -186,23 +190,47 @@ fn read_number(from: &mut Reader<'_>, words: usize) -> Read<Number> {
     }
 }
 
-fn write_assertion(to: &mut Writer, assertion: &Assertion) {
-    to.text(&assertion.message);
-    to.option(assertion.location.as_ref(), |to, place| {
+fn write_location(to: &mut Writer, location: Option<&Location>) {
+    to.option(location, |to, place| {
         to.text(&place.file);
         to.u32(place.line);
         to.u32(place.column);
     });
+}
+
+fn read_location(from: &mut Reader<'_>) -> Read<Option<Location>> {
+    from.option(|from| {
+        let file = from.text()?.into();
+        Ok(Location { file, line: from.u32()?, column: from.u32()? })
+    })
+}
+
+const ROLES: [WaitRole; 3] = [WaitRole::All, WaitRole::Consumer, WaitRole::Producer];
+const OBJECTS: [WaitObject; 3] = [WaitObject::Mbarrier, WaitObject::NamedBarrier, WaitObject::Memory];
+
+fn write_wait(to: &mut Writer, wait: &WaitSite) {
+    to.text(&wait.step);
+    to.u8(place(&ROLES, &wait.role));
+    to.u8(place(&OBJECTS, &wait.object));
+    write_location(to, wait.location.as_ref());
+}
+
+fn read_wait(from: &mut Reader<'_>) -> Read<WaitSite> {
+    let step = from.text()?.into();
+    let (role, object) = (from.one_of(&ROLES)?, from.one_of(&OBJECTS)?);
+    Ok(WaitSite { step, role, object, location: read_location(from)? })
+}
+
+fn write_assertion(to: &mut Writer, assertion: &Assertion) {
+    to.text(&assertion.message);
+    write_location(to, assertion.location.as_ref());
     to.list(&assertion.values, |to, dtype| to.u8(place(&DType::ALL, dtype)));
     to.list(&assertion.shape, |to, &extent| to.u64(extent as u64));
 }
 
 fn read_assertion(from: &mut Reader<'_>) -> Read<Assertion> {
     let message = from.text()?.into();
-    let location = from.option(|from| {
-        let file = from.text()?.into();
-        Ok(Location { file, line: from.u32()?, column: from.u32()? })
-    })?;
+    let location = read_location(from)?;
     let values = from.list(|from| from.one_of(&DType::ALL))?;
     let shape = from.list(|from| match from.u64()? {
         // Limits the extents of a tile, so that their product does not overflow.

@@ -35,6 +35,29 @@ impl Builder {
         self.push(Opcode::MbarrierArrive { remote }, vec![Arg::Sink], vec![Arg::Mem(bar.clone())]);
     }
 
+    /// Arrives, and returns the state of the phase (B64) for [`Builder::mbarrier_test_state`].
+    pub fn mbarrier_arrive_for_state(&mut self, bar: &Addr) -> Reg {
+        let state = self.copy(Operand::Imm(0), RegClass::B64);
+        let arrive = |b: &mut Builder| {
+            b.push(Opcode::MbarrierArrive { remote: false }, vec![state.into()], vec![Arg::Mem(bar.clone())]);
+        };
+        #[cfg(test)]
+        if dropped::is_next_sync() {
+            // The first warp does not arrive.
+            let thread = self.copy(Operand::Special(Special::TidX), RegClass::B32);
+            let is_other = self.setp(Cmp::Ge, Ty::U32, thread, 32);
+            self.guarded(is_other, false, arrive);
+            return state;
+        }
+        arrive(self);
+        state
+    }
+
+    /// Sets `seen` to true if the phase of an arrival is complete. Does not wait.
+    pub fn mbarrier_test_state(&mut self, seen: Reg, bar: &Addr, state: Reg) {
+        self.push(Opcode::MbarrierTestWait, vec![seen.into()], vec![Arg::Mem(bar.clone()), state.into()]);
+    }
+
     /// Arrives and increases the expected bytes of bulk copies in this phase.
     pub fn mbarrier_expect_tx(&mut self, bar: &Addr, bytes: impl Into<Operand>) {
         #[cfg(test)]
@@ -202,21 +225,38 @@ impl Builder {
     }
 }
 
-/// Mutation of tests: a number of the arrival that is not emitted, among all of them.
+/// Mutation of tests: one arrival is not emitted, or not executed by the first warp.
 #[cfg(test)]
 pub(crate) mod dropped {
     use std::cell::Cell;
 
+    /// An arrival on an mbarrier, by its number among all of its kind.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Dropped {
+        /// An arrival without a wait: of a pipeline, of an order barrier.
+        Arrival(u32),
+        /// The arrival of the first warp at a barrier of all warps.
+        Sync(u32),
+    }
+
     thread_local! {
-        /// Number of the arrival to drop.
-        pub(crate) static ARRIVAL: Cell<Option<u32>> = const { Cell::new(None) };
-        /// Number of arrivals so far.
-        pub(crate) static COUNT: Cell<u32> = const { Cell::new(0) };
+        /// The arrival to drop.
+        pub(crate) static DROPPED: Cell<Option<Dropped>> = const { Cell::new(None) };
+        /// Numbers of arrivals of both kinds so far.
+        pub(crate) static COUNTS: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     }
 
     /// Counts an arrival, and returns true if it is dropped.
     pub(super) fn is_next() -> bool {
-        let number = COUNT.replace(COUNT.get() + 1);
-        ARRIVAL.get() == Some(number)
+        let [number, syncs] = COUNTS.get();
+        COUNTS.set([number + 1, syncs]);
+        DROPPED.get() == Some(Dropped::Arrival(number))
+    }
+
+    /// Counts a barrier of all warps, and returns true if the first warp does not arrive.
+    pub(super) fn is_next_sync() -> bool {
+        let [arrivals, number] = COUNTS.get();
+        COUNTS.set([arrivals, number + 1]);
+        DROPPED.get() == Some(Dropped::Sync(number))
     }
 }

@@ -134,6 +134,11 @@ impl Builder {
         before
     }
 
+    /// Returns the number of the source place of the next instructions.
+    pub fn source_place(&self) -> u32 {
+        self.place
+    }
+
     /// Calls `body` with every instruction guarded by `pred` (or its negation). Guards do not nest.
     /// Registers written under a guard keep their previous value if the guard is false.
     pub fn guarded<T>(&mut self, pred: Reg, negated: bool, body: impl FnOnce(&mut Builder) -> T) -> T {

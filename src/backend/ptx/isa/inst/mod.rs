@@ -141,6 +141,7 @@ pub enum Opcode {
     MbarrierExpectTx,
     MbarrierTryWaitParity,
     MbarrierTestWaitParity,
+    MbarrierTestWait,
     BulkTensor {
         rank: u32,
         copy: BulkCopy,

@@ -9,7 +9,7 @@ use super::instrument::stamps::Stamps;
 use super::sync_state::SyncState;
 use super::values::{CacheMark, Tile, Values};
 use crate::backend::ptx::compiled::ParamKind;
-use crate::backend::ptx::device_assert::Assertion;
+use crate::backend::ptx::device_assert::{Assertion, WaitSite};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Label, Operand, Reg, Space};
 use crate::backend::ptx::mma::CarriedStep;
@@ -66,7 +66,7 @@ pub struct Params {
     pub kinds: Vec<ParamKind>,
     /// Tensor maps, and their parameters.
     pub tensor_maps: Vec<(TensorMap, Operand)>,
-    /// The parameter with the address of the note of a failed assertion, in a kernel with some.
+    /// The parameter with the address of the note, in a kernel that reports failures.
     pub assert_note: Option<Operand>,
 }
 
@@ -89,6 +89,8 @@ pub struct Report {
     pub remarks: CodeRemarks,
     /// Assertions, by their number in a note.
     pub assertions: Vec<Assertion>,
+    /// Waits with a limit, by their number in a note.
+    pub waits: Vec<WaitSite>,
     /// The code is too long for the assembler: no more ops are lowered.
     pub over_code_limit: bool,
     /// `over_code_limit` is reported once.

@@ -36,7 +36,15 @@ impl Lowering<'_> {
         }
         let last = self.is_group(self.num_order_groups() - 1);
         let threads = self.threads_of_order();
-        self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads));
+        match self.sync.limited_barriers {
+            Some(_) => {
+                let skipped = self.b.new_label();
+                self.b.bra_if(last, true, skipped, false);
+                self.arrive_at(NamedBarrier::Order(0).id().into(), threads);
+                self.b.place(skipped);
+            }
+            None => self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads)),
+        }
         if self.info.data_partitions > 1 || self.schedule.orders_exp() {
             let group = self.order_group();
             let own = self.b.add(Ty::U32, group, NamedBarrier::Order(0).id());
@@ -52,7 +60,14 @@ impl Lowering<'_> {
         if self.sync.role == WarpRole::Consumer && self.schedule.has_named_order_barriers() {
             let first = self.is_group(0);
             let threads = self.threads_of_order();
-            self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
+            if self.sync.limited_barriers.is_none() {
+                return self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
+            }
+            let skipped = self.b.new_label();
+            self.b.bra_if(first, true, skipped, false);
+            let step = "the wait of the first consumer group for the last turn";
+            self.sync_at(NamedBarrier::Order(0).id().into(), Some(threads), None, step);
+            self.b.place(skipped);
         }
     }
 
@@ -68,15 +83,17 @@ impl Lowering<'_> {
     }
 
     fn order_wait_unstamped(&mut self, point: OrderPoint) {
+        let (op, step) = match point {
+            OrderPoint::Mma(id) => (Some(id), "the wait for the turn of a consumer group at its MMAs"),
+            OrderPoint::Exp(value) => {
+                (self.module.defining_op(value), "the wait for the turn of a consumer group at its exponentials")
+            }
+            OrderPoint::Pipeline => (None, "the wait for the turn of a ping-pong group at its stages"),
+            OrderPoint::SideEffects => (None, "the wait for the turn of a ping-pong group at its stores"),
+        };
         if point.barrier() == OrderBarrierKind::Mbarrier {
             let Some(&parity) = self.sync.group.phases.get(point.barrier_set()) else { return };
             let barrier = self.order_mbarrier(point, self.sync.group.index);
-            let (op, step) = match point {
-                OrderPoint::Mma(id) => (Some(id), "the wait for the turn of a consumer group at its MMAs"),
-                OrderPoint::Exp(_) => (None, "the wait for the turn of a consumer group at its exponentials"),
-                OrderPoint::Pipeline => (None, "the wait for the turn of a ping-pong group at its stages"),
-                OrderPoint::SideEffects => (None, "the wait for the turn of a ping-pong group at its stores"),
-            };
             self.wait_for_phase(&barrier, parity, op, step);
             let next = self.b.xor(Ty::B32, parity, 1u32);
             return self.b.mov_to(parity, next);
@@ -89,7 +106,7 @@ impl Lowering<'_> {
             }
         };
         let threads = self.threads_of_order();
-        self.b.bar_sync(own, Some(threads));
+        self.sync_at(own, Some(threads), op, step);
     }
 
     /// Arrives on the barrier of the next group, which may then enter the section.
@@ -100,7 +117,7 @@ impl Lowering<'_> {
         let next = self.next_order_barrier();
         let next = if let OrderPoint::Exp(value) = point { self.after_exponentials(value, next) } else { next };
         let threads = self.threads_of_order();
-        self.b.bar_arrive(next, threads);
+        self.arrive_at(next, threads);
     }
 
     fn mbarrier_order_arrive(&mut self, point: OrderPoint) {
@@ -146,12 +163,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn num_order_groups(&self) -> u32 {
+    /// Returns the number of groups that order barriers order.
+    pub fn num_order_groups(&self) -> u32 {
         if self.info.data_partitions > 1 { self.info.data_partitions } else { ORDERED_GROUPS }
     }
 
     /// Returns the threads of a barrier: those of two groups.
-    fn threads_of_order(&self) -> u32 {
+    pub fn threads_of_order(&self) -> u32 {
         let each = if self.info.data_partitions > 1 { self.info.inference.num_warps as u32 } else { WARP_GROUP_WARPS };
         2 * each * WARP_SIZE
     }

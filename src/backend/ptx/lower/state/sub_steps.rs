@@ -112,9 +112,12 @@ impl Lowering<'_> {
         match self.sync.role {
             WarpRole::Consumer => {
                 let consumers = self.info.inference.num_warps as u32 * WARP_SIZE;
-                self.b.bar_sync(NamedBarrier::ConsumerGroup(self.sync.group.index).id(), Some(consumers));
+                let barrier = NamedBarrier::ConsumerGroup(self.sync.group.index).id();
+                self.sync_at(barrier.into(), Some(consumers), None, "the barrier of the consumer warps");
             }
-            WarpRole::All | WarpRole::Producer => self.b.bar_sync(NamedBarrier::Cta.id(), None),
+            WarpRole::All | WarpRole::Producer => {
+                self.sync_at(NamedBarrier::Cta.id().into(), None, None, "the barrier of the tile block");
+            }
         }
         self.stamp_wait(start, None, None);
     }

@@ -27,6 +27,8 @@ pub struct SyncState {
     pub order: Option<OrderBarrier>,
     /// The other CTA of the cluster.
     pub peer: ClusterPeer,
+    /// Offset in shared memory of the mbarriers that replace named barriers, with a wait limit.
+    pub limited_barriers: Option<u32>,
 }
 
 impl SyncState {
@@ -39,6 +41,7 @@ impl SyncState {
             group: PingPongGroup::default(),
             order: None,
             peer: ClusterPeer::default(),
+            limited_barriers: None,
         }
     }
 

@@ -1,14 +1,19 @@
-//! Waits with a time limit (`Hints::wait_limit`), and the note of a failure that the host reads.
+//! Waits with a time limit (`Hints::wait_limit`), and the note of failures that the host reads.
 //!
-//! A wait for an mbarrier, and a loop that waits for other tile blocks, reads the global timer. A
-//! wait beyond the limit writes a note and ends its thread. Warps that wait for an ended warp reach
-//! their own limits. So the kernel ends, and the context remains usable.
+//! A wait for a barrier, and a loop that waits for other tile blocks, reads the global timer. A
+//! wait beyond the limit writes a record and ends its thread. Warps that wait for an ended warp
+//! reach their own limits. So the kernel ends, and the context remains usable.
 //!
-//! The note is that of assertions ([`Assertion`]): the first thread that claims it writes the
-//! number of the wait, the tile block, and the values of the message.
+//! Records ([`RecordField`]): each warp of the tile block that reports first has one, so that the
+//! report has both sides of a deadlock. Other tile blocks have one for each wait in the code. The
+//! first thread that claims a record writes it. So does a failed assertion ([`NoteField`]).
 
-use crate::backend::HUNG;
-use crate::backend::ptx::device_assert::{Assertion, NoteField};
+use crate::backend::ptx::device_assert::{
+    BLOCK_MARK, HangField, NoteField, RECORD_WORDS, RecordField, SITE_RECORDS, WARP_RECORDS, WaitObject, WaitSite,
+    assertion_word,
+};
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{
     Addr, AtomOp, Cmp, Label, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty,
 };
@@ -16,42 +21,62 @@ use crate::backend::ptx::lower::state::core::Lowering;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::WarpRole;
 use crate::dtype::DType;
+use crate::error::{Location, WaitRole};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, MemOrder, OpId};
 
-/// States of a note.
+/// States of a note and of a record.
 const CLAIMED: u32 = 1;
 const COMPLETE: u32 = 2;
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: i64 = 1_000_000;
 
+/// Order of atomics on a note.
+const ORDER: (Sem, Scope) = (Sem::Relaxed, Scope::Gpu);
+
+/// A wait that is emitted: its object, the user's place, and the values of its record.
+pub struct LimitedWait<'a> {
+    pub step: &'a str,
+    pub object: WaitObject,
+    pub location: Option<Location>,
+    pub values: [Operand; 2],
+}
+
 impl Lowering<'_> {
     /// Waits until the phase of an mbarrier with this parity is complete. `op`: the op that needs
     /// it; `step`: the step of the schedule and the barrier, for the report.
     pub fn wait_for_phase(&mut self, bar: &Addr, parity: impl Into<Operand>, op: Option<OpId>, step: &str) {
         let parity = parity.into();
-        let Some(limit) = self.info.options.wait_limit else { return self.b.mbarrier_wait(bar, parity) };
+        if self.info.options.wait_limit.is_none() {
+            return self.b.mbarrier_wait(bar, parity);
+        }
         let parity = self.b.reg(parity, RegClass::B32);
+        let at = self.b.add(Ty::U32, bar.base, bar.offset as u32);
+        let shared = self.b.reg(Operand::Smem, RegClass::B32);
+        let at = self.b.sub(Ty::U32, at, shared);
+        let location = self.location_of(op);
+        let wait = LimitedWait { step, object: WaitObject::Mbarrier, location, values: [parity.into(), at] };
+        self.wait_within(wait, |b, seen| b.mbarrier_test(seen, bar, parity));
+    }
+
+    /// Emits a loop that tests a condition until it is true or the limit is over. `test` sets a
+    /// predicate.
+    pub fn wait_within(&mut self, wait: LimitedWait<'_>, test: impl FnOnce(&mut Builder, Reg)) {
+        let limit = self.info.options.wait_limit.expect("a limit");
         let start = self.b.special(Special::GlobalTimer);
         let (again, done) = (self.b.new_label(), self.b.new_label());
         self.b.place(again);
         let seen = self.b.fresh(RegClass::Pred);
-        self.b.mbarrier_test(seen, bar, parity);
+        test(&mut self.b, seen);
         self.b.bra_if(seen, false, done, false);
         self.bra_within(start, limit, again);
-        let role = match self.sync.role {
-            WarpRole::All => "all warps",
-            WarpRole::Consumer => "the consumer warps",
-            WarpRole::Producer => "the producer warp",
-        };
-        let at = self.b.add(Ty::U32, bar.base, bar.offset as u32);
-        let shared = self.b.reg(Operand::Smem, RegClass::B32);
-        let at = self.b.sub(Ty::U32, at, shared);
-        let at = self.b.reg(at, RegClass::B32);
-        let text = format!("{step} in {role}: the phase of parity %d of the mbarrier at byte %d of shared memory");
-        self.end_hung(op, &text, &[parity, at], limit);
+        self.end_hung(wait);
         self.b.place(done);
+    }
+
+    fn location_of(&self, op: Option<OpId>) -> Option<Location> {
+        op.and_then(|op| self.module.location(self.module.op(op).loc).cloned())
     }
 
     /// Returns the start time of a loop without a range that waits for other tile blocks: its body
@@ -75,7 +100,9 @@ impl Lowering<'_> {
         let Some(limit) = self.info.options.wait_limit else { return };
         let within = self.b.new_label();
         self.bra_within(start.into(), limit, within);
-        self.end_hung(Some(access), "a loop around this access, which waits for another tile block", &[], limit);
+        let step = "a loop around this access, which waits for another tile block";
+        let location = self.location_of(Some(access));
+        self.end_hung(LimitedWait { step, object: WaitObject::Memory, location, values: [Operand::Imm(0); 2] });
         self.b.place(within);
     }
 
@@ -87,35 +114,96 @@ impl Lowering<'_> {
         self.b.bra_if(is_over, true, label, false);
     }
 
-    /// Emits the note of a wait that does not end, and the end of the thread.
-    fn end_hung(&mut self, op: Option<OpId>, what: &str, values: &[Reg], limit: u32) {
-        let warp = self.b.special(Special::TidX);
-        let warp = self.b.shr(Ty::U32, warp, 5u32);
-        let warp = self.b.reg(warp, RegClass::B32);
-        let shown: Vec<(Reg, DType)> = values.iter().chain([&warp]).map(|&value| (value, DType::I32)).collect();
+    /// Emits the record of a wait that does not end, and the end of the thread.
+    fn end_hung(&mut self, wait: LimitedWait<'_>) {
         let end = self.b.new_label();
         if let Some(parameter) = self.params.assert_note {
-            self.write_note(parameter, Operand::Imm(0), &shown, end);
+            self.write_record(parameter, wait.values, end);
         }
         self.b.place(end);
+        if self.sync.multicast().is_some() {
+            // The shared memory of a CTA must exist until the other CTA no longer accesses it.
+            self.b.cluster_meet();
+        }
         self.b.ret();
-        let message = format!("{HUNG}{what} did not end in {limit} ms (warp %d)").into();
-        let location = op.and_then(|op| self.module.location(self.module.op(op).loc).cloned());
-        let values = shown.iter().map(|&(_, dtype)| dtype).collect();
-        self.report.assertions.push(Assertion { message, location, values, shape: Vec::new() });
+        let role = match self.sync.role {
+            WarpRole::All => WaitRole::All,
+            WarpRole::Consumer => WaitRole::Consumer,
+            WarpRole::Producer => WaitRole::Producer,
+        };
+        let LimitedWait { step, object, location, .. } = wait;
+        self.report.waits.push(WaitSite { step: step.into(), role, object, location });
+    }
+
+    /// Claims and writes a record of the note at the address in a parameter. Jumps to `done` if it
+    /// has been claimed. The site is the next one of the report.
+    fn write_record(&mut self, parameter: Operand, values: [Operand; 2], done: Label) {
+        let plain = MemMods::default();
+        let site = self.report.waits.len() as u32;
+        let note = self.note(parameter, done);
+        let word = |field: HangField| Addr::new(note, 4 * field.word() as i64);
+        let block = [Special::CtaIdX, Special::CtaIdY, Special::CtaIdZ].map(|axis| self.b.special(axis));
+        let [columns, rows] = [Special::NCtaIdX, Special::NCtaIdY].map(|axis| self.b.special(axis));
+        let row = self.b.mad(Ty::U32, block[2], rows, block[1]);
+        let linear = self.b.mad(Ty::U32, row, columns, block[0]);
+        let own = self.b.or(Ty::B32, linear, BLOCK_MARK);
+        let own = self.b.reg(own, RegClass::B32);
+        let claim = [Operand::Imm(0), own.into()];
+        let first = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &word(HangField::Block), &claim);
+        let is_free = self.b.setp(Cmp::Eq, Ty::U32, first, 0);
+        let is_own = self.b.setp(Cmp::Eq, Ty::U32, first, own);
+        let is_own = self.b.or(Ty::Pred, is_free, is_own);
+        // The number among all warps of the CTA, also in a consumer group.
+        let thread = self.b.copy(Operand::Special(Special::TidX), RegClass::B32);
+        let warp = self.b.shr(Ty::U32, thread, WARP_SIZE.trailing_zeros());
+        let other = WARP_RECORDS + site % SITE_RECORDS;
+        let slot = self.b.select(RegClass::B32, is_own, warp, other);
+        let slot = self.b.reg(slot, RegClass::B32);
+        let record = self.b.mad_wide(Ty::U32, slot, 4 * RECORD_WORDS as u32, note);
+        let first_word = HangField::Record(0).word();
+        let field = |field: RecordField| Addr::new(record, 4 * (first_word + field.word()) as i64);
+        let claim = [Operand::Imm(0), CLAIMED.into()];
+        let before =
+            self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &field(RecordField::State), &claim);
+        let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);
+        self.b.bra_if(taken, false, done, false);
+        let order =
+            self.b.atom(AtomOp::Add, Ty::U32, Space::Global, ORDER, &word(HangField::Count), &[Operand::Imm(1)]);
+        let mut words =
+            vec![(RecordField::Site, site.into()), (RecordField::Warp, warp), (RecordField::Order, order.into())];
+        words.extend(block.into_iter().enumerate().map(|(axis, block)| (RecordField::Block(axis), block)));
+        words.extend(values.into_iter().enumerate().map(|(index, value)| (RecordField::Value(index), value)));
+        for (name, value) in words {
+            let value = self.b.reg(value, RegClass::B32);
+            self.b.st(Space::Global, Ty::B32, &field(name), value, plain);
+        }
+        self.complete(&field(RecordField::State));
+    }
+
+    /// Returns the address of the note in a parameter. Jumps to `done` if it is 0.
+    fn note(&mut self, parameter: Operand, done: Label) -> Reg {
+        let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), MemMods::default());
+        let nobody = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
+        self.b.bra_if(nobody, false, done, false);
+        note
+    }
+
+    /// Marks a note or record as complete, after its other words.
+    fn complete(&mut self, state: &Addr) {
+        self.b.fence(Sem::AcqRel, Scope::Sys);
+        let relaxed = MemMods { sem: Sem::Relaxed, scope: Scope::Sys, ..MemMods::default() };
+        self.b.st(Space::Global, Ty::B32, state, COMPLETE, relaxed);
     }
 
     /// Claims the note at the address in a parameter, unless another thread has claimed it, and
     /// writes it. Jumps to `done` otherwise. The assertion is the next one of the report.
     pub fn write_note(&mut self, parameter: Operand, element: Operand, values: &[(Reg, DType)], done: Label) {
         let plain = MemMods::default();
-        let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), plain);
-        let nobody = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
-        self.b.bra_if(nobody, false, done, false);
-        let place = |field: NoteField| Addr::new(note, 4 * field.word() as i64);
-        let order = (Sem::Relaxed, Scope::Gpu);
+        let note = self.note(parameter, done);
+        let first_word = assertion_word(self.info.options.wait_limit);
+        let place = |field: NoteField| Addr::new(note, 4 * (first_word + field.word()) as i64);
         let claim = [Operand::Imm(0), CLAIMED.into()];
-        let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, order, &place(NoteField::State), &claim);
+        let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &place(NoteField::State), &claim);
         let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);
         self.b.bra_if(taken, false, done, false);
         let site = self.report.assertions.len() as u32;
@@ -133,9 +221,7 @@ impl Lowering<'_> {
             let ty = if dtype == DType::I1 { Ty::B32 } else { note_ty(dtype) };
             self.b.st(Space::Global, ty, &place(NoteField::Value(index)), value, plain);
         }
-        self.b.fence(Sem::AcqRel, Scope::Sys);
-        let relaxed = MemMods { sem: Sem::Relaxed, scope: Scope::Sys, ..plain };
-        self.b.st(Space::Global, Ty::B32, &place(NoteField::State), COMPLETE, relaxed);
+        self.complete(&place(NoteField::State));
     }
 }
 
