@@ -100,9 +100,7 @@ pub(crate) fn relax_floats(module: &Module) -> Option<Module> {
 
 /// Replaces selects of at least `min_elements` elements by branches.
 pub(crate) fn select_to_branch(module: &Module, min_elements: i64) -> Option<Module> {
-    rewrite("select_to_branch", module, |module| {
-        transform::select_to_branch::select_to_branch(module, min_elements)
-    })
+    rewrite("select_to_branch", module, |module| transform::select_to_branch::select_to_branch(module, min_elements))
 }
 
 /// Moves loads behind loops that do not use them.

@@ -15,8 +15,8 @@ use super::version::Version;
 use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{self, Attr, AttrKind, Flag, HintValue, Module, Opcode, verify};
-use crate::pass::manager::apply;
 use crate::pass;
+use crate::pass::manager::apply;
 use crate::target::Target;
 
 /// Compiles the only entry of a verified and optimized module to Tile IR bytecode.
