@@ -72,5 +72,6 @@ fn changed_rings_do_something_else_in_an_interleaving() {
     }
     let [explored, sampled, all] = [0, 1, 2].map(|at| seen.values().map(|count| count[at]).sum::<usize>());
     println!("mutated rings: {explored} of {all} noticed, {sampled} by samples");
-    assert!(all > 5 && explored >= sampled && 10 * explored >= 9 * all, "{seen:?}");
+    // The others have no effect: a computation is repeated, or its result is not used.
+    assert!(all > 5 && explored >= sampled && 3 * explored >= 2 * all, "{seen:?}");
 }
