@@ -2,13 +2,17 @@
 //!
 //! A pass reads effects and properties of ops from the op table and stores its analyses in tables
 //! indexed by handles. The resulting module verifies. Equal modules give equal results.
+//!
+//! Each pass runs under its name through [`manager`], also those of the back ends.
 
 mod analysis;
 pub(crate) mod data_partition;
 mod exact;
 mod instrument;
 mod legalize;
+pub(crate) mod manager;
 mod prove;
+mod rewrites;
 mod split_extents;
 mod transform;
 
@@ -20,26 +24,16 @@ pub(crate) use analysis::determinism::check as check_determinism;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
-pub(crate) use exact::exact;
-pub(crate) use instrument::assume_to_assert::{VIOLATED_ASSUMPTION, assume_to_assert};
+pub(crate) use instrument::assume_to_assert::VIOLATED_ASSUMPTION;
 pub(crate) use instrument::preconditions::split_preconditions;
-pub(crate) use instrument::record_accesses::record_accesses;
-pub(crate) use legalize::drop_layouts::drop_layouts;
-pub(crate) use legalize::expand_gather::expand_gather;
-pub(crate) use legalize::expand_scaled_mma::expand_scaled_mma;
-pub(crate) use legalize::inline_ptx::{expand_inline_ptx, strip_inline_ptx_semantics};
-pub(crate) use legalize::ordered_reduction::{expand_ordered_reductions, is_commutative};
+pub(crate) use legalize::ordered_reduction::is_commutative;
+#[cfg(any(test, feature = "_suite"))]
+#[doc(hidden)]
+pub use manager::{Fault, PassRun, record_passes};
 pub(crate) use prove::{Argument, check_rowwise, prove};
 pub use prove::{Counterexample, Property, Verdict};
-pub use split_extents::run as split_extents;
-pub(crate) use transform::bit_reverse::expand_bit_reverse;
-pub(crate) use transform::hoist_factor::hoist_factor;
-pub(crate) use transform::persistent::persistent;
-pub use transform::pipeline_dependent_mma::pipeline_dependent_mma;
-pub(crate) use transform::relax_floats::relax_floats;
-pub(crate) use transform::select_to_branch::select_to_branch;
-pub(crate) use transform::sink_loads::sink_loads;
-pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution, thread_local_reduction};
+pub use rewrites::*;
+pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};
 
 use crate::ir::{Module, Op};
 
@@ -78,15 +72,15 @@ pub fn optimize(module: &mut Module) {
 /// Runs [`optimize`] and calls `look` with the module after each pass.
 pub(crate) fn optimize_with_observer(module: &mut Module, look: &mut dyn FnMut(&'static str, &Module)) {
     for pass in PIPELINE {
-        (pass.run)(module);
+        manager::apply(pass.name, module, pass.run);
         look(pass.name, module);
     }
 }
 
 /// Merges equal ops and removes unused ones, for back ends that have added ops.
 pub(crate) fn tidy(module: &mut Module) {
-    transform::cse::run(module);
-    transform::dce::run(module);
+    manager::apply("cse", module, transform::cse::run);
+    manager::apply("dce", module, transform::dce::run);
 }
 
 /// Removes each op that neither decides control flow nor contributes to an op for which `is_needed`

@@ -17,11 +17,12 @@ use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::{Module, verify};
 use cutlet::kernel::{AnyArgs, Arguments, Bound, Call, Kernel, KernelArgs};
-use cutlet::pass::optimize;
+use cutlet::pass::{Fault, optimize};
 use cutlet::{Device, DeviceArray, Target};
 
 use crate::data::format_of;
 use crate::format::{Format, Real, Round};
+use crate::passes::{self, Launched};
 use crate::ptxas::{self, Demand, is_too_small};
 use crate::runner::{Completion, Trial};
 use crate::schedules;
@@ -55,6 +56,8 @@ pub enum Stage {
     Rewritten,
     /// What it makes of it, step by step, for old machines and for new ones, in several orders. The interpreter has to leave the same memory.
     Scheduled,
+    /// Before and after each pass, which leave the same memory; a planted fault changes what a pass makes.
+    Passes(Option<Fault>),
 }
 
 impl Session {
@@ -179,6 +182,10 @@ impl Session {
                             None => interpret_module(&rewritten(&module), grid, &words, &memory),
                         }
                     }
+                    Stage::Passes(fault) => {
+                        let launched = Launched { grid: to_blocks(grid)?, words: &words, memory: &memory };
+                        passes::check(&module, hints, &launched, fault)
+                    }
                     Stage::Scheduled => {
                         optimize(&mut module);
                         schedules::simulate(&module, hints, to_blocks(grid)?, &words, &memory)
@@ -280,7 +287,7 @@ fn persistent(hints: ct::Hints) -> ct::Hints {
 }
 
 /// CTAs that compute the tile blocks of a persistent form.
-const PERSISTENT_CTAS: usize = 3;
+pub const PERSISTENT_CTAS: usize = 3;
 
 fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
     let mut blocks = [1; 3];
@@ -535,6 +542,9 @@ impl Suite {
                 // Programs that nobody thought of are where passes go wrong; and tiles are cut by one.
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
+            }
+            if passes::are_checked(&name) {
+                trials.push(trial("cpu_passes", Some(Session::Interpret(Stage::Passes(None)))));
             }
             if schedules::are_simulated(&name) {
                 trials.push(trial("cpu_schedule", Some(Session::Interpret(Stage::Scheduled))));

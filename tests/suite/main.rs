@@ -76,6 +76,7 @@ mod numbers;
 mod operand_conversion;
 mod operand_forms;
 mod partition;
+mod passes;
 mod philox;
 mod pingpong;
 mod pointer;
@@ -198,6 +199,7 @@ fn main() -> ExitCode {
     harness::watch();
     if !sums::wanted() {
         trials.extend(random::trials());
+        trials.extend(passes::trials());
         trials.extend(compared::trials());
         trials.push(philox::instructions());
         trials.push(Trial::new("reference::formats", || format::self_check().map(|()| Completion::Completed)));
@@ -209,5 +211,6 @@ fn main() -> ExitCode {
     }
     harness::report_skipped();
     sweep::report();
+    passes::report();
     status
 }

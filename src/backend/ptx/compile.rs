@@ -313,9 +313,7 @@ pub fn rewritten(module: &Module) -> Module {
     if let Ok(Some(cut)) = pass::split_extents(&module, true) {
         module = cut;
     }
-    if let Some(reloaded) = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1) {
-        module = reloaded;
-    }
+    module = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1).unwrap_or(module);
     let transformed = [pass::sink_loads, pass::hoist_factor, |module: &Module| pass::select_to_branch(module, 2)];
     for pass in transformed {
         module = pass(&module).unwrap_or(module);

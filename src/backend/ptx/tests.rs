@@ -24,8 +24,8 @@ use super::remarks::DataPath;
 use super::{CompileOptions, Compiled, compile};
 use crate::dtype::DType;
 use crate::ir::{
-    Attr, Builder, CmpPred, Flag, Literal, MemOrder, Module, Opcode, Padding, Predicate, Rounding, Sign, Type, TypeId,
-    Value,
+    Attr, Builder, CmpPred, Flag, Literal, MemOrder, Module, Opcode, Overflow, Padding, Predicate, Rounding, Sign,
+    Type, TypeId, Value,
 };
 use crate::target::Target;
 
@@ -79,9 +79,18 @@ impl Kernel {
     }
 
     pub fn partition(&mut self, array: &ArrayParam, tile: &[i32], dim_map: &[i32]) -> Value {
+        self.partition_with(array, tile, dim_map, Some(Padding::Zero))
+    }
+
+    pub fn partition_with(
+        &mut self,
+        array: &ArrayParam,
+        tile: &[i32],
+        dim_map: &[i32],
+        padding: Option<Padding>,
+    ) -> Value {
         let view = self.b.module.ty_id(array.view);
-        let ty =
-            Type::PartitionView { tile: tile.to_vec(), view, dim_map: dim_map.to_vec(), padding: Some(Padding::Zero) };
+        let ty = Type::PartitionView { tile: tile.to_vec(), view, dim_map: dim_map.to_vec(), padding };
         let ty = self.b.module.intern(ty);
         self.b.simple(Opcode::MakePartitionView, &[array.view], vec![], ty)
     }
@@ -115,8 +124,10 @@ impl Kernel {
 
     pub fn op(&mut self, code: Opcode, operands: &[Value]) -> Value {
         let ty = self.b.module.ty_id(operands[0]);
-        let rounded = code.spec().attrs.iter().any(|a| a.name == "rounding_mode");
-        let attrs = if rounded { vec![Attr::Rounding(Rounding::NearestEven)] } else { vec![] };
+        let has = |name: &str| code.spec().attrs.iter().any(|attr| attr.name == name);
+        let mode = if matches!(code, Opcode::Exp | Opcode::Tanh) { Rounding::Full } else { Rounding::NearestEven };
+        let mut attrs = if has("rounding_mode") { vec![Attr::Rounding(mode)] } else { vec![] };
+        attrs.extend(has("overflow").then_some(Attr::Overflow(Overflow::None)));
         self.b.simple(code, operands, attrs, ty)
     }
 

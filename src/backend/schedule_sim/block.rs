@@ -7,12 +7,17 @@ use super::memory::shared_state::Shared;
 use super::warp::warp_state::{Partition, StepOutcome};
 use crate::backend::ptx::schedule::WarpRole;
 
+/// Returns the fault of partitions that wait for each other.
+pub fn deadlock(waiting: &[String]) -> Fault {
+    broken(format!("deadlock: {}", waiting.join("; ")))
+}
+
 /// State of a CTA.
 pub struct Block<'a> {
     pub id: [u32; 3],
-    shared: Shared<'a>,
-    partitions: Vec<Partition<'a>>,
-    order: Order,
+    pub shared: Shared<'a>,
+    pub partitions: Vec<Partition<'a>>,
+    pub order: Order,
 }
 
 impl<'a> Block<'a> {
@@ -34,15 +39,7 @@ impl<'a> Block<'a> {
     /// The first fault.
     pub fn run(&mut self) -> Result<bool, Fault> {
         loop {
-            let mut ready = Vec::new();
-            let mut waiting = Vec::new();
-            for (number, partition) in self.partitions.iter().enumerate().filter(|(_, partition)| !partition.is_done())
-            {
-                match partition.blocked_by(&self.shared)? {
-                    None => ready.push(number),
-                    Some(what) => waiting.push(format!("{} waits at `{what}`", partition.role)),
-                }
-            }
+            let (ready, waiting) = self.ready()?;
             let begun = self.shared.events();
             let sent: usize = self.partitions.iter().map(|partition| partition.tma_stores.len()).sum();
             match self.order.next(&ready, begun + sent) {
@@ -60,9 +57,24 @@ impl<'a> Block<'a> {
                     self.shared.pipelines.verify_released()?;
                     return Ok(true);
                 }
-                None => return Err(broken(format!("deadlock: {}", waiting.join("; ")))),
+                None => return Err(deadlock(&waiting)),
             }
         }
+    }
+
+    /// Returns the partitions that can make progress, and the conditions that the others wait for.
+    ///
+    /// # Errors
+    /// A condition that can never be met.
+    pub fn ready(&self) -> Result<(Vec<usize>, Vec<String>), Fault> {
+        let (mut ready, mut waiting) = (Vec::new(), Vec::new());
+        for (number, partition) in self.partitions.iter().enumerate().filter(|(_, partition)| !partition.is_done()) {
+            match partition.blocked_by(&self.shared)? {
+                None => ready.push(number),
+                Some(what) => waiting.push(format!("{} waits at `{what}`", partition.role)),
+            }
+        }
+        Ok((ready, waiting))
     }
 
     /// Returns the text that was printed since the last call.

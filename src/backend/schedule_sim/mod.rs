@@ -14,6 +14,10 @@
 //! ([`ScheduleSimulator::run`]). The final memory must be equal to that of the interpreter, bit by
 //! bit.
 //!
+//! [`ScheduleSimulator::explore`] tries all interleavings of a small kernel, and some of a larger one.
+//! Its result says which.
+//!
+//! * `explore`: search over all interleavings;
 //! * `block`: scheduling of the partitions of a CTA, by `interleaving`;
 //! * `warp`: execution of the steps of one partition;
 //! * `memory`: stages, and asynchronous operations;
@@ -23,6 +27,7 @@
 
 mod block;
 mod error;
+mod explore;
 mod interleaving;
 mod kernel;
 mod memory;
@@ -41,6 +46,8 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, Module};
 use crate::target::Target;
 use error::Fault;
+pub use explore::Explored;
+use explore::Explorer;
 
 /// Simulator of a scheduled kernel.
 pub struct ScheduleSimulator<'a> {
@@ -142,6 +149,48 @@ impl ScheduleSimulator<'_> {
         wanted
     }
 
+    /// Executes the kernel in all interleavings, if they have at most `limit` states, else in these
+    /// orders. Each one must have the results of the interpreter.
+    ///
+    /// # Errors
+    /// Those of [`ScheduleSimulator::check`].
+    pub fn explore(
+        &self,
+        (grid, params): ([u32; 3], &[ParamWord]),
+        memory: &Memory,
+        limit: usize,
+        orders: &[u64],
+    ) -> Result<Explored> {
+        let program = Program::compile(self.module())?;
+        let before = memory.contents();
+        let mut states = 0;
+        if program.is_repeatable() {
+            let text = std::sync::Mutex::new(String::new());
+            let print = |part: &str| text.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_str(part);
+            program.run(grid, params, memory, &RunOptions::default().sequential().print(&print))?;
+            let (text, wanted) = (text.into_inner().unwrap_or_default(), memory.contents());
+            memory.restore(&before);
+            let program = program.in_any_order();
+            let kernel = Kernel::new(self.scheduled, &program, memory, grid, params);
+            let mut explorer = Explorer::new(&kernel, limit);
+            let printed = blocks(grid).map(|id| explorer.block(id).map_err(|fault| self.diagnose(id, fault, 0)));
+            let printed: Option<String> = printed.collect::<Result<_>>()?;
+            states = explorer.states.min(limit);
+            if let Some(printed) = printed {
+                return match difference(&memory.contents(), &wanted) {
+                    None if printed == text => Ok(Explored::Exhaustive { states }),
+                    None => Err(self.differs(0, format!("prints `{printed}` instead of `{text}`"))),
+                    Some((region, byte)) => {
+                        Err(self.differs(0, format!("byte {byte} of the array with number {region} differs")))
+                    }
+                };
+            }
+            memory.restore(&before);
+        }
+        self.check(grid, params, memory, orders)?;
+        Ok(Explored::Sampled { orders: orders.len(), states })
+    }
+
     fn differs(&self, seed: u64, what: String) -> Error {
         let message = format!("the schedule is broken: it does not do what the kernel does: {what}");
         Error::Execution(Diagnostic::new(message, None).note(format!("order {seed}")))
@@ -156,10 +205,9 @@ impl ScheduleSimulator<'_> {
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, seed: u64) -> Result<String> {
         let program = Program::compile(self.module())?.in_any_order();
         let kernel = Kernel::new(self.scheduled, &program, memory, grid, params);
-        let ids = (0..grid[2]).flat_map(|z| (0..grid[1]).flat_map(move |y| (0..grid[0]).map(move |x| [x, y, z])));
         let mut waiting: VecDeque<(usize, Block<'_>)> = VecDeque::new();
         let mut printed: BTreeMap<usize, String> = BTreeMap::new();
-        for (number, id) in ids.enumerate() {
+        for (number, id) in blocks(grid).enumerate() {
             waiting.push_back((number, Block::new(&kernel, id, seed)));
             self.go_on(&mut waiting, &mut printed, seed)?;
         }
@@ -192,6 +240,11 @@ impl ScheduleSimulator<'_> {
         let note = format!("in tile block ({x}, {y}, {z}), order {seed}");
         Error::Execution(Diagnostic::new(fault.message, place).note(note))
     }
+}
+
+/// Returns the tile blocks of a grid in the order of their numbers.
+fn blocks(grid: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
+    (0..grid[2]).flat_map(move |z| (0..grid[1]).flat_map(move |y| (0..grid[0]).map(move |x| [x, y, z])))
 }
 
 /// Returns list and position of the first byte that differs.

@@ -1,6 +1,7 @@
 //! Simulated schedules of many kernels have the results of the interpreter; mutated schedules have
 //! faults.
 
+mod explored;
 mod launch;
 
 use std::collections::BTreeMap;

@@ -16,6 +16,7 @@ use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{self, Attr, AttrKind, Flag, HintValue, Module, Opcode, verify};
 use crate::pass;
+use crate::pass::manager::apply;
 use crate::target::Target;
 
 /// Compiles the only entry of a verified and optimized module to Tile IR bytecode.
@@ -48,22 +49,22 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     }
     drop_launch_locations(&mut module);
     if options.version.is_some_and(|version| version < Version::V13_4) {
-        drop_assumptions(&mut module);
+        apply("drop_assumptions", &mut module, drop_assumptions);
     } else if options.version.is_some() {
-        saturate(&mut module);
+        apply("saturate", &mut module, saturate);
     }
     let conditions = legalize(&mut module, options.guards);
     if target.arch < 90 {
         read_tf32_as_f32(&mut module);
     }
-    no_wrap::mark(&mut module);
+    apply("no_wrap", &mut module, no_wrap::mark);
     if options.hints.plan.disable_tma_loads {
         for id in access_hints::undecided(&module) {
             access_hints::disallow_tma(&mut module, id);
         }
     }
     let hints = default_hints::apply(&mut module, target, options.hints);
-    order_memory(&mut module);
+    apply("order_memory", &mut module, order_memory);
     add_hints(&mut module, target, hints);
     module.producer = Some(concat!("cutlet ", env!("CARGO_PKG_VERSION")).to_string());
     verify(&module).map_err(|problems| Error::Compile {

@@ -27,7 +27,7 @@
 mod analysis;
 mod rewrite;
 
-use super::optimize;
+use super::{manager, optimize};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Module, Opcode};
 use analysis::PartitionedRows;
@@ -43,7 +43,7 @@ pub fn run(module: &Module, count: u32) -> Result<Module, Diagnostic> {
         Diagnostic::new(format!("`{}` {why}", op.code.spec().name), module.location(op.loc).cloned())
     })?;
     let mut module = module.clone();
-    rewrite::rewrite(&mut module, body, &rows);
+    manager::apply("data_partition", &mut module, |module| rewrite::rewrite(module, body, &rows));
     optimize(&mut module);
     Ok(module)
 }

@@ -68,6 +68,27 @@ fn run(session: Session, seed: u64) -> Result<()> {
     })
 }
 
+/// The problem of a random kernel, if it has one.
+pub fn problem(session: Session, seed: u64) -> Option<String> {
+    tried(session, seed, &draw::generate(seed)).err().map(|error| format!("{error:#}"))
+}
+
+/// The numbers of steps of the first of `count` kernels that fails, before and after its reduction.
+pub fn reduced_size(session: Session, count: u64) -> Result<(usize, usize)> {
+    let failing = (1..=count).map(|seed| (seed, draw::generate(seed)));
+    let failing = failing.filter_map(|(seed, program)| Some((seed, tried(session, seed, &program).err()?, program)));
+    let (seed, error, program) = failing.into_iter().next().ok_or_else(|| anyhow!("no kernel fails"))?;
+    let kind = failure(&error);
+    let fails = &mut |candidate: &Program| tried(session, seed, candidate).is_err_and(|e| failure(&e) == kind);
+    let core = shrink::reduced(&program, Duration::from_secs(20), fails);
+    let steps = |program: &Program| {
+        let mut steps = 0;
+        program.each(&mut |_| steps += 1);
+        steps
+    };
+    Ok((steps(&program), steps(&core)))
+}
+
 /// Runs a program; a panic is an error.
 fn tried(session: Session, seed: u64, program: &Program) -> Result<()> {
     let run = std::panic::AssertUnwindSafe(|| check(session, seed, program));

@@ -4,6 +4,7 @@
 //! Values remain until they are replaced or forgotten, also after their last use. The operands of
 //! an op must be defined.
 
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use super::loop_limit::IterationLimit;
@@ -74,6 +75,16 @@ impl SlotContent {
         SlotContent(Slot::tile(words))
     }
 
+    /// Hashes the content.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        match &self.0 {
+            Slot::Empty => 0u8.hash(hasher),
+            Slot::Token => 1u8.hash(hasher),
+            Slot::View(array) => (2u8, array).hash(hasher),
+            Slot::Tile(words) | Slot::Poisoned(words, _) => (3u8, words).hash(hasher),
+        }
+    }
+
     /// Rounds f32 numbers to tf32, to nearest even.
     pub fn as_tf32(&self) -> SlotContent {
         let words =
@@ -113,6 +124,27 @@ impl<'p> Frame<'p> {
         let mut machine = Machine::new(&program.0, memory, grid, (Checks::default(), None), ALONE);
         machine.begin(id, &program.0.arguments(params));
         Frame { machine }
+    }
+
+    /// Returns a copy of the frame. `None` if the block has allocated memory: its values have the
+    /// addresses.
+    pub fn fork(&self) -> Option<Frame<'p>> {
+        let from = &self.machine;
+        if !from.allocations.is_empty() {
+            return None;
+        }
+        let mut machine = Machine::new(from.program, from.memory, from.grid, (Checks::default(), None), ALONE);
+        machine.begin(from.id, &[]);
+        machine.data_partition = from.data_partition;
+        machine.slots.clone_from(&from.slots);
+        machine.printed.clone_from(&from.printed);
+        Some(Frame { machine })
+    }
+
+    /// Hashes all values and the text that the block has printed.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        self.machine.slots.iter().for_each(|slot| SlotContent(slot.clone()).fingerprint(hasher));
+        self.machine.printed.hash(hasher);
     }
 
     /// Sets the data partition for the following ops.

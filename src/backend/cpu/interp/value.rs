@@ -14,7 +14,7 @@ use crate::dtype::DType;
 use crate::ir::{ConstData, Elem};
 
 /// List of words of one width.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Words {
     W8(Vec<u8>),
     W16(Vec<u16>),
@@ -171,7 +171,7 @@ impl Words {
 }
 
 /// Array at run time. A view has the data of its array; its type contains the rest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Array {
     pub base: u64,
     /// Extents in elements.

@@ -10,26 +10,38 @@ use super::state::values::{Snapshot, ThreadIndexCache};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Special, Ty};
-use crate::backend::ptx::schedule::{PRODUCER_REGISTERS, WarpRole, WarpSpecialization};
+use crate::backend::ptx::schedule::{FIRST_COMPLETE, PRODUCER_REGISTERS, WarpRole, WarpSpecialization};
 use crate::error::Diagnostic;
 use crate::ir::BlockId;
 
 impl Lowering<'_> {
-    /// Plans and verifies the schedule.
+    /// Plans the schedule, and verifies it after each pass.
     pub fn plan_schedule(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>) {
-        self.schedule = Rc::new(self.info.schedule(body, warp_spec, &self.smem.memory));
+        // A schedule for the cost model alone is verified when it is lowered.
+        let verifies = cfg!(debug_assertions) && !self.plan_only;
+        let mut invalid = None;
+        let schedule = self.info.schedule(body, warp_spec, &self.smem.memory, &mut |pass, schedule| {
+            if pass == FIRST_COMPLETE {
+                // A schedule within less shared memory may have been dropped.
+                invalid = None;
+            }
+            if verifies
+                && invalid.is_none()
+                && let Err(problem) = self.info.verify_schedule(body, schedule)
+            {
+                invalid = Some((pass, problem));
+            }
+        });
+        self.schedule = Rc::new(schedule);
         if self.info.data_partitions > 1
             && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
         {
             return self.report.errors.push(Diagnostic::new(problem, None));
         }
-        // A schedule for the cost model alone is verified when it is lowered.
-        if cfg!(debug_assertions)
-            && !self.plan_only
-            && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
-        {
-            let message =
-                format!("internal error: the schedule of this kernel is invalid; please report it: {problem}");
+        if let Some((pass, problem)) = invalid {
+            let message = format!(
+                "internal error: the schedule of this kernel is invalid after pass `{pass}`; please report it: {problem}"
+            );
             self.report.errors.push(Diagnostic::new(message, None));
         }
     }

@@ -15,6 +15,7 @@ use super::super::hardware::{REGISTERS_PER_SM, WARP_SIZE};
 use super::super::layout_inference::{Inference, thread_bases};
 use crate::ir::{Attr, Distribution, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
+use crate::pass::manager;
 use crate::util::sort;
 
 /// Maximum number of registers of a thread for accumulators and operands, in a kernel with a
@@ -27,13 +28,18 @@ const SPARE_REGISTERS: u32 = 40;
 /// which otherwise remain in their stage.
 pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_>, loaded: bool) -> bool {
     let wanted = wanted_operands(inference, loaded);
-    let mut converted: FxHashMap<Value, Value> = FxHashMap::default();
-    for (mma, layout) in &wanted {
-        let value = module.op(*mma).operands[0];
-        let copy = *converted.entry(value).or_insert_with(|| convert(module, inference, value, layout));
-        module.op_mut(*mma).operands[0] = copy;
+    if wanted.is_empty() {
+        return false;
     }
-    !wanted.is_empty()
+    manager::apply("register_operands", module, |module| {
+        let mut converted: FxHashMap<Value, Value> = FxHashMap::default();
+        for (mma, layout) in &wanted {
+            let value = module.op(*mma).operands[0];
+            let copy = *converted.entry(value).or_insert_with(|| convert(module, inference, value, layout));
+            module.op_mut(*mma).operands[0] = copy;
+        }
+    });
+    true
 }
 
 /// Returns the MMAs whose left operands are to be in registers, with their layouts.

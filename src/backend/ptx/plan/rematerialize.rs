@@ -11,6 +11,7 @@ use super::super::hardware::WARP_SIZE;
 use super::num_warps;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
+use crate::pass::manager;
 
 /// Returns the module with large tiles rematerialized after each reduction, or `None` if there are
 /// none.
@@ -24,9 +25,11 @@ pub fn reloaded(module: &Module, body: BlockId, warps: u32) -> Option<Module> {
     if !any {
         return None;
     }
-    let mut module = module.clone();
-    let changed = block(&mut module, body, warps);
-    changed.then_some(module)
+    manager::rewrite("rematerialize", module, |module| {
+        let mut module = module.clone();
+        let changed = block(&mut module, body, warps);
+        changed.then_some(module)
+    })
 }
 
 fn is_large(module: &Module, value: Value, warps: u32) -> bool {

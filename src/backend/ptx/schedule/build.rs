@@ -14,6 +14,9 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::Layout;
 
+/// The first pass after which a schedule has all its steps and sub-steps, so that it verifies.
+pub const FIRST_COMPLETE: &str = "sub_steps";
+
 /// State of the construction of the steps.
 struct ScheduleBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
@@ -30,16 +33,24 @@ impl KernelInfo<'_> {
     ///
     /// The buffers fit the share of a CTA at the requested occupancy, if all of them are smaller.
     /// Otherwise they rotate through all of shared memory, which saves barriers.
-    pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
+    ///
+    /// `look` sees the schedule after each pass from `insert_sub_steps` on, which makes it complete.
+    pub fn schedule(
+        &self,
+        body: BlockId,
+        warp_spec: Option<Rc<WarpSpecialization>>,
+        smem: &SharedMemory,
+        look: &mut dyn FnMut(&'static str, &Schedule),
+    ) -> Schedule {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             let share = smem.limited(smem.budget() - (smem.free() - self.smem_for_stages(smem)));
-            let schedule = self.schedule_within(body, warp_spec.clone(), &share);
+            let schedule = self.schedule_within(body, warp_spec.clone(), &share, look);
             let overflows = |step: &Step| matches!(step, Step::Sub(SubStep::SmemOverflow { .. }));
             if !schedule.sequences.iter().flatten().any(overflows) {
                 return schedule;
             }
         }
-        self.schedule_within(body, warp_spec, smem)
+        self.schedule_within(body, warp_spec, smem, look)
     }
 
     /// Returns the schedule with this shared memory.
@@ -48,6 +59,7 @@ impl KernelInfo<'_> {
         body: BlockId,
         warp_spec: Option<Rc<WarpSpecialization>>,
         smem: &SharedMemory,
+        look: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
         let warps = self.consumer_warps();
         let partitions = match warp_spec {
@@ -66,12 +78,17 @@ impl KernelInfo<'_> {
             let body = builder.block(body);
             builder.schedule.partitions.push(Partition { role, warps, body });
         }
-        self.insert_waits(&mut builder.schedule);
-        self.insert_sub_steps(&mut builder.schedule, smem);
-        self.overlap_work_with_mmas(&mut builder.schedule);
-        self.insert_try_waits(&mut builder.schedule);
-        self.order_mmas(&mut builder.schedule);
-        builder.schedule
+        let mut schedule = builder.schedule;
+        self.insert_waits(&mut schedule);
+        self.insert_sub_steps(&mut schedule, smem);
+        look(FIRST_COMPLETE, &schedule);
+        self.overlap_work_with_mmas(&mut schedule);
+        look("mma_overlap", &schedule);
+        self.insert_try_waits(&mut schedule);
+        look("try_wait", &schedule);
+        self.order_mmas(&mut schedule);
+        look("mma_order", &schedule);
+        schedule
     }
 }
 

@@ -44,6 +44,7 @@ pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::PRINTED_PART;
 pub use analysis::step_uses::AccumulatorSource;
 pub use analysis::tensor_maps::{box_order, whole_indices};
+pub use build::FIRST_COMPLETE;
 pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 pub use ir::header::without_deferred;
 pub use ir::load_path::LoadPath;

@@ -129,7 +129,8 @@ fn added(dtype: DType, scope: MemScope, is_stored: bool) -> Module {
     let mut k = Kernel::new("added");
     let arrays = [k.array(DType::F16, 2, true), k.array(dtype, 2, true)];
     let ids = k.bids();
-    let [a, c] = [0, 1].map(|array| k.partition(&arrays[array], &[64, 64], &[0, 1]));
+    let a = k.partition(&arrays[0], &[64, 64], &[0, 1]);
+    let c = k.partition_with(&arrays[1], &[64, 64], &[0, 1], None);
     let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(a, &[ids[1], ids[0]]));
     let (state, result) = (k.tile(DType::F32, &[64, 64]), k.tile(dtype, &[64, 64]));
     let start = k.b.splat(DType::F32, 0, &[64, 64]);

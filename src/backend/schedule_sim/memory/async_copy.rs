@@ -1,6 +1,7 @@
 //! Multistage copies of a loop: their stages, and the elements that each thread writes.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use super::stage::{Stage, Tile};
@@ -12,7 +13,7 @@ use crate::ir::OpId;
 use crate::layout::Layout;
 
 /// A copy in flight.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub struct IssuedCopy {
     pub stage: usize,
     /// Index in the copies of the loop.
@@ -23,6 +24,7 @@ pub struct IssuedCopy {
 }
 
 /// Stages of the copies of a loop.
+#[derive(Clone)]
 pub struct CpAsyncCopies {
     pub plan: Rc<CpAsyncPlan>,
     /// Layouts and element types of the tiles.
@@ -57,6 +59,12 @@ impl CpAsyncCopies {
             current: now,
             issued: begun,
         }
+    }
+
+    /// Hashes the state.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        (&self.stages, self.of, self.fill_stage, self.compute_stage).hash(hasher);
+        (self.groups, self.current, &self.issued).hash(hasher);
     }
 
     /// Issues the copies of an iteration with these tiles. Without an iteration, the commit group

@@ -11,7 +11,7 @@ use crate::backend::ptx::schedule::SubStep;
 use crate::backend::schedule_sim::error::{Fault, broken};
 
 /// Accesses to shared memory since the last barrier.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct BarrierChecker {
     writes: Vec<Range<u32>>,
     reads: Vec<Range<u32>>,

@@ -1,6 +1,7 @@
 //! State that the partitions of a CTA share: stages, and asynchronous operations in flight.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::async_copy::CpAsyncCopies;
 use super::operand_view::Source;
@@ -15,7 +16,7 @@ use crate::backend::schedule_sim::kernel::Kernel;
 use crate::ir::OpId;
 
 /// Location of a stage.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub enum Where {
     Pipeline(StageSlot),
     /// Stage of the multistage copies with this number.
@@ -30,6 +31,7 @@ pub enum Operand {
 }
 
 /// A TMA box in flight.
+#[derive(Clone)]
 struct Arriving<'a> {
     slot: StageSlot,
     map: &'a TensorMap,
@@ -38,6 +40,7 @@ struct Arriving<'a> {
 }
 
 /// Asynchronous MMAs that have not read their operands.
+#[derive(Clone)]
 struct Reading {
     mma_group: u64,
     reader: OpId,
@@ -49,7 +52,28 @@ struct Reading {
     done: bool,
 }
 
+fn hash_of(content: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Reading {
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.mma_group, self.reader, self.group, &self.stages, self.done).hash(&mut hasher);
+        for operand in self.operands.iter().flatten() {
+            match operand {
+                Operand::Content(content) => content.fingerprint(&mut hasher),
+                Operand::At(at, source) => (at, source.start).hash(&mut hasher),
+            }
+        }
+        hasher.finish()
+    }
+}
+
 /// Shared state of the partitions.
+#[derive(Clone)]
 pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
     pub pipelines: Pipelines,
@@ -60,8 +84,8 @@ pub struct Shared<'a> {
     copies: BTreeMap<usize, CpAsyncCopies>,
     boxes: Vec<Arriving<'a>>,
     readings: Vec<Reading>,
-    /// Number of copies and MMA groups so far.
-    count: u64,
+    /// Number of copies and MMA groups so far, by consumer group.
+    counts: Vec<u64>,
 }
 
 impl<'a> Shared<'a> {
@@ -76,14 +100,30 @@ impl<'a> Shared<'a> {
             copies: BTreeMap::new(),
             boxes: Vec::new(),
             readings: Vec::new(),
-            count: 0,
+            counts: vec![0; kernel.consumer_groups()],
         }
     }
 
-    /// Returns a unique number.
-    pub fn number(&mut self) -> u64 {
-        self.count += 1;
-        self.count
+    /// Returns a unique number. It does not depend on the progress of other groups.
+    pub fn number(&mut self, group: usize) -> u64 {
+        self.counts[group] += 1;
+        self.counts[group] * self.counts.len() as u64 + group as u64
+    }
+
+    /// Hashes the state.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        (&self.pipelines, self.order_counts, &self.barrier_counts, &self.counts).hash(hasher);
+        for (number, copies) in &self.copies {
+            number.hash(hasher);
+            copies.fingerprint(hasher);
+        }
+        // Boxes and MMAs in flight are sets: the order of their issue by several groups is not
+        // relevant.
+        let boxes = self.boxes.iter().map(|arriving| hash_of(&(arriving.slot, &arriving.coordinates, arriving.at)));
+        let mut sets: Vec<u64> = boxes.collect();
+        sets.extend(self.readings.iter().map(Reading::fingerprint));
+        sets.sort_unstable();
+        sets.hash(hasher);
     }
 
     /// Returns the number of asynchronous operations in flight.
@@ -144,8 +184,8 @@ impl<'a> Shared<'a> {
 
     // Multistage copies.
 
-    pub fn begin_cp_async(&mut self, copies: CpAsyncCopies) -> usize {
-        let number = self.number() as usize;
+    pub fn begin_cp_async(&mut self, group: usize, copies: CpAsyncCopies) -> usize {
+        let number = self.number(group) as usize;
         self.copies.insert(number, copies);
         number
     }

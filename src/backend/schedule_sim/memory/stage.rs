@@ -7,13 +7,14 @@ use crate::ir::OpId;
 const POISON: u8 = 0xe7;
 
 /// Identity of the tiles in a stage: their channel or loop, and their iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     pub of: u32,
     pub number: u64,
 }
 
 /// State of a stage.
+#[derive(Clone, Hash)]
 pub struct Stage {
     size: usize,
     /// Empty before the first write.

@@ -5,13 +5,14 @@ use crate::backend::ptx::schedule::WarpSpecialization;
 use crate::backend::schedule_sim::error::{Fault, broken};
 
 /// Position of the tiles of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StageSlot {
     pub pipeline: usize,
     pub stage: usize,
     pub tile: Tile,
 }
 
+#[derive(Clone, Hash)]
 struct Pipeline {
     stages: Vec<Stage>,
     produced: u64,
@@ -23,7 +24,7 @@ struct Pipeline {
 }
 
 /// Pipelines of a CTA.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Pipelines {
     pipelines: Vec<Pipeline>,
     /// Number of data partitions or warp groups, each of which reads all stages.

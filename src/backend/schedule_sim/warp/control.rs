@@ -378,7 +378,7 @@ impl<'a> Partition<'a> {
         if cp_async.stages == 0 {
             return Err(broken("multistage copies without stages"));
         }
-        let number = shared.begin_cp_async(CpAsyncCopies::new(plan.op, cp_async.clone(), forms));
+        let number = shared.begin_cp_async(self.group, CpAsyncCopies::new(plan.op, cp_async.clone(), forms));
         for (which, copy) in cp_async.copies.iter().enumerate() {
             if self.kernel.schedule.load_path(copy.load) != copy.load_path() {
                 return Err(broken(format!("op {} is copied, and has another path", copy.load.index())));

@@ -47,7 +47,7 @@ impl<'a> Partition<'a> {
             }
             return has_release.into_iter().try_for_each(|(_, slot)| shared.pipelines.release(slot, self.group));
         }
-        let number = shared.number();
+        let number = shared.number(self.group);
         shared.issue_mmas(number, (last, self.group), operands)?;
         for (value, promise) in made {
             self.frame.forget(value);

@@ -4,6 +4,7 @@
 //! group, or a fault.
 
 pub(super) mod control;
+pub(super) mod fork;
 pub(super) mod mma;
 pub(super) mod steps;
 pub(super) mod strip_mine;

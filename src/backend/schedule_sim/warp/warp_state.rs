@@ -29,6 +29,7 @@ pub enum Accumulator {
 }
 
 /// MMAs in flight.
+#[derive(Clone)]
 pub struct InFlightMma {
     pub number: u64,
     /// Last MMA of the group.
@@ -44,7 +45,7 @@ pub struct InFlightMma {
 }
 
 /// An acquired stage.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub struct AcquiredStage {
     pub slot: StageSlot,
     /// The full barrier has been waited for.
@@ -52,6 +53,7 @@ pub struct AcquiredStage {
 }
 
 /// A TMA store in flight.
+#[derive(Clone)]
 pub struct PendingStore {
     pub id: OpId,
     pub operands: Vec<Option<SlotContent>>,
@@ -71,6 +73,20 @@ pub enum LevelKind<'a> {
     For { plan: &'a For, at: i128, range: [i128; 3], iteration: u64, copies: Option<usize> },
     Loop { plan: &'a Loop, iterations: LoopLimit },
     If { op: OpId },
+}
+
+impl LevelKind<'_> {
+    /// Returns a copy; `None` of a loop without a range.
+    pub fn fork(&self) -> Option<Self> {
+        match *self {
+            LevelKind::Entry => Some(LevelKind::Entry),
+            LevelKind::For { plan, at, range, iteration, copies } => {
+                Some(LevelKind::For { plan, at, range, iteration, copies })
+            }
+            LevelKind::If { op } => Some(LevelKind::If { op }),
+            LevelKind::Loop { .. } => None,
+        }
+    }
 }
 
 /// Position in an entered sequence.

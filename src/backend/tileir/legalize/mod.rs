@@ -33,20 +33,22 @@ pub use launch_probe::Probe;
 use super::grid;
 use super::launch_conditions::{Guards, LaunchConditions};
 use crate::ir::Module;
-use crate::pass;
+use crate::pass::manager::apply;
+use crate::pass::tidy;
 
 /// Defines the undefined cases of a verified module. Returns the conditions that a launch must
 /// check before it runs the result.
 pub fn legalize(module: &mut Module, guards: Guards) -> LaunchConditions {
     let mut conditions = LaunchConditions::default();
     for entry in module.entries.clone() {
-        loops::split::run(module, &entry);
+        apply("split_loops", module, |module| loops::split::run(module, &entry));
         let mut facts = grid::facts(module, &entry);
-        if overlap::run(module, &entry, &facts) {
+        if apply("version_overlap", module, |module| overlap::run(module, &entry, &facts)) {
             facts = grid::facts(module, &entry);
         }
         if guards == Guards::Launch
-            && let Some((limits, positive)) = positive_extents::assume(module, &entry, &facts)
+            && let Some((limits, positive)) =
+                apply("positive_extents", module, |module| positive_extents::assume(module, &entry, &facts))
         {
             conditions.limits.extend(limits);
             facts = positive;
@@ -54,24 +56,27 @@ pub fn legalize(module: &mut Module, guards: Guards) -> LaunchConditions {
         let mut wrapping = loops::wrapping(module, &entry, &facts);
         let by_zero = arithmetic::by_zero(module, &entry, &facts);
         let mut unchecked = by_zero.clone();
-        let of_entry = bounds::run(module, &entry, &facts, guards, &mut wrapping, &mut unchecked);
+        let of_entry = apply("guard_bounds", module, |module| {
+            bounds::run(module, &entry, &facts, guards, &mut wrapping, &mut unchecked)
+        });
         conditions.limits.extend(of_entry.limits);
         conditions.probe = conditions.probe.or(of_entry.probe);
-        arithmetic::run(module, &entry, &facts, &(&by_zero - &unchecked));
-        assertion::run(module, &entry);
-        loops::drop_hints(module, &entry);
-        padding::run(module, &entry);
-        loops::widen(module, &entry, &wrapping);
-        atomic_16bit::run(module, &entry);
+        let unproven = &by_zero - &unchecked;
+        apply("legalize_arithmetic", module, |module| arithmetic::run(module, &entry, &facts, &unproven));
+        apply("legalize_assertions", module, |module| assertion::run(module, &entry));
+        apply("drop_loop_hints", module, |module| loops::drop_hints(module, &entry));
+        apply("legalize_padding", module, |module| padding::run(module, &entry));
+        apply("widen_loops", module, |module| loops::widen(module, &entry, &wrapping));
+        apply("atomic_16bit", module, |module| atomic_16bit::run(module, &entry));
     }
-    pass::tidy(module);
+    tidy(module);
     conditions
 }
 
 /// Replaces loads of tf32 by loads of f32 and conversions, for targets that need it.
 pub fn read_tf32_as_f32(module: &mut Module) {
     for entry in module.entries.clone() {
-        padding::run_for_all(module, &entry);
+        apply("read_tf32_as_f32", module, |module| padding::run_for_all(module, &entry));
     }
-    pass::tidy(module);
+    tidy(module);
 }

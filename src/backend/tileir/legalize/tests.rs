@@ -178,10 +178,11 @@ fn no_division_by_zero_is_left() {
 /// opposite.
 #[test]
 fn no_magnitude_is_left_of_what_may_be_the_smallest_number() {
-    let text = "entry @k(%a: tile<i32>, %c: tile<4x1xi32>) {\n  %m = absi %a : tile<i32>\n  %b = absi %m : tile<i32>\n  \
+    let text = "entry @k(%a: tile<i32>) {\n  \
+                %i = iota : tile<4xi32>\n  %c = reshape %i : tile<4xi32> -> tile<4x1xi32>\n  %m = absi %a : tile<i32>\n  %b = absi %m : tile<i32>\n  \
                 %r = cat %c, %c dim = 1 : tile<4x1xi32>, tile<4x1xi32> -> tile<4x2xi32>\n  \
-                %s = cat %r, %r dim = 1 : tile<4x2xi32>, tile<4x2xi32> -> tile<4x4xi32>\n  \
-                print_tko \"%d %d\", %b, %s\n  return\n}";
+                %t = cat %r, %r dim = 1 : tile<4x2xi32>, tile<4x2xi32> -> tile<4x4xi32>\n  \
+                print_tko \"%d %d\", %b, %t\n  return\n}";
     let mut module = Module::parse("k", text).expect("a kernel");
     legalize(&mut module, Guards::Kernel);
     let text = module.to_string();

@@ -1,0 +1,186 @@
+//! Translation checks: input and output of each pass, interpreted on the cpu back end from the same memory, leave the
+//! same memory. A failing pass is named, and the reducer of random programs reduces the program for it.
+//!
+//! The passes are those of `pass::PIPELINE`, of both plans of the ptx back end, of its rewritings wherever they apply,
+//! and of the Tile IR back end. Passes that no program of the cpu can judge are listed in [`UNSEEN`].
+
+mod planted;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Result, anyhow, bail};
+use cutlet::Target;
+use cutlet::backend::Hints;
+use cutlet::backend::cpu::{Memory, Program, RunOptions};
+use cutlet::backend::ptx::{self, PlanSearch, rewritten, rewritten_persistent};
+use cutlet::backend::schedule_sim::ScheduleSimulator;
+use cutlet::backend::tileir::{self, Guards};
+use cutlet::ir::{Module, verify};
+use cutlet::pass::{Fault, PIPELINE, PassRun, optimize, record_passes};
+
+use crate::harness::PERSISTENT_CTAS;
+
+pub use planted::trials;
+
+/// Passes whose effect only other tools judge: orders of memory, and promises to the compiler of Tile IR.
+const UNSEEN: [&str; 3] = ["relax_memory_order", "order_memory", "no_wrap"];
+
+/// Tests whose kernels are made for passes that random programs seldom reach.
+const MADE_FOR_PASSES: [&str; 5] =
+    ["dependent/", "thread_local_reduction/", "data_partition/", "mma_loops/", "extents/"];
+
+/// Are the passes of this test checked? All of random programs, and every 16th of those that are made for some passes;
+/// `CUTLET_PASSES=k`: every k-th test of all.
+pub fn are_checked(name: &str) -> bool {
+    let begins = |part: &&str| name.starts_with(*part);
+    let wish: Option<u64> = std::env::var("CUTLET_PASSES").ok().and_then(|text| text.parse().ok());
+    let every = match wish {
+        Some(wish) => wish.max(1),
+        None if name.starts_with("random/") => 1,
+        None if MADE_FOR_PASSES.iter().any(begins) => 16,
+        None => return false,
+    };
+    // By the name, so that a part of the tests is a part of these.
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish().is_multiple_of(every)
+}
+
+/// Iterations of a loop of a faulty module.
+const LOOP_LIMIT: u32 = 1 << 12;
+
+/// What a module leaves: memory and printed text, or that it fails.
+#[derive(Clone, PartialEq)]
+enum Outcome {
+    Left(Arc<Vec<Vec<u8>>>, String),
+    Fails,
+}
+
+/// A launch.
+pub struct Launched<'a> {
+    pub grid: [u32; 3],
+    pub words: &'a [u64],
+    pub memory: &'a Memory,
+}
+
+/// Checks each pass on a trace. The memory is left as the optimized kernel leaves it.
+pub fn check(trace: &Module, hints: Hints, launched: &Launched<'_>, fault: Option<Fault>) -> Result<()> {
+    verify(trace).map_err(|problems| anyhow!("{}\n{trace}", problems[0]))?;
+    let only_pipeline = fault.is_some_and(|fault| PIPELINE.iter().any(|pass| pass.name == fault.pass));
+    let (problem, runs) = record_passes(fault, || run_all(trace, hints, launched.words, only_pipeline));
+    let mut checker = Checker { launched, before: ScheduleSimulator::contents(launched.memory), known: HashMap::new() };
+    for run in &runs {
+        checker.check(run)?;
+    }
+    problem?;
+    let mut optimized = trace.clone();
+    optimize(&mut optimized);
+    ScheduleSimulator::restore(launched.memory, &checker.before);
+    Ok(execute(&optimized, launched.grid, launched.words, launched.memory)?)
+}
+
+/// Runs all passes.
+fn run_all(trace: &Module, hints: Hints, words: &[u64], only_pipeline: bool) -> Result<()> {
+    let mut module = trace.clone();
+    optimize(&mut module);
+    if only_pipeline {
+        return Ok(());
+    }
+    let _ = rewritten_persistent(&module).unwrap_or_else(|| rewritten(&module));
+    let mut options = ptx::CompileOptions::default();
+    (options.num_warps, options.num_stages, options.num_ctas) = (hints.num_warps, hints.num_stages, hints.num_ctas);
+    (options.tma, options.plan_search) = (module.globals.is_empty(), PlanSearch::Off);
+    for target in [Target::SM_80, Target::SM_90A] {
+        // A kernel that a target rejects still has passes.
+        let _ = ScheduleSimulator::plan(&module, target, &options, words, &mut |_| Ok(()));
+    }
+    let mut options = tileir::CompileOptions::default();
+    options.guards = Guards::Kernel;
+    let _ = tileir::compile(&module, Target { arch: 100, accelerated: false }, &options);
+    Ok(())
+}
+
+fn execute(module: &Module, grid: [u32; 3], words: &[u64], memory: &Memory) -> cutlet::Result<()> {
+    Program::compile(module)?.run(grid, words, memory, &RunOptions::default())
+}
+
+/// Interprets modules from the same memory. Equal modules are interpreted once.
+struct Checker<'a> {
+    launched: &'a Launched<'a>,
+    before: Vec<Vec<u8>>,
+    known: HashMap<String, Outcome>,
+}
+
+impl Checker<'_> {
+    fn check(&mut self, run: &PassRun) -> Result<()> {
+        let PassRun { name, before, after } = run;
+        let (from, to) = (before.to_string(), after.to_string());
+        count(name, from != to);
+        if from == to || UNSEEN.contains(name) {
+            return Ok(());
+        }
+        let wanted = self.outcome(before, from, false);
+        let found = self.outcome(after, to, *name == "persistent");
+        if wanted == found {
+            return Ok(());
+        }
+        let what = match (&wanted, &found) {
+            (Outcome::Left(wanted, _), Outcome::Left(found, _)) => difference(wanted, found),
+            (Outcome::Fails, _) => "the kernel fails before the pass alone".to_owned(),
+            (_, Outcome::Fails) => "the kernel fails after the pass alone".to_owned(),
+        };
+        bail!("pass {name} changes results: {what}\nbefore:\n{before}\nafter:\n{after}")
+    }
+
+    fn outcome(&mut self, module: &Module, text: String, persistent: bool) -> Outcome {
+        if let Some(known) = self.known.get(&text) {
+            return known.clone();
+        }
+        let Launched { grid, words, memory } = *self.launched;
+        ScheduleSimulator::restore(memory, &self.before);
+        let printed = Mutex::new(String::new());
+        let print = |part: &str| printed.lock().unwrap().push_str(part);
+        let (grid, words) = match persistent {
+            true => ([PERSISTENT_CTAS as u32, 1, 1], [words, &grid.map(u64::from)].concat()),
+            false => (grid, words.to_vec()),
+        };
+        let options = RunOptions::default().print(&print);
+        let program = Program::compile(module).map(|program| program.with_loop_limit(Some(LOOP_LIMIT)));
+        let outcome = match program.and_then(|program| program.run(grid, &words, memory, &options)) {
+            Ok(()) => Outcome::Left(Arc::new(ScheduleSimulator::contents(memory)), printed.into_inner().unwrap()),
+            Err(_) => Outcome::Fails,
+        };
+        self.known.insert(text, outcome.clone());
+        outcome
+    }
+}
+
+fn difference(wanted: &[Vec<u8>], found: &[Vec<u8>]) -> String {
+    for (array, (wanted, found)) in wanted.iter().zip(found).enumerate() {
+        if let Some(byte) = wanted.iter().zip(found).position(|(a, b)| a != b) {
+            return format!("byte {byte} of array {array} is {:#x} instead of {:#x}", found[byte], wanted[byte]);
+        }
+    }
+    "other text is printed".to_owned()
+}
+
+/// Runs of each pass, and those that changed the module.
+static COUNTS: Mutex<BTreeMap<&str, [usize; 2]>> = Mutex::new(BTreeMap::new());
+
+fn count(name: &'static str, changed: bool) {
+    let mut counts = COUNTS.lock().unwrap();
+    let count = counts.entry(name).or_default();
+    count[0] += 1;
+    count[1] += usize::from(changed);
+}
+
+/// Prints how often each pass ran and changed a program.
+pub fn report() {
+    let counts = COUNTS.lock().unwrap();
+    if !counts.is_empty() {
+        let lines = counts.iter().map(|(name, [runs, changed])| format!("{name} {changed} of {runs}"));
+        println!("passes that changed programs: {}", lines.collect::<Vec<_>>().join(", "));
+    }
+}
