@@ -20,7 +20,7 @@ pub(crate) use analysis::determinism::check as check_determinism;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
-pub(crate) use exact::exact;
+pub use exact::exact;
 pub(crate) use instrument::assume_to_assert::{VIOLATED_ASSUMPTION, assume_to_assert};
 pub(crate) use instrument::preconditions::split_preconditions;
 pub(crate) use instrument::record_accesses::record_accesses;
