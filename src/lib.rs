@@ -207,7 +207,7 @@ pub use launch::Tuner;
 #[doc(inline)]
 pub use launch::{
     ArrayExpr, CompiledKernel, Grid, Inspection, IntoGrid, Launch, Proof, bench, compile, compile_all, doctor, export,
-    inspect, launch, launch_with_outputs, load, prove,
+    inspect, launch, launch_with_outputs, load, prove, with_exact_mode,
 };
 #[doc(inline)]
 pub use ops::pointer;

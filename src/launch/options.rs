@@ -7,7 +7,7 @@ use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
 use super::grid::{Grid, IntoGrid};
 use super::inspect::trace;
-use super::overrides;
+use super::{exact_mode, overrides};
 use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
@@ -81,7 +81,7 @@ impl<'s> Launch<'s> {
             dependent: false,
             checks: None,
             peers: false,
-            exact: false,
+            exact: exact_mode::is_selected(),
         }
     }
 
@@ -200,7 +200,8 @@ impl<'s> Launch<'s> {
     /// Two kernels for one formula then store equal bits, whatever their tiles, splits and orders,
     /// on all back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
     /// meaning as floats: compare them with those of other launches in this mode. The
-    /// [guide](crate::guide::exact) defines each operation. Environment variable for all launches:
+    /// [guide](crate::guide::exact) defines each operation. For all launches in a function:
+    /// [`with_exact_mode`](crate::with_exact_mode). Environment variable for all launches:
     /// `CUTLET_EXACT=1`.
     ///
     /// ```
@@ -404,7 +405,7 @@ impl<'s> Launch<'s> {
     #[track_caller]
     pub(super) fn request(&self, device: Device) -> Result<CompileRequest> {
         check_hints(self.hints)?;
-        let exact = self.exact || exact_from_env()?;
+        let exact = self.exact || exact_mode::from_env()?;
         static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
         let Some(gpu) = device.as_gpu() else {
             let checks = self.checks_on(Backend::Cpu)?.of_values();
@@ -516,21 +517,6 @@ fn checks_from_env() -> Result<Checks> {
         (value, checks)
     });
     checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
-}
-
-/// Returns true if `CUTLET_EXACT` selects exact mode. The variable is read once.
-fn exact_from_env() -> Result<bool> {
-    static EXACT: OnceLock<std::result::Result<bool, String>> = OnceLock::new();
-    let exact = EXACT.get_or_init(|| {
-        spelling::check_environment();
-        match std::env::var("CUTLET_EXACT").unwrap_or_default().as_str() {
-            "" | "0" => Ok(false),
-            "1" => Ok(true),
-            other => Err(other.to_owned()),
-        }
-    });
-    let refused = |value: &String| Error::environment("CUTLET_EXACT", value, "1 selects exact mode, 0 does not");
-    exact.as_ref().copied().map_err(refused)
 }
 
 #[cold]

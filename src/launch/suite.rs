@@ -41,6 +41,7 @@ impl Launch<'_> {
             Some(checks) => code.checks(checks),
             None => code,
         };
+        let code = if self.exact { code.exact() } else { code };
         code.ptx()
     }
 }

@@ -12,7 +12,7 @@ use crate::ir::{Module, OpId};
 ///
 /// # Errors
 /// The ops without a form in exact mode.
-pub(crate) fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
+pub fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
     exact_mode::exact(module)?;
     verify_after("exact", module);
     Ok(())

@@ -21,6 +21,7 @@ use cutlet::pass::{Fault, optimize};
 use cutlet::{Device, DeviceArray, Target};
 
 use crate::data::format_of;
+use crate::exact;
 use crate::format::{Format, Real, Round};
 use crate::passes::{self, Launched};
 use crate::ptxas::{self, Demand, is_too_small};
@@ -169,6 +170,7 @@ impl Session {
             Session::Interpret(stage) => {
                 let (words, memory) = words_and_memory(call.args());
                 let mut module = call.trace("kernel")?;
+                exact::rewrite(&mut module)?;
                 match stage {
                     Stage::Traced => interpret_module(&module, grid, &words, &memory),
                     Stage::Rewritten => {
@@ -234,6 +236,9 @@ impl Session {
         }
         let shape = array.shape();
         let got = array.to_vec()?;
+        if exact::is_active() {
+            return exact::check(what, got.into_iter().map(T::to_bits).collect());
+        }
         let mut wrong = 0;
         let mut report = String::new();
         for (position, &got) in got.iter().enumerate() {
@@ -555,6 +560,10 @@ impl Suite {
             let through_tile_ir = std::env::var_os("CUTLET_SUITE_TILEIR").is_some();
             let on_gpu = gpu.as_ref().ok().filter(|_| through_tile_ir).map(|device| Session::RunTileIr(*device));
             trials.push(trial("gpu_tileir", on_gpu).ignored(on_gpu.is_none()));
+            let exact_gpu = gpu.as_ref().ok().copied().filter(|_| !alone);
+            for (way, session) in exact::ways(&name, exact_gpu) {
+                trials.push(exact_trial(way, &name, session, body.clone()));
+            }
             for target in tileiras::TARGETS {
                 let session = tileiras::found().then(|| Session::AssembleTileIr(target.parse().expect("a target")));
                 trials.push(trial(&format!("tile_{target}"), session).ignored(session.is_none()));
@@ -592,6 +601,16 @@ impl Suite {
     }
 }
 
+/// A test in exact mode.
+fn exact_trial(way: &str, name: &str, session: Session, body: std::sync::Arc<Body>) -> Trial {
+    let (whole, name) = (format!("{way}::{name}"), name.to_owned());
+    Trial::new(whole.clone(), move || {
+        let _running = Running::start(whole);
+        tileiras::begin_test();
+        outcome(&|session| exact::run(&name, session, &*body), session)
+    })
+}
+
 /// A test for every target, which only compiles and compares the sums of what it compiled.
 fn sum_trials(test: Test) -> impl Iterator<Item = Trial> {
     ASSEMBLED.into_iter().map(move |target| {
@@ -617,7 +636,7 @@ fn in_a_process(name: &str) -> Result<Completion> {
     Ok(Completion::Completed)
 }
 
-fn outcome(body: &Body, session: Session) -> Result<Completion> {
+fn outcome(body: &dyn Fn(Session) -> Result<()>, session: Session) -> Result<Completion> {
     match body(session) {
         Ok(()) => Ok(Completion::Completed),
         Err(error) => match session.lacks(&error) {

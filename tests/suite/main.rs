@@ -9,6 +9,7 @@
 //! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMES=file`
 //! notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds` ends the
 //! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
+//! A sample of the products, sums and random kernels runs in exact mode, too (`cpu_exact::…`, `gpu_exact::…`; see [`exact`]).
 //! `CUTLET_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
 //! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
@@ -47,6 +48,7 @@ mod early_exit;
 mod early_returns;
 mod elementwise;
 mod epilogue;
+mod exact;
 mod examples;
 mod exp_order;
 mod extents;

@@ -33,6 +33,11 @@ const LEFT_OUT: [&str; 9] = [
 /// Tests whose schedules have partitions and pipelines.
 const STREAMED: [&str; 5] = ["product/", "random_product/", "dependent/", "extents_product/", "operand_forms/"];
 
+/// Can a simulator run the schedules of this test?
+pub fn may_be_simulated(name: &str) -> bool {
+    !LEFT_OUT.iter().any(|part| name.starts_with(part))
+}
+
 /// Are the schedules of this test run? `CUTLET_SCHEDULES` says of every how many tests they are; unasked it is every eighth of
 /// those that stream, and every 32nd of the others.
 pub fn are_simulated(name: &str) -> bool {
@@ -42,7 +47,7 @@ pub fn are_simulated(name: &str) -> bool {
     // By the name, so that a part of the tests is a part of these.
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
-    !LEFT_OUT.iter().any(begins) && hasher.finish().is_multiple_of(every.max(1))
+    may_be_simulated(name) && hasher.finish().is_multiple_of(every.max(1))
 }
 
 /// Runs the schedules of a module from the same memory, in the extreme orders and one by chance; the memory is left as the

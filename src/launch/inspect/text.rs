@@ -12,6 +12,7 @@ use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
 use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
+use crate::launch::exact_mode;
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -88,7 +89,8 @@ impl Inspection {
     pub(crate) fn of_call(call: &Call<'_>) -> Inspection {
         let name = call.name();
         let trace = call.trace(&name);
-        Inspection { name, trace, target: Target::SM_90A, hints: Hints::default(), checks: None, exact: false }
+        let exact = exact_mode::is_selected();
+        Inspection { name, trace, target: Target::SM_90A, hints: Hints::default(), checks: None, exact }
     }
 
     /// Sets the target.

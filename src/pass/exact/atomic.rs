@@ -17,25 +17,25 @@ struct Addition {
 }
 
 impl Exact<'_> {
-    /// Rewrites an atomic addition through pointers. Returns `None` for types without
-    /// compare-and-swap.
-    pub fn atomic_add(&mut self, site: &Site, dtype: DType) -> Option<Value> {
+    /// Rewrites an atomic addition through pointers.
+    pub fn atomic_add(&mut self, site: &Site, dtype: DType) -> Value {
         let value = site.op.operand_group("arg")[0];
         let mask = site.op.operand_group("mask").first().copied();
         let pointers = site.op.operand_group("pointers")[0];
-        let old = self.add_in_memory(&Addition { pointers, value, mask, dtype, attrs: order_attrs(&site.op) })?;
+        let old = self.add_in_memory(&Addition { pointers, value, mask, dtype, attrs: order_attrs(&site.op) });
         self.token(site.old.results[1]);
-        Some(self.embed(old, dtype))
+        self.embed(old, dtype)
     }
 
-    /// Rewrites an atomic addition of a tile to an array. Returns `None` if that is impossible.
+    /// Rewrites an atomic addition of a tile to an array. Returns `None` if a loop carries the
+    /// view.
     pub fn atomic_add_view(&mut self, site: &Site) -> Option<()> {
         let view = site.old.operand_group("view")[0];
         let (dtype, _) = element_and_padding(self.ops.module, self.old_type(view))?;
         let elements = self.elements(site)?;
         let (pointers, mask) = (self.addresses(&elements), self.inside(&elements));
         let value = site.op.operand_group("value")[0];
-        self.add_in_memory(&Addition { pointers, value, mask: Some(mask), dtype, attrs: order_attrs(&site.op) })?;
+        self.add_in_memory(&Addition { pointers, value, mask: Some(mask), dtype, attrs: order_attrs(&site.op) });
         self.token(site.old.results[0]);
         Some(())
     }
@@ -48,12 +48,9 @@ impl Exact<'_> {
 
     /// Emits the loop. Each round proposes a sum for the pattern that memory had in the round
     /// before, for the elements whose last proposal failed. Returns the patterns before.
-    fn add_in_memory(&mut self, addition: &Addition) -> Option<Value> {
+    fn add_in_memory(&mut self, addition: &Addition) -> Value {
         let Addition { pointers, value, mask, dtype, ref attrs } = *addition;
         let pattern = pattern_type(dtype);
-        if !matches!(pattern, DType::I32 | DType::I64) {
-            return None;
-        }
         let shape = self.ops.shape(value);
         let [patterns, flags] =
             [pattern, DType::I1].map(|dtype| self.ops.module.intern(Type::tile(dtype, shape.clone())));
@@ -83,7 +80,7 @@ impl Exact<'_> {
         self.ops.emit(Opcode::Continue, &[&[next, left]], vec![], vec![], &[]);
         self.ops.end_block(body, outer);
         let whole = self.ops.emit(Opcode::Loop, &[&[expected, pending]], vec![], vec![body], &[patterns, flags]);
-        Some(self.ops.module.op(whole).results[0])
+        self.ops.module.op(whole).results[0]
     }
 
     /// Emits the end of a loop with these results, unless a flag is set.

@@ -1,7 +1,6 @@
 //! Selection of the rewriting of each op.
 
 use super::state::{Exact, Site};
-use super::types::element_and_padding;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Elem, Literal, OpId, Opcode, Type, Value};
 use crate::types::float_codec;
@@ -57,44 +56,35 @@ fn on_floats(exact: &mut Exact<'_>, id: OpId, site: &Site) {
         (Opcode::Constant, _, Some(dtype)) => exact.float_constant(site, dtype),
         (Opcode::MmaF, ..) => exact.mma(site),
         (Opcode::LoadPtr, _, Some(dtype)) => exact.load_pointers(id, site, dtype),
-        (Opcode::LoadView, _, Some(DType::F4E2M1FN)) => return exact.reject(&site.op, "views of 4-bit floats"),
         (Opcode::LoadView, _, Some(dtype)) => match exact.load_view(id, site, dtype) {
             Some(element) => element,
             None => return exact.reject(&site.op, "padding other than zero, of a view that a loop carries"),
         },
-        (Opcode::AtomicCas | Opcode::AtomicRmw, _, Some(dtype)) => match atomic(exact, id, site, dtype) {
-            Some(element) => element,
-            None => return exact.reject(&site.op, &format!("there is no compare-and-swap of {dtype}")),
-        },
+        (Opcode::AtomicCas | Opcode::AtomicRmw, _, Some(dtype)) => atomic(exact, id, site, dtype),
         _ => return without_result(exact, id, site),
     };
     exact.replace(site, new);
 }
 
-fn atomic(exact: &mut Exact<'_>, id: OpId, site: &Site, dtype: DType) -> Option<Value> {
+fn atomic(exact: &mut Exact<'_>, id: OpId, site: &Site, dtype: DType) -> Value {
     if site.op.attr(AttrKind::AtomicMode) == Some(&Attr::AtomicMode(AtomicMode::AddF)) {
         return exact.atomic_add(site, dtype);
     }
     exact.stored(id, site, 1..site.op.operands.len());
     let pattern = exact.loaded(id, dtype);
-    Some(exact.embed(pattern, dtype))
+    exact.embed(pattern, dtype)
 }
 
 /// Rewrites an op that keeps its result.
 fn without_result(exact: &mut Exact<'_>, id: OpId, site: &Site) {
     match site.op.code {
         Opcode::StorePtr | Opcode::StoreView => {
-            if exact.float(site.old.operands[0]) == Some(DType::F4E2M1FN) {
-                return exact.reject(&site.op, "views of 4-bit floats");
-            }
             exact.stored(id, site, 0..site.op.operands.len());
             exact.ops.keep(id);
         }
         Opcode::AtomicRedView => {
             if exact.atomic_add_view(site).is_none() {
-                let view = exact.old_type(site.old.operands[0]);
-                let dtype = element_and_padding(exact.ops.module, view).map_or(DType::F32, |(dtype, _)| dtype);
-                exact.reject(&site.op, &format!("there is no compare-and-swap of {dtype}"));
+                exact.reject(&site.op, "a view that a loop carries: make the view in the loop");
             }
         }
         Opcode::Print | Opcode::Assert => {

@@ -2,7 +2,7 @@
 //! patterns before stores.
 
 use super::state::{Exact, Site};
-use super::types::{element_and_padding, pattern_type};
+use super::types::{element_and_padding, memory_type, pattern_type};
 use crate::dtype::DType;
 use crate::ir::{Elem, OpId, Opcode, Padding, Type, Value};
 
@@ -44,13 +44,29 @@ impl Exact<'_> {
         self.select(*mask, element, *padding)
     }
 
-    /// Keeps a load, with patterns as its result.
+    /// Keeps a load. Returns the patterns.
     pub fn loaded(&mut self, id: OpId, dtype: DType) -> Value {
         let old = self.ops.module.op(id).results[0];
         let shape = self.ops.shape(old);
-        let ty = self.ops.module.intern(Type::Tile { elem: Elem::Num(pattern_type(dtype)), shape });
+        let elem = Elem::Num(memory_type(dtype));
+        let ty = self.ops.module.intern(Type::Tile { elem, shape: shape.clone() });
         self.ops.keep(id);
-        self.ops.module.renew_result_as(id, ty)
+        let loaded = self.ops.module.renew_result_as(id, ty);
+        self.reinterpreted(loaded, pattern_type(dtype))
+    }
+
+    /// Emits a reinterpretation of 4-bit elements, unless the type is that of the value. `bitcast`
+    /// has no i4, `pack` and `unpack` have.
+    fn reinterpreted(&mut self, value: Value, dtype: DType) -> Value {
+        if self.ops.module.dtype(value) == dtype {
+            return value;
+        }
+        let shape = self.ops.shape(value);
+        let count: i64 = shape.iter().product();
+        let flat = self.ops.reshape(value, &[count]);
+        let bytes = self.ops.emit_one(Opcode::Pack, &[flat], vec![], Elem::Num(DType::I8), &[count / 2]);
+        let flat = self.ops.emit_one(Opcode::Unpack, &[bytes], vec![], Elem::Num(dtype), &[count]);
+        self.ops.reshape(flat, &shape)
     }
 
     /// Keeps an op whose operands at these positions become patterns.
@@ -58,6 +74,7 @@ impl Exact<'_> {
         for position in positions {
             if let Some(dtype) = self.float(site.old.operands[position]) {
                 let pattern = self.unembed(site.op.operands[position], dtype);
+                let pattern = self.reinterpreted(pattern, memory_type(dtype));
                 self.ops.module.op_mut(id).operands[position] = pattern;
             }
         }

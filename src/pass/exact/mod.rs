@@ -12,8 +12,7 @@
 //!    `product`), functions are powers and one-way tags (`functions`).
 //!
 //! The definition of each op is in `docs/exact.md`. The idea of a payload algebra is that of the
-//! floating-point sanitizer of Triton. Limits: atomic additions of 16-bit floats, views of 4-bit
-//! floats, and multimem ops are rejected.
+//! floating-point sanitizer of Triton. Limit: multimem ops are rejected.
 
 mod arithmetic;
 mod atomic;
@@ -39,7 +38,7 @@ use crate::ir::{BlockId, Module, TypeId, Value};
 ///
 /// # Errors
 /// Ops without a form in the ring, with their locations.
-pub(crate) fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
+pub fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
     if !types::has_floats(module) {
         return Ok(());
     }

@@ -38,15 +38,21 @@ pub fn pattern_type(dtype: DType) -> DType {
     }
 }
 
+/// Returns the type of the elements of an array. There are no views of i4: 4-bit floats remain
+/// floats in memory, and tiles of them are reinterpreted.
+pub fn memory_type(dtype: DType) -> DType {
+    if dtype == DType::F4E2M1FN { dtype } else { pattern_type(dtype) }
+}
+
 /// Returns the type that replaces a type.
 pub fn rewritten(module: &mut Module, id: TypeId, ring: Ring) -> TypeId {
     let ty = match module.type_of(id).clone() {
         Type::Tile { elem: Elem::Num(dtype), shape } if dtype.is_float() => Type::tile(ring.0, shape),
         Type::Tile { elem: Elem::Ptr { pointee, attr }, shape } => {
-            Type::Tile { elem: Elem::Ptr { pointee: pattern_type(pointee), attr }, shape }
+            Type::Tile { elem: Elem::Ptr { pointee: memory_type(pointee), attr }, shape }
         }
         Type::TensorView { elem, shape, strides, ptr_attr } => {
-            Type::TensorView { elem: pattern_type(elem), shape, strides, ptr_attr }
+            Type::TensorView { elem: memory_type(elem), shape, strides, ptr_attr }
         }
         Type::PartitionView { tile, view, dim_map, padding } => {
             let view = rewritten(module, view, ring);

@@ -37,6 +37,7 @@ use self::print::{Codes, Content};
 use self::program::Program;
 use self::reference::{Arrays, Values};
 use crate::data::{Spread, random};
+use crate::exact;
 use crate::harness::{Session, Suite, Want, ravel};
 use crate::test_sample::one_in;
 
@@ -91,7 +92,7 @@ pub fn reduced_size(session: Session, count: u64) -> Result<(usize, usize)> {
 
 /// Runs a program; a panic is an error.
 fn tried(session: Session, seed: u64, program: &Program) -> Result<()> {
-    let run = std::panic::AssertUnwindSafe(|| check(session, seed, program));
+    let run = std::panic::AssertUnwindSafe(|| exact::compared(session, &|session| check(session, seed, program)));
     std::panic::catch_unwind(run).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
@@ -213,6 +214,11 @@ macro_rules! run_with_arrays {
             if session.only_compiles() {
                 return Ok(());
             }
+            if exact::is_active() {
+                $(note(Kind::$float, &$fname)?;)+
+                $(note(Kind::$int, &$iname)?;)+
+                return writes.note();
+            }
             let (inputs, mut wanted) = (values(&given, &given_codes, shape), values(&kept, &kept_codes, shape));
             reference::run(&shrink::without_dead(program), &inputs, &mut wanted);
             $(compare(session, Kind::$float, &$fname, &wanted)?;)+
@@ -230,6 +236,12 @@ macro_rules! run_with_arrays {
     };
 }
 each_kind!(run_with_arrays);
+
+/// Notes or compares the bits of an array, if there is one.
+fn note<T: Element>(kind: Kind, got: &[DeviceArray<T, 2>]) -> Result<()> {
+    let Some(got) = got.first() else { return Ok(()) };
+    exact::check(kind.name(), got.to_vec()?.into_iter().map(T::to_bits).collect())
+}
 
 fn compare<T: Element>(session: Session, kind: Kind, got: &[DeviceArray<T, 2>], wanted: &Arrays) -> Result<()> {
     let (Some(got), Some(wanted)) = (got.first(), &wanted[kind as usize]) else { return Ok(()) };
@@ -257,6 +269,13 @@ macro_rules! packed_arrays {
 
             fn written(&mut self) -> ($(Vec<&mut PackedDeviceArray<ct::packed::$name, 2>>,)+) {
                 ($(self.$name.iter_mut().collect(),)+)
+            }
+
+            fn note(&self) -> Result<()> {
+                $(if let Some(got) = self.$name.first() {
+                    exact::check(stringify!($name), got.to_vec()?.iter().map(|x| x.code().into()).collect())?;
+                })+
+                Ok(())
             }
 
             fn compare(&self, wanted: &Arrays) -> Result<()> {

@@ -17,7 +17,8 @@ pub(super) fn run(module: &mut Module, entry: &Entry) {
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
         let op = module.op(id);
-        let is_half = op.code == Opcode::AtomicRmw && module.dtype(op.operands[1]) == DType::I16;
+        let is_atomic = matches!(op.code, Opcode::AtomicRmw | Opcode::AtomicCas);
+        let is_half = is_atomic && module.dtype(op.operands[1]) == DType::I16;
         if !is_half {
             return out.push(id);
         }
@@ -37,6 +38,14 @@ struct Edit<'a> {
     shape: Vec<i64>,
 }
 
+/// New value of a half.
+enum Update {
+    /// Extremum of the old value and the operand.
+    Extremum { mode: AtomicMode, operand: Value },
+    /// `new` if the old value is `expected`.
+    Swap { expected: Value, new: Value },
+}
+
 /// Loop-invariant values of the tries.
 struct Words {
     pointers: Value,
@@ -44,8 +53,7 @@ struct Words {
     shift: Value,
     /// Mask of the bits of the word outside of the half.
     others: Value,
-    operand: Value,
-    mode: AtomicMode,
+    update: Update,
     attrs: Vec<Attr>,
 }
 
@@ -104,7 +112,12 @@ impl Edit<'_> {
             &[mask, ..] => mask,
             [] => self.constant(DType::I1, 1),
         };
-        let (zeros, none) = (self.constant(DType::I32, 0), self.constant(DType::I16, 0));
+        let zeros = self.constant(DType::I32, 0);
+        // An element outside of the mask of a swap returns its expected value.
+        let none = match words.update {
+            Update::Extremum { .. } => self.constant(DType::I16, 0),
+            Update::Swap { expected, .. } => expected,
+        };
         let types = [pending, zeros, none].map(|value| self.module.ty_id(value));
         let body = self.module.add_block(&types);
         let mut inner = Vec::new();
@@ -119,9 +132,9 @@ impl Edit<'_> {
     fn words(&mut self, op: &Op) -> Words {
         let kept = [AttrKind::MemOrder, AttrKind::MemScope];
         let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect();
-        let mode = match op.attr(AttrKind::AtomicMode) {
-            Some(Attr::AtomicMode(mode)) => *mode,
-            _ => AtomicMode::Max,
+        let update = match op.attr(AttrKind::AtomicMode) {
+            Some(Attr::AtomicMode(mode)) => Update::Extremum { mode: *mode, operand: op.operands[1] },
+            _ => Update::Swap { expected: op.operands[1], new: op.operands[2] },
         };
         let (wide, word) = (self.numbers(DType::I64), self.numbers(DType::I32));
         let address = self.put(Opcode::PtrToInt, &[op.operands[0]], vec![], wide);
@@ -136,7 +149,7 @@ impl Edit<'_> {
         let (half, all) = (self.constant(DType::I32, 0xffff), self.constant(DType::I32, 0xffff_ffff));
         let half = self.both(Opcode::ShlI, half, shift, wrap());
         let others = self.both(Opcode::XorI, half, all, vec![]);
-        Words { pointers, shift, others, operand: op.operands[1], mode, attrs }
+        Words { pointers, shift, others, update, attrs }
     }
 
     /// Builds one try for all elements that are not done.
@@ -145,13 +158,22 @@ impl Edit<'_> {
         let [truth, word, half] = [pending, seen, old].map(|value| self.module.ty_id(value));
         let found = self.both(Opcode::ShrI, seen, words.shift, unsigned());
         let found = self.put(Opcode::TruncI, &[found], wrap(), half);
-        let (code, sign) = match words.mode {
-            AtomicMode::Max => (Opcode::MaxI, Sign::Signed),
-            AtomicMode::Min => (Opcode::MinI, Sign::Signed),
-            AtomicMode::UMax => (Opcode::MaxI, Sign::Unsigned),
-            _ => (Opcode::MinI, Sign::Unsigned),
+        let new = match words.update {
+            Update::Extremum { mode, operand } => {
+                let (code, sign) = match mode {
+                    AtomicMode::Max => (Opcode::MaxI, Sign::Signed),
+                    AtomicMode::Min => (Opcode::MinI, Sign::Signed),
+                    AtomicMode::UMax => (Opcode::MaxI, Sign::Unsigned),
+                    _ => (Opcode::MinI, Sign::Unsigned),
+                };
+                self.both(code, found, operand, vec![Attr::Sign(sign)])
+            }
+            Update::Swap { expected, new } => {
+                let attrs = vec![Attr::CmpPred(CmpPred::Eq), Attr::Sign(Sign::Unsigned)];
+                let is_expected = self.put(Opcode::CmpI, &[found, expected], attrs, truth);
+                self.put(Opcode::Select, &[is_expected, new, found], vec![], half)
+            }
         };
-        let new = self.both(code, found, words.operand, vec![Attr::Sign(sign)]);
         let new = self.put(Opcode::ExtI, &[new], unsigned(), word);
         let new = self.both(Opcode::ShlI, new, words.shift, wrap());
         let kept = self.both(Opcode::AndI, seen, words.others, vec![]);

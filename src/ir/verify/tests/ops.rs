@@ -405,6 +405,7 @@ fn pointer_atomics() {
         run(&params, Opcode::AtomicCas, &[&[0], &[1], &[2], &[], &[]], attrs, &[t(dtype, &[4]), Type::Token])
     };
     fine(&cas(F64, t(F64, &[4])));
-    refused(&cas(I16, t(I16, &[4])), "it takes");
+    fine(&cas(I16, t(I16, &[4])));
+    refused(&cas(F16, t(F16, &[4])), "it takes");
     refused(&cas(I32, t(I32, &[2])), "must be tile<4xi32>");
 }

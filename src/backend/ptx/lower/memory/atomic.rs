@@ -79,15 +79,26 @@ impl Lowering<'_> {
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let begun = self.begin_ordered(id, layout.num_registers(), true)?;
-        let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
+        let ty = match access.dtype.bits() {
+            64 => Ty::B64,
+            16 => Ty::B16,
+            _ => Ty::B32,
+        };
         let class = repr::class(access.dtype);
         let old = self.each_register(&access, &[&expected, &desired], &|this, addr, guard, values| {
-            let bits: Vec<Operand> = values.iter().map(|&value| this.b.bitcast(value, ty.class())).collect();
+            let bits = values.iter().map(|&value| match ty {
+                Ty::B16 => repr::from_word(&mut this.b, DType::F16, value, 0),
+                _ => this.b.bitcast(value, ty.class()),
+            });
+            let bits: Vec<Operand> = bits.collect();
             let dst = this.b.copy(bits[0], ty.class());
             let (sem, scope) = begun.semantics();
             let space = this.smem.data_space;
             this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
-            Ok(this.b.bitcast(dst, class))
+            Ok(match ty {
+                Ty::B16 => repr::to_word(&mut this.b, DType::F16, dst.into()),
+                _ => this.b.bitcast(dst, class),
+            })
         })?;
         let regs = self.end_ordered_load(begun, access.dtype, &layout, old)?;
         self.reconverge_warp();

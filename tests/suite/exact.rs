@@ -1,0 +1,189 @@
+//! Tests in exact mode: floats are elements of Z/2^w, and results of all ways are compared by their bits, without a
+//! reference on the host and without a tolerance (`docs/exact.md`).
+//!
+//! A test runs twice. The interpreter runs its traces before any pass, and notes the arrays that the test checks. Then the
+//! code of a back end runs, and the bits have to be equal: of the optimized module (`cpu_exact::…`), of the passes of the
+//! ptx back end (`cpu_exact_rewritten::…`), of its schedules (`cpu_exact_schedule::…`), of Tile IR bytecode
+//! (`cpu_exact_tileir::…`) and on a GPU (`gpu_exact::…`, `gpu_exact_tileir::…`).
+//! `CUTLET_SUITE_EXACT=k` runs every k-th of these tests (1: all).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use cutlet as ct;
+use cutlet::Device;
+use cutlet::ir::Module;
+
+use crate::harness::{Session, Stage};
+use crate::schedules;
+
+/// Tests that run in exact mode: random kernels, products, attention, sums, scans and atomic additions.
+const SUBJECTS: [&str; 21] = [
+    "random/",
+    "random_product/",
+    "product/",
+    "chained/",
+    "mma_loops/",
+    "reduce/",
+    "scan/",
+    "extents/",
+    "atomic_store/",
+    "ragged/",
+    "joined_operands/",
+    "operand_forms/",
+    "operand_conversion/",
+    "epilogue/",
+    "data_partition/",
+    "pingpong/",
+    "thread_local_reduction/",
+    "tma_boxes/",
+    "linalg/",
+    "exp_order/",
+    "narrow/",
+];
+
+/// Every how many tests of a way run if `CUTLET_SUITE_EXACT` is not set. An interpreted product has ten times the operations
+/// of one of floats.
+const EVERY: u64 = 12;
+
+/// Bits of an array that a test checks.
+struct Noted {
+    what: String,
+    bits: Vec<u64>,
+}
+
+enum Mode {
+    /// Floats are floats.
+    Floats,
+    /// A test that compares programs by itself ([`compared`]).
+    Selected,
+    /// The reference runs.
+    Noting(Vec<Noted>),
+    /// A back end runs.
+    Comparing(VecDeque<Noted>),
+}
+
+thread_local! {
+    static MODE: RefCell<Mode> = const { RefCell::new(Mode::Floats) };
+}
+
+/// Runs a function in a mode. Returns the mode as the function left it.
+fn within<X>(mode: Mode, body: impl FnOnce() -> X) -> (X, Mode) {
+    /// Restores the mode also after a panic.
+    struct Restore(Option<Mode>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            if let Some(mode) = self.0.take() {
+                MODE.set(mode);
+            }
+        }
+    }
+    let mut restore = Restore(Some(MODE.replace(mode)));
+    let result = body();
+    let left = MODE.replace(restore.0.take().expect("the mode before"));
+    (result, left)
+}
+
+/// Ways in which a test runs in exact mode, and their sessions. A way without its GPU is left out.
+pub fn ways(name: &str, gpu: Option<Device>) -> Vec<(&'static str, Session)> {
+    if !SUBJECTS.iter().any(|subject| name.starts_with(subject)) {
+        return vec![];
+    }
+    let mut ways = vec![
+        ("cpu_exact", Session::Run(Device::cpu())),
+        ("cpu_exact_rewritten", Session::Interpret(Stage::Rewritten)),
+        ("cpu_exact_tileir", Session::InterpretTileIr("sm_100".parse().expect("a target"))),
+    ];
+    if schedules::may_be_simulated(name) {
+        ways.push(("cpu_exact_schedule", Session::Interpret(Stage::Scheduled)));
+    }
+    ways.retain(|(way, _)| is_selected(way, name));
+    if let Some(device) = gpu {
+        ways.push(("gpu_exact", Session::Run(device)));
+        if std::env::var_os("CUTLET_SUITE_TILEIR").is_some() {
+            ways.push(("gpu_exact_tileir", Session::RunTileIr(device)));
+        }
+    }
+    ways
+}
+
+/// Is this one of the tests of the sample? By the name, so that a part of the tests is a part of these.
+fn is_selected(way: &str, name: &str) -> bool {
+    let wish: Option<u64> = std::env::var("CUTLET_SUITE_EXACT").ok().and_then(|text| text.parse().ok());
+    let mut hasher = DefaultHasher::new();
+    (way, name).hash(&mut hasher);
+    hasher.finish().is_multiple_of(wish.unwrap_or(EVERY).max(1))
+}
+
+/// Runs a test in exact mode.
+pub fn run(name: &str, session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
+    // A random kernel that fails is reduced: each candidate is run by both.
+    match name.starts_with("random/") {
+        true => within(Mode::Selected, || body(session)).0,
+        false => both(session, body),
+    }
+}
+
+/// Runs a body: in exact mode by the interpreter and then by a session, else by the session alone.
+pub fn compared(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
+    match MODE.with_borrow(|mode| matches!(mode, Mode::Selected)) {
+        true => both(session, body),
+        false => body(session),
+    }
+}
+
+fn both(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
+    ct::with_exact_mode(|| {
+        let (result, noted) = within(Mode::Noting(vec![]), || body(Session::Interpret(Stage::Traced)));
+        result.context("exact mode: the interpreter")?;
+        let Mode::Noting(noted) = noted else { unreachable!("the mode remains") };
+        let (result, left) = within(Mode::Comparing(noted.into()), || body(session));
+        result.context("exact mode")?;
+        let Mode::Comparing(left) = left else { unreachable!("the mode remains") };
+        ensure!(left.is_empty(), "exact mode: {} arrays were not compared", left.len());
+        Ok(())
+    })
+}
+
+/// Returns true if floats are elements of the ring.
+pub fn is_active() -> bool {
+    MODE.with_borrow(|mode| matches!(mode, Mode::Noting(_) | Mode::Comparing(_)))
+}
+
+/// Rewrites a trace, if the mode is selected.
+pub fn rewrite(module: &mut Module) -> Result<()> {
+    match is_active() {
+        true => ct::pass::exact(module).map_err(|problems| anyhow!("{}", problems[0])),
+        false => Ok(()),
+    }
+}
+
+/// Notes the bits of an array, or compares them with those that were noted.
+pub fn check(what: &str, bits: Vec<u64>) -> Result<()> {
+    MODE.with_borrow_mut(|mode| match mode {
+        Mode::Floats | Mode::Selected => Ok(()),
+        Mode::Noting(noted) => {
+            noted.push(Noted { what: what.to_owned(), bits });
+            Ok(())
+        }
+        Mode::Comparing(expected) => {
+            let expected = expected.pop_front().with_context(|| format!("{what}: the interpreter checks no array"))?;
+            ensure!(expected.what == what, "{what}: the interpreter checks {} here", expected.what);
+            let differing = |(a, b): &(&u64, &u64)| a != b;
+            let first = expected.bits.iter().zip(&bits).position(|(a, b)| a != b);
+            let count = expected.bits.iter().zip(&bits).filter(differing).count();
+            ensure!(expected.bits.len() == bits.len(), "{what}: {} and {} elements", expected.bits.len(), bits.len());
+            match first {
+                None => Ok(()),
+                Some(at) => Err(anyhow!(
+                    "{what}: {count} of {} elements are wrong, the first at {at}: bits {:#x} instead of {:#x}",
+                    bits.len(),
+                    bits[at],
+                    expected.bits[at]
+                )),
+            }
+        }
+    })
+}
