@@ -278,7 +278,9 @@ pub mod expr {
 /// Inspection of kernels: code, remarks, the least work of a launch, and the state of the machine.
 pub mod inspect {
     #[doc(inline)]
-    pub use crate::launch::{CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, doctor, inspect};
+    pub use crate::launch::{
+        CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, SpilledLine, Spills, doctor, inspect,
+    };
     #[doc(inline)]
     pub use crate::pass::Work;
 }
