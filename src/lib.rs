@@ -280,7 +280,9 @@ pub mod inspect {
     #[doc(inline)]
     pub use crate::backend::ptx::{MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
     #[doc(inline)]
-    pub use crate::launch::{CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, doctor, inspect};
+    pub use crate::launch::{
+        CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, SpilledLine, Spills, doctor, inspect,
+    };
     #[doc(inline)]
     pub use crate::pass::Work;
 }

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use cutlet::Error;
 use cutlet::backend::tileir::{WriteOptions, read, write};
+use cutlet::inspect::{SpilledLine, Spills};
 use cutlet::ir::{Module, PrintOptions, verify};
+use cutlet::{Error, Target};
 
 /// Counts what this program holds, so that a length that a file merely claims is noticed.
 struct Counted;
@@ -119,6 +120,66 @@ fn flipped_bits_do_no_harm() {
             break;
         }
     }
+    no_file_took_much();
+}
+
+/// Machine code of a small kernel with spilled registers: `ptxas` 13.5 made it of PTX with 30 loads in lines 11 to 13, which a
+/// loop in line 21 uses, with 24 registers (`-lineinfo -arch=sm_90a`).
+fn cubin() -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/spilled.cubin")).expect("the file")
+}
+
+/// The spills of a file, which may be damaged.
+fn spills(file: &[u8]) -> Option<Spills> {
+    match Spills::of_cubin("spilled", file, Target::SM_90A) {
+        Ok(spills) => {
+            // There is no more of them than the file has instructions.
+            let count: u32 = spills.lines.iter().map(|line| line.stores + line.loads).sum();
+            assert!(count as usize <= file.len() / 16, "{spills}");
+            Some(spills)
+        }
+        Err(Error::Compile { .. }) => None,
+        Err(other) => panic!("another kind of error: {other}"),
+    }
+}
+
+#[test]
+fn damaged_machine_code_does_no_harm() {
+    let start = Instant::now();
+    let whole = cubin();
+    let found = spills(&whole).expect("lines");
+    // The disassembler shows these accesses: 11 values before the loop, one of them an address, and 10 in it.
+    let numbers = |line: &SpilledLine| [line.bytes, line.stores, line.loads, line.loop_stores, line.loop_loads];
+    let lines: Vec<_> = found.lines.iter().map(|line| (line.place.clone(), numbers(line))).collect();
+    let place = |line| Some(("src/spilled.rs".to_owned(), line));
+    assert_eq!(lines, [(place(13), [40, 10, 10, 10, 10]), (place(11), [48, 11, 11, 0, 10])]);
+    (0..whole.len()).for_each(|length| drop(spills(&whole[..length])));
+    let mut state = 0xD1B5_4A32_D192_ED03u64;
+    let mut next = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % n
+    };
+    let mut read = 0;
+    for round in 0..20_000 {
+        let mut file = whole.clone();
+        for _ in 0..1 + next(6) {
+            let at = next(file.len());
+            match next(4) {
+                0 => file[at] ^= 1 << next(8),
+                1 => file[at] = next(256) as u8,
+                2 => file[at] = 0xFF,
+                _ => drop(file.remove(at)),
+            }
+        }
+        read += usize::from(spills(&file).is_some());
+        if start.elapsed().as_secs() > 60 {
+            println!("stopped after {round} files");
+            break;
+        }
+    }
+    assert!(read > 100, "{read} damaged files are read");
     no_file_took_much();
 }
 

@@ -34,7 +34,7 @@ Words are parts of names of families; none: all of them.
   --runs N         timed launches of each form (default 12)
   --model          times of the cost model, although there is a GPU
   --schedules      print the schedules (implies --model)
-  --assemble       registers, spills and losses that ptxas names
+  --assemble       registers, spills and losses that ptxas names; with CUTLET_LINES=1 the lines of spills
   --target TARGET  target of the cost model and of ptxas (default sm_90a)
   --verify         results at small sizes on the cpu device, without times
   --check FILE     compare the ratios of the cost model with a file (CUTLET_BLESS=1: write it)";

@@ -161,7 +161,8 @@ mod tests {
         };
         let full = wait("the wait for the tiles of channel 0", WaitRole::Consumer, vec![0, 1, 2, 5], [3, 0, 0], 9);
         let empty = wait("the wait for an empty stage of channel 0", WaitRole::Producer, vec![8], [4, 0, 0], 10);
-        let flag = StuckWait { awaited: Awaited::Memory, step: "a loop".into(), tile_block: [3, 0, 0], ..empty.clone() };
+        let flag =
+            StuckWait { awaited: Awaited::Memory, step: "a loop".into(), tile_block: [3, 0, 0], ..empty.clone() };
         let limit = Duration::from_millis(200);
         let hang = Hang { kernel: "product".into(), limit, waits: vec![full, empty, flag] };
         let want = "src/product.rs:9:22: a wait that does not end: the wait for the tiles of channel 0 in the consumer \

@@ -28,7 +28,7 @@ Words are parts of names of rows; none: all of them.
   --tune FILE      measure all configurations of the kernels, and write the records to a file
   --model          times of the cost model, although there is a GPU
   --schedules      print the schedules (implies --model)
-  --assemble       registers, spills and losses that ptxas names
+  --assemble       registers, spills and losses that ptxas names; with CUTLET_LINES=1 the lines of spills
   --target TARGET  target of the cost model and of ptxas (default sm_90a)
   --list           names of the rows";
 

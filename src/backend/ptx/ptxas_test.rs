@@ -24,6 +24,18 @@ fn find() -> Option<PathBuf> {
 /// # Panics
 /// When ptxas refuses the text: with its messages and the lines that they are about.
 pub(crate) fn assemble(target: Target, text: &str) -> Option<String> {
+    assembled(target, text, &["-v"]).map(|(log, _)| log)
+}
+
+/// Assembles a module with lines, and gives its machine code.
+///
+/// # Panics
+/// As [`assemble`].
+pub(crate) fn cubin_with_lines(target: Target, text: &str) -> Option<Vec<u8>> {
+    assembled(target, text, &["-lineinfo"]).map(|(_, cubin)| cubin)
+}
+
+fn assembled(target: Target, text: &str, options: &[&str]) -> Option<(String, Vec<u8>)> {
     let Some(ptxas) = find() else {
         println!("skipped: no ptxas (scripts/tools installs it)");
         return None;
@@ -34,10 +46,12 @@ pub(crate) fn assemble(target: Target, text: &str) -> Option<String> {
     let cubin = source.with_extension("cubin");
     std::fs::write(&source, text).expect("a writable temporary folder");
     let output = Command::new(ptxas)
-        .args(["-v", &format!("-arch={target}"), "-o"])
+        .args(options)
+        .args([&format!("-arch={target}"), "-o"])
         .args([&cubin, &source])
         .output()
         .expect("ptxas runs");
+    let code = std::fs::read(&cubin).unwrap_or_default();
     let _ = std::fs::remove_file(&cubin);
     let _ = std::fs::remove_file(&source);
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -51,5 +65,5 @@ pub(crate) fn assemble(target: Target, text: &str) -> Option<String> {
         }
         panic!("ptxas refused the text for {target}:\n{report}");
     }
-    Some(log)
+    Some((log, code))
 }

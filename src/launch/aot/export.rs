@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::ptx::ParamKind;
+use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::tileir::{self, Guards, LaunchConditions, Limit, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;

@@ -2,8 +2,8 @@
 //! is never set, and of a lock that is never released.
 
 use crate::backend::Hints;
-use crate::backend::ptx::{Dropped, with_dropped};
 use crate::backend::ptx::ptxas_test::assemble;
+use crate::backend::ptx::{Dropped, with_dropped};
 use crate::error::{Awaited, Error, Hang, Result, WaitRole};
 use crate::launch::inspect::text::inspect;
 use crate::launch::options::Launch;
@@ -247,7 +247,8 @@ fn each_dropped_arrival_of_an_order_is_named_on_a_gpu() -> Result<()> {
     let of_partitions = without_each_arrival(device, product_in_partitions, ([tiles * 2 / 3, tiles], LIMIT))?;
     let teams = LIMIT.num_warps(4).persistent(true);
     let of_teams = without_each_arrival(device, product, ([tiles, tiles], teams))?;
-    for (name, (arrivals, hangs)) in [("attention", &of_attention), ("partitions", &of_partitions), ("teams", &of_teams)]
+    for (name, (arrivals, hangs)) in
+        [("attention", &of_attention), ("partitions", &of_partitions), ("teams", &of_teams)]
     {
         println!("{name}: {} of {arrivals} dropped arrivals are named, the others change nothing", hangs.len());
         assert!(hangs.len() >= 2, "{name}: {hangs:?}");

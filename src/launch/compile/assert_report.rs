@@ -37,8 +37,7 @@ fn explain(kernel: &str, sites: &FailureSites, note: Note) -> Option<Error> {
 fn stuck_waits(sites: &FailureSites, note: Note) -> Vec<StuckWait> {
     let records = (0..RECORDS).map(|index| &note[HangField::Record(index).word()..]);
     let field = |record: &[u32], field: RecordField| record[field.word()];
-    let mut complete: Vec<&[u32]> =
-        records.filter(|record| field(record, RecordField::State) == COMPLETE).collect();
+    let mut complete: Vec<&[u32]> = records.filter(|record| field(record, RecordField::State) == COMPLETE).collect();
     complete.sort_by_key(|record| field(record, RecordField::Order));
     let mut waits: Vec<StuckWait> = Vec::new();
     for record in complete {

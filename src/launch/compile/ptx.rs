@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
+use crate::launch::inspect::spills::Spills;
 use crate::launch::inspect::trace::LaunchTrace;
 use crate::pass;
 use crate::runtime::{
@@ -339,7 +340,15 @@ fn compile_form(
         dump.write("cubin", &cubin.bytes)?;
     }
     dump.write("log", cubin.log.as_bytes())?;
-    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
+    let mut remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
+    if remarks.local_bytes() > 0 && (wanted() || dump.is_wanted()) {
+        let lined = ptx::compile(module, target, &CompileOptions { line_info: true, ..used })?;
+        // Remarks without lines are better than no kernel.
+        if let Ok(spills) = Spills::by_driver(gpu, &lined, hints) {
+            dump.write("spills", format!("{spills}\n").as_bytes())?;
+            remarks.add_spills(spills);
+        }
+    }
     let trace = match code.stamps {
         Some(stamps) => {
             let modelled = modelled(module, target, &used);

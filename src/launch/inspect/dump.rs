@@ -9,7 +9,7 @@ use crate::ir::{Module, PrintOptions};
 use crate::launch::file::name_for_file;
 
 /// Files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.schedule`, `NAME.svg`, `NAME.ptx`,
-/// `NAME.cubin`, `NAME.log`.
+/// `NAME.cubin`, `NAME.log`, and `NAME.spills` for a kernel with values in local memory.
 ///
 /// NAME is the kernel's name and eight digits of a hash of its module, so that specializations of
 /// one kernel do not overwrite each other.

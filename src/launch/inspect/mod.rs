@@ -10,6 +10,7 @@ pub(super) mod profile;
 pub(super) mod remarks;
 pub(super) mod roofline;
 pub(super) mod roofline_work;
+pub(super) mod spills;
 pub(super) mod text;
 pub(super) mod trace;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::spills::Spills;
 use crate::backend::ptx::{self, remarks::CodeRemarks};
 use crate::error::Result;
 use crate::runtime::{Gpu, GpuKernel};
@@ -28,6 +29,7 @@ pub struct Remarks {
     code: Option<CodeRemarks>,
     resources: Resources,
     notes: Vec<String>,
+    spills: Option<Spills>,
     stages: Stages,
     /// The work of a launch has been reported.
     reported: AtomicBool,
@@ -132,6 +134,29 @@ impl Remarks {
             report::requested(format_args!("{remarks}"));
         }
         Ok(remarks)
+    }
+
+    /// Adds the lines of values in local memory, and writes them if `CUTLET_REMARKS` is set.
+    pub(crate) fn add_spills(&mut self, spills: Spills) {
+        if wanted() {
+            report::requested(format_args!("{}\n", Indented(&spills)));
+        }
+        self.spills = Some(spills);
+    }
+
+    /// Returns the lines whose values live in local memory, if `CUTLET_REMARKS` or `CUTLET_DUMP` is
+    /// set and the kernel uses local memory: the code is then assembled once more, with lines.
+    /// [`Inspection::spills`](crate::Inspection::spills) has them for any kernel.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert!(fill.remarks().spills().is_none());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn spills(&self) -> Option<&Spills> {
+        self.spills.as_ref()
     }
 
     /// Returns the name of the kernel.
@@ -251,7 +276,18 @@ impl fmt::Display for Remarks {
         if let Some(code) = &self.code {
             write!(f, "{code}")?;
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "  assembler: {note}"))
+        self.notes.iter().try_for_each(|note| writeln!(f, "  assembler: {note}"))?;
+        self.spills.iter().try_for_each(|spills| writeln!(f, "{}", Indented(spills)))
+    }
+}
+
+/// A report of several lines below the first line of another one.
+struct Indented<'a>(&'a Spills);
+
+impl fmt::Display for Indented<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  local memory, by {}:", self.0.assembler)?;
+        self.0.lines.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
 

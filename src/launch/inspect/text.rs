@@ -3,12 +3,14 @@
 use std::fmt;
 
 use super::remarks;
+use super::spills::Spills;
 use crate::backend::cpu::Checks;
 use crate::backend::{Hints, tileir};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::check_hints;
+use crate::launch::compile::offline_ptxas::settled;
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
 use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
@@ -341,6 +343,42 @@ impl Inspection {
         let code = ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?;
         remarks::say_code(&code, code.min_blocks > 1);
         Ok(code.text)
+    }
+
+    /// Returns the lines whose values live in local memory: spilled registers, and arrays of a
+    /// thread. The PTX is assembled with lines: by `ptxas` if `CUTLET_PTXAS` names one, else by the
+    /// driver if a GPU of the target is present, else by `ptxas` on the search path.
+    ///
+    /// The driver compiles code with warp roles in another way than for a launch. Its lines are
+    /// those of similar code with the registers of the consumer warps.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let sort = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [65536]) * 2.0);
+    /// let code = ct::inspect(sort, (x.mutable(),)).hints(ct::Hints::new().num_warps(4));
+    /// match code.spills() {
+    ///     Ok(spills) => println!("{spills}"),
+    ///     Err(error) => println!("{error}"), // neither a GPU nor ptxas
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`]; [`Error::NoDevice`] without an assembler, [`Error::Compile`] with its
+    /// log.
+    #[track_caller]
+    pub fn spills(&self) -> Result<Spills> {
+        let module = self.module_for_ptx()?;
+        let code = settled(&module, self.target, self.hints.line_info(true), Maps::for_module(&module))?;
+        Spills::of_code(&code, self.target, self.hints)
+    }
+
+    /// Returns the generated code.
+    #[cfg(test)]
+    pub(crate) fn compiled(&self) -> Result<crate::backend::ptx::Compiled> {
+        let module = self.module_for_ptx()?;
+        ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))
     }
 
     /// Returns the optimized module, as a launch compiles it for the ptx back end.

@@ -50,6 +50,8 @@ choice! {
         Picture = "picture",
         /// PTX.
         Ptx = "ptx",
+        /// The lines whose values live in local memory, by the driver or ptxas.
+        Spills = "spills",
         /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
         Tileir = "tileir",
         /// Tile IR bytecode.
@@ -84,7 +86,7 @@ impl Options {
     /// What they are.
     pub const HELP: &str = "
   --backend           cpu, ptx or tileir; default: the GPU where there is one, else cpu (CUTLET_BACKEND decides before)
-  --emit              ir, passes (the traced Tile IR, and what each pass changes of it), schedule (the steps of each warp role; schedule=full: with values that are computed at their uses), picture (when they do it, by the cost model, as SVG), ptx, tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
+  --emit              ir, passes (the traced Tile IR, and what each pass changes of it), schedule (the steps of each warp role; schedule=full: with values that are computed at their uses), picture (when they do it, by the cost model, as SVG), ptx, spills (the lines whose values live in local memory, by the driver or ptxas), tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
                       the code instead of running it; no device is needed
   --target            what code is emitted for: sm_80, sm_90a (the default), sm_100, …
   --bytecode-version  of emitted bytecode: 13.1 to 13.5; default: the lowest that will do
@@ -202,6 +204,7 @@ impl Options {
             Some(Emit::Ir) => self.inspect(kernel, args).ir()?.into_bytes(),
             Some(Emit::Passes) => changes(&self.inspect(kernel, args).passes()?).into_bytes(),
             Some(Emit::Ptx) => self.inspect(kernel, args).ptx()?.into_bytes(),
+            Some(Emit::Spills) => format!("{}\n", self.inspect(kernel, args).spills()?).into_bytes(),
             Some(Emit::Schedule) => self.inspect(kernel, args).schedule()?.into_bytes(),
             Some(Emit::FullSchedule) => self.inspect(kernel, args).full_schedule()?.into_bytes(),
             Some(Emit::Picture) => self.inspect(kernel, args).timeline_svg()?.into_bytes(),

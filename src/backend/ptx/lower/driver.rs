@@ -168,8 +168,7 @@ pub fn lower<'m>(
     let cluster = exchanging.unwrap_or(lowering.sync.cluster_size());
     let stamps = lowering.take_stamps();
     let wait_limit = lowering.info.options.wait_limit;
-    let failures =
-        FailureSites { assertions: lowering.report.assertions, wait_limit, waits: lowering.report.waits };
+    let failures = FailureSites { assertions: lowering.report.assertions, wait_limit, waits: lowering.report.waits };
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let has_mmas = !lowering.info.inference.mma_plans.is_empty();
     let fma_registers = fma_registers(&lowering.info);

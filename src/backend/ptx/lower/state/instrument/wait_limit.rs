@@ -163,8 +163,7 @@ impl Lowering<'_> {
         let first_word = HangField::Record(0).word();
         let field = |field: RecordField| Addr::new(record, 4 * (first_word + field.word()) as i64);
         let claim = [Operand::Imm(0), CLAIMED.into()];
-        let before =
-            self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &field(RecordField::State), &claim);
+        let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &field(RecordField::State), &claim);
         let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);
         self.b.bra_if(taken, false, done, false);
         let order =
