@@ -55,11 +55,7 @@ fn stuck_waits(sites: &FailureSites, note: Note) -> Vec<StuckWait> {
             },
             location: site.location.clone(),
         };
-        let is_same = |other: &&mut StuckWait| {
-            let StuckWait { tile_block, warps: _, role, step, awaited, location } = other;
-            (&*tile_block, &*role, &*step, &*awaited, &*location)
-                == (&wait.tile_block, &wait.role, &wait.step, &wait.awaited, &wait.location)
-        };
+        let is_same = |other: &&mut StuckWait| **other == StuckWait { warps: other.warps.clone(), ..wait.clone() };
         match waits.iter_mut().find(is_same) {
             Some(other) => other.warps.extend(wait.warps),
             None => waits.push(wait),
