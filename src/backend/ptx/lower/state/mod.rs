@@ -11,7 +11,6 @@
 pub mod convert_layout;
 pub mod core;
 pub mod elementwise;
-pub mod limited_barrier;
 pub mod materialize;
 pub mod memory_order;
 pub mod mma_queue;
