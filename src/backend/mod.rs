@@ -74,11 +74,12 @@ pub struct Hints {
     /// [`while_loop`](crate::while_loop), or other loop without a range, as endless. If `None`, the
     /// limit is 2^24 (16777216), times 64 if the loop waits for writes of other tile blocks.
     pub loop_limit: Option<u32>,
-    /// Milliseconds after which the ptx back end reports a wait that does not end: of warps for
-    /// tiles, empty stages and turns, and of a loop without a range for atomic or ordered accesses
-    /// of other tile blocks (flags, locks). The report names the wait, the line, the warps and the
-    /// tile block, and the kernel ends. If `None`, the code has no such limit, and a kernel that
-    /// waits forever blocks the GPU. The code is slower with a limit.
+    /// Milliseconds after which the ptx back end reports a wait that does not end
+    /// ([`Error::Hung`](crate::Error::Hung)): of warps for tiles, empty stages and turns, at
+    /// barriers, and of a loop without a range for atomic or ordered accesses of other tile blocks
+    /// (flags, locks). The report names the waits, their lines and warps and the tile block, and
+    /// the kernel ends. If `None`, the code has no such limit, and a kernel that waits forever
+    /// blocks the GPU. The code is slower with a limit.
     pub wait_limit: Option<u32>,
     /// Optimization level of the assembler, from 0 to 3; `None` is 3. The assembler is the driver's
     /// for PTX, and `tileiras` for Tile IR. A lower level compiles faster, and at 0 the

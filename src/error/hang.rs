@@ -1,9 +1,9 @@
-//! Waits of a kernel that did not end: the error of [`Hints::wait_limit`](crate::Hints::wait_limit).
+//! Waits of a kernel that did not end within [`Hints::wait_limit`](crate::Hints::wait_limit).
 
 use std::fmt;
 use std::time::Duration;
 
-use super::Location;
+use super::location::Location;
 
 /// Prefix of the message of an [`Error::Hung`](super::Error::Hung).
 const PREFIX: &str = "a wait that does not end: ";
@@ -29,9 +29,9 @@ pub struct Hang {
     pub kernel: String,
     /// The limit of each wait.
     pub limit: Duration,
-    /// The waits beyond the limit, in the order of their reports. Warps of a tile block at one
-    /// barrier are one wait. The list has all warps of the tile block that reported first, and of
-    /// other tile blocks one wait for each place in the code.
+    /// The waits beyond the limit. Warps of a tile block at one barrier are one wait. All waits of
+    /// the tile block that reported first come first, in the order of time. Waits of other tile
+    /// blocks at further places in the code follow.
     pub waits: Vec<StuckWait>,
 }
 

@@ -88,7 +88,9 @@ pub(crate) use compile::{Scheduled, with_schedule};
 pub use compile::{rewritten, rewritten_persistent};
 pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
-pub use device_assert::{Assertion, FailureSites, HangField, NoteField, RECORDS, RecordField, WaitObject, WaitSite};
+pub use device_assert::{
+    Assertion, FailureSites, HangField, NoteField, RECORDS, RecordField, WARP_RECORDS, WaitObject, WaitSite,
+};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;

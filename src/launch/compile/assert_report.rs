@@ -1,10 +1,11 @@
 //! Failures that kernels of the ptx back end report: conversion of a note to an error.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::cpu;
-use crate::backend::ptx::{FailureSites, HangField, NoteField, RECORDS, RecordField, WaitObject};
+use crate::backend::ptx::{FailureSites, HangField, NoteField, RECORDS, RecordField, WARP_RECORDS, WaitObject};
 use crate::error::{Awaited, Diagnostic, Error, Hang, Result, StuckWait};
 use crate::runtime::{FailureNote, Gpu, Note};
 
@@ -32,16 +33,24 @@ fn explain(kernel: &str, sites: &FailureSites, note: Note) -> Option<Error> {
     (!hang.waits.is_empty()).then_some(Error::Hung(hang))
 }
 
-/// Returns the waits of the complete records, in order of time. Those of warps of a tile block at
+/// Returns the waits of the complete records: of the tile block that reported first, in order of
+/// time, then of other tile blocks at further places in the code. Those of warps of a tile block at
 /// one barrier are one wait.
 fn stuck_waits(sites: &FailureSites, note: Note) -> Vec<StuckWait> {
-    let records = (0..RECORDS).map(|index| &note[HangField::Record(index).word()..]);
+    let records = (0..RECORDS).map(|index| (index, &note[HangField::Record(index).word()..]));
     let field = |record: &[u32], field: RecordField| record[field.word()];
-    let mut complete: Vec<&[u32]> = records.filter(|record| field(record, RecordField::State) == COMPLETE).collect();
-    complete.sort_by_key(|record| field(record, RecordField::Order));
-    let mut waits: Vec<StuckWait> = Vec::new();
-    for record in complete {
-        let Some(site) = sites.waits.get(field(record, RecordField::Site) as usize) else { continue };
+    let mut complete: Vec<(bool, &[u32])> = records
+        .filter(|(_, record)| field(record, RecordField::State) == COMPLETE)
+        .map(|(index, record)| (index >= WARP_RECORDS as usize, record))
+        .collect();
+    complete.sort_by_key(|&(is_other, record)| (is_other, field(record, RecordField::Order)));
+    let (mut waits, mut named): (Vec<StuckWait>, _) = (Vec::new(), BTreeSet::new());
+    for (is_other, record) in complete {
+        let number = field(record, RecordField::Site);
+        let Some(site) = sites.waits.get(number as usize) else { continue };
+        if !named.insert(number) && is_other && site.object != WaitObject::Memory {
+            continue;
+        }
         let [first, second] = [0, 1].map(|index| field(record, RecordField::Value(index)));
         let wait = StuckWait {
             tile_block: [0, 1, 2].map(|axis| field(record, RecordField::Block(axis))),
@@ -55,11 +64,7 @@ fn stuck_waits(sites: &FailureSites, note: Note) -> Vec<StuckWait> {
             },
             location: site.location.clone(),
         };
-        let is_same = |other: &&mut StuckWait| {
-            let StuckWait { tile_block, warps: _, role, step, awaited, location } = other;
-            (&*tile_block, &*role, &*step, &*awaited, &*location)
-                == (&wait.tile_block, &wait.role, &wait.step, &wait.awaited, &wait.location)
-        };
+        let is_same = |other: &&mut StuckWait| **other == StuckWait { warps: other.warps.clone(), ..wait.clone() };
         match waits.iter_mut().find(is_same) {
             Some(other) => other.warps.extend(wait.warps),
             None => waits.push(wait),
@@ -146,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_become_waits_in_order_of_time() {
+    fn records_of_the_first_tile_block_come_first() {
         let sites = sites(Some(5));
         let mut note = vec![0; sites.words()];
         note[HangField::Block.word()] = 1;
@@ -163,6 +168,8 @@ mod tests {
         write(3, [1, 2, 3, 0, 6, 0, 0, 3, 0]);
         write(40, [COMPLETE, 99, 1, 9, 6, 0, 0, 3, 0]);
         write(35, [COMPLETE, 3, 5, 4, 0, 2, 0, 0, 0]);
+        // The place in the code is named already.
+        write(33, [COMPLETE, 1, 4, 0, 0, 5, 0, 1, 64]);
         let Some(Error::Hung(hang)) = explain("k", &sites, &note) else { panic!("no hang") };
         assert_eq!((&*hang.kernel, hang.limit), ("k", Duration::from_millis(5)));
         let seen: Vec<_> = hang

@@ -14,6 +14,7 @@ use crate::backend::ptx;
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::launch::inspect::remarks;
+use crate::launch::inspect::spills::Spills;
 use crate::runtime::{Gpu, assemble, uses_local_memory};
 use crate::target::Target;
 use crate::util::temp_dir::TemporaryFolder;
@@ -30,6 +31,23 @@ pub(crate) fn settled(module: &Module, target: Target, hints: Hints, maps: Maps<
     }
     remarks::say_code(&code, asked == Some(None));
     Ok(code)
+}
+
+/// Returns the lines of generated PTX whose values live in local memory. The code has `.loc`
+/// directives. The assembler is the `ptxas` of `CUTLET_PTXAS`, else the driver if a GPU of the
+/// target is present, else the `ptxas` of the search path.
+///
+/// # Errors
+/// [`Error::NoDevice`] without an assembler, [`Error::Compile`] with its log.
+pub(crate) fn spills(code: &ptx::Compiled, target: Target, hints: Hints) -> Result<Spills> {
+    let is_named = std::env::var_os("CUTLET_PTXAS").is_some_and(|path| !path.is_empty());
+    match Gpu::get(0).ok().filter(|gpu| gpu.target() == target && !is_named) {
+        Some(gpu) => Spills::by_driver(gpu, code, hints),
+        None => {
+            let cubin = machine_code(&code.entry, &code.text, target, hints.line_info(true))?;
+            Spills::of_cubin(&code.entry, &cubin, target)
+        }
+    }
 }
 
 /// Returns the log of an assembler; `None` if no assembler for the code is available.

@@ -1,16 +1,13 @@
 //! Values in local memory by source line, from the machine code of a kernel with lines.
 //!
-//! The machine code is that of `CUTLET_PTXAS`, else of the driver if a GPU of the target is present,
-//! else of `ptxas` on the search path. The driver returns only relocatable code, whose assembler
-//! ignores `setmaxnreg`. Code with roles is therefore assembled for the registers of the consumer
-//! warps; it is not executed.
+//! The driver returns only relocatable code, whose assembler ignores `setmaxnreg`. Code with roles
+//! is therefore assembled for the registers of the consumer warps; it is not executed.
 
 use std::fmt::{self, Write as _};
 
 use crate::backend::{Hints, ptx};
 use crate::error::{Error, Result};
 use crate::launch::compile::check_hints::assembly;
-use crate::launch::compile::offline_ptxas::machine_code;
 use crate::runtime::{Gpu, LocalLine, assemble, local_memory, wants_whole_program};
 use crate::target::Target;
 
@@ -73,22 +70,6 @@ impl Spills {
     /// ```
     pub fn bytes(&self) -> u32 {
         self.lines.iter().map(|line| line.bytes).sum()
-    }
-
-    /// Returns the lines of generated PTX, which has `.loc` directives.
-    ///
-    /// # Errors
-    /// [`Error::NoDevice`] without an assembler, [`Error::Compile`] with its log.
-    pub(crate) fn of_code(code: &ptx::Compiled, target: Target, hints: Hints) -> Result<Spills> {
-        let named = std::env::var_os("CUTLET_PTXAS").is_some_and(|path| !path.is_empty());
-        let gpu = Gpu::get(0).ok().filter(|gpu| gpu.target() == target && !named);
-        match gpu {
-            Some(gpu) => Spills::by_driver(gpu, code, hints),
-            None => {
-                let cubin = machine_code(&code.entry, &code.text, target, hints.line_info(true))?;
-                Spills::assembled(&code.entry, "ptxas", &cubin, target)
-            }
-        }
     }
 
     /// Returns the lines of generated PTX, assembled by the driver.
@@ -302,7 +283,7 @@ mod tests {
         }
     }
 
-    /// A product whose accumulators and a tile beside them exceed the registers.
+    /// A product whose accumulators and a further tile exceed the registers.
     fn heavy(a: Array<f16, 2>, c: ArrayMut<f32, 2>) {
         let kept = c.load((bid(0), bid(1)), [128, 256]).sqrt();
         let sum = fold(crate::range(0, a.num_tiles(1, [128, 64])), kept, |sum, k| {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::launch::compile::check_hints::check_hints;
-use crate::launch::compile::offline_ptxas::settled;
+use crate::launch::compile::offline_ptxas::{self, settled};
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
 use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
@@ -371,7 +371,7 @@ impl Inspection {
     pub fn spills(&self) -> Result<Spills> {
         let module = self.module_for_ptx()?;
         let code = settled(&module, self.target, self.hints.line_info(true), Maps::for_module(&module))?;
-        Spills::of_code(&code, self.target, self.hints)
+        offline_ptxas::spills(&code, self.target, self.hints)
     }
 
     /// Returns the generated code.

@@ -38,7 +38,8 @@ impl Failures {
     /// Returns one of the noted failures as an error, after a wait of the host for work.
     ///
     /// # Errors
-    /// [`Error::Execution`] for an assertion that failed.
+    /// [`Error::Execution`] for an assertion that failed, [`Error::Hung`] for waits that did not
+    /// end.
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.any.load(Ordering::Acquire) { self.look() } else { Ok(()) }

@@ -239,7 +239,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Driver`] if some of this work failed, [`Error::Execution`] if an assertion in it
-    /// failed.
+    /// failed, [`Error::Hung`] for waits beyond [`Hints::wait_limit`](crate::Hints::wait_limit).
     ///
     /// ```
     /// # use cutlet::doctest::*;

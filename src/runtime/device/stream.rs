@@ -84,7 +84,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Driver`] if this work, or earlier work on the device, failed; [`Error::Execution`]
-    /// if an assertion failed.
+    /// if an assertion failed; [`Error::Hung`] for waits beyond
+    /// [`Hints::wait_limit`](crate::Hints::wait_limit).
     ///
     /// ```
     /// # use cutlet::doctest::*;

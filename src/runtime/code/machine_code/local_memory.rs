@@ -46,6 +46,9 @@ pub(crate) struct LocalLine {
     pub loop_loads: u32,
 }
 
+/// File and line; an array, and no spill.
+type Key<'a> = (Option<(&'a str, u32)>, bool);
+
 /// An access, by the number of its instruction.
 struct Access {
     at: usize,
@@ -79,7 +82,7 @@ pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<L
         access.words().into_iter().flatten().for_each(|word| stores.entry(word).or_default().push(index));
     }
     let values = Values { code: &code, accesses: &accesses, stores: &stores };
-    let mut found: BTreeMap<(Option<(&str, u32)>, bool), (LocalLine, BTreeSet<i32>)> = BTreeMap::new();
+    let mut found: BTreeMap<Key<'_>, (LocalLine, BTreeSet<i32>)> = BTreeMap::new();
     for access in &accesses {
         let origin = if access.local.is_store {
             values.of_register(access.at, access.local.data, 0)

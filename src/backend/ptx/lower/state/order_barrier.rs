@@ -17,10 +17,9 @@
 use super::core::Lowering;
 use super::instrument::stamps::WaitKey;
 use super::sync_state::OrderBarrier;
-use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::schedule::{ORDERED_GROUPS, OrderBarrierKind, OrderPoint, PINGPONG_GROUPS, WarpRole};
+use crate::backend::ptx::schedule::{OrderBarrierKind, OrderPoint, PINGPONG_GROUPS, WarpRole};
 use crate::ir::Value;
 
 /// Position of the exponential, of all exponentials of a thread, on which the arrival depends.
@@ -161,17 +160,6 @@ impl Lowering<'_> {
                 self.b.sub(Ty::U32, NamedBarrier::Order(1).id(), group)
             }
         }
-    }
-
-    /// Returns the number of groups that order barriers order.
-    pub fn num_order_groups(&self) -> u32 {
-        if self.info.data_partitions > 1 { self.info.data_partitions } else { ORDERED_GROUPS }
-    }
-
-    /// Returns the threads of a barrier: those of two groups.
-    pub fn threads_of_order(&self) -> u32 {
-        let each = if self.info.data_partitions > 1 { self.info.inference.num_warps as u32 } else { WARP_GROUP_WARPS };
-        2 * each * WARP_SIZE
     }
 
     fn is_group(&mut self, which: u32) -> Reg {

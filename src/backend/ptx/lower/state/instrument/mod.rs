@@ -1,5 +1,4 @@
 //! Instructions that report to the host: waits with a time limit, and time stamps of steps.
 
-pub mod limited_barrier;
 pub mod stamps;
 pub mod wait_limit;
