@@ -215,11 +215,12 @@ pub use ops::pointer;
 pub use ops::{
     AtomicOptions, Cache, Cluster, FloatMode, GatherOptions, Global, LoadOptions, Lock, LoopControl, Operand,
     Precision, Rowwise, ScanOptions, ScatterOptions, Scope, StepRange, StoreOptions, TiledView, TriangularOptions,
-    alias_fence, arange, arange_from, assert, astile, at, bid, cat, cluster, fold, fold_while, fold_with_control,
-    for_each, from_fn, from_slice, full, grid_dependency_control_launch_dependents, grid_dependency_control_wait,
-    if_else, if_then, indices, loop_with_control, matmul, matvec, mma, mma_fast_acc, mma_scaled, mma_with, num_blocks,
-    ones, print, ptx_elementwise, range, reduce, require, require_rowwise, return_if, scalar, scan, scan_with, scratch,
-    select, sort_by_key, span, stack, swizzle_2d, vecmat, while_loop, with_mode, zeros,
+    alias_fence, arange, arange_from, assert, astile, at, bid, cat, clock, cluster, fold, fold_while,
+    fold_with_control, for_each, from_fn, from_slice, full, global_timer, grid_dependency_control_launch_dependents,
+    grid_dependency_control_wait, if_else, if_then, indices, loop_with_control, matmul, matvec, mma, mma_fast_acc,
+    mma_scaled, mma_with, multiprocessor, num_blocks, ones, print, ptx_elementwise, range, reduce, require,
+    require_rowwise, return_if, scalar, scan, scan_with, scratch, select, sort_by_key, span, stack, swizzle_2d, vecmat,
+    while_loop, with_mode, zeros,
 };
 // The names above are inlined in the documentation; names that only the prelude has follow from it.
 #[doc(inline)]

@@ -308,6 +308,12 @@ macro_rules! ops {
                 self.spec().class != Class::Own || matches!(self, Opcode::Select | Opcode::PowI | Opcode::Offset | Opcode::InlinePtx)
             }
 
+            /// Returns true for ops whose results are the state of the machine: they may differ
+            /// between two executions.
+            pub const fn is_machine_query(self) -> bool {
+                matches!(self, Opcode::Clock | Opcode::GlobalTimer | Opcode::Multiprocessor)
+            }
+
             /// Returns true for matrix multiply-accumulate.
             pub const fn is_mma(self) -> bool {
                 matches!(self.spec().kind, OpKind::Mma)
@@ -538,4 +544,9 @@ ops! {
     // Extension: the tiles that the tile blocks of a cluster have, along a new leading axis. All
     // tile blocks of the cluster execute it.
     ClusterAllGather 1006 "cluster_all_gather" 255 => operands(&[one("source")]) effect(Other);
+    // Extensions: cycles of a counter of the multiprocessor, nanoseconds of the global timer, and
+    // the number of the multiprocessor.
+    Clock 1007 "clock" 255 => effect(Other);
+    GlobalTimer 1008 "global_timer" 255 => effect(Other);
+    Multiprocessor 1009 "multiprocessor" 255 => effect(Other);
 }

@@ -35,6 +35,7 @@ pub use control::loop_state::LoopState;
 #[doc(hidden)]
 pub use control::loop_state::Values;
 pub use control::loops::{fold, fold_while, for_each, if_else, if_then, while_loop};
+pub use control::machine::{clock, global_timer, multiprocessor};
 pub use control::programmatic_launch::{grid_dependency_control_launch_dependents, grid_dependency_control_wait};
 pub use create::construct::{TileRange, arange, arange_from, full, indices, ones, scalar, zeros};
 pub use create::from_host::{Dense, astile, from_slice};

@@ -122,6 +122,9 @@ impl Parser<'_> {
             | Opcode::GetNumTileBlocks
             | Opcode::GetGlobal
             | Opcode::DataPartitionId
+            | Opcode::Clock
+            | Opcode::GlobalTimer
+            | Opcode::Multiprocessor
             | Opcode::Alloca => self.nullary_op(code),
             Opcode::Broadcast
             | Opcode::Reshape
@@ -205,7 +208,7 @@ impl Parser<'_> {
                 let (data, ty) = self.constant()?;
                 self.add(code, &[], vec![Attr::Value(data)], &[ty])
             }
-            Opcode::Iota | Opcode::MakeToken => {
+            Opcode::Iota | Opcode::MakeToken | Opcode::Clock | Opcode::GlobalTimer | Opcode::Multiprocessor => {
                 let types = self.result_types()?;
                 self.add(code, &[], vec![], &types)
             }

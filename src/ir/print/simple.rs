@@ -126,7 +126,9 @@ impl Printer<'_> {
                 let modifiers = self.modifiers(op);
                 put!(self, " {operands}{modifiers} : {}", self.types(&op.operands));
             }
-            Opcode::Iota | Opcode::MakeToken => put!(self, " : {results}"),
+            Opcode::Iota | Opcode::MakeToken | Opcode::Clock | Opcode::GlobalTimer | Opcode::Multiprocessor => {
+                put!(self, " : {results}")
+            }
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => put!(self, " : {}", self.ty(op.results[0])),
             Opcode::DataPartitionId => put!(self, " count = {} : {results}", count(op)),
             Opcode::GetGlobal => put!(self, " @{} : {results}", text(op)),

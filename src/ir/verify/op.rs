@@ -48,6 +48,8 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Constant => simple::constant(rule),
         Opcode::GetGlobal => simple::get_global(rule),
         Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::DataPartitionId => simple::grid_query(rule),
+        Opcode::Multiprocessor => simple::grid_query(rule),
+        Opcode::Clock | Opcode::GlobalTimer => simple::time_query(rule),
         Opcode::GdcLaunchDependents | Opcode::GdcWait | Opcode::MakeToken | Opcode::MemoryFenceAlias => {
             simple::tokens(rule, 0)
         }

@@ -47,6 +47,10 @@ pub(super) fn grid_query(rule: &OpRule) -> Rule {
     rule.all_of(&rule.op.results, &Type::scalar(DType::I32))
 }
 
+pub(super) fn time_query(rule: &OpRule) -> Rule {
+    rule.all_of(&rule.op.results, &Type::scalar(DType::I64))
+}
+
 fn text<'m>(rule: &OpRule<'m>) -> &'m str {
     match rule.op.attr(AttrKind::Text) {
         Some(Attr::Text(text)) => text,

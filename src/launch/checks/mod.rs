@@ -10,4 +10,6 @@ pub(super) mod zones;
 #[cfg(test)]
 mod hang_tests;
 #[cfg(test)]
+mod machine_tests;
+#[cfg(test)]
 mod tests;

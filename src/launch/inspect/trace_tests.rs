@@ -158,11 +158,16 @@ fn check_events(trace: &MeasuredTrace, kinds: &[(&str, &str)], nanoseconds: u64)
     assert!(has_lines, "{name}: no line");
 }
 
+fn fill(x: ArrayMut<f16, 1>, way: Scalar<f32>) {
+    let at = arange(0..1024) + bid(0) * 1024;
+    x.store(bid(0), (at.cast::<f32>() * way).sin().cast());
+}
+
 fn numbers<const R: usize>(device: Device, shape: [usize; R], way: f32) -> Result<DeviceArray<f16, R>> {
-    device.from_fn(shape, |index| {
-        let at = index.iter().zip(&shape).fold(0, |at, (index, extent)| at * extent + index);
-        f16::from_f32((at as f32 * way).sin())
-    })
+    let elements = shape.iter().product::<usize>();
+    let mut x = device.zeros([elements])?;
+    Launch::new(elements.div_ceil(1024)).backend(Backend::Ptx).launch(fill, (&mut x, way))?;
+    x.into_shape(shape)
 }
 
 /// Executes `launch` with and without stamps, and compares the results by bits.

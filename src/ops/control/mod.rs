@@ -6,4 +6,5 @@ pub(super) mod grid;
 pub(super) mod loop_range;
 pub(super) mod loop_state;
 pub(crate) mod loops;
+pub(super) mod machine;
 pub(super) mod programmatic_launch;

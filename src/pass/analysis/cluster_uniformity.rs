@@ -61,7 +61,8 @@ impl Varying<'_> {
             Opcode::Yield | Opcode::Continue | Opcode::Break => self.terminator(id, op),
             Opcode::For | Opcode::Loop | Opcode::If => self.enter(id, op),
             _ => {
-                let reads = matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite);
+                let reads =
+                    matches!(op.code.spec().effect, Effect::Read | Effect::ReadWrite) || op.code.is_machine_query();
                 if reads || self.any_varies(&op.operands) {
                     self.values.extend(&op.results);
                     let regions = op.regions.iter().flat_map(|&region| &module.block(region).args);

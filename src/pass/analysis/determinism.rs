@@ -1,7 +1,7 @@
 //! Check that results do not depend on the order in which tile blocks run.
 //!
 //! The order of tile blocks decides the rounding of float atomics, and the values that atomic
-//! operations return. Atomic integer operations without a used result have the same effect in every
+//! operations return, and what clocks show. Atomic integer operations without a used result have the same effect in every
 //! order.
 
 use crate::error::Diagnostic;
@@ -40,6 +40,7 @@ fn reason(op: &Op, is_used: bool) -> Option<&'static str> {
         (Opcode::AtomicRmw | Opcode::AtomicRedView, Some(AtomicMode::Xchg)) | (Opcode::AtomicCas, _) => {
             Some("stores a value that the order of tile blocks decides")
         }
+        (code, _) if code.is_machine_query() && is_used => Some("returns the state of the machine"),
         (Opcode::AtomicRmw, _) if is_used => Some("returns a value that the order of tile blocks decides"),
         _ => None,
     }

@@ -444,6 +444,7 @@ impl<'m> Rows<'m> {
         let axis = op.dim() as usize;
         let rank = |value: Value| self.module.ty(value).as_tile().map_or(0, |(_, shape)| shape.len());
         let operands: Vec<Dependence> = match op.code {
+            code if code.is_machine_query() => vec![Dependence::broken(id, "returns the state of the machine")],
             Opcode::Reduce => {
                 let by = self.shifted(op, axis, rank(op.operands[0]));
                 let terms = &mut self.values.terms;

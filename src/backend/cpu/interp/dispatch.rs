@@ -1,5 +1,7 @@
 //! Execution of the ops without regions: one arm per op, which also defines the elementwise ones.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use std::rc::Rc;
 
 use super::cluster_exchange::Gather;
@@ -279,6 +281,12 @@ impl Machine<'_> {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
             O::ClusterAllGather => self.cluster_all_gather(op)?,
+            // A counter of the process increases with each read, as a clock does.
+            O::Clock | O::GlobalTimer => {
+                static READS: AtomicU64 = AtomicU64::new(1);
+                self.put(op, Words::W64(vec![READS.fetch_add(1, Ordering::Relaxed)]))
+            }
+            O::Multiprocessor => self.put(op, Words::W32(vec![0])),
             O::DataPartitionId => self.put(op, Words::W32(vec![self.data_partition])),
 
             // Memory.

@@ -63,6 +63,7 @@ families! {
         MakeStridedView, MakeGatherScatterView, GetTensorShape, GetIndexSpaceShape, LoadView, StoreView,
         AtomicRedView, LoadPtr, StorePtr, AtomicRmw, AtomicCas, MultimemLoadReduce, MultimemReduce, MultimemStore,
         MakeToken, JoinTokens, MemoryFenceAlias, GdcLaunchDependents, GdcWait, Assume, Assert, Print,
+        Clock, GlobalTimer, Multiprocessor,
     }
 }
 

@@ -196,8 +196,9 @@ impl OpCosts<'_, '_> {
             MulI | MulHiI | Offset => each(1.0, 0.5, 0.0),
             AbsI | AddI | AndI | Ceil | CmpF | CmpI | ExtI | FToI | Floor | IToF | MaxF | MaxI | MinF | MinI | NegI
             | OrI | Select | ShlI | ShrI | SubI | TruncI | XorI => each(1.0, 1.0, 0.0),
-            Alloca | Assert | Break | Continue | For | GdcLaunchDependents | GdcWait | If | Loop | MemoryFenceAlias
-            | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => CostRule::Dependent,
+            Alloca | Assert | Break | Clock | Continue | For | GdcLaunchDependents | GdcWait | GlobalTimer | If
+            | Loop | MemoryFenceAlias | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return
+            | Yield => CostRule::Dependent,
             // The cost of MMAs is computed by [`OpCosts::product`].
             MmaF | MmaFScaled | MmaI => CostRule::Nothing,
             Assume
@@ -216,6 +217,7 @@ impl OpCosts<'_, '_> {
             | MakeStridedView
             | MakeTensorView
             | MakeToken
+            | Multiprocessor
             | Permute
             | Reshape
             | WithLayout => CostRule::Nothing,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::state::core::SCHEDULE_MISMATCH;
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::isa::inst::{ProxyFence, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, ProxyFence, RegClass, Space, Special, Ty};
 use crate::backend::ptx::schedule::{LoadPath, OrderPoint, SeqId, Step};
 use crate::ir::{Op, OpId, Opcode};
 
@@ -22,15 +22,13 @@ impl Lowering<'_> {
                 continue;
             }
             let id = self.op_of(step);
-            self.stamp_step(body, index, step);
-            let kind = self.stamp_kind(step);
-            let start = kind.and_then(|_| self.stamp_start());
+            let stamp = self.begin_step(body, index, step);
             let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_))) {
                 self.flush_sunk_waits();
             }
-            if let Some(kind) = kind {
-                self.stamp(start, kind, Some(id));
+            if let Some((start, kind)) = stamp {
+                self.stamp(Some(start), kind, Some(id));
             }
             // A failed step may not have consumed all of its sub-steps.
             let rest = std::mem::take(&mut self.smem.sub_steps);
@@ -44,6 +42,7 @@ impl Lowering<'_> {
             };
             ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.define_poison(result));
         }
+        self.end_run();
     }
 
     /// Returns the op of a step. Of several ops, the one whose source location the instructions
@@ -161,6 +160,13 @@ impl Lowering<'_> {
             | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
+            Clock => self.time(op, Special::Clock64),
+            GlobalTimer => self.time(op, Special::GlobalTimer),
+            Multiprocessor => {
+                let number = self.b.special(Special::SmId);
+                self.define_scalar(op.results[0], number);
+                Ok(())
+            }
             DataPartitionId => self.data_partition_id(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
@@ -217,6 +223,23 @@ impl Lowering<'_> {
                 self.b.grid_dependency_launch();
             }
         }
+    }
+
+    /// Reads a time in one thread. Shared memory broadcasts it, because scalars are equal in all
+    /// threads.
+    fn time(&mut self, op: &Op, clock: Special) -> Lowered {
+        let buffer = self.next_write_buffer()?;
+        let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let place = Addr::new(base, buffer.offset.into());
+        let thread = self.b.special(Special::TidX);
+        let reads = self.b.setp(Cmp::Eq, Ty::U32, thread, 0);
+        let now = self.b.special(clock);
+        let plain = MemMods::default();
+        self.b.guarded(reads, false, |b| b.st(Space::Shared, Ty::B64, &place, now, plain));
+        self.next_read_buffer()?;
+        let now = self.b.ld(Space::Shared, Ty::B64, &place, plain);
+        self.define_scalar(op.results[0], now.into());
+        Ok(())
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {

@@ -37,7 +37,7 @@ pub struct MeasuredEvent {
     pub role: String,
     /// Number of the warp in the CTA.
     pub warp: u32,
-    /// Position of the step in the schedule as printed, from 0.
+    /// Line of the step in the full schedule (`NAME.schedule` beside the trace), from 1.
     pub step: u32,
     /// Kind of the step: `wait`, `arrive`, `mma`, `copy`, `store` or `compute`.
     pub kind: String,

@@ -124,6 +124,9 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | Gather
         | Histogram
         | ClusterAllGather
+        | Clock
+        | GlobalTimer
+        | Multiprocessor
         | Ranks
         | WithLayout
         | GdcLaunchDependents

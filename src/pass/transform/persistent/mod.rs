@@ -63,6 +63,9 @@ fn is_supported(module: &Module, body: BlockId) -> bool {
                 | Opcode::Alloca
                 | Opcode::MemoryFenceAlias
                 | Opcode::ClusterAllGather
+                | Opcode::Clock
+                | Opcode::GlobalTimer
+                | Opcode::Multiprocessor
         );
     });
     is_supported

@@ -37,6 +37,7 @@ impl<'m> CtaUniformity<'m> {
             Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
             code if code.is_control_flow() => self.enter(op),
             Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, regions.target(id)),
+            code if code.is_machine_query() => self.values.extend(&op.results),
             _ if self.any_differs(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
             _ => {}
         }

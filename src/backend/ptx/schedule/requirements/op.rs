@@ -27,6 +27,10 @@ impl KernelInfo<'_> {
             }
             (Opcode::Print, _) => all.print(),
             (Opcode::MemoryFenceAlias, _) => all.list.push(Requirement::Barrier),
+            // One thread reads the time for all.
+            (Opcode::Clock | Opcode::GlobalTimer, _) => {
+                all.list.push(Requirement::SmemExchange(vec![size_of::<u64>()]));
+            }
             (Opcode::Assert, _) => all.assertion(),
             (Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView, Some(layout)) => all.view_access(layout),
             (Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas, Some(layout)) => {

@@ -31,7 +31,7 @@ use crate::ir::{OpId, Opcode, Type};
 /// First value of the counter of a thread that does not record. As a signed number it is negative.
 const NOT_RECORDING: u32 = 1 << 31;
 
-/// Elements of a thread from which an op of a step is recorded as `compute`.
+/// Elements of a thread from which a computation begins a run.
 const MIN_ELEMENTS: i64 = 8;
 
 /// State of the stamps of a kernel.
@@ -47,6 +47,29 @@ pub struct Stamps {
     line: u32,
     /// Lines of the steps of waits that are emitted inside later steps.
     waits: FxHashMap<WaitKey, u32>,
+    run: Option<Run>,
+}
+
+/// A run of computations with one record. ptxas interleaves them, so they have no order in the
+/// code, and a clock between them would fix one.
+#[derive(Clone, Copy)]
+struct Run {
+    start: Reg,
+    /// The largest computation, with the number of its elements.
+    line: u32,
+    op: OpId,
+    elements: i64,
+}
+
+/// Recording of a step.
+enum StampClass {
+    /// The step has no code.
+    None,
+    /// The step belongs to a run of computations: its op, and the number of elements.
+    Computation(OpId, i64),
+    /// The step ends a run and has no record as a whole.
+    Other,
+    Whole(StampKind),
 }
 
 /// Registers of a recorder.
@@ -94,6 +117,7 @@ impl Lowering<'_> {
             cursor: None,
             line: 0,
             waits: FxHashMap::default(),
+            run: None,
         });
     }
 
@@ -182,47 +206,87 @@ impl Lowering<'_> {
         });
     }
 
-    /// Sets the current step.
-    pub fn stamp_step(&mut self, sequence: SeqId, index: usize, step: &Step) {
-        let Some(stamps) = &mut self.stamps else { return };
-        stamps.line = stamps.lines.get(&(sequence, index)).copied().unwrap_or(0);
+    /// Begins a step of a sequence. Returns the start and the kind of its record, unless the step
+    /// is a wait, which records itself, a region, or part of a run of computations.
+    pub fn begin_step(&mut self, sequence: SeqId, index: usize, step: &Step) -> Option<(Reg, StampKind)> {
+        let stamps = self.stamps.as_mut()?;
+        let line = stamps.lines.get(&(sequence, index)).copied().unwrap_or(0);
+        stamps.line = line;
         if let Some(key) = WaitKey::of(step) {
-            stamps.waits.insert(key, stamps.line);
+            stamps.waits.insert(key, line);
+        }
+        match self.stamp_class(step) {
+            StampClass::None => None,
+            StampClass::Computation(op, elements) => {
+                self.extend_run(line, op, elements);
+                None
+            }
+            StampClass::Other => {
+                self.end_run();
+                None
+            }
+            StampClass::Whole(kind) => {
+                self.end_run();
+                Some((self.stamp_start()?, kind))
+            }
         }
     }
 
-    /// Returns the kind of the records of a step as a whole; `None` for waits, which record
-    /// themselves, for regions and for short steps.
-    pub fn stamp_kind(&self, step: &Step) -> Option<StampKind> {
-        self.stamps.as_ref()?;
+    /// Adds a computation to the run, or begins a run. Short computations begin none. The record
+    /// names the largest computation.
+    fn extend_run(&mut self, line: u32, op: OpId, elements: i64) {
+        let is_long = elements >= MIN_ELEMENTS * i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
+        let run = self.stamps.as_ref().and_then(|stamps| stamps.run);
+        let run = match run {
+            Some(run) if run.elements >= elements => run,
+            Some(run) => Run { line, op, elements, ..run },
+            None if !is_long => return,
+            None => match self.stamp_start() {
+                Some(start) => Run { start, line, op, elements },
+                None => return,
+            },
+        };
+        self.stamps.as_mut().expect("stamps of a run").run = Some(run);
+    }
+
+    /// Records the run of computations before the current step, if there is one.
+    pub fn end_run(&mut self) {
+        if let Some(Run { start, line, op, .. }) = self.stamps.as_mut().and_then(|stamps| stamps.run.take()) {
+            self.stamp_at(Some(start), StampKind::Compute, Some(line), Some(op));
+        }
+    }
+
+    fn stamp_class(&self, step: &Step) -> StampClass {
         match step {
-            Step::Mma(_) => Some(StampKind::Mma),
-            Step::Produce(_) | Step::LocalLoad(_) => Some(StampKind::Copy),
-            Step::TmaStore(_) | Step::PrivatizedAtomic(_) => Some(StampKind::Store),
-            Step::ConsumerRelease(_) | Step::OrderArrive(_) => Some(StampKind::Arrive),
-            Step::StripMine(_) => Some(StampKind::Compute),
-            &Step::Exec(id) => self.stamp_kind_of_op(id),
-            _ => None,
+            Step::Deferred(_) | Step::Sub(_) => StampClass::None,
+            Step::Mma(_) => StampClass::Whole(StampKind::Mma),
+            Step::Produce(_) | Step::LocalLoad(_) => StampClass::Whole(StampKind::Copy),
+            Step::TmaStore(_) | Step::PrivatizedAtomic(_) => StampClass::Whole(StampKind::Store),
+            Step::ConsumerRelease(_) | Step::OrderArrive(_) => StampClass::Whole(StampKind::Arrive),
+            Step::StripMine(strip_mine) => {
+                let elements = |id: OpId| self.num_computed(id);
+                let largest = strip_mine.ops().max_by_key(|&id| elements(id));
+                largest.map_or(StampClass::Other, |id| StampClass::Computation(id, elements(id)))
+            }
+            &Step::Exec(id) => match self.module.op(id).code.spec().effect {
+                Effect::Read => StampClass::Whole(StampKind::Copy),
+                Effect::Write | Effect::ReadWrite => StampClass::Whole(StampKind::Store),
+                Effect::Pure | Effect::Region => StampClass::Computation(id, self.num_computed(id)),
+                Effect::Other | Effect::Terminator => StampClass::Other,
+            },
+            _ => StampClass::Other,
         }
     }
 
-    fn stamp_kind_of_op(&self, id: OpId) -> Option<StampKind> {
+    /// Returns the number of elements that an op computes or reduces.
+    fn num_computed(&self, id: OpId) -> i64 {
         let op = self.module.op(id);
-        match op.code.spec().effect {
-            Effect::Read => return Some(StampKind::Copy),
-            Effect::Write | Effect::ReadWrite => return Some(StampKind::Store),
-            _ => {}
-        }
-        if matches!(op.code, Opcode::Assert | Opcode::Print) || op.code.is_view() {
-            return None;
-        }
-        let threads = i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
-        let elements = op.results.iter().chain(op.operands.iter()).filter_map(|&value| match self.module.ty(value) {
+        let values = if matches!(op.code, Opcode::Reduce | Opcode::Scan) { &op.operands } else { &op.results };
+        let elements = values.iter().filter_map(|&value| match self.module.ty(value) {
             Type::Tile { shape, .. } => Some(shape.iter().product::<i64>()),
             _ => None,
         });
-        let elements = elements.max()?;
-        (elements >= MIN_ELEMENTS * threads).then_some(StampKind::Compute)
+        elements.max().unwrap_or(0)
     }
 
     /// Reads the clock before a step or a part of it; `None` if the kernel is not traced.
