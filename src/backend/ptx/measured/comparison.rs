@@ -191,7 +191,10 @@ impl fmt::Display for TraceComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TraceComparison { kernel, target, blocks, measured, modelled, dropped, steps } = self;
         writeln!(f, "# kernel {kernel}, {target}: {blocks} tile blocks, {dropped} events not recorded")?;
-        writeln!(f, "# tile block: measured {measured:.0} ns, cost model {modelled:.0} ns")?;
+        writeln!(
+            f,
+            "# tile block, as far as recorded and simulated: measured {measured:.0} ns, cost model {modelled:.0} ns"
+        )?;
         writeln!(f, "# contribution: executions by a warp of a tile block x (measured - modelled)")?;
         let number = |value: Option<f64>, digits: usize| match value {
             Some(value) => format!("{value:.digits$}"),
