@@ -1,8 +1,8 @@
 //! Comparison of a measured trace with the cost model, step by step.
 //!
 //! A step has the mean duration of its executions, without the steps that are recorded inside of
-//! it. Its contribution is the difference of the means, times its executions by a warp of a CTA: the
-//! time by which the model errs there.
+//! it. Its contribution is the difference of the means, times its executions by a warp of a CTA:
+//! the time by which the model errs there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ pub struct TraceComparison {
 pub struct StepComparison {
     /// Warp role: `all`, `consumer` or `producer`.
     pub role: String,
-    /// Position of the step in the schedule as printed.
+    /// Line of the step in the full schedule, from 1.
     pub step: u32,
     /// Kind of the step, as in [`MeasuredEvent::kind`].
     pub kind: String,

@@ -15,7 +15,7 @@ const MARGIN: f64 = 0.04;
 /// Minimum number of executions of a step of a loop.
 const MIN_ITERATIONS: usize = 3;
 
-/// Whether a step is an MMA, its CTA, warp and position in the schedule.
+/// Key of a step: true for an MMA, then CTA, warp and position in the schedule.
 type StepKey = (bool, [u32; 3], u32, u32);
 /// CTA, number and role of a warp.
 type WarpKey<'a> = ([u32; 3], u32, &'a str);
