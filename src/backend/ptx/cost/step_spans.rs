@@ -32,7 +32,7 @@ struct Run<'a> {
 /// Returns the steps of the first resident CTA. Merged steps share the time of their event in
 /// proportion to their cycles without contention.
 pub fn step_spans(module: &Module, programs: &EventPrograms, replay: &EventReplay) -> Vec<StepSpan> {
-    let mut steps = Vec::new();
+    let mut steps: Vec<StepSpan> = Vec::new();
     for group in replay.warp_groups.iter().filter(|group| group.block == 0) {
         let plan = &programs.partitions[group.partition];
         let index = group.pingpong_group as u32 * plan.groups + group.group as u32;
@@ -45,7 +45,15 @@ pub fn step_spans(module: &Module, programs: &EventPrograms, replay: &EventRepla
                 let end = start + share * (run.end - run.start);
                 let &EventPart { place, op, .. } = part;
                 let kind = if run.waits { "wait" } else { kind(module, &run.event.what, op) };
-                steps.push(StepSpan { role: plan.role, warp, place, kind, op, start, end });
+                match steps.last_mut() {
+                    // The instructions of an MMA and its issue are one execution.
+                    Some(last)
+                        if (last.warp, last.place, last.kind) == (warp, place, kind) && start - last.end < 1.0 =>
+                    {
+                        last.end = end;
+                    }
+                    _ => steps.push(StepSpan { role: plan.role, warp, place, kind, op, start, end }),
+                }
                 start = end;
             }
         }

@@ -1,8 +1,8 @@
 //! Comparison of a measured trace with the cost model, step by step.
 //!
 //! A step has the mean duration of its executions, without the steps that are recorded inside of
-//! it. Its contribution is the difference of the means, times its executions by a warp of a CTA: the
-//! time by which the model errs there.
+//! it. Its contribution is the difference of the means, times its executions by a warp of a CTA:
+//! the time by which the model errs there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ pub struct TraceComparison {
 pub struct StepComparison {
     /// Warp role: `all`, `consumer` or `producer`.
     pub role: String,
-    /// Position of the step in the schedule as printed.
+    /// Line of the step in the full schedule, from 1.
     pub step: u32,
     /// Kind of the step, as in [`MeasuredEvent::kind`].
     pub kind: String,
@@ -191,7 +191,10 @@ impl fmt::Display for TraceComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TraceComparison { kernel, target, blocks, measured, modelled, dropped, steps } = self;
         writeln!(f, "# kernel {kernel}, {target}: {blocks} tile blocks, {dropped} events not recorded")?;
-        writeln!(f, "# tile block: measured {measured:.0} ns, cost model {modelled:.0} ns")?;
+        writeln!(
+            f,
+            "# tile block, as far as recorded and simulated: measured {measured:.0} ns, cost model {modelled:.0} ns"
+        )?;
         writeln!(f, "# contribution: executions by a warp of a tile block x (measured - modelled)")?;
         let number = |value: Option<f64>, digits: usize| match value {
             Some(value) => format!("{value:.digits$}"),

@@ -5,7 +5,7 @@
 //! * `modelled`: the steps of the cost model as events.
 //! * `trace_events`: the events as a trace-viewer file.
 //! * `timeline`: the events as a picture, above those of the cost model.
-//! * `comparison`: the durations of the steps beside those of the cost model.
+//! * `comparison`: the durations of the steps, compared with those of the cost model.
 
 mod comparison;
 mod measured_trace;

@@ -217,6 +217,10 @@ fn pictures_show_both_sources_all_roles_and_lines() {
         assert!(picture.contains(part), "{part} in {picture}");
     }
     assert_eq!(picture.matches(">producer, warp").count(), 4, "one lane of each panel");
+    // 128 x 256 x 64 multiply-adds, of 2048 in a cycle, which is 2/3 ns.
+    let iteration = picture.split("cost model: one iteration, ").nth(1).and_then(|rest| rest.split(' ').next());
+    let nanos: f64 = iteration.and_then(|nanos| nanos.parse().ok()).unwrap_or_else(|| panic!("{picture}"));
+    assert!((650.0..900.0).contains(&nanos), "{nanos} ns");
     let none = MeasuredTrace::default().timeline_svg();
     assert!(none.starts_with("<svg") && none.ends_with("</svg>\n"));
 }

@@ -15,6 +15,11 @@ const MARGIN: f64 = 0.04;
 /// Minimum number of executions of a step of a loop.
 const MIN_ITERATIONS: usize = 3;
 
+/// Key of a step: true for an MMA, then CTA, warp and position in the schedule.
+type StepKey = (bool, [u32; 3], u32, u32);
+/// CTA, number and role of a warp.
+type WarpKey<'a> = ([u32; 3], u32, &'a str);
+
 impl MeasuredTrace {
     /// Draws the measured steps above those of the cost model, as an SVG image.
     ///
@@ -81,9 +86,9 @@ fn shown(events: &[MeasuredEvent]) -> Vec<&MeasuredEvent> {
 /// Returns the median iteration of the main loop: the time from one execution to the next one of
 /// the step with the most executions, of MMAs if there are any.
 fn iteration(events: &[&MeasuredEvent]) -> Option<(u64, u64)> {
-    let mut steps: BTreeMap<(bool, &str, [u32; 3], u32, u32), Vec<u64>> = BTreeMap::new();
+    let mut steps: BTreeMap<StepKey, Vec<u64>> = BTreeMap::new();
     for event in events.iter().filter(|event| event.role != "producer") {
-        let key = (event.kind == "mma", &*event.role, event.block, event.warp, event.step);
+        let key = (event.kind == "mma", event.block, event.warp, event.step);
         steps.entry(key).or_default().push(event.start);
     }
     let (_, starts) = steps.iter().max_by_key(|((is_mma, ..), starts)| (*is_mma, starts.len()))?;
@@ -93,13 +98,13 @@ fn iteration(events: &[&MeasuredEvent]) -> Option<(u64, u64)> {
 }
 
 fn panel(title: String, events: &[&MeasuredEvent], (from, to): (f64, f64), marks: Option<(f64, f64)>) -> Panel {
-    let mut warps: BTreeMap<([u32; 3], u32, &str), Vec<Bar>> = BTreeMap::new();
+    let mut warps: BTreeMap<WarpKey<'_>, Vec<Bar>> = BTreeMap::new();
     for event in events {
         warps.entry((event.block, event.warp, &event.role)).or_default().push(bar(event));
     }
     let several = warps.keys().any(|(block, ..)| warps.keys().any(|(other, ..)| other != block));
-    let lane = |(number, ((block, warp, role), bars)): (usize, (([u32; 3], u32, &str), Vec<Bar>))| {
-        let [x, y, z] = block;
+    let lane = |(number, (key, bars)): (usize, (WarpKey<'_>, Vec<Bar>))| {
+        let ([x, y, z], warp, role) = key;
         let place = if several { format!("({x}, {y}, {z}) ") } else { String::new() };
         Lane { name: format!("{place}{role}, warp {warp}"), group: Some(group_colour(number)), bars }
     };

@@ -15,7 +15,7 @@ use super::measured_trace::{MeasuredEvent, MeasuredTrace};
 type ThreadKey<'a> = (u32, [u32; 3], u32, &'a str);
 
 impl MeasuredTrace {
-    /// Returns the trace in the JSON trace event format, which Perfetto and `chrome://tracing` open.
+    /// Returns the trace in the JSON trace event format, for Perfetto and `chrome://tracing`.
     ///
     /// A tile block on its multiprocessor is a process, and a warp of a role is a thread. An event
     /// is named by kind, step and line. The steps of the cost model form another process.
