@@ -9,6 +9,7 @@ mod planted;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cutlet::Target;
@@ -50,6 +51,8 @@ pub fn are_checked(name: &str) -> bool {
 
 /// Iterations of a loop of a faulty module.
 const LOOP_LIMIT: u32 = 1 << 12;
+/// Time of a module. A faulty one may count to 2^31.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a module leaves: memory and printed text, or that it fails.
 #[derive(Clone, PartialEq)]
@@ -183,7 +186,8 @@ impl Checker<'_> {
             true => ([PERSISTENT_CTAS as u32, 1, 1], [words, &grid.map(u64::from)].concat()),
             false => (grid, words.to_vec()),
         };
-        let options = RunOptions::default().print(&print);
+        let mut options = RunOptions::default().print(&print);
+        options.until = Some(Instant::now() + TIME_LIMIT);
         let program = Program::compile(module).map(|program| program.with_loop_limit(Some(LOOP_LIMIT)));
         let outcome = match program.and_then(|program| program.run(grid, &words, memory, &options)) {
             Ok(()) => Outcome::Left(Arc::new(ScheduleSimulator::contents(memory)), printed.into_inner().unwrap()),
@@ -220,4 +224,5 @@ pub fn report() {
         let lines = counts.iter().map(|(name, [runs, changed])| format!("{name} {changed} of {runs}"));
         println!("passes that changed programs: {}", lines.collect::<Vec<_>>().join(", "));
     }
+    planted::report();
 }
