@@ -34,6 +34,7 @@ macro_rules! pages {
         #[doc = "[testing]: crate::guide::testing"]
         #[doc = "[proofs]: crate::guide::proofs"]
         #[doc = "[tutorial]: crate::guide::tutorial"]
+        #[doc = concat!("[changelog]: ", repository_file!("CHANGELOG.md"))]
         #[doc = concat!("[candle]: ", repository_file!("integrations/candle/README.md"))]
         #[doc = concat!("[compare]: ", repository_file!("benches/compare/README.md"))]
         #[doc = concat!("[comparison]: ", repository_file!("docs/comparison.svg?raw=true"))]
@@ -86,6 +87,9 @@ pages! {
     /// Proofs of properties of kernels.
     ///
     proofs = "../docs/proofs.md";
+    /// Correctness in numbers: planted faults, random programs, errors of functions.
+    ///
+    correctness = "../docs/correctness.md";
     /// Environment variables.
     ///
     environment = "../docs/environment.md";

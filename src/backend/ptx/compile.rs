@@ -323,6 +323,18 @@ pub fn rewritten(module: &Module) -> Module {
     module
 }
 
+/// Runs the passes that precede a schedule, by each strategy, on a verified and optimized module.
+/// Inline PTX keeps its semantics. For tests that record passes.
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub fn run_passes(module: &Module, target: Target, options: &CompileOptions) {
+    let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
+    for strategy in Strategy::candidates(&module, options) {
+        // A rejected strategy has passes, too.
+        let _ = plan(&module, target, options, strategy, &mut Vec::new());
+    }
+}
+
 /// A module after [`rewritten`] as a persistent form, whose last parameters are the extents of the
 /// grid; `None` if it has none. For tests.
 #[cfg(feature = "_suite")]

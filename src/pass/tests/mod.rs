@@ -3,6 +3,7 @@
 
 mod kernels;
 mod pipeline_dependent_mma;
+mod planted;
 pub(crate) mod random;
 mod thread_local_reduction;
 

@@ -9,12 +9,13 @@ mod planted;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cutlet::Target;
 use cutlet::backend::Hints;
 use cutlet::backend::cpu::{Memory, Program, RunOptions};
-use cutlet::backend::ptx::{self, PlanSearch, rewritten, rewritten_persistent};
+use cutlet::backend::ptx::{self, PlanSearch, rewritten, rewritten_persistent, run_passes};
 use cutlet::backend::schedule_sim::ScheduleSimulator;
 use cutlet::backend::tileir::{self, Guards};
 use cutlet::ir::{Module, verify};
@@ -50,12 +51,14 @@ pub fn are_checked(name: &str) -> bool {
 
 /// Iterations of a loop of a faulty module.
 const LOOP_LIMIT: u32 = 1 << 12;
+/// Time of a module. A faulty one may count to 2^31.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a module leaves: memory and printed text, or that it fails.
 #[derive(Clone, PartialEq)]
 enum Outcome {
     Left(Arc<Vec<Vec<u8>>>, String),
-    Fails,
+    Fails(String),
 }
 
 /// A launch.
@@ -68,38 +71,72 @@ pub struct Launched<'a> {
 /// Checks each pass on a trace. The memory is left as the optimized kernel leaves it.
 pub fn check(trace: &Module, hints: Hints, launched: &Launched<'_>, fault: Option<Fault>) -> Result<()> {
     verify(trace).map_err(|problems| anyhow!("{}\n{trace}", problems[0]))?;
-    let only_pipeline = fault.is_some_and(|fault| PIPELINE.iter().any(|pass| pass.name == fault.pass));
-    let (problem, runs) = record_passes(fault, || run_all(trace, hints, launched.words, only_pipeline));
+    let ((), runs) = record_passes(fault, || run_all(trace, hints, Part::of(fault)));
     let mut checker = Checker { launched, before: ScheduleSimulator::contents(launched.memory), known: HashMap::new() };
-    for run in &runs {
+    for run in runs.iter().filter(|run| fault.is_none_or(|fault| fault.pass == run.name)) {
         checker.check(run)?;
     }
-    problem?;
     let mut optimized = trace.clone();
     optimize(&mut optimized);
     ScheduleSimulator::restore(launched.memory, &checker.before);
     Ok(execute(&optimized, launched.grid, launched.words, launched.memory)?)
 }
 
-/// Runs all passes.
-fn run_all(trace: &Module, hints: Hints, words: &[u64], only_pipeline: bool) -> Result<()> {
+/// Passes that a check runs.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    All,
+    Pipeline,
+    Ptx,
+    TileIr,
+}
+
+/// Passes of the Tile IR back end with planted faults.
+const OF_TILE_IR: [&str; 7] = [
+    "expand_gather",
+    "expand_ordered_reductions",
+    "guard_bounds",
+    "legalize_arithmetic",
+    "legalize_padding",
+    "split_loops",
+    "widen_loops",
+];
+
+impl Part {
+    /// The passes of a planted fault.
+    fn of(fault: Option<Fault>) -> Part {
+        match fault.map(|fault| fault.pass) {
+            None => Part::All,
+            Some(name) if PIPELINE.iter().any(|pass| pass.name == name) => Part::Pipeline,
+            Some(name) if OF_TILE_IR.contains(&name) => Part::TileIr,
+            Some(_) => Part::Ptx,
+        }
+    }
+}
+
+/// Runs passes.
+fn run_all(trace: &Module, hints: Hints, part: Part) {
     let mut module = trace.clone();
     optimize(&mut module);
-    if only_pipeline {
-        return Ok(());
+    if matches!(part, Part::All | Part::Ptx) {
+        run_ptx(&module, hints);
     }
-    let _ = rewritten_persistent(&module).unwrap_or_else(|| rewritten(&module));
+    if matches!(part, Part::All | Part::TileIr) {
+        let mut options = tileir::CompileOptions::default();
+        options.guards = Guards::Kernel;
+        // A kernel that the target rejects has passes, too.
+        let _ = tileir::compile(&module, Target { arch: 100, accelerated: false }, &options);
+    }
+}
+
+fn run_ptx(module: &Module, hints: Hints) {
+    let _ = rewritten_persistent(module).unwrap_or_else(|| rewritten(module));
     let mut options = ptx::CompileOptions::default();
     (options.num_warps, options.num_stages, options.num_ctas) = (hints.num_warps, hints.num_stages, hints.num_ctas);
     (options.tma, options.plan_search) = (module.globals.is_empty(), PlanSearch::Off);
     for target in [Target::SM_80, Target::SM_90A] {
-        // A kernel that a target rejects still has passes.
-        let _ = ScheduleSimulator::plan(&module, target, &options, words, &mut |_| Ok(()));
+        run_passes(module, target, &options);
     }
-    let mut options = tileir::CompileOptions::default();
-    options.guards = Guards::Kernel;
-    let _ = tileir::compile(&module, Target { arch: 100, accelerated: false }, &options);
-    Ok(())
 }
 
 fn execute(module: &Module, grid: [u32; 3], words: &[u64], memory: &Memory) -> cutlet::Result<()> {
@@ -121,20 +158,21 @@ impl Checker<'_> {
         if from == to || UNSEEN.contains(name) {
             return Ok(());
         }
-        let wanted = self.outcome(before, from, false);
-        let found = self.outcome(after, to, *name == "persistent");
+        let wanted = self.outcome(before, from);
+        let found = self.outcome(after, to);
         if wanted == found {
             return Ok(());
         }
         let what = match (&wanted, &found) {
             (Outcome::Left(wanted, _), Outcome::Left(found, _)) => difference(wanted, found),
-            (Outcome::Fails, _) => "the kernel fails before the pass alone".to_owned(),
-            (_, Outcome::Fails) => "the kernel fails after the pass alone".to_owned(),
+            (Outcome::Fails(_), Outcome::Fails(_)) => return Ok(()),
+            (Outcome::Fails(error), _) => format!("the kernel fails before the pass: {error}"),
+            (_, Outcome::Fails(error)) => format!("the kernel fails after the pass: {error}"),
         };
         bail!("pass {name} changes results: {what}\nbefore:\n{before}\nafter:\n{after}")
     }
 
-    fn outcome(&mut self, module: &Module, text: String, persistent: bool) -> Outcome {
+    fn outcome(&mut self, module: &Module, text: String) -> Outcome {
         if let Some(known) = self.known.get(&text) {
             return known.clone();
         }
@@ -142,15 +180,18 @@ impl Checker<'_> {
         ScheduleSimulator::restore(memory, &self.before);
         let printed = Mutex::new(String::new());
         let print = |part: &str| printed.lock().unwrap().push_str(part);
-        let (grid, words) = match persistent {
+        // The last parameters of a persistent form are the extents of the grid.
+        let num_params = module.block(module.entries[0].body).args.len();
+        let (grid, words) = match num_params == words.len() + grid.len() {
             true => ([PERSISTENT_CTAS as u32, 1, 1], [words, &grid.map(u64::from)].concat()),
             false => (grid, words.to_vec()),
         };
-        let options = RunOptions::default().print(&print);
+        let mut options = RunOptions::default().print(&print);
+        options.until = Some(Instant::now() + TIME_LIMIT);
         let program = Program::compile(module).map(|program| program.with_loop_limit(Some(LOOP_LIMIT)));
         let outcome = match program.and_then(|program| program.run(grid, &words, memory, &options)) {
             Ok(()) => Outcome::Left(Arc::new(ScheduleSimulator::contents(memory)), printed.into_inner().unwrap()),
-            Err(_) => Outcome::Fails,
+            Err(error) => Outcome::Fails(error.to_string()),
         };
         self.known.insert(text, outcome.clone());
         outcome
@@ -183,4 +224,5 @@ pub fn report() {
         let lines = counts.iter().map(|(name, [runs, changed])| format!("{name} {changed} of {runs}"));
         println!("passes that changed programs: {}", lines.collect::<Vec<_>>().join(", "));
     }
+    planted::report();
 }
