@@ -80,6 +80,7 @@ mod operand_forms;
 mod partition;
 mod philox;
 mod pingpong;
+mod planted;
 mod pointer;
 mod print;
 mod product;
