@@ -5,19 +5,6 @@ use cutlet::prelude::*;
 
 use super::exact;
 
-#[test]
-fn an_operation_without_a_form_is_named_with_its_line() -> ct::Result<()> {
-    let (line, kernel) = (line!() + 1, |y: ArrayMut<f16, 1>| {
-        let _before = y.entry(0).atomic_add(1.0);
-    });
-    let mut y = ct::Device::cpu().zeros([1])?;
-    let error = exact(1, ct::Backend::Cpu).launch(kernel, (&mut y,)).unwrap_err().to_string();
-    let expected = format!("launches.rs:{line}:");
-    assert!(error.contains(&expected) && error.contains("exact mode: `atomic_rmw_tko`"), "{error}");
-    assert!(error.contains("compare-and-swap of f16"), "{error}");
-    Ok(())
-}
-
 /// Sums of rows, exponentials, products and atomic additions.
 fn mixed(a: Array<f16, 2>, out: ArrayMut<f32, 2>) {
     let a = a.load_with((ct::bid(0), 0), [32, 32], ct::LoadOptions::new().padding(Padding::NegInf)).cast::<f32>();
@@ -67,6 +54,23 @@ fn kernels_without_the_mode_are_refused_and_with_it_reusable() -> ct::Result<()>
     assert_eq!(y.to_vec()?, sums);
     ct::launch(row_sums, 3, (&x, &mut y))?;
     assert_ne!(y.to_vec()?, sums);
+    Ok(())
+}
+
+/// A function selects the mode for its launches, and the one around it has it again behind it.
+#[test]
+fn a_function_selects_the_mode() -> ct::Result<()> {
+    let device = ct::Device::cpu();
+    let x = device.from_fn([3, 50], |[i, j]| super::noise(i * 50 + j, 1))?;
+    let (mut expected, mut y) = (device.zeros([3])?, device.zeros([3])?);
+    exact(3, ct::Backend::Cpu).launch(row_sums, (&x, &mut expected))?;
+    ct::with_exact_mode(|| ct::launch(row_sums, 3, (&x, &mut y)))?;
+    assert_eq!(super::bits(&y)?, super::bits(&expected)?);
+    let is_of_ring = |code: ct::Inspection| Ok::<bool, ct::Error>(!code.ptx()?.contains(".f32"));
+    assert!(ct::with_exact_mode(|| is_of_ring(ct::inspect(row_sums, (&x, &mut y))))?);
+    assert!(!is_of_ring(ct::inspect(row_sums, (&x, &mut y)))?);
+    ct::launch(row_sums, 3, (&x, &mut y))?;
+    assert_ne!(super::bits(&y)?, super::bits(&expected)?);
     Ok(())
 }
 

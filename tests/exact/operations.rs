@@ -130,3 +130,40 @@ fn arrays_of_16_bits_keep_results_of_16_bits() -> ct::Result<()> {
     super::assert_equal(&results);
     Ok(())
 }
+
+/// Products of arrays of 4-bit floats: in one tile, by rows, and through an array of 4 bits.
+#[test]
+fn arrays_of_4_bits_are_loaded_and_stored() -> ct::Result<()> {
+    fn through(x: Array<f4e2m1fn, 2>, [copy, out]: [ArrayMut<f4e2m1fn, 2>; 2], (rows, is_stored): (usize, bool)) {
+        let at = (ct::bid(0), 0);
+        let mut tile = x.load(at, [rows, 16]);
+        if is_stored {
+            copy.store(at, tile);
+            tile = copy.load(at, [rows, 16]);
+        }
+        let tile = tile.cast::<f32>();
+        out.store(at, (tile * tile + 3.0).cast());
+    }
+    let mut results = Vec::new();
+    for (device, backend) in places() {
+        let x = device.from_fn([8, 12], |[i, j]| f4e2m1fn::from_f32(6.0 * noise(i * 12 + j, 5)))?;
+        for (rows, is_stored) in [(8, false), (1, false), (4, true)] {
+            let mut arrays = [device.zeros([8, 12])?, device.zeros([8, 12])?];
+            let [copy, out] = &mut arrays;
+            exact(8 / rows, backend).launch(through, (&x, [copy, out], Constant((rows, is_stored))))?;
+            results.push((format!("{rows} rows, stored {is_stored} on {backend}"), super::bits(&arrays[1])?));
+        }
+    }
+    super::assert_equal(&results);
+    Ok(())
+}
+
+/// A positive bound below 2^-99 is no number of the formula.
+#[test]
+fn guards_of_divisions_are_the_identity() -> ct::Result<()> {
+    asserted(|x: Array<f32, 1>, y: Array<f32, 1>| {
+        let [a, b] = tiles(x, y);
+        ct::assert!(a.max(f32::MIN_POSITIVE).eq(a) & (b / a.sum(0).max(1e-30)).eq(b / a.sum(0)));
+        ct::assert!(a.max(1e-20).ge(a) & a.max(1.0).ge(1.0));
+    })
+}

@@ -111,3 +111,48 @@ fn expanded_squares_are_equal() -> ct::Result<()> {
     assert_equal(&results);
     Ok(())
 }
+
+/// Sums of columns in arrays of 16 bits: by one block, by additions of tiles, and by additions of elements, several of
+/// them to one. An array of an odd length ends inside of a word.
+fn columns<T: ct::ops::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 1>, form: Columns) {
+    let tile = [4, 32];
+    let part = |i: Scalar<i32>| x.load((i, 0), tile).cast::<f32>().sum(0).squeeze(0).cast::<T>();
+    match form {
+        Columns::OneBlock => {
+            let sums = ct::fold(..x.num_tiles(0, tile), ct::zeros::<f32, 1>([32]), |sum, i| sum + part(i).cast::<f32>());
+            y.store(0, sums.cast::<T>());
+        }
+        Columns::Tiles => y.atomic_store_add(0, part(ct::bid(0))),
+        Columns::Elements => {
+            let places = ct::arange(0..32).unsqueeze(0).broadcast_to(tile).reshape([128]);
+            y.atomic_add(places, x.load((ct::bid(0), 0), tile).reshape([128]));
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Columns {
+    OneBlock,
+    Tiles,
+    Elements,
+}
+
+fn narrow_sums<T: ct::ops::AtomicAdd>() -> ct::Result<()> {
+    let mut results = Vec::new();
+    for (device, backend) in places() {
+        let x = device.from_fn([30, 31], |[i, j]| T::from_f64(noise(i * 31 + j, 4).into()))?;
+        for (form, grid) in [(Columns::OneBlock, 1), (Columns::Tiles, 8), (Columns::Elements, 8)] {
+            let mut y = device.zeros::<T, 1>([31])?;
+            exact(grid, backend).launch(columns::<T>, (&x, &mut y, Constant(form)))?;
+            results.push((format!("{form:?} of {} on {backend}", T::NAME), bits(&y)?));
+        }
+    }
+    assert_equal(&results);
+    Ok(())
+}
+
+#[test]
+fn atomic_sums_of_16_bits_are_equal() -> ct::Result<()> {
+    narrow_sums::<f16>()?;
+    narrow_sums::<bf16>()
+}

@@ -7,7 +7,7 @@
 //! (`cpu_exact_tileir::…`) and on a GPU (`gpu_exact::…`, `gpu_exact_tileir::…`).
 //! `CUTLET_SUITE_EXACT=k` runs every k-th of these tests (1: all).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -44,12 +44,16 @@ const SUBJECTS: [&str; 21] = [
     "narrow/",
 ];
 
+/// Tests whose results depend on the order of tile blocks where numbers have another order: sums and maxima in one array.
+const LEFT_OUT: [&str; 1] = ["atomic_store/assumed"];
+
 /// Every how many tests of a way run if `CUTLET_SUITE_EXACT` is not set. An interpreted product has ten times the operations
 /// of one of floats.
 const EVERY: u64 = 12;
 
 /// Bits of an array that a test checks.
-struct Noted {
+#[derive(Debug, PartialEq)]
+pub struct Noted {
     what: String,
     bits: Vec<u64>,
 }
@@ -67,6 +71,20 @@ enum Mode {
 
 thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Floats) };
+    static IS_EXACT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a function whose launches are in exact mode.
+fn in_the_ring<X>(body: impl FnOnce() -> X) -> X {
+    /// Restores the state also after a panic.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_EXACT.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_EXACT.replace(true));
+    ct::with_exact_mode(body)
 }
 
 /// Runs a function in a mode. Returns the mode as the function left it.
@@ -88,7 +106,8 @@ fn within<X>(mode: Mode, body: impl FnOnce() -> X) -> (X, Mode) {
 
 /// Ways in which a test runs in exact mode, and their sessions. A way without its GPU is left out.
 pub fn ways(name: &str, gpu: Option<Device>) -> Vec<(&'static str, Session)> {
-    if !SUBJECTS.iter().any(|subject| name.starts_with(subject)) {
+    let is_subject = SUBJECTS.iter().any(|subject| name.starts_with(subject));
+    if !is_subject || LEFT_OUT.contains(&name) {
         return vec![];
     }
     let mut ways = vec![
@@ -135,7 +154,7 @@ pub fn compared(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Resul
 }
 
 fn both(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
-    ct::with_exact_mode(|| {
+    in_the_ring(|| {
         let (result, noted) = within(Mode::Noting(vec![]), || body(Session::Interpret(Stage::Traced)));
         result.context("exact mode: the interpreter")?;
         let Mode::Noting(noted) = noted else { unreachable!("the mode remains") };
@@ -147,14 +166,27 @@ fn both(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
     })
 }
 
-/// Returns true if floats are elements of the ring.
+/// Runs a body in exact mode, and returns the arrays that it checks.
+pub fn noted(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<Vec<Noted>> {
+    in_the_ring(|| noted_floats(session, body))
+}
+
+/// Runs a body, and returns the arrays that it checks.
+pub fn noted_floats(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<Vec<Noted>> {
+    let (result, noted) = within(Mode::Noting(vec![]), || body(session));
+    result?;
+    let Mode::Noting(noted) = noted else { unreachable!("the mode remains") };
+    Ok(noted)
+}
+
+/// Returns true if bits are noted or compared instead of the checks of the tests.
 pub fn is_active() -> bool {
     MODE.with_borrow(|mode| matches!(mode, Mode::Noting(_) | Mode::Comparing(_)))
 }
 
 /// Rewrites a trace, if the mode is selected.
 pub fn rewrite(module: &mut Module) -> Result<()> {
-    match is_active() {
+    match IS_EXACT.get() {
         true => ct::pass::exact(module).map_err(|problems| anyhow!("{}", problems[0])),
         false => Ok(()),
     }

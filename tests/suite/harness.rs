@@ -24,6 +24,7 @@ use crate::data::format_of;
 use crate::exact;
 use crate::format::{Format, Real, Round};
 use crate::passes::{self, Launched};
+use crate::planted;
 use crate::ptxas::{self, Demand, is_too_small};
 use crate::runner::{Completion, Trial};
 use crate::schedules;
@@ -170,6 +171,7 @@ impl Session {
             Session::Interpret(stage) => {
                 let (words, memory) = words_and_memory(call.args());
                 let mut module = call.trace("kernel")?;
+                planted::plant(&mut module, grid);
                 exact::rewrite(&mut module)?;
                 match stage {
                     Stage::Traced => interpret_module(&module, grid, &words, &memory),
@@ -515,11 +517,11 @@ impl Suite {
     pub fn trials(self) -> Vec<Trial> {
         let gpu = Device::gpu(0);
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
+        let mut trials: Vec<Trial> = planted::CLASSES.iter().map(|class| fault_trial(&self.tests, class)).collect();
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample().max(1)).collect();
         if sums::wanted() {
             return tests.into_iter().flat_map(sum_trials).collect();
         }
-        let mut trials = Vec::new();
         for (index, Test { name, demand, alone, body }) in tests.into_iter().enumerate() {
             let trial = |way: &str, session: Option<Session>| {
                 let index64 = way.ends_with(INDEX64);
@@ -599,6 +601,19 @@ impl Suite {
         }
         trials
     }
+}
+
+/// Planted faults in the tests of a class.
+fn fault_trial(tests: &[Test], &(class, names): &(&'static str, &[&str])) -> Trial {
+    let is_of_class = |test: &&Test| names.iter().any(|name| test.name.starts_with(name));
+    let tests: Vec<_> = tests.iter().filter(is_of_class).map(|test| (test.name.clone(), test.body.clone())).collect();
+    Trial::new(format!("exact::faults/{class}"), move || {
+        let bodies: Vec<(String, &dyn Fn(Session) -> Result<()>)> =
+            tests.iter().map(|(name, body)| (name.clone(), &**body as _)).collect();
+        planted::count(class, planted::wish().unwrap_or(2), &bodies).map(|()| Completion::Completed)
+    })
+    // A test of attention takes some seconds.
+    .ignored(class == "attention" && planted::wish().is_none())
 }
 
 /// A test in exact mode.

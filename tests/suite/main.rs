@@ -81,6 +81,7 @@ mod partition;
 mod passes;
 mod philox;
 mod pingpong;
+mod planted;
 mod pointer;
 mod print;
 mod product;

@@ -1,5 +1,6 @@
 //! Elementwise operations of floats in the ring, and casts.
 
+use super::ring::INFINITE_EXPONENT;
 use super::state::{Exact, Site};
 use super::types::pattern_type;
 use crate::dtype::DType;
@@ -27,7 +28,11 @@ impl Exact<'_> {
                 let minus = self.negate(x(0));
                 self.extremum(Opcode::MaxI, x(0), minus)
             }
-            Opcode::MaxF => self.extremum(Opcode::MaxI, x(0), x(1)),
+            Opcode::MaxF => match [0, 1].map(|index| self.is_tiny(site.old.operands[index])) {
+                [true, false] => x(1),
+                [false, true] => x(0),
+                _ => self.extremum(Opcode::MaxI, x(0), x(1)),
+            },
             Opcode::MinF => self.extremum(Opcode::MinI, x(0), x(1)),
             Opcode::Exp => {
                 let rate = self.ring.number(std::f32::consts::LOG2_E.into());
@@ -62,6 +67,21 @@ impl Exact<'_> {
             _ => return None,
         };
         Some(self.absorbed(site, result))
+    }
+
+    /// Returns true for a positive constant of at most 2^-99. As a lower bound it guards a division
+    /// by zero or a logarithm.
+    fn is_tiny(&self, old: Value) -> bool {
+        let module = &self.ops.module;
+        let Some(op) = module.defining_op(old).map(|id| module.op(id)) else { return false };
+        match (op.code, op.const_data()) {
+            (Opcode::Broadcast | Opcode::Reshape, _) => self.is_tiny(op.operands[0]),
+            (_, Some(ConstData::Splat(bits))) => {
+                let number = self.float(old).map_or(0.0, |dtype| float_codec::decode(dtype, *bits));
+                number > 0.0 && number <= 2f64.powi(-INFINITE_EXPONENT)
+            }
+            _ => false,
+        }
     }
 
     /// Replaces the elements of a sum or product by negative infinity where an operand is. It

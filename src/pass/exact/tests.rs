@@ -29,3 +29,24 @@ fn random_kernels_have_no_floats_and_keep_their_bits_through_the_passes() {
         assert_eq!(random::run(&optimized), expected, "seed {seed}:\n{module}\n{optimized}");
     }
 }
+
+/// Ops of arrays on several GPUs add floats inside of the network.
+#[test]
+fn an_op_without_a_form_is_named_with_its_line() {
+    let view = "tensor_view<64x64xf32, strides=[64,1], #cuda_tile.ptr_attr<multicast>>";
+    let text = format!(
+        "entry @k(%arg0: tile<ptr<f32, <multicast>>>) {{
+  %zero = constant <i32: 0> : tile<i32>
+  %tview = make_tensor_view %arg0, shape = [64, 64], strides = [64, 1] : tile<ptr<f32, <multicast>>> -> {view}
+  %pview = make_partition_view %tview : partition_view<tile=(4x8), {view}>
+  %x = constant <f32: 1.0> : tile<4x8xf32>
+  %token = multimem_reduce_view_tko release device %pview, %x[%zero, %zero] inbounds = [true, true] : partition_view<tile=(4x8), {view}>, tile<4x8xf32>, tile<i32> -> token
+  return
+}}"
+    );
+    let mut module = Module::parse("k.mlir", &text).expect("a module");
+    let problems = exact(&mut module).expect_err("there is no form");
+    let problem = problems[0].to_string();
+    assert!(problem.contains("exact mode: `multimem_reduce_view_tko`"), "{problem}");
+    assert!(problem.contains("k.mlir:6"), "{problem}");
+}

@@ -1,0 +1,257 @@
+//! Planted faults: tests of this suite run with a fault in the trace of one of their kernels. Exact mode has to see each
+//! fault; the number that the tolerances of the tests see is printed beside it.
+//!
+//! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one step of the loops and one
+//! tile block: the term is lost, doubled, or that of the neighbour. The interpreter runs the trace as it is. A fault is
+//! counted if it changes a bit that the test stores, with floats or in exact mode: a product of zero that is lost does not.
+//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class (2, and none in attention).
+
+use std::cell::RefCell;
+
+use anyhow::{Result, ensure};
+use cutlet::dtype::DType;
+use cutlet::ir::{
+    Attr, BlockId, CmpPred, ConstData, Elem, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign, Type, TypeId, Value,
+};
+
+use crate::exact;
+use crate::harness::{Session, Stage};
+
+/// Tests of each class, which begin with these names.
+pub const CLASSES: [(&str, &[&str]); 4] = [
+    ("products of fractions", &["product/scaled/mxfp8 e4m3"]),
+    ("products of whole numbers", &["product/tiles/f16 f16 f32", "mma_loops/causal"]),
+    ("attention", &["extents/attention", "ragged/attention"]),
+    ("sums", &["reduce/float_sums/f32", "thread_local_reduction/softmax/scale"]),
+];
+
+/// A fault: what the numbers select depends on the kernel.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    /// Number of the launch of the test.
+    launch: usize,
+    kind: Kind,
+    numbers: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Lost,
+    Doubled,
+    Neighbour,
+}
+
+#[derive(Default)]
+struct Planting {
+    fault: Option<Fault>,
+    /// Launches so far.
+    launches: usize,
+}
+
+thread_local! {
+    static PLANTING: RefCell<Option<Planting>> = const { RefCell::new(None) };
+}
+
+/// Runs a body with a fault. Returns its result and the number of launches.
+fn with_fault<X>(fault: Option<Fault>, body: impl FnOnce() -> X) -> (X, usize) {
+    PLANTING.set(Some(Planting { fault, launches: 0 }));
+    let result = body();
+    (result, PLANTING.take().map_or(0, |planting| planting.launches))
+}
+
+/// Plants the fault of this thread in the trace of a launch, if there is one.
+pub fn plant(module: &mut Module, grid: &[usize]) {
+    PLANTING.with_borrow_mut(|planting| {
+        let Some(planting) = planting else { return };
+        planting.launches += 1;
+        if let Some(fault) = planting.fault.filter(|fault| fault.launch + 1 == planting.launches) {
+            let body = module.entries[0].body;
+            let sites = sites(module, body, &mut vec![]);
+            if let Some(site) = sites.get(fault.numbers as usize % sites.len().max(1)) {
+                Planter { module, site, ops: vec![] }.plant(fault, grid);
+            }
+        }
+    });
+}
+
+/// An op with an operand that a fault changes.
+struct Site {
+    block: BlockId,
+    op: OpId,
+    /// Loops around the op: variable, lower bound and step.
+    loops: Vec<[Value; 3]>,
+}
+
+/// Products and sums of floats in a block and its regions.
+fn sites(module: &Module, block: BlockId, loops: &mut Vec<[Value; 3]>) -> Vec<Site> {
+    let mut found = Vec::new();
+    for &id in &module.block(block).ops {
+        let op = module.op(id);
+        let adds = |&body: &BlockId| module.block(body).ops.iter().any(|&op| module.op(op).code == Opcode::AddF);
+        let is_site = match op.code {
+            Opcode::MmaF | Opcode::MmaFScaled => true,
+            Opcode::Reduce => op.results.len() == 1 && op.regions.iter().all(adds),
+            _ => false,
+        };
+        if is_site && module.dtype(op.operands[0]).is_float() {
+            found.push(Site { block, op: id, loops: loops.clone() });
+        }
+        let is_loop = op.code == Opcode::For;
+        for &region in op.regions.iter().filter(|_| op.code != Opcode::Reduce && op.code != Opcode::Scan) {
+            if is_loop {
+                loops.push([module.block(region).args[0], op.operands[0], op.operands[2]]);
+            }
+            found.extend(sites(module, region, loops));
+            if is_loop {
+                loops.pop();
+            }
+        }
+    }
+    found
+}
+
+/// Inserts the ops of a fault before a site.
+struct Planter<'a> {
+    module: &'a mut Module,
+    site: &'a Site,
+    ops: Vec<OpId>,
+}
+
+impl Planter<'_> {
+    fn emit(&mut self, code: Opcode, groups: &[&[Value]], attrs: Vec<Attr>, types: &[TypeId]) -> OpId {
+        let loc: Loc = self.module.op(self.site.op).loc;
+        let id = self.module.add_op(code, groups, attrs, vec![], types, loc);
+        self.ops.push(id);
+        id
+    }
+
+    fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
+        let ty = self.module.intern(Type::Tile { elem: Elem::Num(dtype), shape: shape.into() });
+        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
+        let id = self.emit(code, &groups, attrs, &[ty]);
+        self.module.op(id).results[0]
+    }
+
+    fn number(&mut self, dtype: DType, bits: u64, shape: &[i64]) -> Value {
+        self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], dtype, shape)
+    }
+
+    fn equal(&mut self, a: Value, b: Value) -> Value {
+        let shape = self.module.shape(a).to_vec();
+        let attrs = vec![Attr::CmpPred(CmpPred::Eq), Attr::Sign(Sign::Signed)];
+        self.put(Opcode::CmpI, &[a, b], attrs, DType::I1, &shape)
+    }
+
+    /// Returns whether this is the tile block and the step of the fault.
+    fn is_here(&mut self, numbers: u64, grid: &[usize]) -> Value {
+        let scalar = self.module.intern(Type::scalar(DType::I32));
+        let id = self.emit(Opcode::GetTileBlockId, &[], vec![], &[scalar; 3]);
+        let mut conditions = Vec::new();
+        for (axis, &extent) in grid.iter().enumerate() {
+            let (place, block) = (self.module.op(id).results[axis], (numbers >> 8) as usize % extent.max(1));
+            let block = self.number(DType::I32, block as u64, &[]);
+            conditions.push(self.equal(place, block));
+        }
+        for (depth, [variable, lower, step]) in self.site.loops.clone().into_iter().rev().enumerate() {
+            let is_second = depth == 0 && numbers >> 16 & 1 == 1;
+            let dtype = self.module.dtype(variable);
+            let first = match is_second {
+                true => self.put(Opcode::AddI, &[lower, step], vec![Attr::Overflow(Overflow::None)], dtype, &[]),
+                false => lower,
+            };
+            conditions.push(self.equal(variable, first));
+        }
+        let first = conditions.remove(0);
+        conditions.into_iter().fold(first, |all, one| self.put(Opcode::AndI, &[all, one], vec![], DType::I1, &[]))
+    }
+
+    /// Returns a tile whose pairs of elements along the last axis are exchanged.
+    fn exchanged(&mut self, tile: Value, dtype: DType, shape: &[i64]) -> Value {
+        let (last, outer) = shape.split_last().expect("an axis");
+        let pairs = [outer.iter().product(), last / 2, 2];
+        let one = [pairs[0], pairs[1], 1];
+        let paired = self.put(Opcode::Reshape, &[tile], vec![], dtype, &pairs);
+        let [zero, first] = [0, 1].map(|index| self.number(DType::I32, index, &[]));
+        let ty = self.module.intern(Type::Tile { elem: Elem::Num(dtype), shape: one.to_vec() });
+        let half = |this: &mut Self, index: Value| {
+            let id = this.emit(Opcode::Extract, &[&[paired], &[zero, zero, index]], vec![], &[ty]);
+            this.module.op(id).results[0]
+        };
+        let halves = [half(self, first), half(self, zero)];
+        let joined = self.put(Opcode::Cat, &halves, vec![Attr::Dim(2)], dtype, &pairs);
+        self.put(Opcode::Reshape, &[joined], vec![], dtype, shape)
+    }
+
+    fn plant(mut self, fault: Fault, grid: &[usize]) {
+        let tile = self.module.op(self.site.op).operands[0];
+        let (dtype, shape) = (self.module.dtype(tile), self.module.shape(tile).to_vec());
+        let count: i64 = shape.iter().product();
+        let has_sums = matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+        let has_pairs = shape.last().is_some_and(|last| last % 2 == 0);
+        let faulty = match fault.kind {
+            Kind::Doubled if has_sums => {
+                let attrs = vec![Attr::Rounding(Rounding::NearestEven)];
+                self.put(Opcode::AddF, &[tile, tile], attrs, dtype, &shape)
+            }
+            Kind::Neighbour if has_pairs => self.exchanged(tile, dtype, &shape),
+            _ => self.number(dtype, 0, &shape),
+        };
+        let here = self.is_here(fault.numbers, grid);
+        let numbers = self.put(Opcode::Iota, &[], vec![], DType::I32, &[count]);
+        let element = self.number(DType::I32, (fault.numbers >> 24) % count as u64, &[count]);
+        let is_element = self.equal(numbers, element);
+        let here = self.put(Opcode::Reshape, &[here], vec![], DType::I1, &[1]);
+        let here = self.put(Opcode::Broadcast, &[here], vec![], DType::I1, &[count]);
+        let mask = self.put(Opcode::AndI, &[is_element, here], vec![], DType::I1, &[count]);
+        let mask = self.put(Opcode::Reshape, &[mask], vec![], DType::I1, &shape);
+        let result = self.put(Opcode::Select, &[mask, faulty, tile], vec![], dtype, &shape);
+        let Planter { module, site, ops } = self;
+        module.op_mut(site.op).operands[0] = result;
+        let list = &mut module.block_mut(site.block).ops;
+        let place = list.iter().position(|&op| op == site.op).expect("the op is in its block");
+        list.splice(place..place, ops);
+    }
+}
+
+/// Number of faults in the tests of each class, if the environment has one.
+pub fn wish() -> Option<usize> {
+    std::env::var("CUTLET_SUITE_FAULTS").ok().and_then(|text| text.parse().ok())
+}
+
+/// Plants faults in the tests of a class, prints how many are seen, and requires that exact mode sees all.
+pub fn count(class: &str, wanted: usize, tests: &[(String, &dyn Fn(Session) -> Result<()>)]) -> Result<()> {
+    let (mut planted, mut by_bits, mut by_tolerance) = (0, 0, 0);
+    let session = Session::Interpret(Stage::Traced);
+    for (at, (name, body)) in tests.iter().enumerate() {
+        let share = wanted * (at + 1) / tests.len() - wanted * at / tests.len();
+        let (clean, launches) = with_fault(None, || exact::noted(session, body));
+        let (clean, floats) = (clean?, exact::noted_floats(session, body)?);
+        let mut counted = 0;
+        for number in 0..20 * share as u64 {
+            if counted == share {
+                break;
+            }
+            let numbers = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let kind = [Kind::Lost, Kind::Doubled, Kind::Neighbour][number as usize % 3];
+            let fault = Some(Fault { launch: numbers as usize % launches, kind, numbers: numbers >> 5 });
+            let is_seen = with_fault(fault, || exact::noted(session, body)).0? != clean;
+            let is_outside = with_fault(fault, || body(session)).0.is_err();
+            let is_fault = is_seen || is_outside || {
+                with_fault(fault, || exact::noted_floats(session, body)).0? != floats
+            };
+            if is_fault {
+                counted += 1;
+                by_bits += usize::from(is_seen);
+                by_tolerance += usize::from(is_outside);
+                if !is_seen {
+                    println!("{name}: exact mode does not see {fault:?}");
+                }
+            }
+        }
+        planted += counted;
+    }
+    println!("planted faults, {class}: of {planted}, exact mode sees {by_bits}, the tolerances of the tests {by_tolerance}");
+    ensure!(planted > 0, "no planted fault changes a bit");
+    ensure!(by_bits == planted, "{class}: exact mode does not see {} of {planted} faults", planted - by_bits);
+    Ok(())
+}
