@@ -21,6 +21,25 @@ pub(crate) struct Recording {
     pub arrays: Vec<RecordedArray>,
     /// Recorded ops, by number.
     pub sites: Vec<Site>,
+    /// Arrays with a record of their written elements; `None` without the check of unwritten
+    /// memory. Parameters of these records follow those of the shadows.
+    pub written: Option<Vec<WrittenArray>>,
+}
+
+impl Recording {
+    /// Returns true if accesses of tile blocks are recorded.
+    pub fn has_accesses(&self) -> bool {
+        !self.arrays.is_empty()
+    }
+}
+
+/// Array with a record of its written elements: one byte per element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenArray {
+    /// Number of the parameter of its address.
+    pub param: usize,
+    /// Bytes of an element.
+    pub bytes: u64,
 }
 
 /// Array whose accesses are recorded.

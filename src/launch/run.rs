@@ -3,8 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::checks::races::Shadow;
-use super::checks::zones;
+use super::checks::{ShadowMemory, unwritten, zones};
 use super::compile::executable::{Code, Executable, GpuCode};
 use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
@@ -16,7 +15,9 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
-use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use};
+use crate::runtime::{
+    Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use, write_records_are_in_use,
+};
 use crate::util::span;
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
@@ -45,7 +46,10 @@ pub(super) fn run(
     if let Some(required) = &executable.required {
         required.check(grid, words.words())?;
     }
-    if executable.races.is_some() && claimed.is_none() {
+    if write_records_are_in_use() {
+        mark_written(executable, checks, words.words(), args)?;
+    }
+    if executable.is_recorded() && claimed.is_none() {
         return checked(slot, stream, (grid, dependent), checks, words, args);
     }
     if let Some(claimed) = claimed {
@@ -55,7 +59,25 @@ pub(super) fn run(
     if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }
 
-/// Executes a kernel with the check of races, and waits for its end.
+/// Records a write of all elements that the launch may write without a record of its own.
+///
+/// # Errors
+/// Errors of earlier work on the device.
+#[cold]
+fn mark_written(
+    executable: &Executable,
+    checks: cpu::Checks,
+    words: &[ParamWord],
+    args: &dyn AnyArgs,
+) -> Result<()> {
+    match (&executable.unwritten, &executable.code) {
+        (Some(unwritten), _) => unwritten.mark_others(words, args),
+        (None, Code::Cpu(..)) if checks.unwritten => Ok(()),
+        (None, _) => unwritten::mark_written(args, &|_, _| false),
+    }
+}
+
+/// Executes a kernel with a record of its accesses. The check of races waits for its end.
 ///
 /// # Errors
 /// [`Error::Execution`](crate::Error::Execution) for a race; errors of the launch.
@@ -70,15 +92,22 @@ fn checked(
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialized is filled");
-    let races = executable.races.as_ref().expect("a kernel with the check of races");
     let device = match &executable.code {
         Code::Gpu(code) => Device::from_gpu(code.kernel.gpu()),
         Code::Cpu(..) => Device::cpu(),
     };
-    let shadows = races.shadows(device, stream, words.words(), args)?;
-    shadows.iter().for_each(|shadow| words.push(shadow.word()));
-    execute(executable, stream, (grid, dependent), checks, &words, args, &shadows)?;
-    races.scan(&shadows, stream, grid)?;
+    let (races, unwritten) = (executable.races.as_ref(), executable.unwritten.as_ref());
+    let shadows = races.map(|races| races.shadows(device, stream, words.words(), args)).transpose()?;
+    let records = unwritten.map(|unwritten| unwritten.records(device, words.words(), args)).transpose()?;
+    let memory: Vec<ShadowMemory<'_>> = {
+        let shadows = shadows.iter().flatten().map(|shadow| shadow.shadow());
+        shadows.chain(records.iter().flatten().map(|record| record.shadow())).collect()
+    };
+    memory.iter().for_each(|shadow| words.push(shadow.word));
+    execute(executable, stream, (grid, dependent), checks, &words, args, &memory)?;
+    if let (Some(races), Some(shadows)) = (races, &shadows) {
+        races.scan(shadows, stream, grid)?;
+    }
     if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }
 
@@ -91,7 +120,7 @@ fn execute(
     checks: cpu::Checks,
     words: &WordWriter,
     args: &dyn AnyArgs,
-    shadows: &[Shadow],
+    shadows: &[ShadowMemory<'_>],
 ) -> Result<()> {
     match (&executable.code, &executable.profiled) {
         (Code::Gpu(code), None) => {
@@ -125,7 +154,7 @@ fn profiled(
     stream: Option<&Stream>,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
-    (words, shadows): (&WordWriter, &[Shadow]),
+    (words, shadows): (&WordWriter, &[ShadowMemory<'_>]),
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let mut span = Span::default();
@@ -198,7 +227,7 @@ fn launch_cpu(
     checks: cpu::Checks,
     words: &WordWriter,
     args: &dyn AnyArgs,
-    shadows: &[Shadow],
+    shadows: &[ShadowMemory<'_>],
 ) -> Result<()> {
     let mut memory = cpu::Memory::new();
     shadows.iter().for_each(|shadow| shadow.add_to(&mut memory));
@@ -207,7 +236,15 @@ fn launch_cpu(
             // SAFETY: the allocation is initialized and lives while the argument is borrowed, which
             // is until the launch returns. A unique borrow excludes other accesses to a writable
             // array; shared borrows exclude writes.
-            unsafe { memory.add(base, used.memory.len(), used.writes) };
+            unsafe {
+                match used.memory.write_record().ok().flatten().filter(|_| checks.unwritten) {
+                    None => memory.add(base, used.memory.len(), used.writes),
+                    Some(record) => {
+                        let bytes = record.bytes.host_pointer().expect("a record on the device of its array");
+                        memory.add_recorded((base, used.memory.len()), used.writes, bytes, record.unit);
+                    }
+                }
+            }
         }
     });
     // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)

@@ -24,6 +24,7 @@ pub(crate) use exact::exact;
 pub(crate) use instrument::assume_to_assert::{VIOLATED_ASSUMPTION, assume_to_assert};
 pub(crate) use instrument::preconditions::split_preconditions;
 pub(crate) use instrument::record_accesses::record_accesses;
+pub(crate) use instrument::record_writes::{UNWRITTEN, record_writes};
 pub(crate) use legalize::drop_layouts::drop_layouts;
 pub(crate) use legalize::expand_gather::expand_gather;
 pub(crate) use legalize::expand_scaled_mma::expand_scaled_mma;

@@ -7,6 +7,7 @@
 //!
 //! The result depends on the accesses alone: neither on the order of the tile blocks nor on timing.
 
+use super::ShadowMemory;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::Module;
@@ -14,7 +15,7 @@ use crate::ir::recording::{AccessClass, COMPLEMENT, RecordedArray, Recording, SI
 use crate::kernel::{AnyArgs, Constant};
 use crate::launch::options::Launch;
 use crate::ops::{arange, bid, full};
-use crate::runtime::{Access, Device, DeviceArray, Stream, StreamHandle};
+use crate::runtime::{Device, DeviceArray, Stream};
 use crate::tile::{Array, ArrayMut, Scalar, Tile};
 
 /// Elements of a tile of the scan.
@@ -39,23 +40,8 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Returns the parameter word of the shadow.
-    pub fn word(&self) -> ParamWord {
-        self.words.memory.address()
-    }
-
-    /// Makes a launch on this stream follow the initialization of the shadow.
-    pub fn before_use(&self, stream: &StreamHandle) -> Result<()> {
-        self.words.memory.before_use(stream, Access::Write)
-    }
-
-    /// Adds the shadow to the memory of a launch on the cpu device.
-    pub fn add_to(&self, memory: &mut cpu::Memory) {
-        if let Some(base) = self.words.memory.host_pointer() {
-            // SAFETY: the shadow is allocated and initialized, and no other code uses it during the
-            // launch.
-            unsafe { memory.add(base, self.words.memory.len(), true) };
-        }
+    pub fn shadow(&self) -> ShadowMemory<'_> {
+        ShadowMemory { memory: &self.words.memory, word: self.words.memory.address() }
     }
 }
 
