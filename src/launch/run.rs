@@ -98,15 +98,21 @@ fn checked(
     };
     let (races, unwritten) = (executable.races.as_ref(), executable.unwritten.as_ref());
     let shadows = races.map(|races| races.shadows(device, stream, words.words(), args)).transpose()?;
+    let log = races.and_then(|races| races.log());
+    let log = log.map(|log| Ok((log, log.begin(device, words.words(), args)?))).transpose()?;
     let records = unwritten.map(|unwritten| unwritten.records(device, words.words(), args)).transpose()?;
     let memory: Vec<ShadowMemory<'_>> = {
         let shadows = shadows.iter().flatten().map(|shadow| shadow.shadow());
+        let shadows = shadows.chain(log.iter().map(|(_, log)| log.shadow()));
         shadows.chain(records.iter().flatten().map(|record| record.shadow())).collect()
     };
     memory.iter().for_each(|shadow| words.push(shadow.word));
     execute(executable, stream, (grid, dependent), checks, &words, args, &memory)?;
     if let (Some(races), Some(shadows)) = (races, &shadows) {
         races.scan(shadows, stream, grid)?;
+    }
+    if let Some((check, log)) = &log {
+        check.analyse(log, grid, args)?;
     }
     if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }

@@ -4,6 +4,7 @@
 //! Input: the compiled kernel, and the arguments of the launch. Output: an error after the launch,
 //! with the ops and tile blocks, or with the array and the offset.
 
+pub(super) mod ordered;
 pub(super) mod races;
 pub(super) mod unwritten;
 pub(super) mod zones;
@@ -14,7 +15,7 @@ use crate::runtime::{Access, Memory, StreamHandle};
 
 /// Memory that a kernel with checks uses besides its arguments.
 #[derive(Clone, Copy)]
-pub(super) struct ShadowMemory<'a> {
+pub(crate) struct ShadowMemory<'a> {
     pub memory: &'a Memory,
     /// Word of the parameter.
     pub word: ParamWord,
@@ -37,6 +38,8 @@ impl ShadowMemory<'_> {
 
 #[cfg(test)]
 mod hang_tests;
+#[cfg(test)]
+mod ordered_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

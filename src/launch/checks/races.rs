@@ -8,6 +8,7 @@
 //! The result depends on the accesses alone: neither on the order of the tile blocks nor on timing.
 
 use super::ShadowMemory;
+use super::ordered::LogCheck;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::Module;
@@ -29,6 +30,7 @@ pub(crate) struct RaceCheck {
     arrays: Vec<RecordedArray>,
     /// Recorded ops, by number.
     sites: Vec<(Option<Location>, AccessClass)>,
+    log: Option<LogCheck>,
 }
 
 /// Shadow of an array during one launch.
@@ -49,7 +51,13 @@ impl RaceCheck {
     pub fn new(module: &Module, recording: &Recording) -> RaceCheck {
         let sites = recording.sites.iter();
         let sites = sites.map(|site| (module.location(site.loc).cloned(), site.class)).collect();
-        RaceCheck { arrays: recording.arrays.clone(), sites }
+        let log = recording.log.as_ref().map(|logged| LogCheck::new(module, recording, logged));
+        RaceCheck { arrays: recording.arrays.clone(), sites, log }
+    }
+
+    /// Returns the check of ordered accesses, if the kernel has a log.
+    pub fn log(&self) -> Option<&LogCheck> {
+        self.log.as_ref()
     }
 
     /// Allocates the shadows of a launch with these parameter words.
@@ -133,7 +141,7 @@ impl RaceCheck {
         let at = other_location.map_or_else(|| "?".to_owned(), |location| location.to_string());
         let message = cpu::race_message(
             writes,
-            (shadow.first + element as u64, shadow.of),
+            &format!("element {} of an array of {}", shadow.first + element as u64, shadow.of),
             &format!("tile block {}", place(other)),
             (other_writes, &at),
         );

@@ -124,7 +124,7 @@ fn atomics_read_and_parts_have_their_own_elements() -> Result<()> {
 fn scratch_memory_of_a_tile_block() -> Result<()> {
     for device in devices() {
         let (x, mut y) = (device.full([4], 1)?, device.zeros([16])?);
-        let line = line!() + 6;
+        let line = line!() + 7;
         let kernel = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, whole: bool| {
             let own = crate::scratch::<i32, 1>([8]);
             own.store(0, x.load(0, [4]));

@@ -1,6 +1,7 @@
 //! Instrumentation: assumptions become asserts, accesses are recorded, and preconditions of a launch
 //! leave the kernel.
 
+mod access_log;
 pub(super) mod assume_to_assert;
 mod elements;
 pub(super) mod preconditions;

@@ -527,9 +527,6 @@ impl Memory {
                 return Ok(());
             }
         }
-        if self.record.is_some() && !self.note_copy(offset, from, from_offset, bytes, access)? {
-            self.note_write(offset, bytes, access)?;
-        }
         match (&self.kind, &from.kind) {
             // Without the host if one GPU can access the memory of the other.
             (Kind::Gpu { gpu, order }, Kind::Gpu { gpu: from_gpu, order: from_order })
@@ -563,7 +560,12 @@ impl Memory {
                 }
                 Ok(())
             }
+        }?;
+        // After the copy through the host, which records a write.
+        if self.record.is_some() && !self.note_copy(offset, from, from_offset, bytes, access)? {
+            self.note_write(offset, bytes, access)?;
         }
+        Ok(())
     }
 }
 
