@@ -139,7 +139,7 @@ macro_rules! gallery {
 
 gallery! {
     "ahead" "argmax" "attention" "attention_backward" "attention_f8" "attention_queries"
-    "batched_matmul" "doctor" "dropout" "embedding" "experts" "fft" "future" "graph" "hello"
+    "batched_matmul" "checks" "doctor" "dropout" "embedding" "experts" "fft" "future" "graph" "hello"
     "histogram" "layernorm" "layernorm_backward" "matmul" "matmul_steps" "mutex" "ndarray" "padding"
     "prefix_sum" "quantized_matmul" "races" "safetensors" "saxpy" "scaled_matmul" "softmax" "stencil"
     "transpose" "tune" "vadd" "vocabulary" "welford";

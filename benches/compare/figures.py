@@ -132,6 +132,7 @@ GALLERY = {
         "fft": ("Fourier transforms of complex rows", "fft c64 4096 256"),
         "dropout": ("random masks that are computed twice instead of stored", "dropout f32 67108864"),
         "mutex": ("a lock by compare-and-swap", None),
+        "checks": ("time of kernels without and with each check", None),
         "races": ("races between tile blocks, found on the device", None),
     },
     "Host side": {
@@ -150,7 +151,7 @@ FOLDERS = ("bundle", "dlpack")
 # Figures of examples that are no benchmarks: what each does.
 COUNTS = {
     "hello": "8 blocks", "padding": "1.8 times fewer elements", "doctor": "1 report", "matmul_steps": "7 steps", "attention_queries": "bit-identical runs",
-    "mutex": "100 blocks, 0 wrong sums", "races": "2 of 2 races", "graph": "400 launches by 200 calls", "future": "0 blocked threads", "ahead": "7 kernels compiled", "tune": "0 measurements in the second run",
+    "mutex": "100 blocks, 0 wrong sums", "races": "2 of 2 races", "checks": "6 kernels, 4 checks", "graph": "400 launches by 200 calls", "future": "0 blocked threads", "ahead": "7 kernels compiled", "tune": "0 measurements in the second run",
     "ndarray": "2 directions", "safetensors": "0 copies of aligned tensors", "bundle": "0 kernels traced", "dlpack": "0 copies",
 }
 COLUMNS = ("unit", "cutlet", "cuTile Python", "Triton", "library", "library name", "ratio")

@@ -21,6 +21,71 @@ pub(crate) struct Recording {
     pub arrays: Vec<RecordedArray>,
     /// Recorded ops, by number.
     pub sites: Vec<Site>,
+    /// Log of the accesses whose order the tile blocks establish, and of the accesses to memory of
+    /// no parameter. Its parameter follows those of the shadows.
+    pub log: Option<Logged>,
+    /// Arrays with a record of their written elements; `None` without the check of unwritten
+    /// memory. Parameters of these records follow those of the shadows.
+    pub written: Option<Vec<WrittenArray>>,
+}
+
+impl Recording {
+    /// Returns true if accesses of tile blocks are recorded.
+    pub fn has_accesses(&self) -> bool {
+        !self.arrays.is_empty() || self.log.is_some()
+    }
+}
+
+/// Arrays of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    /// Numbers of the parameters of the addresses of logged arrays.
+    pub params: Vec<usize>,
+    /// True if accesses to memory of no parameter are logged.
+    pub addresses: bool,
+}
+
+/// Words of a log before its events: the counter of the events, and the mask of the sample.
+pub(crate) const LOG_HEADER: u64 = 2;
+
+/// Maximum number of events of a log.
+pub(crate) const LOG_CAPACITY: u64 = 1 << 20;
+
+/// Kind of an event of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Access,
+    Release,
+    Acquire,
+}
+
+/// Number of low bits of the first word of an event that hold the address.
+const ADDRESS_BITS: u32 = 60;
+
+impl Event {
+    /// Returns the bits of the kind in the first word of an event.
+    pub fn bits(self) -> i64 {
+        (self as i64) << ADDRESS_BITS
+    }
+
+    /// Returns the kind and the address of the first word of an event.
+    pub fn of(word: i64) -> (Event, u64) {
+        let kind = match word >> ADDRESS_BITS {
+            1 => Event::Release,
+            2 => Event::Acquire,
+            _ => Event::Access,
+        };
+        (kind, (word & ((1 << ADDRESS_BITS) - 1)) as u64)
+    }
+}
+
+/// Array with a record of its written elements: one byte per element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenArray {
+    /// Number of the parameter of its address.
+    pub param: usize,
+    /// Bytes of an element.
+    pub bytes: u64,
 }
 
 /// Array whose accesses are recorded.
@@ -40,6 +105,8 @@ pub(crate) struct RecordedArray {
 pub(crate) struct Site {
     pub loc: Loc,
     pub class: AccessClass,
+    /// Bytes of an element.
+    pub bytes: u64,
 }
 
 /// Properties of an access that decide about its conflicts.
@@ -70,6 +137,14 @@ impl AccessClass {
 }
 
 impl RecordedArray {
+    /// Returns true if two of the classes are in conflict unless an order separates them.
+    pub fn depends_on_order(&self) -> bool {
+        let separate = |a: AccessClass, b: AccessClass| {
+            (a.writes || b.writes) && !(a.atomic && b.atomic) && !a.is_in_conflict(b)
+        };
+        self.classes.iter().any(|&a| self.classes.iter().any(|&b| separate(a, b)))
+    }
+
     /// Returns the number of words of an element.
     pub fn words(&self) -> usize {
         2 * self.classes.len()

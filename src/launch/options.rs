@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 
+use super::compile::Recorded;
 use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
 use super::grid::{Grid, IntoGrid};
@@ -29,9 +30,8 @@ pub(super) struct CompileRequest {
     pub checks: bool,
     /// Floats are elements of a ring of integers.
     pub exact: bool,
-    /// The code records its accesses to global memory, for the check of races. It then also checks
-    /// assumptions.
-    pub races: bool,
+    /// Accesses that the code records. It then also checks assumptions.
+    pub recorded: Recorded,
 }
 
 /// Launch with options: stream, back end, hints.
@@ -168,8 +168,8 @@ impl<'s> Launch<'s> {
     /// Selects the checks of the launch. Replaces the environment variable `CUTLET_CHECK` (`all`,
     /// or names of [`Checks`] separated by commas).
     ///
-    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds) and
-    /// [`races`](Checks::races). All back ends support [`memory`](Checks::memory). Each back end
+    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds),
+    /// [`races`](Checks::races) and [`unwritten`](Checks::unwritten). All back ends support [`memory`](Checks::memory). Each back end
     /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with
     /// the check of races waits for its end.
     ///
@@ -241,7 +241,7 @@ impl<'s> Launch<'s> {
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
         let made = match backend {
             Backend::Cpu => Checks::all(),
-            Backend::Ptx => Checks { bounds: true, races: true, memory: true, ..Checks::none() },
+            Backend::Ptx => Checks { bounds: true, races: true, memory: true, unwritten: true, ..Checks::none() },
             Backend::TileIr => Checks { memory: true, ..Checks::none() },
         };
         match self.checks {
@@ -260,7 +260,7 @@ impl<'s> Launch<'s> {
     #[track_caller]
     pub(super) fn checks_for(&self, request: &CompileRequest) -> Result<Checks> {
         self.require_mode(request.exact)?;
-        self.checks_of(request.backend, request.checks, request.races)
+        self.checks_of(request.backend, request.checks, request.recorded)
     }
 
     /// Returns the checks of a launch of code from a back end. `checked`: the code was generated
@@ -271,11 +271,13 @@ impl<'s> Launch<'s> {
     /// As [`Launch::checks_for`].
     #[inline]
     #[track_caller]
-    pub(super) fn checks_of(&self, generator: Backend, checked: bool, recorded: bool) -> Result<Checks> {
+    pub(super) fn checks_of(&self, generator: Backend, checked: bool, recorded: Recorded) -> Result<Checks> {
         let checks = self.checks_on(generator)?;
         let on_cpu = generator == Backend::Cpu;
         let missing = if on_cpu { checks.of_values() } else { checks.bounds } && !checked;
-        if !missing && (on_cpu || recorded || !checks.races) {
+        let needed = Recorded::by(checks);
+        let is_recorded = (recorded.races || !needed.races) && (recorded.writes || !needed.writes);
+        if !missing && (on_cpu || is_recorded) {
             return Ok(checks);
         }
         if self.checks.is_some() {
@@ -284,7 +286,8 @@ impl<'s> Launch<'s> {
             ));
         }
         let bounds = checks.bounds && (on_cpu || checked);
-        Ok(Checks { races: checks.races && on_cpu, bounds, memory: checks.memory, ..Checks::none() })
+        let (races, unwritten) = (checks.races && (on_cpu || recorded.races), !on_cpu && recorded.writes);
+        Ok(Checks { races, bounds, memory: checks.memory, unwritten: checks.unwritten && unwritten, ..Checks::none() })
     }
 
     /// Checks that code has the mode of the launch. `exact`: the code is in exact mode.
@@ -410,7 +413,7 @@ impl<'s> Launch<'s> {
         let Some(gpu) = device.as_gpu() else {
             let checks = self.checks_on(Backend::Cpu)?.of_values();
             let (hints, backend, programmatic_launch) = (self.hints, Backend::Cpu, false);
-            return Ok(CompileRequest { hints, backend, programmatic_launch, checks, races: false, exact });
+            return Ok(CompileRequest { hints, backend, programmatic_launch, checks, recorded: Recorded::NONE, exact });
         };
         let asked = match (self.backend, ASKED.get()) {
             (Some(backend), _) => Some(backend),
@@ -421,10 +424,10 @@ impl<'s> Launch<'s> {
         let backend = gpu_backend(asked, || driver_compiles(gpu));
         let checks = self.checks_on(backend)?;
         // The host cannot wait for a launch that is recorded.
-        let races = checks.races && !recorder::is_on();
-        let checks = checks.bounds || races;
+        let recorded = if recorder::is_on() { Recorded::NONE } else { Recorded::by(checks) };
+        let checks = checks.bounds || recorded.any();
         let hints = self.hints.trace(self.hints.trace || (backend == Backend::Ptx && trace::folder().is_some()));
-        Ok(CompileRequest { hints, backend, programmatic_launch, checks, races, exact })
+        Ok(CompileRequest { hints, backend, programmatic_launch, checks, recorded, exact })
     }
 
     #[inline]

@@ -3,8 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::checks::races::Shadow;
-use super::checks::zones;
+use super::checks::{ShadowMemory, unwritten, zones};
 use super::compile::executable::{Code, Executable, GpuCode};
 use super::compile::params::param_pointers;
 use super::graph_launch::{claimed, note};
@@ -17,7 +16,9 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
-use crate::runtime::{Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use};
+use crate::runtime::{
+    Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use, write_records_are_in_use,
+};
 use crate::util::span;
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
@@ -46,7 +47,10 @@ pub(super) fn run(
     if let Some(required) = &executable.required {
         required.check(grid, words.words())?;
     }
-    if executable.races.is_some() && claimed.is_none() {
+    if write_records_are_in_use() {
+        mark_written(executable, checks, words.words(), args)?;
+    }
+    if executable.is_recorded() && claimed.is_none() {
         return checked(slot, stream, (grid, dependent), checks, words, args);
     }
     if let Some(claimed) = claimed {
@@ -56,7 +60,25 @@ pub(super) fn run(
     if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }
 
-/// Executes a kernel with the check of races, and waits for its end.
+/// Records a write of all elements that the launch may write without a record of its own.
+///
+/// # Errors
+/// Errors of earlier work on the device.
+#[cold]
+fn mark_written(
+    executable: &Executable,
+    checks: cpu::Checks,
+    words: &[ParamWord],
+    args: &dyn AnyArgs,
+) -> Result<()> {
+    match (&executable.unwritten, &executable.code) {
+        (Some(unwritten), _) => unwritten.mark_others(words, args),
+        (None, Code::Cpu(..)) if checks.unwritten => Ok(()),
+        (None, _) => unwritten::mark_written(args, &|_, _| false),
+    }
+}
+
+/// Executes a kernel with a record of its accesses. The check of races waits for its end.
 ///
 /// # Errors
 /// [`Error::Execution`](crate::Error::Execution) for a race; errors of the launch.
@@ -71,15 +93,28 @@ fn checked(
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialized is filled");
-    let races = executable.races.as_ref().expect("a kernel with the check of races");
     let device = match &executable.code {
         Code::Gpu(code) => Device::from_gpu(code.kernel.gpu()),
         Code::Cpu(..) => Device::cpu(),
     };
-    let shadows = races.shadows(device, stream, words.words(), args)?;
-    shadows.iter().for_each(|shadow| words.push(shadow.word()));
-    execute(executable, stream, (grid, dependent), checks, &words, args, &shadows)?;
-    races.scan(&shadows, stream, grid)?;
+    let (races, unwritten) = (executable.races.as_ref(), executable.unwritten.as_ref());
+    let shadows = races.map(|races| races.shadows(device, stream, words.words(), args)).transpose()?;
+    let log = races.and_then(|races| races.log());
+    let log = log.map(|log| Ok((log, log.begin(device, words.words(), args)?))).transpose()?;
+    let records = unwritten.map(|unwritten| unwritten.records(device, words.words(), args)).transpose()?;
+    let memory: Vec<ShadowMemory<'_>> = {
+        let shadows = shadows.iter().flatten().map(|shadow| shadow.shadow());
+        let shadows = shadows.chain(log.iter().map(|(_, log)| log.shadow()));
+        shadows.chain(records.iter().flatten().map(|record| record.shadow())).collect()
+    };
+    memory.iter().for_each(|shadow| words.push(shadow.word));
+    execute(executable, stream, (grid, dependent), checks, &words, args, &memory)?;
+    if let (Some(races), Some(shadows)) = (races, &shadows) {
+        races.scan(shadows, stream, grid)?;
+    }
+    if let Some((check, log)) = &log {
+        check.analyse(log, grid, args)?;
+    }
     if red_zones_are_in_use() { zones::check(executable.remarks().kernel(), args) } else { Ok(()) }
 }
 
@@ -92,7 +127,7 @@ fn execute(
     checks: cpu::Checks,
     words: &WordWriter,
     args: &dyn AnyArgs,
-    shadows: &[Shadow],
+    shadows: &[ShadowMemory<'_>],
 ) -> Result<()> {
     match (&executable.code, &executable.profiled) {
         (Code::Gpu(code), None) => {
@@ -126,7 +161,7 @@ fn profiled(
     stream: Option<&Stream>,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
-    (words, shadows): (&WordWriter, &[Shadow]),
+    (words, shadows): (&WordWriter, &[ShadowMemory<'_>]),
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let mut span = Span::default();
@@ -205,7 +240,7 @@ fn launch_cpu(
     checks: cpu::Checks,
     words: &WordWriter,
     args: &dyn AnyArgs,
-    shadows: &[Shadow],
+    shadows: &[ShadowMemory<'_>],
 ) -> Result<()> {
     let mut memory = cpu::Memory::new();
     shadows.iter().for_each(|shadow| shadow.add_to(&mut memory));
@@ -214,7 +249,15 @@ fn launch_cpu(
             // SAFETY: the allocation is initialized and lives while the argument is borrowed, which
             // is until the launch returns. A unique borrow excludes other accesses to a writable
             // array; shared borrows exclude writes.
-            unsafe { memory.add(base, used.memory.len(), used.writes) };
+            unsafe {
+                match used.memory.write_record().ok().flatten().filter(|_| checks.unwritten) {
+                    None => memory.add(base, used.memory.len(), used.writes),
+                    Some(record) => {
+                        let bytes = record.bytes.host_pointer().expect("a record on the device of its array");
+                        memory.add_recorded((base, used.memory.len()), used.writes, bytes, record.unit);
+                    }
+                }
+            }
         }
     });
     // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)

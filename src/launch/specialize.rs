@@ -46,7 +46,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
-    let CompileRequest { hints, backend, programmatic_launch, checks, races, exact } = request;
+    let CompileRequest { hints, backend, programmatic_launch, checks, recorded, exact } = request;
     let Hints {
         num_warps,
         num_stages,
@@ -76,10 +76,11 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
     // The flag of further words keeps keys of different lengths apart.
     let differs = optimizations.bits() != 0 || max_ctas != 0;
     let form = persistent.map_or(0, |wanted| 1 + u64::from(wanted));
-    let flags = u64::from(trace) << 14
+    let flags = u64::from(trace) << 15
+        | u64::from(recorded.writes) << 14
         | u64::from(deterministic) << 13
         | u64::from(exact) << 12
-        | u64::from(races) << 11
+        | u64::from(recorded.races) << 11
         | form << 9
         | u64::from(differs) << 8
         | plan << 5
@@ -277,6 +278,7 @@ fn remember(slot: &Specialized) {
 mod tests {
     use super::*;
     use crate::Backend;
+    use crate::launch::compile::Recorded;
     use crate::backend::ptx::{Optimization, OptimizationSet};
 
     #[test]
@@ -315,7 +317,7 @@ mod tests {
                 programmatic_launch: false,
                 checks: false,
                 exact: false,
-                races: false,
+                recorded: Recorded::NONE,
             };
             specialization_key(Device::cpu(), request).words().to_vec()
         };

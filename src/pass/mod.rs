@@ -26,6 +26,7 @@ pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
 pub(crate) use instrument::assume_to_assert::VIOLATED_ASSUMPTION;
 pub(crate) use instrument::preconditions::split_preconditions;
+pub(crate) use instrument::record_writes::UNWRITTEN;
 pub(crate) use legalize::ordered_reduction::is_commutative;
 #[cfg(any(test, feature = "_suite"))]
 #[doc(hidden)]

@@ -28,6 +28,11 @@ pub(crate) fn record_accesses(module: &mut Module) {
     apply("record_accesses", module, instrument::record_accesses::record_accesses);
 }
 
+/// Records the elements that stores write, and checks those that loads read.
+pub(crate) fn record_writes(module: &mut Module) {
+    apply("record_writes", module, instrument::record_writes::record_writes);
+}
+
 /// Removes the layouts that the user has requested.
 pub(crate) fn drop_layouts(module: &Module) -> Option<Module> {
     rewrite("drop_layouts", module, legalize::drop_layouts::drop_layouts)

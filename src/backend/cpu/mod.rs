@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub use checks::options::Checks;
-pub(crate) use checks::race_detector::race_message;
+pub(crate) use checks::race_detector::{Access as RaceAccess, BlockClock, RaceDetector, race_message};
 pub(crate) use interp::machine::Fault;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use interp::stepper::{Frame, LoopLimit, SlotContent};
@@ -54,7 +54,6 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
 use crate::util::report;
 use checks::outside::TileCounts;
-use checks::race_detector::RaceDetector;
 use interp::cluster_exchange::ClusterExchange;
 use interp::machine::Machine;
 use interp::slot::Slot;

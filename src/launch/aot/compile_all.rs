@@ -220,7 +220,7 @@ fn describe(
     let mut forms = Vec::new();
     call.args().forms(&mut forms);
     // The other fields are in the key of the search.
-    let CompileRequest { hints, backend, programmatic_launch, checks: _, races: _, exact: _ } =
+    let CompileRequest { hints, backend, programmatic_launch, checks: _, recorded: _, exact: _ } =
         launch.request(device)?;
     let start = if programmatic_launch { " dependent" } else { "" };
     let text = format!("{}{forms:?}{hints:?}{start}", module.to_text(PrintOptions::default()));

@@ -1,6 +1,7 @@
 //! Import of Tile IR modules: compiles an entry for a device and launches it with arguments that
 //! match its parameters.
 
+use crate::launch::compile::Recorded;
 use std::fmt;
 
 use crate::dtype::DType;
@@ -94,7 +95,7 @@ impl Launch<'_> {
         };
         let device = self.device_ahead(device, &())?;
         // The extent of the memory at a parameter is unknown.
-        let request = CompileRequest { races: false, ..self.request(device)? };
+        let request = CompileRequest { recorded: Recorded::NONE, ..self.request(device)? };
         let text = |value: &Value| (module.ty(*value).clone(), TypeText(module, module.ty(*value)).to_string());
         let params = module.block(found.body).args.iter().map(text).collect();
         let mut own = module.clone();

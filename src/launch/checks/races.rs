@@ -7,6 +7,8 @@
 //!
 //! The result depends on the accesses alone: neither on the order of the tile blocks nor on timing.
 
+use super::ShadowMemory;
+use super::ordered::LogCheck;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::Module;
@@ -14,7 +16,7 @@ use crate::ir::recording::{AccessClass, COMPLEMENT, RecordedArray, Recording, SI
 use crate::kernel::{AnyArgs, Constant};
 use crate::launch::options::Launch;
 use crate::ops::{arange, bid, full};
-use crate::runtime::{Access, Device, DeviceArray, Stream, StreamHandle};
+use crate::runtime::{Device, DeviceArray, Stream};
 use crate::tile::{Array, ArrayMut, Scalar, Tile};
 
 /// Elements of a tile of the scan.
@@ -28,6 +30,7 @@ pub(crate) struct RaceCheck {
     arrays: Vec<RecordedArray>,
     /// Recorded ops, by number.
     sites: Vec<(Option<Location>, AccessClass)>,
+    log: Option<LogCheck>,
 }
 
 /// Shadow of an array during one launch.
@@ -39,23 +42,8 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Returns the parameter word of the shadow.
-    pub fn word(&self) -> ParamWord {
-        self.words.memory.address()
-    }
-
-    /// Makes a launch on this stream follow the initialization of the shadow.
-    pub fn before_use(&self, stream: &StreamHandle) -> Result<()> {
-        self.words.memory.before_use(stream, Access::Write)
-    }
-
-    /// Adds the shadow to the memory of a launch on the cpu device.
-    pub fn add_to(&self, memory: &mut cpu::Memory) {
-        if let Some(base) = self.words.memory.host_pointer() {
-            // SAFETY: the shadow is allocated and initialized, and no other code uses it during the
-            // launch.
-            unsafe { memory.add(base, self.words.memory.len(), true) };
-        }
+    pub fn shadow(&self) -> ShadowMemory<'_> {
+        ShadowMemory { memory: &self.words.memory, word: self.words.memory.address() }
     }
 }
 
@@ -63,7 +51,13 @@ impl RaceCheck {
     pub fn new(module: &Module, recording: &Recording) -> RaceCheck {
         let sites = recording.sites.iter();
         let sites = sites.map(|site| (module.location(site.loc).cloned(), site.class)).collect();
-        RaceCheck { arrays: recording.arrays.clone(), sites }
+        let log = recording.log.as_ref().map(|logged| LogCheck::new(module, recording, logged));
+        RaceCheck { arrays: recording.arrays.clone(), sites, log }
+    }
+
+    /// Returns the check of ordered accesses, if the kernel has a log.
+    pub fn log(&self) -> Option<&LogCheck> {
+        self.log.as_ref()
     }
 
     /// Allocates the shadows of a launch with these parameter words.
@@ -147,7 +141,7 @@ impl RaceCheck {
         let at = other_location.map_or_else(|| "?".to_owned(), |location| location.to_string());
         let message = cpu::race_message(
             writes,
-            (shadow.first + element as u64, shadow.of),
+            &format!("element {} of an array of {}", shadow.first + element as u64, shadow.of),
             &format!("tile block {}", place(other)),
             (other_writes, &at),
         );

@@ -1,6 +1,7 @@
 //! Planted races, and kernels without races, with the instrumented code of the ptx back end in the
 //! interpreter. On a machine with a GPU, the same kernels run there.
 
+use super::super::compile::Recorded;
 use super::super::options::{CompileRequest, Launch};
 use super::super::run::run;
 use super::super::specialize::specialize;
@@ -13,26 +14,41 @@ use crate::runtime::{Backend, Device};
 use crate::{AtomicOptions, LoadOptions, Scope, StoreOptions, arange, bid, for_each, full, if_else, if_then, ones};
 
 /// Launches code of the ptx back end with the check of races on a device.
-fn recorded<K, A, P>(device: Device, kernel: K, grid: impl crate::IntoGrid, args: A) -> Result<()>
+pub(super) fn recorded<K, A, P>(device: Device, kernel: K, grid: impl crate::IntoGrid, args: A) -> Result<()>
 where
     K: Kernel<P>,
     A: KernelArgs<P>,
 {
-    let races = Checks { races: true, ..Checks::none() };
+    checked(device, Checks { races: true, ..Checks::none() }, kernel, grid, args)
+}
+
+/// Launches code of the ptx back end with checks on a device, and waits for its end.
+pub(super) fn checked<K, A, P>(
+    device: Device,
+    checks: Checks,
+    kernel: K,
+    grid: impl crate::IntoGrid,
+    args: A,
+) -> Result<()>
+where
+    K: Kernel<P>,
+    A: KernelArgs<P>,
+{
     if device.as_gpu().is_some() {
-        return Launch::new(grid).checks(races).backend(Backend::Ptx).launch(kernel, args);
+        Launch::new(grid).checks(checks).backend(Backend::Ptx).launch(kernel, args)?;
+        return device.synchronize();
     }
     let args = Arguments::new(args);
     let (hints, backend) = (Hints::default(), Backend::Ptx);
     let request =
-        CompileRequest { hints, backend, programmatic_launch: false, checks: true, races: true, exact: false };
+        CompileRequest { hints, backend, programmatic_launch: false, checks: true, recorded: Recorded::by(checks), exact: false };
     let slot = specialize(&Bound::new(&kernel, &args).call(), device, request, None)?;
     let grid = grid.into_grid().checked(backend)?.expect("a grid of tile blocks");
     run(&slot, None, grid, false, Checks::none(), args.given())
 }
 
 /// Returns the cpu device, and the first GPU if there is one.
-fn devices() -> Vec<Device> {
+pub(super) fn devices() -> Vec<Device> {
     std::iter::once(Device::cpu()).chain(Device::gpu(0)).collect()
 }
 

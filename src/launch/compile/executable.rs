@@ -13,6 +13,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::launch::checks::races::RaceCheck;
+use crate::launch::checks::unwritten::UnwrittenCheck;
 use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
 use crate::launch::inspect::trace::LaunchTrace;
@@ -25,6 +26,8 @@ pub(crate) struct Executable {
     pub required: Option<Box<Preconditions>>,
     /// Check of races, if the code records its accesses.
     pub races: Option<Box<RaceCheck>>,
+    /// Check of unwritten memory, if the code records its writes.
+    pub unwritten: Option<Box<UnwrittenCheck>>,
     /// Record of launches, if the profile is enabled.
     pub profiled: Option<Box<Profiled>>,
 }
@@ -36,6 +39,11 @@ pub(crate) enum Code {
 }
 
 impl Executable {
+    /// Returns true if the code has parameters for a record of its accesses.
+    pub fn is_recorded(&self) -> bool {
+        self.races.is_some() || self.unwritten.is_some()
+    }
+
     pub fn remarks(&self) -> &Remarks {
         match &self.code {
             Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks,

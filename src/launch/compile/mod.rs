@@ -1,6 +1,7 @@
 //! Compilation of a trace to an executable: passes, then the back end.
 
 use super::checks::races::RaceCheck;
+use super::checks::unwritten::UnwrittenCheck;
 use super::inspect::bug_report;
 use super::inspect::dump::Dump;
 use super::inspect::profile::Profiled;
@@ -24,10 +25,32 @@ enum Form {
     Optimized,
     /// As written by the user, without any pass: for the checks of the cpu back end.
     Unoptimized,
-    /// Optimized, with assumptions of the user as assertions: for the checks of a GPU.
-    Instrumented,
-    /// As [`PassMode::Instrumented`], with a record of the accesses for the check of races.
-    Recorded,
+    /// Optimized, with assumptions of the user as assertions and a record of accesses: for the
+    /// checks of a GPU.
+    Instrumented(Recorded),
+}
+
+/// Accesses that the code records for checks of a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// Accesses of tile blocks to arrays: for the check of races.
+    pub races: bool,
+    /// Written elements: for the check of unwritten memory.
+    pub writes: bool,
+}
+
+impl Recorded {
+    pub const NONE: Recorded = Recorded { races: false, writes: false };
+
+    /// Returns the records that checks need.
+    pub fn by(checks: cpu::Checks) -> Recorded {
+        Recorded { races: checks.races, writes: checks.unwritten }
+    }
+
+    /// Returns true if there is a record.
+    pub fn any(self) -> bool {
+        self != Recorded::NONE
+    }
 }
 
 /// Mode of the passes of a trace.
@@ -42,13 +65,12 @@ impl PassMode {
     /// Mode without checks, in which floats are floats.
     pub const OPTIMIZED: PassMode = PassMode { form: Form::Optimized, exact: false };
 
-    /// Returns the mode for a back end; `checks`: the code has checks, `races`: also of races.
-    pub fn new(backend: Backend, checks: bool, races: bool) -> PassMode {
+    /// Returns the mode for a back end; `checks`: the code has checks.
+    pub fn new(backend: Backend, checks: bool, recorded: Recorded) -> PassMode {
         let form = match (checks, backend) {
             (false, _) => Form::Optimized,
             (true, Backend::Cpu) => Form::Unoptimized,
-            (true, Backend::Ptx | Backend::TileIr) if races => Form::Recorded,
-            (true, Backend::Ptx | Backend::TileIr) => Form::Instrumented,
+            (true, Backend::Ptx | Backend::TileIr) => Form::Instrumented(recorded),
         };
         PassMode { form, exact: false }
     }
@@ -61,7 +83,7 @@ impl PassMode {
 
 impl From<&CompileRequest> for PassMode {
     fn from(request: &CompileRequest) -> PassMode {
-        PassMode::new(request.backend, request.checks, request.races).exact(request.exact)
+        PassMode::new(request.backend, request.checks, request.recorded).exact(request.exact)
     }
 }
 
@@ -101,10 +123,14 @@ pub(super) fn optimize_watched(
     match mode.form {
         Form::Optimized => {}
         Form::Unoptimized => return Ok((module, required)),
-        Form::Instrumented => pass::assume_to_assert(&mut module),
-        Form::Recorded => {
+        Form::Instrumented(recorded) => {
             pass::assume_to_assert(&mut module);
-            pass::record_accesses(&mut module);
+            if recorded.races {
+                pass::record_accesses(&mut module);
+            }
+            if recorded.writes {
+                pass::record_writes(&mut module);
+            }
         }
     }
     module.written.clear();
@@ -209,9 +235,13 @@ fn build(
     match &mut code {
         Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
     }
-    let races = module.recording.as_ref().map(|recording| Box::new(RaceCheck::new(&module, recording)));
+    let recording = module.recording.as_ref();
+    let races = recording.filter(|recording| recording.has_accesses());
+    let races = races.map(|recording| Box::new(RaceCheck::new(&module, recording)));
+    let written = recording.and_then(|recording| recording.written.as_ref());
+    let unwritten = written.map(|arrays| Box::new(UnwrittenCheck::new(arrays)));
     let required = required.map(Box::new);
-    Ok(Executable { code, required, races, profiled: Profiled::new(name, device, &module) })
+    Ok(Executable { code, required, races, unwritten, profiled: Profiled::new(name, device, &module) })
 }
 
 /// Generates the code of a kernel for the target of `CUTLET_TARGET`, if it is requested.

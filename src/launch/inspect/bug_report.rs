@@ -70,6 +70,7 @@ impl Case<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::compile::Recorded;
     use crate::backend::Hints;
     use crate::kernel::{Arguments, trace_kernel};
     use crate::runtime::Backend;
@@ -86,7 +87,7 @@ mod tests {
             programmatic_launch: false,
             checks: false,
             exact: false,
-            races: false,
+            recorded: Recorded::NONE,
         };
         let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), request };
         let folder = crate::util::temp_dir::TemporaryFolder::new().expect("a folder");

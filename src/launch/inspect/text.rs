@@ -1,5 +1,6 @@
 //! Inspection of the code of a kernel, without a launch and without a device.
 
+use crate::launch::compile::Recorded;
 use std::fmt;
 
 use super::remarks;
@@ -386,7 +387,8 @@ impl Inspection {
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;
         let checks = Launch { checks: self.checks, ..Launch::new(1) }.checks_on(Backend::Ptx)?;
-        self.module(PassMode::new(Backend::Ptx, checks.bounds || checks.races, checks.races).exact(self.exact))
+        let recorded = Recorded::by(checks);
+        self.module(PassMode::new(Backend::Ptx, checks.bounds || recorded.any(), recorded).exact(self.exact))
     }
 
     fn mode(&self) -> PassMode {

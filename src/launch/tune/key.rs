@@ -99,13 +99,13 @@ impl TuneKey {
 /// and so has code without some optimizations.
 fn made_by(request: CompileRequest) -> Result<String> {
     // Hints and dependent launches are in the hash of the kernels.
-    let CompileRequest { backend, checks, races, exact, hints: _, programmatic_launch: _ } = request;
+    let CompileRequest { backend, checks, recorded, exact, hints: _, programmatic_launch: _ } = request;
     let mut text = backend.to_string();
     if checks {
         text += " with checks";
     }
-    if races {
-        text += " of races";
+    if recorded.any() {
+        text += &format!(" of {recorded:?}");
     }
     if exact {
         text += " in exact mode";
@@ -133,6 +133,7 @@ pub(super) fn hash(texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::compile::Recorded;
     use crate::backend::Hints;
     use crate::runtime::Backend;
 
@@ -153,7 +154,7 @@ mod tests {
             backend: Backend::Ptx,
             programmatic_launch: false,
             checks,
-            races,
+            recorded: Recorded { races, ..Recorded::NONE },
             exact,
         };
         let modes = [(false, false, false), (true, false, false), (true, true, false), (false, false, true)];

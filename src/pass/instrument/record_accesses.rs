@@ -15,11 +15,15 @@
 //! After the launch, a scan of the shadow compares the classes in conflict ([`Recording`]).
 //!
 //! **Order.** An access can only be ordered with another tile block's by a release after it or an
-//! acquire before it. Such pairs are in separate classes and are not compared, so correct flags and
-//! locks give no report. Races between these pairs are missed.
+//! acquire before it. Such pairs are in separate classes and are not compared in the shadow. Their
+//! accesses, the releases and the acquires are logged ([`super::access_log`]), and the host compares
+//! them by vector clocks.
 //!
-//! **Limits.** Not recorded are elements of less than a byte, scratch memory, globals, multimem
-//! ops, tables of arrays, and addresses of no array.
+//! **Addresses.** Accesses through pointers of no parameter (tables of arrays, addresses in memory)
+//! are logged, together with the accesses to the arrays that they may alias.
+//!
+//! **Limits.** Not recorded are elements of less than a byte, scratch memory, globals and multimem
+//! ops. Kernels that exchange tiles within a cluster have no log.
 
 use std::ops::Range;
 
@@ -27,11 +31,10 @@ use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
-use crate::ir::recording::{AccessClass, COMPLEMENT, RecordedArray, Recording, SITE_BITS, Site};
-use crate::ir::{
-    AtomicMode, Attr, BlockId, CmpPred, Def, Elem, MemOrder, MemScope, Module, OpId, Opcode, Rounding, Sign, Type,
-    Value,
-};
+use crate::ir::recording::{AccessClass, COMPLEMENT, Event, Logged, RecordedArray, Recording, SITE_BITS, Site};
+use crate::ir::{AtomicMode, Attr, BlockId, CmpPred, Elem, MemOrder, MemScope, Module, OpId, Opcode, Type, Value};
+use super::access_log::{AccessLog, compare};
+use super::elements::{ElementWriter, Place, place_of};
 use crate::pass::transform::op_writer::OpWriter;
 use crate::pass::transform::{dce, relax_memory_order};
 
@@ -42,46 +45,78 @@ pub(crate) fn record_accesses(module: &mut Module) {
     // Atomics whose results are unused order nothing.
     dce::run(module);
     relax_memory_order::run(module);
-    let accesses = accesses(module, body);
+    let found = accesses(module, body);
     let mut arrays: Vec<RecordedArray> = Vec::new();
-    for access in accesses.values().filter(|access| access.class.writes) {
-        if arrays.iter().all(|array| array.param != access.param) {
-            arrays.push(RecordedArray { param: access.param, bytes: access.bytes, classes: Vec::new() });
+    for (param, access) in found.values().filter_map(|access| Some((access.param?, access))) {
+        if access.class.writes && arrays.iter().all(|array| array.param != param) {
+            arrays.push(RecordedArray { param, bytes: access.bytes, classes: Vec::new() });
         }
     }
     arrays.sort_by_key(|array| array.param);
     for array in &mut arrays {
-        let own = accesses.values().filter(|access| access.param == array.param);
+        let own = found.values().filter(|access| access.param == Some(array.param));
         array.classes = own.map(|access| access.class).collect();
         array.classes.sort_unstable();
         array.classes.dedup();
     }
+    let logged = logged(module, body, &arrays, &found);
     // Atomics alone cannot race.
     arrays.retain(|array| !array.conflicts().is_empty());
-    if arrays.is_empty() {
+    if arrays.is_empty() && logged.is_none() {
         return;
     }
     let word = module.intern(Type::ptr(DType::I64));
     let shadows = arrays.iter().map(|_| module.add_block_arg(body, word)).collect();
+    let log = logged.as_ref().map(|_| module.add_block_arg(body, word));
     let mut recorder = Recorder {
         block: None,
-        accesses,
+        accesses: found,
         shadows,
-        recording: Recording { arrays, sites: Vec::new() },
-        writer: OpWriter::new(module),
+        log: None,
+        sites: FxHashMap::default(),
+        recording: Recording { arrays, log: logged, ..Recording::default() },
+        writer: ElementWriter(OpWriter::new(module)),
     };
-    recorder.entry(body);
+    recorder.entry(body, log);
     let recording = recorder.recording;
     module.recording = Some(Box::new(recording));
 }
 
-/// Access to an array parameter.
+/// Access to global memory.
 #[derive(Clone, Copy, Debug)]
 struct Access {
+    /// Array of the elements; `None` for pointers of no array.
+    place: Option<Place>,
     /// Number of the parameter of the address.
-    param: usize,
+    param: Option<usize>,
+    /// Bytes of an element.
     bytes: u64,
     class: AccessClass,
+}
+
+/// Returns the arrays whose accesses are logged: those with accesses that an order can separate, and
+/// all written ones if there are accesses to memory of no parameter.
+fn logged(
+    module: &Module,
+    body: BlockId,
+    arrays: &[RecordedArray],
+    found: &FxHashMap<OpId, Access>,
+) -> Option<Logged> {
+    let mut has_exchange = false;
+    module.walk(body, &mut |id| has_exchange |= is_exchange(module, id));
+    let unknown = || found.values().filter(|access| access.param.is_none());
+    let writes = !arrays.is_empty() || unknown().any(|access| access.class.writes);
+    let addresses = writes && unknown().next().is_some();
+    let is_logged = |array: &&RecordedArray| addresses || array.depends_on_order();
+    let mut params: Vec<usize> = arrays.iter().filter(is_logged).map(|array| array.param).collect();
+    if addresses && unknown().any(|access| access.class.writes) {
+        // It may write an array that the kernel only reads through its parameter.
+        params.extend(found.values().filter_map(|access| access.param));
+        params.sort_unstable();
+        params.dedup();
+    }
+    // The log has no events for exchanges within a cluster.
+    (!has_exchange && (addresses || !params.is_empty())).then_some(Logged { params, addresses })
 }
 
 /// Returns the accesses to arrays that can be recorded, by op.
@@ -100,7 +135,10 @@ fn accesses(module: &Module, body: BlockId) -> FxHashMap<OpId, Access> {
         if !matches!(effect, Effect::Read | Effect::Write | Effect::ReadWrite) {
             continue;
         }
-        let Some((param, bytes)) = op.address().and_then(|address| array_of(module, body, op.code, address)) else {
+        let Some(address) = op.address() else { continue };
+        let known = place_of(module, body, op.code, address);
+        let (param, Some((place, bytes))) = (known.and_then(|place| place.param), memory_of(module, op.code, known, address))
+        else {
             continue;
         };
         // In a loop, an op may precede an earlier one of the list.
@@ -112,9 +150,30 @@ fn accesses(module: &Module, body: BlockId) -> FxHashMap<OpId, Access> {
             follows_acquire: first_acquire.is_some_and(|first| first < position) || repeated.iter().any(acquires),
             precedes_release: last_release.is_some_and(|last| last >= position) || repeated.iter().any(releases),
         };
-        found.insert(id, Access { param, bytes, class });
+        found.insert(id, Access { place, param, bytes, class });
     }
     found
+}
+
+/// Returns the array of an access and the bytes of an element, also for pointers of no parameter;
+/// `None` for memory of the tile block and elements that are not recorded.
+fn memory_of(module: &Module, code: Opcode, known: Option<Place>, address: Value) -> Option<(Option<Place>, u64)> {
+    if let Some(place) = known {
+        return place.param.is_some().then_some((known, place.bytes));
+    }
+    let base = match code {
+        Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
+            let array = module.op(module.defining_op(address)?).operands[0];
+            module.op(module.defining_op(array)?).operands[0]
+        }
+        Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => address,
+        _ => return None,
+    };
+    let (Elem::Ptr { pointee, .. }, _) = module.ty(base).as_tile()? else { return None };
+    let is_own = module.defining_op(module.base(base)).is_some_and(|id| module.op(id).code == Opcode::Alloca);
+    let bytes = u64::from(pointee.storage_bits() / 8);
+    let place = (base != address).then_some(Place { base, param: None, bytes });
+    (bytes > 0 && !is_own).then_some((place, bytes))
 }
 
 /// Appends the ops of a block and its nested blocks in program order, and the ranges of the
@@ -138,47 +197,24 @@ fn is_exchange(module: &Module, id: OpId) -> bool {
     module.op(id).code == Opcode::ClusterAllGather
 }
 
-/// Returns the number of the address parameter from which an address is derived, and the bytes of
-/// an element; `None` if the access cannot be recorded.
-fn array_of(module: &Module, body: BlockId, code: Opcode, address: Value) -> Option<(usize, u64)> {
-    if matches!(code, Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore) {
-        return None;
-    }
-    let mut base = address;
-    while let Some(id) = module.defining_op(base) {
-        let op = module.op(id);
-        match op.code {
-            Opcode::Offset => base = op.operands[0],
-            code if code.is_view() || code.is_alias() => base = op.operands[0],
-            // Not through `PtrToPtr`, which changes the element type.
-            _ => return None,
-        }
-    }
-    let Def::Arg(block, param) = module.def(base) else { return None };
-    let (Elem::Ptr { pointee, .. }, _) = module.ty(base).as_tile()? else { return None };
-    // Pointers without an array are not checked, so they may point outside of the shadow.
-    let has_array = module.block(body).ops.iter().any(|&id| {
-        let op = module.op(id);
-        op.code == Opcode::MakeTensorView && module.base(op.operands[0]) == base
-    });
-    let bits = pointee.storage_bits();
-    (block == body && bits >= 8 && has_array).then_some((param as usize, u64::from(bits / 8)))
-}
-
 struct Recorder<'m> {
-    writer: OpWriter<'m>,
+    writer: ElementWriter<'m>,
     accesses: FxHashMap<OpId, Access>,
     /// Parameters of the shadows, in the order of the arrays.
     shadows: Vec<Value>,
+    log: Option<AccessLog>,
+    /// Numbers of recorded ops.
+    sites: FxHashMap<OpId, i64>,
     recording: Recording,
     /// Key of the tile block without an op.
     block: Option<Value>,
 }
 
 impl Recorder<'_> {
-    fn entry(&mut self, body: BlockId) {
+    fn entry(&mut self, body: BlockId, log: Option<Value>) {
         let (ops, outer) = self.writer.begin_block(body);
         self.block = Some(self.block_key());
+        self.log = log.map(|log| AccessLog::begin(&mut self.writer, log));
         self.ops(ops);
         self.writer.end_block(body, outer);
     }
@@ -194,12 +230,14 @@ impl Recorder<'_> {
                 }
             }
             self.writer.begin(&op);
-            if let Some(&access) = self.accesses.get(&id)
-                && let Some(array) = self.recording.arrays.iter().position(|array| array.param == access.param)
-            {
-                self.access(id, access, array);
+            let access = self.accesses.get(&id).copied();
+            if let Some(access) = access {
+                self.access(id, access);
             }
-            self.writer.keep(id);
+            match (access, self.log) {
+                (Some(access), Some(log)) => self.logged(id, access, log),
+                _ => self.writer.keep(id),
+            }
         }
     }
 
@@ -210,8 +248,8 @@ impl Recorder<'_> {
         let at = self.writer.module.op(id).results.clone();
         let id = self.writer.emit(Opcode::GetNumTileBlocks, &[], vec![], vec![], &[number; 3]);
         let of = self.writer.module.op(id).results.clone();
-        let [x, y, z] = [0, 1, 2].map(|axis| self.widened(at[axis]));
-        let [width, height] = [0, 1].map(|axis| self.widened(of[axis]));
+        let [x, y, z] = [0, 1, 2].map(|axis| self.writer.widened(at[axis]));
+        let [width, height] = [0, 1].map(|axis| self.writer.widened(of[axis]));
         let plane = self.writer.int_op(Opcode::MulI, height, z);
         let row = self.writer.int_op(Opcode::AddI, y, plane);
         let rows = self.writer.int_op(Opcode::MulI, width, row);
@@ -222,27 +260,71 @@ impl Recorder<'_> {
         self.writer.int_op(Opcode::MulI, number, shift)
     }
 
-    fn access(&mut self, id: OpId, access: Access, array: usize) {
-        let Some((element, mask)) = self.elements(id, access) else { return };
-        let site = self.recording.sites.len();
-        // Further ops share the last number.
-        let site = site.min((1 << SITE_BITS) - 1);
-        if site == self.recording.sites.len() {
-            let loc = self.writer.module.op(id).loc;
-            self.recording.sites.push(Site { loc, class: access.class });
+    /// Returns the key of an op of the tile block.
+    fn key(&mut self, id: OpId, access: Access) -> Value {
+        let sites = &mut self.recording.sites;
+        let loc = self.writer.module.op(id).loc;
+        let number = *self.sites.entry(id).or_insert_with(|| {
+            // Further ops share the last number.
+            let number = sites.len().min((1 << SITE_BITS) - 1);
+            if number == sites.len() {
+                sites.push(Site { loc, class: access.class, bytes: access.bytes });
+            }
+            number as i64
+        });
+        let number = self.writer.number(DType::I64, number);
+        let key = self.block.expect("the key of the tile block");
+        self.writer.int_op(Opcode::AddI, key, number)
+    }
+
+    /// Emits an op with its events.
+    fn logged(&mut self, id: OpId, access: Access, log: AccessLog) {
+        let logged = self.recording.log.as_ref().expect("a log");
+        let is_logged = access.param.map_or(logged.addresses, |param| logged.params.contains(&param));
+        let op = self.writer.module.op(id);
+        let (order, is_swap) = (op.mem_order(), op.code == Opcode::AtomicCas);
+        let (expected, old) = (op.operands.get(1).copied(), op.results.first().copied());
+        let key = self.key(id, access);
+        if is_logged && let Some(events) = log.take(&mut self.writer, id, access.place, Event::Access) {
+            log.put(&mut self.writer, events, key, None);
         }
+        let mut released = None;
+        if order.releases() {
+            released = log.take(&mut self.writer, id, access.place, Event::Release);
+        }
+        if !is_swap && let Some(events) = released.take() {
+            log.put(&mut self.writer, events, key, None);
+        }
+        self.writer.keep(id);
+        if let (Some(events), Some(expected), Some(old)) = (released, expected, old) {
+            // Only an exchange that writes is a release.
+            let written = match self.writer.elem(old) {
+                Elem::Num(dtype) if dtype.is_int() => Some(compare(&mut self.writer, CmpPred::Eq, old, expected)),
+                _ => None,
+            };
+            log.put(&mut self.writer, events, key, written);
+        }
+        if order.acquires() && let Some(events) = log.take(&mut self.writer, id, access.place, Event::Acquire) {
+            log.put(&mut self.writer, events, key, None);
+        }
+    }
+
+    /// Emits the record of an access in the shadow of its array.
+    fn access(&mut self, id: OpId, access: Access) {
+        let Some(array) = self.recording.arrays.iter().position(|array| Some(array.param) == access.param) else {
+            return;
+        };
+        let Some((element, mask)) = access.place.and_then(|place| self.writer.elements(id, place)) else { return };
         let recorded = &self.recording.arrays[array];
         let class = recorded.classes.iter().position(|&class| class == access.class).expect("a class of the array");
         let words = recorded.words() as i64;
-        let number = self.writer.number(DType::I64, site as i64);
-        let key = self.block.expect("the key of the tile block");
-        let key = self.writer.int_op(Opcode::AddI, key, number);
+        let key = self.key(id, access);
         let all = self.writer.number(DType::I64, COMPLEMENT);
         let complement = self.writer.int_op(Opcode::SubI, all, key);
-        let words = self.splat(words, element);
+        let words = self.writer.splat(words, element);
         let row = self.writer.int_op(Opcode::MulI, element, words);
         for (word, key) in [key, complement].into_iter().enumerate() {
-            let own = self.splat((2 * class + word) as i64, element);
+            let own = self.writer.splat((2 * class + word) as i64, element);
             let at = self.writer.int_op(Opcode::AddI, row, own);
             self.record(self.shadows[array], at, key, mask);
         }
@@ -262,147 +344,5 @@ impl Recorder<'_> {
         let types = [Type::tile(DType::I64, shape), Type::Token].map(|ty| self.writer.module.intern(ty));
         let mask: Vec<Value> = mask.into_iter().collect();
         self.writer.emit(Opcode::AtomicRmw, &[&[pointers], &[keys], &mask, &[]], attrs, vec![], &types);
-    }
-
-    /// Returns the number of each accessed element, counted from the address of the parameter, and
-    /// the mask of the accessed ones.
-    fn elements(&mut self, id: OpId, access: Access) -> Option<(Value, Option<Value>)> {
-        let op = self.writer.module.op(id).clone();
-        let address = op.address()?;
-        match op.code {
-            Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
-                self.view_elements(address, op.operand_group("index"), access)
-            }
-            _ => {
-                let mask = op.operand_group("mask").first().copied();
-                Some((self.distance_from_start(address, access), mask))
-            }
-        }
-    }
-
-    /// Returns the distance of pointers from the parameter, in elements.
-    fn distance_from_start(&mut self, pointers: Value, access: Access) -> Value {
-        let start = self.parameter(access.param);
-        let shape = self.writer.shape(pointers);
-        let address = self.writer.emit_one(Opcode::PtrToInt, &[pointers], vec![], Elem::Num(DType::I64), &shape);
-        let start = self.writer.emit_one(Opcode::PtrToInt, &[start], vec![], Elem::Num(DType::I64), &[]);
-        let start = self.writer.splat_to(start, &shape);
-        let distance = self.writer.int_op(Opcode::SubI, address, start);
-        let bytes = self.splat(access.bytes as i64, distance);
-        let ty = self.writer.module.ty_id(distance);
-        let down = vec![Attr::Sign(Sign::Signed), Attr::Rounding(Rounding::NegInf)];
-        self.writer.emit_typed(Opcode::DivI, &[distance, bytes], down, ty)
-    }
-
-    fn parameter(&self, param: usize) -> Value {
-        let body = self.writer.module.entries[0].body;
-        self.writer.module.block(body).args[param]
-    }
-
-    /// Returns the elements of an access through a view; see [`Recorder::elements`].
-    fn view_elements(&mut self, view: Value, index: &[Value], access: Access) -> Option<(Value, Option<Value>)> {
-        let array = self.writer.module.op(self.writer.module.defining_op(view)?).operands[0];
-        let made = self.writer.module.op(self.writer.module.defining_op(array)?).clone();
-        let Type::TensorView { strides, .. } = self.writer.module.ty(array).clone() else { return None };
-        // For each dimension of the tile: its extent, the step between tiles in elements, and the
-        // dimension of the array.
-        let dims: Vec<(i64, i64, usize)> = match self.writer.module.ty(view) {
-            Type::PartitionView { tile, dim_map, .. } => {
-                tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile.into(), tile.into(), dim as usize)).collect()
-            }
-            Type::StridedView { tile, traversal, dim_map, .. } => {
-                let steps = tile.iter().zip(traversal).zip(dim_map);
-                steps.map(|((&tile, &step), &dim)| (tile.into(), step.into(), dim as usize)).collect()
-            }
-            Type::GatherScatterView { tile, .. } => {
-                tile.iter().enumerate().map(|(dim, &tile)| (tile.into(), 1, dim)).collect()
-            }
-            _ => return None,
-        };
-        let shape: Vec<i64> = dims.iter().map(|&(tile, ..)| tile).collect();
-        let extents = self.extents(array, strides.len());
-        let strides = self.strides(&strides, made.group(2));
-        let start = self.distance_from_start(made.operands[0], access);
-        let mut element = self.writer.splat_to(start, &shape);
-        let mut mask = None;
-        for (d, &(tile, step, dim)) in dims.iter().enumerate() {
-            let position = self.position(index[d], tile, step);
-            let mut along = vec![1; shape.len()];
-            along[d] = tile;
-            let inside = self.is_inside(position, extents[dim], &[tile]);
-            let inside = self.writer.reshape(inside, &along);
-            let inside = self.writer.broadcast(inside, &shape);
-            mask = Some(match mask {
-                None => inside,
-                Some(mask) => self.writer.emit_one(Opcode::AndI, &[mask, inside], vec![], Elem::Num(DType::I1), &shape),
-            });
-            let stride = self.writer.splat_to(strides[dim], &[tile]);
-            let offset = self.writer.int_op(Opcode::MulI, position, stride);
-            let offset = self.writer.reshape(offset, &along);
-            let offset = self.writer.broadcast(offset, &shape);
-            element = self.writer.int_op(Opcode::AddI, element, offset);
-        }
-        Some((element, mask))
-    }
-
-    /// Returns the positions of a tile along a dimension, in elements.
-    fn position(&mut self, index: Value, tile: i64, step: i64) -> Value {
-        let index = self.widened(index);
-        if !self.writer.shape(index).is_empty() {
-            // An index tile has the positions.
-            return index;
-        }
-        let step = self.writer.number(DType::I64, step);
-        let first = self.writer.int_op(Opcode::MulI, index, step);
-        let first = self.writer.splat_to(first, &[tile]);
-        let numbers = self.writer.emit_one(Opcode::Iota, &[], vec![], Elem::Num(DType::I32), &[tile]);
-        let numbers = self.widened(numbers);
-        self.writer.int_op(Opcode::AddI, first, numbers)
-    }
-
-    fn is_inside(&mut self, position: Value, extent: Value, shape: &[i64]) -> Value {
-        let extent = self.writer.splat_to(extent, shape);
-        let zero = self.splat(0, position);
-        let mut compare = |pred, a, b| {
-            let attrs = vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)];
-            self.writer.emit_one(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), shape)
-        };
-        let (below, above) = (compare(CmpPred::Lt, position, extent), compare(CmpPred::Ge, position, zero));
-        self.writer.emit_one(Opcode::AndI, &[below, above], vec![], Elem::Num(DType::I1), shape)
-    }
-
-    fn extents(&mut self, array: Value, rank: usize) -> Vec<Value> {
-        let long = self.writer.module.intern(Type::scalar(DType::I64));
-        let id = self.writer.emit(Opcode::GetTensorShape, &[&[array]], vec![], vec![], &vec![long; rank]);
-        self.writer.module.op(id).results.clone()
-    }
-
-    fn strides(&mut self, strides: &[Option<i64>], dynamic: &[Value]) -> Vec<Value> {
-        let mut dynamic = dynamic.iter();
-        let number = |stride: &Option<i64>| match stride {
-            Some(stride) => self.writer.number(DType::I64, *stride),
-            None => {
-                let stride = *dynamic.next().expect("a value for each stride that is not fixed");
-                self.widened(stride)
-            }
-        };
-        strides.iter().map(number).collect()
-    }
-
-    /// Returns a constant tile of the shape of another one.
-    fn splat(&mut self, number: i64, like: Value) -> Value {
-        let shape = self.writer.shape(like);
-        let number = self.writer.number(DType::I64, number);
-        self.writer.splat_to(number, &shape)
-    }
-
-    /// Converts integers to i64.
-    fn widened(&mut self, value: Value) -> Value {
-        if self.writer.module.dtype(value) == DType::I64 {
-            return value;
-        }
-        let shape = self.writer.shape(value);
-        let signed = vec![Attr::Sign(Sign::Signed)];
-        self.writer.emit_one(Opcode::ExtI, &[value], signed, Elem::Num(DType::I64), &shape)
     }
 }

@@ -187,6 +187,7 @@ impl Device {
         };
         // Not every byte is a bool.
         memory.guard(T::DTYPE != DType::I1)?;
+        memory.record_writes(T::DTYPE.storage_bits() as usize / 8)?;
         Ok(DeviceArray::from_memory(memory, layout))
     }
 }

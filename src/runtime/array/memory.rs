@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pack_host;
+use super::red_zones::WriteRecord;
 use super::stream_order::{Access, Order, Queue};
 use crate::error::{Error, Result};
 use crate::runtime::device::deadline::Deadline;
@@ -49,6 +50,8 @@ pub struct Memory {
     split: AtomicBool,
     /// Bytes of the allocation before `address`, and behind the last byte: red zones, or 0.
     zone: usize,
+    /// Record of the written elements, if the array was allocated under the check.
+    pub(super) record: Option<WriteRecord>,
 }
 
 /// The owner of memory that another library has allocated.
@@ -125,6 +128,7 @@ impl Memory {
                 foreign: None,
                 split: AtomicBool::new(false),
                 zone: 0,
+                record: None,
             });
         }
         let all = bytes.saturating_add(2 * zone);
@@ -149,7 +153,7 @@ impl Memory {
         if matches!(kind, Kind::Cpu) {
             known_memory::add(address, bytes, false);
         }
-        Ok(Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false), zone })
+        Ok(Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false), zone, record: None })
     }
 
     /// Returns the addresses of the zones before and behind the bytes.
@@ -230,6 +234,7 @@ impl Memory {
             foreign: Some(Foreign { stream: stream.cloned(), owner }),
             split: AtomicBool::new(false),
             zone: 0,
+            record: None,
         }
     }
 
@@ -273,8 +278,15 @@ impl Memory {
 
     /// Returns the memory of arrays that are only described: no bytes and no address.
     pub(crate) fn absent() -> &'static Memory {
-        static ABSENT: Memory =
-            Memory { address: 0, bytes: 0, kind: Kind::Absent, foreign: None, split: AtomicBool::new(false), zone: 0 };
+        static ABSENT: Memory = Memory {
+            address: 0,
+            bytes: 0,
+            kind: Kind::Absent,
+            foreign: None,
+            split: AtomicBool::new(false),
+            zone: 0,
+            record: None,
+        };
         &ABSENT
     }
 
@@ -328,6 +340,9 @@ impl Memory {
     /// Permits concurrent uses of disjoint parts, before the views of these are made.
     pub(crate) fn split(&self) {
         self.split.store(true, Ordering::Relaxed);
+        if let Some(record) = &self.record {
+            record.bytes.split();
+        }
         if let Kind::Gpu { order, .. } = &self.kind {
             order.split();
         }
@@ -350,6 +365,17 @@ impl Memory {
     /// host sends the first bytes, and copies on the device double them.
     #[track_caller]
     pub(crate) fn fill(&mut self, pattern: &[u8]) -> Result<()> {
+        self.note_write(0, self.bytes, Access::Write)?;
+        // SAFETY: `self` is borrowed uniquely.
+        unsafe { self.fill_shared(pattern) }
+    }
+
+    /// Performs [`Memory::fill`].
+    ///
+    /// # Safety
+    /// No other code uses the bytes, except launches and copies that are queued before.
+    #[track_caller]
+    pub(super) unsafe fn fill_shared(&self, pattern: &[u8]) -> Result<()> {
         assert!(self.bytes.is_multiple_of(pattern.len()), "{} bytes of a pattern of {}", self.bytes, pattern.len());
         if self.bytes == 0 {
             return Ok(());
@@ -357,8 +383,8 @@ impl Memory {
         match &self.kind {
             Kind::Absent => Ok(()),
             Kind::Cpu => {
-                // SAFETY: the allocation has this many initialized bytes, and `self` is borrowed
-                // uniquely.
+                // SAFETY: the allocation has this many initialized bytes, which no other
+                // code uses.
                 let all = unsafe { std::slice::from_raw_parts_mut(cpu_pointer(self.address), self.bytes) };
                 repeat(pattern, all);
                 Ok(())
@@ -383,10 +409,10 @@ impl Memory {
 
     /// Performs [`Memory::fill`] on a GPU for any pattern.
     #[track_caller]
-    fn fill_by_copies(&mut self, pattern: &[u8]) -> Result<()> {
+    fn fill_by_copies(&self, pattern: &[u8]) -> Result<()> {
         let mut chunk = vec![0; self.bytes.min(pattern.len() * FILL_REPETITIONS)];
         repeat(pattern, &mut chunk);
-        // SAFETY: `self` is borrowed uniquely.
+        // SAFETY: no other code uses the bytes.
         unsafe { self.write(0, &chunk, Access::Write) }?;
         let Kind::Gpu { gpu, order } = &self.kind else { return Ok(()) };
         let stream = own_stream(gpu, order);
@@ -413,6 +439,7 @@ impl Memory {
         }
         let way_out = "copy before, or into the state between two replays";
         recorder::refuse_use(|| self.used(true), "a copy from the host", way_out)?;
+        self.note_write(offset, from.len(), access)?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked, and borrowed uniquely.
@@ -494,6 +521,7 @@ impl Memory {
                         self.device()
                     )));
                 }
+                self.mark_written()?;
                 let work = Work::Copy { to: offset, from: from_offset, bytes };
                 recorder::note(claimed, Node { device: self.device(), work, uses });
                 return Ok(());
@@ -532,7 +560,12 @@ impl Memory {
                 }
                 Ok(())
             }
+        }?;
+        // After the copy through the host, which records a write.
+        if self.record.is_some() && !self.note_copy(offset, from, from_offset, bytes, access)? {
+            self.note_write(offset, bytes, access)?;
         }
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Red zones and poison: arrays that are allocated while the check `memory` is on.
+//! Red zones, poison, and records of written elements: arrays that are allocated while the check
+//! `memory` or `unwritten` is on.
 //!
 //! * Such an allocation has a zone of [`ZONE`] bytes before and behind it, filled with a pattern. A
 //!   launch compares the zones of its arrays afterwards ([`Memory::take_damage`]).
@@ -6,12 +7,17 @@
 //!
 //! The pattern repeats the 16 bits `0x7FFF`, which is a NaN in every signed format of floats with 8
 //! to 64 bits. As integers, the elements are large: an index made of them is outside of its array.
+//!
+//! A record has a byte for each element of `Device::unspecified`, which is not 0 after the first
+//! write ([`WriteRecord`]). Copies and fills of the host set it, and kernels with the check. A kernel
+//! without the check sets it for all elements of the arrays that it may write.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::memory::Memory;
+use super::stream_order::Access;
 use crate::backend::cpu::Checks;
 use crate::error::Result;
 
@@ -24,6 +30,9 @@ const PATTERN: [u8; 2] = [0xFF, 0x7F];
 /// True after the first allocation with zones.
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// True after the first allocation with a record of its written elements.
+static ANY_RECORD: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     static SELECTED: Cell<bool> = const { Cell::new(false) };
 }
@@ -34,23 +43,31 @@ pub(crate) fn are_in_use() -> bool {
     ANY.load(Ordering::Relaxed)
 }
 
+/// Returns the checks of the environment.
+fn from_env() -> Checks {
+    static FROM_ENV: OnceLock<Checks> = OnceLock::new();
+    // A launch reports names that are no checks.
+    *FROM_ENV.get_or_init(|| std::env::var("CUTLET_CHECK").unwrap_or_default().parse().unwrap_or_default())
+}
+
+/// Returns true if an array of this process has a record of its written elements.
+#[inline]
+pub(crate) fn write_records_are_in_use() -> bool {
+    ANY_RECORD.load(Ordering::Relaxed)
+}
+
 /// Returns the bytes of the zones of a new allocation: 0 without the check.
 pub(super) fn of_new() -> usize {
-    static FROM_ENV: OnceLock<bool> = OnceLock::new();
-    // A launch reports names that are no checks.
-    let from_env = || {
-        let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
-        value.parse::<Checks>().is_ok_and(|checks| checks.memory)
-    };
-    if !SELECTED.get() && !*FROM_ENV.get_or_init(from_env) {
+    if !SELECTED.get() && !from_env().memory {
         return 0;
     }
     ANY.store(true, Ordering::Relaxed);
     ZONE
 }
 
-/// Runs a function whose arrays have red zones and poison, as with `CUTLET_CHECK=memory`
-/// ([`Checks::memory`]). The arrays keep them.
+/// Runs a function whose arrays have red zones, poison and a record of their written elements, as
+/// with `CUTLET_CHECK=memory,unwritten` ([`Checks::memory`], [`Checks::unwritten`]). The arrays keep
+/// them.
 ///
 /// ```
 /// use cutlet as ct;
@@ -135,5 +152,107 @@ impl Memory {
     pub(crate) unsafe fn damage(&self, offset: i64, bytes: &[u8]) -> Result<()> {
         // SAFETY: guaranteed by the caller.
         unsafe { self.write_at(self.address().wrapping_add_signed(offset), bytes) }
+    }
+}
+
+/// Record of the written elements of an allocation.
+pub(crate) struct WriteRecord {
+    /// One byte for each element: not 0 after its first write.
+    pub bytes: Arc<Memory>,
+    /// Bytes of an element.
+    pub unit: u64,
+    /// True if all bytes of the record are 1.
+    complete: AtomicBool,
+    /// True if the program knows the address, by which other code can write the elements.
+    exposed: AtomicBool,
+}
+
+impl Memory {
+    /// Adds a record, in which no element is written, to a new allocation of elements of `unit`
+    /// bytes, if the check is selected.
+    ///
+    /// # Errors
+    /// Errors of the allocation.
+    #[track_caller]
+    pub(super) fn record_writes(&mut self, unit: usize) -> Result<()> {
+        let is_selected = SELECTED.get() || from_env().unwritten;
+        if !is_selected || unit == 0 || self.is_empty() {
+            return Ok(());
+        }
+        ANY_RECORD.store(true, Ordering::Relaxed);
+        let mut bytes = Memory::alloc(self.device(), self.len().div_ceil(unit), 0)?;
+        bytes.clear()?;
+        let (complete, exposed) = (AtomicBool::new(false), AtomicBool::new(false));
+        self.record = Some(WriteRecord { bytes: Arc::new(bytes), unit: unit as u64, complete, exposed });
+        Ok(())
+    }
+
+    /// Returns the record of the written elements, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) if earlier work on the device failed.
+    pub(crate) fn write_record(&self) -> Result<Option<&WriteRecord>> {
+        if self.record.as_ref().is_some_and(|record| record.exposed.load(Ordering::Relaxed)) {
+            self.mark_written()?;
+        }
+        Ok(self.record.as_ref())
+    }
+
+    /// Notes that other code may write the elements from now on.
+    pub(super) fn expose(&self) {
+        if let Some(record) = &self.record {
+            record.exposed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a write of all elements.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) if earlier work on the device failed.
+    pub(crate) fn mark_written(&self) -> Result<()> {
+        match &self.record {
+            Some(record) if !record.complete.swap(true, Ordering::Relaxed) => {
+                // SAFETY: launches and copies alone use the record, in the order of their streams.
+                unsafe { record.bytes.fill_shared(&[1]) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records a write of bytes by the host.
+    pub(super) fn note_write(&self, offset: usize, bytes: usize, access: Access) -> Result<()> {
+        let Some(record) = self.record.as_ref().filter(|record| !record.complete.load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        if bytes == self.len() {
+            return self.mark_written();
+        }
+        let unit = record.unit as usize;
+        let (first, end) = (offset / unit, (offset + bytes).div_ceil(unit));
+        // SAFETY: the bytes of the record belong to elements that the caller may write.
+        unsafe { record.bytes.write(first, &vec![1; end - first], access) }
+    }
+
+    /// Copies the part of the record of the source of a copy; returns false if it has none of this
+    /// form.
+    pub(super) fn note_copy(
+        &self,
+        offset: usize,
+        from: &Memory,
+        from_offset: usize,
+        bytes: usize,
+        access: Access,
+    ) -> Result<bool> {
+        let (Some(record), Some(other)) = (&self.record, from.write_record()?) else { return Ok(false) };
+        let unit = record.unit as usize;
+        let is_whole = [offset, from_offset, bytes].iter().all(|bytes| bytes.is_multiple_of(unit));
+        if record.unit != other.unit || !is_whole || other.complete.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        record.complete.store(false, Ordering::Relaxed);
+        let (to, from, count) = (offset / unit, from_offset / unit, bytes / unit);
+        // SAFETY: as in `note_write`.
+        unsafe { record.bytes.copy_from(to, &other.bytes, from, count, access) }?;
+        Ok(true)
     }
 }

@@ -122,6 +122,7 @@ macro_rules! array_methods {
             ///
             #[doc = example!($make ".address() % 16" "0")]
             pub fn address(&self) -> u64 {
+                self.memory.expose();
                 self.memory.address() + pack_host::byte_offset::<T>(self.layout.offset) as u64
             }
 

@@ -88,45 +88,73 @@ impl Machine<'_> {
         let is_load = matches!(op.code, O::LoadView | O::LoadPtr);
         let is_store = matches!(op.code, O::StoreView | O::StorePtr);
         let is_atomic = matches!(op.code, O::AtomicRedView | O::AtomicRmw | O::AtomicCas);
-        if !self.checks.unwritten || self.allocations.is_empty() || !(is_load || is_store || is_atomic) {
+        let is_recorded = !self.allocations.is_empty() || self.memory.has_records();
+        if !self.checks.unwritten || !is_recorded || !(is_load || is_store || is_atomic) {
             return Ok(None);
         }
         let (places, halves) = self.lane_places(op)?;
-        // Offsets in half bytes, and the allocation.
-        let own = |place: u64| {
-            self.allocations.iter().enumerate().find_map(|(which, own)| {
-                let offset = place.wrapping_sub(2 * own.span().address());
-                (offset < own.written.len() as u64).then_some((which, offset as usize))
-            })
+        if is_store || is_atomic {
+            let missing = if is_atomic { self.missing(&places, halves) } else { Vec::new() };
+            self.note_written(&places, halves);
+            let first = missing.iter().position(Option::is_some);
+            return match first.and_then(|i| Some((i, missing[i].clone()?))) {
+                Some((i, what)) => {
+                    let shape = self.result_shape(op);
+                    let message = format!("{what} was never written{}, and is updated here", element(&shape, i));
+                    Err(Fault { loc: Some(op.loc), message })
+                }
+                None => Ok(None),
+            };
+        }
+        let missing = self.missing(&places, halves);
+        let (shape, loc) = (self.result_shape(op), op.loc);
+        let names = missing.clone();
+        let tell = move |i: usize| {
+            let what = names[i].as_deref().unwrap_or("an element");
+            format!("{what} was never written{}", element(&shape, i))
         };
-        let places: Vec<Option<(usize, usize)>> = places.into_iter().map(|place| place.and_then(own)).collect();
-        if is_store {
-            for &(which, offset) in places.iter().flatten() {
+        Ok(Poison::new(|| Source { loc, tell: Box::new(tell) }, missing.len(), |i| missing[i].is_some()))
+    }
+
+    /// Returns the allocation of the tile block that has a place, and the offset in half bytes.
+    fn own_place(&self, place: u64) -> Option<(usize, usize)> {
+        self.allocations.iter().enumerate().find_map(|(which, own)| {
+            let offset = place.wrapping_sub(2 * own.span().address());
+            (offset < own.written.len() as u64).then_some((which, offset as usize))
+        })
+    }
+
+    /// Returns the names of the elements at these places that were never written.
+    fn missing(&self, places: &[Option<u64>], halves: u64) -> Vec<Option<String>> {
+        let name = |place: u64| {
+            if let Some((which, offset)) = self.own_place(place) {
+                let is_written = self.allocations[which].written[offset];
+                return (!is_written).then(|| format!("element {} of scratch memory", offset as u64 / halves));
+            }
+            let (written, number, of) = self.memory.written_at(place / 2)?;
+            (written.load::<u8>(0) == 0).then(|| format!("element {number} of an array of {of}"))
+        };
+        places.iter().map(|place| place.and_then(name)).collect()
+    }
+
+    /// Records a write of the elements at these places.
+    fn note_written(&mut self, places: &[Option<u64>], halves: u64) {
+        for &place in places.iter().flatten() {
+            if let Some((which, offset)) = self.own_place(place) {
                 let written = &mut self.allocations[which].written;
                 let end = written.len().min(offset + halves as usize);
                 written[offset..end].fill(true);
+            } else if let Some((written, ..)) = self.memory.written_at(place / 2) {
+                written.store(0, 1u8);
             }
-            return Ok(None);
         }
-        let missing = |&(which, offset): &(usize, usize)| !self.allocations[which].written[offset];
-        let numbers: Vec<usize> =
-            places.iter().map(|place| place.map_or(0, |(_, offset)| offset / halves as usize)).collect();
-        let shape = op.results.first().map_or(Vec::new(), |&result| match self.module().ty(result) {
+    }
+
+    fn result_shape(&self, op: &Op) -> Vec<usize> {
+        op.results.first().map_or(Vec::new(), |&result| match self.module().ty(result) {
             Type::Tile { .. } => self.dims(result),
             _ => Vec::new(),
-        });
-        let tell = move |i: usize| {
-            let number = numbers[i];
-            format!("element {number} of scratch memory was never written{}", element(&shape, i))
-        };
-        let (loc, tell) = (op.loc, Box::new(tell));
-        let poison = Poison::new(|| Source { loc, tell }, places.len(), |i| places[i].as_ref().is_some_and(missing));
-        match poison.as_ref().and_then(|poison| poison.first(|_| true)) {
-            Some((loc, what)) if is_atomic => {
-                Err(Fault { loc: Some(loc), message: format!("{what}, and is updated here") })
-            }
-            _ => Ok(poison),
-        }
+        })
     }
 
     // Uses.

@@ -81,6 +81,8 @@ impl Element {
 pub(crate) struct BlockClock {
     block: ([u32; 3], u64),
     time: u32,
+    /// True after an access at this time.
+    accessed: bool,
     seen: Clock,
 }
 
@@ -88,11 +90,12 @@ impl BlockClock {
     /// Creates the clock of a block at its start.
     pub fn new(block: [u32; 3], [x, y, _]: [u32; 3]) -> BlockClock {
         let number = u64::from(block[0]) + u64::from(x) * (u64::from(block[1]) + u64::from(y) * u64::from(block[2]));
-        BlockClock { block: (block, number), time: 1, seen: Clock::default() }
+        BlockClock { block: (block, number), time: 1, accessed: false, seen: Clock::default() }
     }
 
     /// Creates an access of this block at its current time.
-    pub fn access(&self, loc: Loc, atomic: bool, writes: bool) -> Access {
+    pub fn access(&mut self, loc: Loc, atomic: bool, writes: bool) -> Access {
+        self.accessed = true;
         Access { block: self.block.0, loc, atomic, writes, at: (self.block.1, self.time) }
     }
 }
@@ -133,47 +136,59 @@ impl RaceDetector {
     }
 
     /// Releases these places, before the access of the block: a block that acquires them later sees
-    /// the accesses of this block up to now.
-    pub fn release(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) {
+    /// the accesses of this block up to now. Returns true if a place then has new times.
+    pub fn release(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) -> bool {
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without an access at this time, the release covers the same accesses as the one before.
+        let (mut changed, time) = (false, if view.accessed { view.time } else { view.time - 1 });
         for place in places {
             let clock = released.entry(place).or_default();
-            join(clock, &view.seen);
-            clock.insert(view.block.1, view.time);
+            changed |= join(clock, &view.seen);
+            let known = clock.entry(view.block.1).or_insert(0);
+            changed |= *known < time;
+            *known = time.max(*known);
         }
-        view.time += 1;
+        view.time = time + 1;
+        view.accessed = false;
+        changed
     }
 
-    /// Acquires these places, after the access of the block.
-    pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) {
+    /// Acquires these places, after the access of the block. Returns true if the block has then seen
+    /// further times.
+    pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) -> bool {
+        let mut changed = false;
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
         for clock in places.filter_map(|place| released.get(&place)) {
-            join(&mut view.seen, clock);
+            changed |= join(&mut view.seen, clock);
         }
+        changed
     }
 }
 
 /// Returns the message about a race at element `number` of `of` with another tile block's access.
 pub(crate) fn race_message(
     writes: bool,
-    (number, of): (u64, u64),
+    element: &str,
     other: &str,
     (other_writes, at): (bool, &str),
 ) -> String {
     let verb = |writes: bool| if writes { "writes" } else { "reads" };
     format!(
-        "a race: this {} element {number} of an array of {of}, which {other} {} at {at}: an element that one block \
+        "a race: this {} {element}, which {other} {} at {at}: an element that one block \
          writes is no other block's, unless all of them access it atomically",
         verb(writes),
         verb(other_writes)
     )
 }
 
-fn join(clock: &mut Clock, other: &Clock) {
+fn join(clock: &mut Clock, other: &Clock) -> bool {
+    let mut changed = false;
     for (&block, &time) in other {
         let known = clock.entry(block).or_insert(0);
+        changed |= *known < time;
         *known = time.max(*known);
     }
+    changed
 }
 
 #[cfg(test)]
@@ -187,51 +202,52 @@ mod tests {
         BlockClock::new([block, 0, 0], [100, 1, 1])
     }
 
-    fn touch(watch: &RaceDetector, view: &BlockClock, place: u64, atomic: bool, writes: bool) -> bool {
-        watch.record([place].into_iter(), view.access(Loc::UNKNOWN, atomic, writes), view).is_ok()
+    fn touch(watch: &RaceDetector, view: &mut BlockClock, place: u64, atomic: bool, writes: bool) -> bool {
+        let access = view.access(Loc::UNKNOWN, atomic, writes);
+        watch.record([place].into_iter(), access, view).is_ok()
     }
 
     #[test]
     fn writes_race_with_everything_that_is_not_ordered() {
         for (atomic, writes) in [(false, false), (false, true), (true, false), (true, true)] {
             let watch = RaceDetector::new(true);
-            let (a, b) = (view(0), view(1));
-            assert!(touch(&watch, &a, X, false, true) && touch(&watch, &a, X, atomic, writes));
-            assert!(!touch(&watch, &b, X, atomic, writes), "{atomic} {writes}");
+            let (mut a, mut b) = (view(0), view(1));
+            assert!(touch(&watch, &mut a, X, false, true) && touch(&watch, &mut a, X, atomic, writes));
+            assert!(!touch(&watch, &mut b, X, atomic, writes), "{atomic} {writes}");
         }
         let watch = RaceDetector::new(true);
         for block in 0..4 {
-            assert!(touch(&watch, &view(block), X, true, true), "atomic ones do not race");
-            assert!(touch(&watch, &view(block), FLAG, false, false), "reading ones do not");
+            assert!(touch(&watch, &mut view(block), X, true, true), "atomic ones do not race");
+            assert!(touch(&watch, &mut view(block), FLAG, false, false), "reading ones do not");
         }
-        assert!(!touch(&watch, &view(3), X, false, false), "an atomic write and a weak read do");
+        assert!(!touch(&watch, &mut view(3), X, false, false), "an atomic write and a weak read do");
     }
 
     #[test]
     fn what_was_released_and_acquired_is_ordered() {
         let watch = RaceDetector::new(true);
-        let (mut a, mut b, c) = (view(0), view(1), view(2));
-        assert!(touch(&watch, &a, X, false, true));
+        let (mut a, mut b, mut c) = (view(0), view(1), view(2));
+        assert!(touch(&watch, &mut a, X, false, true));
         watch.release([FLAG].into_iter(), &mut a);
         watch.acquire([FLAG].into_iter(), &mut b);
-        assert!(touch(&watch, &b, X, false, true), "b comes behind a");
-        assert!(!touch(&watch, &c, X, false, false), "c behind none");
+        assert!(touch(&watch, &mut b, X, false, true), "b comes behind a");
+        assert!(!touch(&watch, &mut c, X, false, false), "c behind none");
         // The later access of a is not released.
-        assert!(touch(&watch, &a, FLAG + 8, false, true));
+        assert!(touch(&watch, &mut a, FLAG + 8, false, true));
         watch.acquire([FLAG].into_iter(), &mut b);
-        assert!(!touch(&watch, &b, FLAG + 8, false, false));
+        assert!(!touch(&watch, &mut b, FLAG + 8, false, false));
     }
 
     #[test]
     fn order_passes_through_others() {
         let watch = RaceDetector::new(true);
         let (mut a, mut b, mut c) = (view(0), view(1), view(2));
-        assert!(touch(&watch, &a, X, false, true));
+        assert!(touch(&watch, &mut a, X, false, true));
         watch.release([FLAG].into_iter(), &mut a);
         watch.acquire([FLAG].into_iter(), &mut b);
         watch.release([FLAG + 8].into_iter(), &mut b);
         watch.acquire([FLAG + 8].into_iter(), &mut c);
-        assert!(touch(&watch, &c, X, false, true));
+        assert!(touch(&watch, &mut c, X, false, true));
     }
 
     #[test]
@@ -241,12 +257,12 @@ mod tests {
         let mut writer = view(9);
         for block in 0..3 {
             let mut reader = view(block);
-            assert!(touch(&watch, &reader, X, false, false));
+            assert!(touch(&watch, &mut reader, X, false, false));
             if block < 2 {
                 watch.release([FLAG].into_iter(), &mut reader);
             }
         }
         watch.acquire([FLAG].into_iter(), &mut writer);
-        assert!(!touch(&watch, &writer, X, false, true));
+        assert!(!touch(&watch, &mut writer, X, false, true));
     }
 }

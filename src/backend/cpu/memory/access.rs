@@ -346,7 +346,9 @@ impl Machine<'_> {
             let at = self.module().location(other.loc).map_or_else(|| "?".to_owned(), ToString::to_string);
             let [x, y, z] = other.block;
             let block = format!("tile block ({x}, {y}, {z})");
-            race_message(access.writes, self.memory.position(place, bytes), &block, (other.writes, &at))
+            let (number, of) = self.memory.position(place, bytes);
+            let element = format!("element {number} of an array of {of}");
+            race_message(access.writes, &element, &block, (other.writes, &at))
         })?;
         if matches!(order(op), MemOrder::Release | MemOrder::AcqRel) {
             watch.release(places, &mut view);

@@ -21,6 +21,8 @@ struct Region {
     base: *mut u8,
     bytes: usize,
     writable: bool,
+    /// Record of the written elements, and the bytes of an element.
+    written: Option<(*mut u8, u64)>,
 }
 
 /// Permitted addresses outside of the regions, which a kernel computes from numbers.
@@ -58,7 +60,32 @@ impl Memory {
     /// While a program runs with this memory, the bytes stay allocated and initialised. No other
     /// code accesses them except by atomics; reads are permitted if the region is not `writable`.
     pub unsafe fn add(&mut self, base: *mut u8, bytes: usize, writable: bool) {
-        self.regions.push(Region { base, bytes, writable });
+        self.regions.push(Region { base, bytes, writable, written: None });
+    }
+
+    /// Adds memory like [`Memory::add`], with a record of its written elements: a byte for each
+    /// element of `unit` bytes, which is not 0 after the first write.
+    ///
+    /// # Safety
+    /// That of [`Memory::add`], also for the record, which is writable.
+    pub unsafe fn add_recorded(&mut self, (base, bytes): (*mut u8, usize), writable: bool, record: *mut u8, unit: u64) {
+        self.regions.push(Region { base, bytes, writable, written: Some((record, unit)) });
+    }
+
+    /// Returns the record of the element at an address, its number and the number of elements, if
+    /// the region has a record.
+    pub(crate) fn written_at(&self, address: u64) -> Option<(Span<'_>, u64, u64)> {
+        self.regions.iter().find_map(|region| {
+            let ((record, unit), offset) = (region.written?, address.wrapping_sub(region.base as u64));
+            let (number, of) = (offset / unit, region.bytes as u64 / unit);
+            let span = || Span { start: record.wrapping_add(number as usize), bytes: 1, memory: PhantomData };
+            (number < of).then(|| (span(), number, of))
+        })
+    }
+
+    /// Returns true if a region has a record of its written elements.
+    pub(crate) fn has_records(&self) -> bool {
+        self.regions.iter().any(|region| region.written.is_some())
     }
 
     /// Permits accesses to any memory of this process through addresses that the kernel computes

@@ -5,7 +5,7 @@ use super::int;
 use crate::backend::cpu::interp::value::Words;
 use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
-use crate::pass::VIOLATED_ASSUMPTION;
+use crate::pass::{UNWRITTEN, VIOLATED_ASSUMPTION};
 
 /// The number of elements beyond which a tile is abbreviated, as in NumPy.
 const MAX_PRINTED: usize = 1000;
@@ -71,7 +71,7 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
     Ok(match &*text {
         "" => format!("assertion failed{element}"),
-        text if text.starts_with(VIOLATED_ASSUMPTION) => format!("{text}{element}"),
+        text if [VIOLATED_ASSUMPTION, UNWRITTEN].iter().any(|kind| text.starts_with(kind)) => format!("{text}{element}"),
         text => format!("assertion failed: {text}{element}"),
     })
 }

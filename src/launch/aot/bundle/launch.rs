@@ -1,5 +1,6 @@
 //! Launch of a kernel of a bundle.
 
+use crate::launch::compile::Recorded;
 use super::file::Bundle;
 use crate::error::Result;
 use crate::kernel::{LaunchArg, refuse_nested};
@@ -72,7 +73,7 @@ impl Launch<'_> {
             refuse_captured(kernel, self.stream)?;
             slot.fill(|| entry.load(device))?;
         }
-        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false, false)?, &args)?;
+        run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false, Recorded::NONE)?, &args)?;
         Ok(args.into_output())
     }
 }
