@@ -207,7 +207,7 @@ pub use launch::Tuner;
 #[doc(inline)]
 pub use launch::{
     ArrayExpr, CompiledKernel, Grid, Inspection, IntoGrid, Launch, Proof, bench, compile, compile_all, doctor, export,
-    inspect, launch, launch_with_outputs, load, prove,
+    inspect, launch, launch_with_outputs, load, prove, prove_for_all,
 };
 #[doc(inline)]
 pub use ops::pointer;
@@ -223,7 +223,7 @@ pub use ops::{
 };
 // The names above are inlined in the documentation; names that only the prelude has follow from it.
 #[doc(inline)]
-pub use pass::{Counterexample, Property, Verdict};
+pub use pass::{Counterexample, Property, Symbol, Verdict};
 #[allow(unused_imports)]
 #[doc(inline)]
 pub use prelude::*;

@@ -164,7 +164,10 @@ impl Launch<'_> {
             make(args, device)?;
             return self.grid.may_be_empty(args);
         };
-        let slot = specialize(call, device, request, self.stream)?;
+        let slot = match self.proved {
+            false => specialize(call, device, request, self.stream)?,
+            true => self.proved_code(call, device, request, grid)?,
+        };
         if remarks::wanted() {
             let executable = slot.get().expect("a slot that was specialized is filled");
             self.say_work(device, grid, call, executable.remarks());
