@@ -254,8 +254,8 @@ pub mod aot {
     pub use crate::launch::{Bundle, BundledKernel, Bundler};
     #[doc(inline)]
     pub use crate::launch::{
-        CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel, Progress, RawLaunch, compile_all,
-        export, load,
+        CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel, Progress, RawLaunch, StoredProof,
+        compile_all, export, load, proofs_in,
     };
     #[doc(inline)]
     pub use crate::tile::ArrayInfo;

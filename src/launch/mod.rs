@@ -40,6 +40,7 @@ pub use aot::bundle::{Bundle, BundledKernel, Bundler};
 pub use aot::compile_all::{CompileSummary, Kernels, Progress, compile_all};
 pub use aot::export::{ExportedKernel, ExportedParam, Format, export};
 pub use aot::load_module::{LoadedKernel, load};
+pub use aot::stored_proof::{StoredProof, proofs_in};
 pub use array_expr::random::{Random, RandomElement};
 pub use array_expr::{ArrayExpr, FusedExpr, Map, MapWith, Zip};
 pub use grid::{Grid, IntoGrid};

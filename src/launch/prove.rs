@@ -230,9 +230,11 @@ impl Scene {
         Scene { trace: Scene::digest(trace), launches }
     }
 
-    /// Returns the digest of a trace, which does not depend on the places of the source files.
+    /// Returns the digest of a trace, without the name of the kernel and the places of its lines.
     pub fn digest(trace: &Module) -> [u8; 32] {
-        hmac_sha256::Hash::hash(trace.to_text(PrintOptions::default()).as_bytes())
+        let mut unnamed = trace.clone();
+        unnamed.entries.iter_mut().for_each(|entry| entry.name.clear());
+        hmac_sha256::Hash::hash(unnamed.to_text(PrintOptions::default()).as_bytes())
     }
 }
 

@@ -163,3 +163,54 @@ pub(super) fn without_checks(
         Err(verdict) => Err(unproved(name, [(Property::Bounds, verdict)])),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Hints;
+    use crate::backend::cpu::Checks;
+    use crate::kernel::{Arguments, Bound, Kernel, KernelArgs};
+    use crate::launch::run::run;
+    use crate::prelude::*;
+    use crate::runtime::Backend;
+    use crate::{ArraySpec, arange, bid};
+
+    /// Launches a kernel without the checks that a launch with `others` would not need: an unsound
+    /// proof.
+    fn planted<K, A, B, P>(kernel: K, grid: u32, others: B, args: A) -> Result<()>
+    where
+        K: Kernel<P> + Copy,
+        A: KernelArgs<P>,
+        B: KernelArgs<P>,
+    {
+        let (others, args) = (Arguments::new(others), Arguments::new(args));
+        let (wrong, right) = (Bound::new(&kernel, &others), Bound::new(&kernel, &args));
+        let (words, arguments) = proof_arguments(&wrong.call());
+        let trace = right.call().trace("planted")?;
+        let module = without_checks("planted", trace, [grid, 1, 1], (words.words(), &arguments))?;
+        let (hints, backend) = (Hints::default(), Backend::Cpu);
+        let (checks, races, exact, programmatic_launch) = (false, false, false, false);
+        let request = CompileRequest { hints, backend, programmatic_launch, checks, races, exact };
+        let code = specialize_trace("planted", module, (Device::cpu(), request, None), Stages::default())?;
+        run(&code, None, [grid, 1, 1], false, Checks::none(), args.given())
+    }
+
+    #[test]
+    fn the_interpreter_finds_an_unsound_proof() -> Result<()> {
+        let tiles = |y: ArrayMut<i32, 1>| y.store(bid(0), y.load(bid(0), [16]) + 1);
+        let masked = |y: ArrayMut<i32, 1>| {
+            let at = bid(0) * 16 + arange(0..16);
+            y.scatter(at, y.gather(at) + 1);
+        };
+        let whole = || ArraySpec::<i32, 1>::new([64]).mutable();
+        let device = Device::cpu();
+        for extent in [64, 63, 49] {
+            let (mut y, mut z) = (device.zeros([extent])?, device.zeros([extent])?);
+            let results = [planted(tiles, 4, (whole(),), (&mut y,)), planted(masked, 4, (whole(),), (&mut z,))];
+            for result in results {
+                assert_eq!(result.is_ok(), extent == 64, "{extent}: {result:?}");
+            }
+        }
+        Ok(())
+    }
+}

@@ -196,7 +196,10 @@ impl<'m> Prover<'m> {
         let (Elem::Ptr { pointee, .. }, _) = self.module.ty(value).as_tile()? else { return None };
         let extent = self.argument(value)?.bytes? * 8 / u64::from(pointee.storage_bits());
         let zero = self.walk.values.terms.find_constant(0)?;
-        Some(Frame { base: zero, extents: vec![extent as i64], strides: vec![1] })
+        let (extent_terms, stride_terms) = (Vec::new(), Vec::new());
+        let (extents, strides) = (vec![extent as i64], vec![1]);
+        let frame = Frame { base: zero, extents, strides, extent_terms, stride_terms };
+        Some(frame)
     }
 
     fn argument(&self, param: Value) -> Option<&Argument> {

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::pass::prove::access::{Access, Frame, Root};
+use crate::pass::prove::access::{Access, Dim, Frame, Root};
 use crate::pass::prove::enumerate::{Outcome, enumerate};
 use crate::pass::prove::interval::{Interval, Intervals, Ranges};
 use crate::pass::prove::system::{parts, solution};
@@ -71,7 +71,7 @@ pub(super) fn is_implied(terms: &Terms, ranges: &Ranges, access: &Access) -> boo
 
 fn tile_goals(access: &Access) -> Vec<Goal> {
     let is_empty = access.dims.iter().any(|dim| dim.extent == 0);
-    let goal = |(number, dim): (usize, &super::access::Dim)| {
+    let goal = |(number, dim): (usize, &Dim)| {
         let within = if dim.inbounds {
             (0, dim.extent - dim.len)
         } else if access.partition && !access.clipped && !is_empty {

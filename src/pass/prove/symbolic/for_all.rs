@@ -9,7 +9,7 @@ use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
 
 /// Word of a parameter, and its symbol if it has one.
-pub(crate) type SymbolicWord = (u64, Option<Symbol>);
+type SymbolicWord = (u64, Option<Symbol>);
 
 /// Launch whose grid and words are symbols.
 #[derive(Clone, Debug)]

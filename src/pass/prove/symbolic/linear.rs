@@ -162,8 +162,9 @@ mod tests {
                 rows.push(row(4, &[(var, -1)]));
             }
             for _ in 0..1 + below(5) {
+                let constant = below(13) as i128 - 9;
                 let factors = (0..3).map(|var| (var, below(9) as i128 - 4)).filter(|(_, factor)| *factor != 0);
-                rows.push(Linear { constant: below(13) as i128 - 9, factors: factors.collect() });
+                rows.push(Linear { constant, factors: factors.collect() });
             }
             let holds = |x: [i128; 3]| {
                 rows.iter().all(|row| row.factors.iter().fold(row.constant, |sum, &(var, f)| sum + f * x[var]) >= 0)

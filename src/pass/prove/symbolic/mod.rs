@@ -7,6 +7,6 @@ mod symbol;
 mod system;
 
 pub(super) use for_all::ForAll;
-pub(crate) use for_all::{SymbolicLaunch, SymbolicWord};
+pub(crate) use for_all::SymbolicLaunch;
 pub use symbol::Symbol;
 pub(crate) use symbol::Expr as SymbolExpr;
