@@ -74,12 +74,11 @@ where
     let (extent, repeats) = if is_gpu { (LARGE, 300) } else { (256, 20) };
     let grid = [extent / 8, extent / 256];
     let x = device.from_fn([extent + border[0], extent + border[1]], |[i, j]| ((i * 7 + j * 3) % 11) as f32)?;
-    let mut y = device.full([extent; 2], 1.0f32)?;
     let mut results = Vec::new();
     for round in 0..2 {
         for proves in [false, true] {
             let launch = if proves { ct::Launch::new(grid).proved() } else { ct::Launch::new(grid) };
-            y = device.full([extent; 2], 1.0f32)?;
+            let mut y = device.full([extent; 2], 1.0f32)?;
             let first = Instant::now();
             launch.launch(kernel, (&x, &mut y))?;
             device.synchronize()?;

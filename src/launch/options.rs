@@ -234,8 +234,8 @@ impl<'s> Launch<'s> {
     /// Removes the bounds checks that a proof makes needless.
     ///
     /// [`Property::Bounds`](crate::Property::Bounds) is decided for the grid and the numbers of the
-    /// launch (extents, strides, scalars), as [`prove`](crate::prove()) does. Tiles that are inside of
-    /// their arrays in all tile blocks are then accessed without comparisons, and masks that are
+    /// launch (extents, strides, scalars), as [`prove`](crate::prove()) does. Tiles that are inside
+    /// of their arrays in all tile blocks are then accessed without comparisons, and masks that are
     /// always true are removed. Tiles that may extend beyond an edge keep their checks.
     ///
     /// The proof and the code are made once for each grid and each list of numbers. Launches with
@@ -263,10 +263,10 @@ impl<'s> Launch<'s> {
     /// ```
     ///
     /// # Errors
-    /// The launch returns [`Error::Kernel`] with a counter-example if a tile or an element is outside
-    /// of its array, and with the operation if this is not decided. Raw pointers have no extents, so
-    /// their accesses are not decided. [`Launch::compile`] returns [`Error::Argument`]: a compiled
-    /// kernel serves every grid.
+    /// The launch returns [`Error::Kernel`] with a counter-example if a tile or an element is
+    /// outside of its array, and with the operation if this is not decided. Raw pointers have no
+    /// extents, so their accesses are not decided. [`Launch::compile`] returns
+    /// [`Error::Argument`]: a compiled kernel serves every grid.
     pub fn proved(mut self) -> Launch<'s> {
         self.proved = true;
         self

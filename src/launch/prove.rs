@@ -7,8 +7,8 @@ use super::grid::IntoGrid;
 use super::inspect::remarks::Remarks;
 use super::options::Launch;
 use crate::error::{Diagnostic, Error, Result};
-use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
 use crate::ir::{Module, PrintOptions, Value};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
 use crate::pass::{self, Argument, Property, Symbol, Verdict};
 use crate::runtime::Backend;
 use crate::util::report;
@@ -89,7 +89,11 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
 fn refuse_symbols(call: &Call<'_>) -> Result<()> {
     let mut any = false;
     call.args().pack(&mut |_| any |= Symbol::packed().is_some());
-    if any { Err(Error::argument("an array with symbols as extents: `prove_for_all` decides all of them")) } else { Ok(()) }
+    if any {
+        Err(Error::argument("an array with symbols as extents: `prove_for_all` decides all of them"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns true if `CUTLET_PROVE` is set. It is read once.
@@ -216,7 +220,7 @@ pub(super) fn argument_names(call: &Call<'_>) -> Vec<String> {
     names.flat_map(|(name, words)| std::iter::repeat_n(name, words)).collect()
 }
 
-/// What a proof is about: the code, and the launches.
+/// Subject of a proof: the code, and the launches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scene {
     /// SHA-256 of the text of the trace.

@@ -9,9 +9,8 @@ use crate::pass::{self, Argument, Property, Symbol, SymbolicLaunch, Verdict};
 /// Number of launches that are searched for a counter-example.
 const SAMPLES: usize = 32;
 
-/// Extents at which mistakes are likely: at powers of two and beside them.
-const EXTENTS: [i64; 20] =
-    [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 127, 129, 255, 257, 300, 1000];
+/// Extents at which mistakes are likely: powers of two, and their neighbours.
+const EXTENTS: [i64; 20] = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 127, 129, 255, 257, 300, 1000];
 
 /// Largest extent of a search with several symbols.
 const LARGEST: i64 = 300;

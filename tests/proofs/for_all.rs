@@ -60,7 +60,12 @@ fn usual_kernels_are_proved_for_all_extents() {
         ct::prove_for_all(softmax, [m], (columns, columns.mutable()), Property::ALL),
         ct::prove_for_all(rows, [m.div_ceil(4)], (x, x.mutable()), Property::ALL),
         ct::prove_for_all(matmul, [m.div_ceil(32), n.div_ceil(32)], (a, b, c.mutable()), Property::ALL),
-        ct::prove_for_all(copy, [n], (ArraySpec::symbolic([n * 256]), ArraySpec::symbolic([n * 256]).mutable()), Property::ALL),
+        ct::prove_for_all(
+            copy,
+            [n],
+            (ArraySpec::symbolic([n * 256]), ArraySpec::symbolic([n * 256]).mutable()),
+            Property::ALL,
+        ),
     ];
     for proof in proofs {
         let proof = proof.unwrap();

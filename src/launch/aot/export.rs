@@ -138,8 +138,8 @@ impl ExportedKernel {
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if a property is not proved;
-    /// [`Error::Argument`](crate::Error::Argument) for a proof about another kernel or other forms of
-    /// arguments.
+    /// [`Error::Argument`](crate::Error::Argument) for a proof about another kernel or other forms
+    /// of arguments.
     #[track_caller]
     pub fn with_proof(mut self, proof: &Proof) -> Result<ExportedKernel> {
         self.proofs.push(StoredProof::new(proof, self.source.trace)?);

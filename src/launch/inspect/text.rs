@@ -8,7 +8,6 @@ use crate::backend::{Hints, tileir};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
-use crate::pass::Argument;
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
@@ -17,6 +16,7 @@ use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::prove::proof_arguments;
 use crate::launch::proved::without_checks;
+use crate::pass::Argument;
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -167,8 +167,8 @@ impl Inspection {
         self
     }
 
-    /// Removes the bounds checks that a launch with this grid and with the extents and numbers of the
-    /// arguments does not need, as [`Launch::proved`](crate::Launch::proved) does.
+    /// Removes the bounds checks that a launch with this grid and with the extents and numbers of
+    /// the arguments does not need, as [`Launch::proved`](crate::Launch::proved) does.
     ///
     /// ```
     /// # use cutlet::doctest::*;

@@ -154,13 +154,7 @@ struct Prover<'m> {
 }
 
 impl<'m> Prover<'m> {
-    fn new(
-        module: &'m Module,
-        entry: &Entry,
-        grid: [u32; 3],
-        params: &[u64],
-        arguments: &'m [Argument],
-    ) -> Prover<'m> {
+    fn new(module: &'m Module, entry: &Entry, grid: [u32; 3], params: &[u64], arguments: &'m [Argument]) -> Prover<'m> {
         let mut walk = Walk::new(module, entry.body, grid, params);
         // The position of allocations.
         walk.values.terms.constant(0);

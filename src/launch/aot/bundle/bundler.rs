@@ -20,8 +20,8 @@ use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
 use crate::launch::compile::{PassMode, optimize_apart};
 use crate::launch::options::Launch;
-use crate::launch::prove::{Proof, Scene};
 use crate::launch::parallel::share;
+use crate::launch::prove::{Proof, Scene};
 use crate::target::Target;
 
 /// First architecture whose drivers compile Tile IR.
@@ -227,8 +227,8 @@ impl Bundler {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Kernel`] if a property is not proved; [`Error::Argument`] if no kernel of the bundler
-    /// has the trace of the proof.
+    /// [`Error::Kernel`] if a property is not proved; [`Error::Argument`] if no kernel of the
+    /// bundler has the trace of the proof.
     #[track_caller]
     pub fn add_proof(&mut self, proof: &Proof) -> Result<&mut Bundler> {
         let trace = proof.scene().trace;

@@ -29,7 +29,12 @@ struct Goal {
 }
 
 /// Checks the positions of an access. `whole`: the array that is the allocation.
-pub(in crate::pass::prove) fn check(terms: &mut Terms, ranges: &Ranges, access: &Access, whole: Option<&Frame>) -> BoundsCheck {
+pub(in crate::pass::prove) fn check(
+    terms: &mut Terms,
+    ranges: &Ranges,
+    access: &Access,
+    whole: Option<&Frame>,
+) -> BoundsCheck {
     let is_part = access.frame.is_some() && access.root != Root::Scratch && access.frame.as_ref() != whole;
     let mut result = BoundsCheck::Inside;
     let goals = tile_goals(access);

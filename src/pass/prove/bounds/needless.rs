@@ -57,8 +57,7 @@ impl NeedlessChecks {
 
 fn has_mask(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
-    matches!(op.code, Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw)
-        && !op.operand_group("mask").is_empty()
+    matches!(op.code, Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw) && !op.operand_group("mask").is_empty()
 }
 
 /// Removes the mask of an access, and its padding.

@@ -145,13 +145,11 @@ pub fn covers(terms: &Terms, ranges: &Ranges, store: &Access, places: &[Place]) 
     let is_in_range = |(var, &(lo, hi)): (&Var, &(i64, i64))| {
         let Some(term) = terms.find_var(*var).filter(|_| !matches!(var, Var::Symbol(_))) else { return true };
         let value = system.linear(&mut execution, term);
-        let (below, above) = (
-            Linear::constant(i128::from(lo) - 1).minus(&value),
-            value.shifted(-i128::from(hi) - 1),
-        );
+        let (below, above) = (Linear::constant(i128::from(lo) - 1).minus(&value), value.shifted(-i128::from(hi) - 1));
         is_used(terms, store, *var) == Some(false) || system.excludes(&[below]) && system.excludes(&[above])
     };
-    ranges.iter().all(is_in_range) && store.conditions.iter().all(|&condition| system.implies(&mut execution, condition))
+    ranges.iter().all(is_in_range)
+        && store.conditions.iter().all(|&condition| system.implies(&mut execution, condition))
 }
 
 /// Returns whether a store depends on an iteration or lane; `None` for tile blocks and symbols,

@@ -105,9 +105,9 @@ impl<'w, 'm> ForAll<'w, 'm> {
         let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
         let stores = || self.accesses.iter().filter(|(access, _)| access.kind == Kind::Store);
         let is_covered = |root: Root| {
-            stores().filter(|(store, _)| store.root == root).any(|(store, places)| {
-                places.as_ref().is_some_and(|places| covers(terms, ranges, store, places))
-            })
+            stores()
+                .filter(|(store, _)| store.root == root)
+                .any(|(store, places)| places.as_ref().is_some_and(|places| covers(terms, ranges, store, places)))
         };
         let open = |(store, _): &&(Access, _)| store.root != Root::Scratch && !is_covered(store.root);
         stores().find(open).map(|(store, _)| reason(terms, store))
@@ -136,9 +136,7 @@ fn places(walk: &mut Walk<'_>, access: &Access) -> Option<Vec<Place>> {
     }
     match &access.frame {
         Some(frame) if *frame == whole => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect()),
-        None if whole.extent_terms.len() == 1 => {
-            Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect())
-        }
+        None if whole.extent_terms.len() == 1 => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect()),
         _ => None,
     }
 }

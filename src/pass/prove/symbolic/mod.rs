@@ -8,5 +8,5 @@ mod system;
 
 pub(super) use for_all::ForAll;
 pub(crate) use for_all::SymbolicLaunch;
-pub use symbol::Symbol;
 pub(crate) use symbol::Expr as SymbolExpr;
+pub use symbol::Symbol;

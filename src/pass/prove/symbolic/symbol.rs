@@ -9,7 +9,11 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expr {
     /// Any integer of this range.
-    Any { name: &'static str, lo: i64, hi: i64 },
+    Any {
+        name: &'static str,
+        lo: i64,
+        hi: i64,
+    },
     Constant(i64),
     Sum(Symbol, Symbol),
     Difference(Symbol, Symbol),

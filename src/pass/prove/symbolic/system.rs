@@ -114,9 +114,7 @@ impl<'t> System<'t> {
                 self.bounded(key, range)
             }
             Node::Data(..) => self.opaque(of, term),
-            Node::Apply(fun, bits, args) => {
-                self.applied(of, fun, *bits, args).unwrap_or_else(|| self.opaque(of, term))
-            }
+            Node::Apply(fun, bits, args) => self.applied(of, fun, *bits, args).unwrap_or_else(|| self.opaque(of, term)),
         }
     }
 
@@ -252,7 +250,7 @@ impl<'t> System<'t> {
         }
     }
 
-    /// Returns the forms of a condition: a list of which each entry holds, each one a list of cases.
+    /// Returns the forms of a condition: a list of which each entry holds, as a list of cases.
     fn rows_of(&mut self, of: &mut Execution<'t>, condition: Term, value: bool) -> Option<Vec<Vec<Vec<Linear>>>> {
         let terms = self.terms;
         let Node::Apply(fun, bits, args) = terms.node(condition) else { return None };
