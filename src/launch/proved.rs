@@ -23,7 +23,7 @@ use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::{Module, Type, verify};
 use crate::kernel::{Call, StoredConstant, WordWriter};
-use crate::pass::{self, Argument, Property};
+use crate::pass::{self, Argument, Property, Verdict};
 use crate::runtime::Device;
 use crate::util::process::PerProcess;
 
@@ -159,8 +159,8 @@ pub(super) fn without_checks(
 ) -> Result<Module> {
     verify(&module).map_err(Error::Kernel)?;
     match pass::remove_needless_checks(&mut module, grid, given) {
-        Ok(_) => Ok(module),
-        Err(verdict) => Err(unproved(name, [(Property::Bounds, verdict)])),
+        Verdict::Proved => Ok(module),
+        verdict => Err(unproved(name, [(Property::Bounds, verdict)])),
     }
 }
 

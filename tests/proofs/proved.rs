@@ -95,7 +95,7 @@ fn launches_without_a_proof_are_refused() -> ct::Result<()> {
     // A launch that was proved does not permit another one.
     proved(4).launch(vadd, (&x, &x, &mut y))?;
     assert!(proved(5).launch(vadd, (&x, &x, &mut y)).is_err());
-    let error = proved(4).compile(vadd, (&x, &x, &mut y)).err().expect("a refusal").to_string();
+    let error = proved(4).compile(vadd, (&x, &x, &mut y)).expect_err("a refusal").to_string();
     assert!(error.contains("one grid"), "{error}");
     // A promise of the user that does not hold.
     let promised = |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {

@@ -88,26 +88,23 @@ pub(crate) fn prove_for_all(
     properties.iter().map(verdict).collect()
 }
 
-/// Removes the bounds checks that no execution of this launch needs, and returns their number.
-/// The code is valid for this grid and these numbers alone; the addresses of arrays are free.
-///
-/// # Errors
-/// The verdict about [`Property::Bounds`], if it is not proved.
+/// Returns the verdict about [`Property::Bounds`]. After a proof, removes the bounds checks that no
+/// execution of this launch needs. The code is then valid for this grid and these numbers alone;
+/// the addresses of arrays are free.
 pub(crate) fn remove_needless_checks(
     module: &mut Module,
     grid: [u32; 3],
     (params, arguments): (&[u64], &[Argument]),
-) -> Result<usize, Verdict> {
+) -> Verdict {
     let entry = &module.entries[0];
     let mut prover = Prover::new(module, entry, grid, params, arguments);
     let verdict = prover.verdict(Property::Bounds);
-    if verdict != Verdict::Proved {
-        return Err(verdict);
+    if verdict == Verdict::Proved {
+        let Walk { values, ranges, .. } = &prover.walk;
+        let found = NeedlessChecks::find(&values.terms, ranges, module, &prover.accesses);
+        found.remove_from(module);
     }
-    let Walk { values, ranges, .. } = &prover.walk;
-    let found = NeedlessChecks::find(&values.terms, ranges, module, &prover.accesses);
-    found.remove_from(module);
-    Ok(found.len())
+    verdict
 }
 
 /// Removes accesses that are equal except for their op.

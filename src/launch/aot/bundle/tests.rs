@@ -273,7 +273,7 @@ fn proofs_are_about_the_code_of_the_bundle() {
     bundler.add_as("fill", fill, (x,)).unwrap();
     let proof = |spec, grid| crate::prove(fill, grid, (spec,), [crate::Property::Bounds]).unwrap();
     bundler.add_proof(&proof(x, 1)).unwrap();
-    let error = |problem: crate::Result<&mut super::Bundler>| problem.err().expect("a refusal").to_string();
+    let error = |problem: crate::Result<&mut super::Bundler>| problem.expect_err("a refusal").to_string();
     assert!(error(bundler.clone().add_proof(&proof(x, 2))).contains("outside"));
     assert!(error(bundler.clone().add_proof(&proof(other, 2))).contains("no kernel"));
     let kernel = &bundler.finish().unwrap().kernels[0];

@@ -39,11 +39,6 @@ impl NeedlessChecks {
         found
     }
 
-    /// Returns the number of checks.
-    pub fn len(&self) -> usize {
-        self.axes.len() + self.masks.len()
-    }
-
     /// Removes the checks from a module.
     pub fn remove_from(&self, module: &mut Module) {
         for &(id, axis) in &self.axes {

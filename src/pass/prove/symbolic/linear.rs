@@ -38,7 +38,8 @@ impl Linear {
             let (var, value) = match (own.peek(), others.peek()) {
                 (None, None) => return sum,
                 (Some(&&(a, x)), Some(&&(b, y))) if a == b => {
-                    (own.next(), others.next());
+                    own.next();
+                    others.next();
                     (a, x.saturating_add(y.saturating_mul(factor)))
                 }
                 (Some(&&(a, x)), other) if other.is_none_or(|&&(b, _)| a < b) => {
