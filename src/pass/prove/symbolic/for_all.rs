@@ -1,22 +1,11 @@
 //! Decision of the properties of a kernel for all values of the symbols of its launch.
 
 use super::decide::{Inside, Place, covers, is_inside, never_meet};
-use super::symbol::Symbol;
 use crate::ir::Value;
 use crate::pass::prove::access::{Access, Dim, Frame, Kind, Root};
 use crate::pass::prove::term::{Fun, Term, Terms};
 use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
-
-/// Word of a parameter, and its symbol if it has one.
-type SymbolicWord = (u64, Option<Symbol>);
-
-/// Launch whose grid and words are symbols.
-#[derive(Clone, Debug)]
-pub(crate) struct SymbolicLaunch {
-    pub grid: [Symbol; 3],
-    pub words: Vec<SymbolicWord>,
-}
 
 const UNDECIDED: &str = "is not decided for all extents";
 

@@ -7,6 +7,5 @@ mod symbol;
 mod system;
 
 pub(super) use for_all::ForAll;
-pub(crate) use for_all::SymbolicLaunch;
-pub(crate) use symbol::Expr as SymbolExpr;
 pub use symbol::Symbol;
+pub(crate) use symbol::{Expr as SymbolExpr, SymbolicLaunch};

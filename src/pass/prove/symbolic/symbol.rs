@@ -40,6 +40,16 @@ pub(crate) enum Expr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(u32);
 
+/// Word of a parameter, and its symbol if it has one.
+type SymbolicWord = (u64, Option<Symbol>);
+
+/// Launch whose grid and words are symbols.
+#[derive(Clone, Debug)]
+pub(crate) struct SymbolicLaunch {
+    pub grid: [Symbol; 3],
+    pub words: Vec<SymbolicWord>,
+}
+
 static TABLE: Mutex<Vec<Expr>> = Mutex::new(Vec::new());
 
 thread_local! {
