@@ -207,7 +207,7 @@ pub use launch::Tuner;
 #[doc(inline)]
 pub use launch::{
     ArrayExpr, CompiledKernel, Grid, Inspection, IntoGrid, Launch, Proof, bench, compile, compile_all, doctor, export,
-    inspect, launch, launch_with_outputs, load, prove, with_exact_mode,
+    inspect, launch, launch_with_outputs, load, prove, prove_for_all, with_exact_mode,
 };
 #[doc(inline)]
 pub use ops::pointer;
@@ -224,7 +224,7 @@ pub use ops::{
 };
 // The names above are inlined in the documentation; names that only the prelude has follow from it.
 #[doc(inline)]
-pub use pass::{Counterexample, Property, Verdict};
+pub use pass::{Counterexample, Property, Symbol, Verdict};
 #[allow(unused_imports)]
 #[doc(inline)]
 pub use prelude::*;
@@ -255,8 +255,8 @@ pub mod aot {
     pub use crate::launch::{Bundle, BundledKernel, Bundler};
     #[doc(inline)]
     pub use crate::launch::{
-        CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel, Progress, RawLaunch, compile_all,
-        export, load,
+        CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel, Progress, RawLaunch, StoredProof,
+        compile_all, export, load, proofs_in,
     };
     #[doc(inline)]
     pub use crate::tile::ArrayInfo;

@@ -204,7 +204,10 @@ impl Launch<'_> {
             make(args, device)?;
             return self.grid.may_be_empty(args);
         };
-        let slot = specialize(call, device, request, self.stream)?;
+        let slot = match self.proved {
+            false => specialize(call, device, request, self.stream)?,
+            true => self.proved_code(call, device, request, grid)?,
+        };
         if remarks::wanted() {
             let executable = slot.get().expect("a slot that was specialized is filled");
             self.say_work(device, grid, call, executable.remarks());
@@ -220,9 +223,9 @@ impl Launch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::compile::Recorded;
     use crate::backend::Hints;
     use crate::backend::cpu::Checks;
+    use crate::launch::compile::Recorded;
     use crate::launch::options::CompileRequest;
     use crate::prelude::*;
     use crate::runtime::{Backend, Device};
@@ -237,7 +240,14 @@ mod tests {
         let args = Arguments::new(args);
         let hints = Hints::default();
         let (backend, programmatic_launch) = (Backend::Ptx, false);
-        let request = CompileRequest { hints, backend, programmatic_launch, checks: true, recorded: Recorded::NONE, exact: false };
+        let request = CompileRequest {
+            hints,
+            backend,
+            programmatic_launch,
+            checks: true,
+            recorded: Recorded::NONE,
+            exact: false,
+        };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }

@@ -26,6 +26,8 @@ mod options;
 mod overrides;
 mod parallel;
 mod prove;
+mod prove_for_all;
+mod proved;
 mod raw_launch;
 mod run;
 mod specialize;
@@ -39,6 +41,7 @@ pub use aot::bundle::{Bundle, BundledKernel, Bundler};
 pub use aot::compile_all::{CompileSummary, Kernels, Progress, compile_all};
 pub use aot::export::{ExportedKernel, ExportedParam, Format, export};
 pub use aot::load_module::{LoadedKernel, load};
+pub use aot::stored_proof::{StoredProof, proofs_in};
 pub use array_expr::random::{Random, RandomElement};
 pub use array_expr::{ArrayExpr, FusedExpr, Map, MapWith, Zip};
 pub use exact_mode::with_exact_mode;
@@ -54,6 +57,7 @@ pub use options::Launch;
 #[cfg(feature = "test")]
 pub(crate) use overrides::with_overrides;
 pub use prove::{Proof, prove};
+pub use prove_for_all::prove_for_all;
 pub use raw_launch::RawLaunch;
 #[cfg(feature = "tune")]
 pub use tune::{

@@ -59,6 +59,7 @@ pub struct Launch<'s> {
     pub(super) checks: Option<Checks>,
     pub(super) peers: bool,
     pub(super) exact: bool,
+    pub(super) proved: bool,
 }
 
 impl<'s> Launch<'s> {
@@ -82,6 +83,7 @@ impl<'s> Launch<'s> {
             checks: None,
             peers: false,
             exact: exact_mode::is_selected(),
+            proved: false,
         }
     }
 
@@ -228,6 +230,47 @@ impl<'s> Launch<'s> {
     /// For a kernel that was compiled without this mode it returns [`Error::Argument`].
     pub fn exact(mut self) -> Launch<'s> {
         self.exact = true;
+        self
+    }
+
+    /// Removes the bounds checks that a proof makes needless.
+    ///
+    /// [`Property::Bounds`](crate::Property::Bounds) is decided for the grid and the numbers of the
+    /// launch (extents, strides, scalars), as [`prove`](crate::prove()) does. Tiles that are inside
+    /// of their arrays in all tile blocks are then accessed without comparisons, and masks that are
+    /// always true are removed. Tiles that may extend beyond an edge keep their checks.
+    ///
+    /// The proof and the code are made once for each grid and each list of numbers. Launches with
+    /// equal sets of remaining checks share their code. On the cpu device a check that was removed
+    /// wrongly is an error at run time.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     let at = ct::bid(0) * 256 + ct::arange(0..256);
+    ///     y.scatter(at, x.gather(at));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.full([1024], 1.5f32)?, device.zeros([1024])?);
+    /// ct::Launch::new(4).proved().launch(copy, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [1.5; 1024]);
+    ///
+    /// let tiles = |x: Array<f32, 1>, y: ArrayMut<f32, 1>| y.store(ct::bid(0), x.load(ct::bid(0), [256]));
+    /// let error = ct::Launch::new(5).proved().launch(tiles, (&x, &mut y)).unwrap_err().to_string();
+    /// assert!(error.contains("it starts at [1024] in tile block (4, 0, 0)"), "{error}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The launch returns [`Error::Kernel`] with a counter-example if a tile or an element is
+    /// outside of its array, and with the operation if this is not decided. Raw pointers have no
+    /// extents, so their accesses are not decided. [`Launch::compile`] returns
+    /// [`Error::Argument`]: a compiled kernel serves every grid.
+    pub fn proved(mut self) -> Launch<'s> {
+        self.proved = true;
         self
     }
 

@@ -7,8 +7,9 @@ use super::grid::IntoGrid;
 use super::inspect::remarks::Remarks;
 use super::options::Launch;
 use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{Module, PrintOptions, Value};
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
-use crate::pass::{self, Argument, Property, Verdict};
+use crate::pass::{self, Argument, Property, Symbol, Verdict};
 use crate::runtime::Backend;
 use crate::util::report;
 
@@ -64,22 +65,35 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
     let name = call.name();
     let module = call.trace(&name)?;
     let grid = launch.grid.checked(Backend::Ptx)?.unwrap_or([0; 3]);
-    let mut words = WordWriter::default();
-    call.args().pack(&mut |word| words.push(word));
-    let mut forms = Vec::new();
-    call.args().forms(&mut forms);
+    let (words, mut arguments) = proof_arguments(call);
+    refuse_symbols(call)?;
     let mut allocations: Vec<(u64, u64)> = Vec::new();
     call.args().memory(&mut |used| allocations.push((used.memory().address(), used.memory().len() as u64)));
     let within = |word: u64| {
         let behind = |&(address, bytes): &(u64, u64)| (address..address + bytes).contains(&word);
         allocations.iter().find(|allocation| behind(allocation)).map(|(address, bytes)| address + bytes - word)
     };
-    let names =
-        (1..).zip(&forms).flat_map(|(number, form)| std::iter::repeat_n(format!("argument {number}"), form.words()));
-    let argument = |(name, &word): (String, &u64)| Argument { name, bytes: within(word) };
-    let arguments: Vec<Argument> = names.zip(words.words()).map(argument).collect();
+    arguments.iter_mut().zip(words.words()).for_each(|(argument, &word)| argument.bytes = within(word));
     let verdicts = pass::prove(&module, &module.entries[0], grid, (words.words(), &arguments), properties);
-    Ok(Proof { kernel: name, verdicts })
+    let [x, y, z] = grid;
+    let is_number = |value: &Value| module.ty(*value).as_tile().is_some_and(|(elem, _)| elem.dtype().is_some());
+    let params = module.block(module.entries[0].body).args.iter();
+    let numbers = params.zip(words.words()).filter(|(value, _)| is_number(value)).map(|(_, word)| word.to_string());
+    let numbers: Vec<String> = numbers.collect();
+    let scene = Scene::new(&module, format!("grid ({x}, {y}, {z}) and numbers {}", numbers.join(", ")));
+    Ok(Proof { kernel: name, verdicts, scene })
+}
+
+/// Refuses symbols, which have no value.
+#[track_caller]
+fn refuse_symbols(call: &Call<'_>) -> Result<()> {
+    let mut any = false;
+    call.args().pack(&mut |_| any |= Symbol::packed().is_some());
+    if any {
+        Err(Error::argument("an array with symbols as extents: `prove_for_all` decides all of them"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns true if `CUTLET_PROVE` is set. It is read once.
@@ -117,9 +131,18 @@ impl Launch<'_> {
 pub struct Proof {
     kernel: String,
     verdicts: Vec<(Property, Verdict)>,
+    scene: Scene,
 }
 
 impl Proof {
+    pub(super) fn new(kernel: String, verdicts: Vec<(Property, Verdict)>, scene: Scene) -> Proof {
+        Proof { kernel, verdicts, scene }
+    }
+
+    pub(crate) fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
     /// Returns the verdicts, in the order of the requested properties.
     ///
     /// ```
@@ -162,16 +185,60 @@ impl Proof {
     /// [`Error::Kernel`] with the counter-example or the reason of each property that is not
     /// proved.
     pub fn require(&self) -> Result<()> {
-        let problem = |(property, verdict): &(Property, Verdict)| {
-            let (found, what): (&Diagnostic, _) = match verdict {
-                Verdict::Proved => return None,
-                Verdict::Refuted(case) => (&case.diagnostic, "does not hold"),
-                Verdict::Unknown(reason) => (reason, "is not proved"),
-            };
-            Some(found.clone().note(format!("the property `{property}` of `{}` {what}", self.kernel)))
+        let is_proved = |(_, verdict): &(Property, Verdict)| *verdict == Verdict::Proved;
+        if self.verdicts.iter().all(is_proved) { Ok(()) } else { Err(unproved(&self.kernel, self.verdicts.clone())) }
+    }
+}
+
+/// Returns the error about the properties of a kernel that are not proved.
+pub(super) fn unproved(kernel: &str, verdicts: impl IntoIterator<Item = (Property, Verdict)>) -> Error {
+    let problem = |(property, verdict): (Property, Verdict)| {
+        let (found, what): (Diagnostic, _) = match verdict {
+            Verdict::Proved => return None,
+            Verdict::Refuted(case) => (case.diagnostic, "does not hold"),
+            Verdict::Unknown(reason) => (reason, "is not proved"),
         };
-        let problems: Vec<Diagnostic> = self.verdicts.iter().filter_map(problem).collect();
-        if problems.is_empty() { Ok(()) } else { Err(Error::Kernel(problems)) }
+        Some(found.note(format!("the property `{property}` of `{kernel}` {what}")))
+    };
+    Error::Kernel(verdicts.into_iter().filter_map(problem).collect())
+}
+
+/// Returns the parameter words of a call, and the names of the arguments that they belong to. The
+/// sizes of allocations are unknown.
+pub(super) fn proof_arguments(call: &Call<'_>) -> (WordWriter, Vec<Argument>) {
+    let mut words = WordWriter::default();
+    call.args().pack(&mut |word| words.push(word));
+    let arguments = argument_names(call).into_iter().map(|name| Argument { name, bytes: None }).collect();
+    (words, arguments)
+}
+
+/// Returns the name of the argument of each parameter.
+pub(super) fn argument_names(call: &Call<'_>) -> Vec<String> {
+    let mut forms = Vec::new();
+    call.args().forms(&mut forms);
+    let names = (1..).zip(&forms).map(|(number, form)| (format!("argument {number}"), form.words()));
+    names.flat_map(|(name, words)| std::iter::repeat_n(name, words)).collect()
+}
+
+/// Subject of a proof: the code, and the launches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scene {
+    /// SHA-256 of the text of the trace.
+    pub trace: [u8; 32],
+    /// The launches, in words.
+    pub launches: String,
+}
+
+impl Scene {
+    pub fn new(trace: &Module, launches: String) -> Scene {
+        Scene { trace: Scene::digest(trace), launches }
+    }
+
+    /// Returns the digest of a trace, without the name of the kernel and the places of its lines.
+    pub fn digest(trace: &Module) -> [u8; 32] {
+        let mut unnamed = trace.clone();
+        unnamed.entries.iter_mut().for_each(|entry| entry.name.clear());
+        hmac_sha256::Hash::hash(unnamed.to_text(PrintOptions::default()).as_bytes())
     }
 }
 

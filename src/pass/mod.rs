@@ -31,8 +31,8 @@ pub(crate) use legalize::ordered_reduction::is_commutative;
 #[cfg(any(test, feature = "_suite"))]
 #[doc(hidden)]
 pub use manager::{Fault, PassRun, record_passes};
-pub(crate) use prove::{Argument, check_rowwise, prove};
-pub use prove::{Counterexample, Property, Verdict};
+pub(crate) use prove::{Argument, SymbolicLaunch, check_rowwise, prove, prove_for_all, remove_needless_checks};
+pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
 pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};
 

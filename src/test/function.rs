@@ -2,7 +2,7 @@
 
 use super::args::TestArg;
 use super::draw::Draw;
-use super::kernel::Property;
+use super::kernel::Runner;
 use crate::error::Result;
 use crate::runtime::Stream;
 
@@ -103,9 +103,9 @@ impl<'k, A: TestArg + 'k> FunctionWithArgs<'k, A> {
     ///     .reference(|(x, n)| (0..8).for_each(|i| x[[i]] += i64::from(n)))
     ///     .run();
     /// ```
-    pub fn call(self, call: impl for<'a> Fn(&Stream, A::View<'a>) -> Result<()> + 'k) -> Property<'k, A> {
+    pub fn call(self, call: impl for<'a> Fn(&Stream, A::View<'a>) -> Result<()> + 'k) -> Runner<'k, A> {
         let draw = self.draw;
-        Property::of(
+        Runner::of(
             self.name,
             Box::new(move |case| (None, draw(case))),
             Box::new(move |device, _, args: &A| {

@@ -73,7 +73,7 @@ impl<K: crate::kernel::Kernel<P>, P> Kernel<K, P> {
     ///     .reference(|(y,)| y.fill(|_| 1))
     ///     .run();
     /// ```
-    pub fn shapes<'k, G, A>(self, shapes: impl Fn(&mut Draw<'_>) -> (G, A) + 'k) -> Property<'k, A>
+    pub fn shapes<'k, G, A>(self, shapes: impl Fn(&mut Draw<'_>) -> (G, A) + 'k) -> Runner<'k, A>
     where
         G: IntoGrid,
         A: TestArg + KernelArgs<P> + 'k,
@@ -81,7 +81,7 @@ impl<K: crate::kernel::Kernel<P>, P> Kernel<K, P> {
         P: 'k,
     {
         let kernel = self.kernel;
-        Property::of(
+        Runner::of(
             name_of::<K>(),
             Box::new(move |draw| {
                 let (grid, args) = shapes(draw);
@@ -124,7 +124,7 @@ type Reference<'k, A> = Box<dyn for<'a> Fn(<A as TestArg>::Host<'a>) + 'k>;
 /// // A law in place of a reference: a row does not depend on the others.
 /// property.splits_along("rows").run();
 /// ```
-pub struct Property<'k, A: TestArg> {
+pub struct Runner<'k, A: TestArg> {
     name: String,
     draw: DrawArgs<'k, A>,
     launch: LaunchArgs<'k, A>,
@@ -132,12 +132,12 @@ pub struct Property<'k, A: TestArg> {
     settings: Settings,
 }
 
-impl<'k, A: TestArg> Property<'k, A> {
+impl<'k, A: TestArg> Runner<'k, A> {
     /// Returns the property of the kernel or function with this name, without requirements.
     pub(super) fn of(name: String, draw: DrawArgs<'k, A>, launch: LaunchArgs<'k, A>) -> Self {
         let settings =
             Settings { laws: Vec::new(), tolerance: None, cases: None, only: None, corpus: Corpus::default_folder() };
-        Property { name, draw, launch, reference: None, settings }
+        Runner { name, draw, launch, reference: None, settings }
     }
 
     /// Sets the reference: a function of a tuple with an element for each argument. It reads
@@ -342,7 +342,7 @@ impl<'k, A: TestArg> Property<'k, A> {
     }
 }
 
-impl<A: TestArg> Subject for Property<'_, A> {
+impl<A: TestArg> Subject for Runner<'_, A> {
     fn name(&self) -> String {
         self.name.clone()
     }

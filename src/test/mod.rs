@@ -38,15 +38,15 @@
 //!    integer division, shifts, casts, overflow. The results are compared with the reference.
 //! 2. Without checks and with all passes. The tile blocks run in another order, and outputs and
 //!    padding have other contents. Results must not change.
-//! 3. Launches of the laws: [`Property::splits_along`], [`Property::linear_in`],
-//!    [`Property::independent_of`].
+//! 3. Launches of the laws: [`Runner::splits_along`], [`Runner::linear_in`],
+//!    [`Runner::independent_of`].
 //! 4. On the GPU, if there is one and `CUTLET_BACKEND` is not `cpu`.
 //!
 //! # Failures
 //!
 //! A failing case is reduced: smaller extents, simpler arrangements, simpler elements. The report
 //! has the draws and a test in Rust. The seed is added to the corpus, a folder that belongs under
-//! version control ([`Property::corpus`]); the next run begins with it.
+//! version control ([`Runner::corpus`]); the next run begins with it.
 //!
 //! # Limits
 //!
@@ -75,5 +75,5 @@ pub use arrays::host::HostArray;
 pub use arrays::values::Values;
 pub use draw::Draw;
 pub use function::{Function, FunctionWithArgs};
-pub use kernel::{Kernel, Property};
+pub use kernel::{Kernel, Runner};
 pub use search::{Finding, Summary};

@@ -2,9 +2,11 @@
 //! checks of the interpreter.
 
 mod carried;
+mod for_all;
 mod grids;
 mod indices;
 mod pairs;
+mod proved;
 mod random;
 mod rowwise;
 mod unknown;

@@ -127,7 +127,7 @@ pub fn overlapping_chunks(fault: bool) -> Outcome {
 
 /// Checks that the second argument has the sums of rows of the first one.
 fn sums<X: ct::kernel::ConstantValue + std::fmt::Debug>(
-    property: ct::test::Property<'_, (Input<f32, 2>, Output<f32, 2>, Constant<X>)>,
+    property: ct::test::Runner<'_, (Input<f32, 2>, Output<f32, 2>, Constant<X>)>,
 ) -> Outcome {
     let property = property.reference(|(x, y, _)| y.fill(|[i, _]| (0..x.shape()[1]).map(|j| x[[i, j]]).sum()));
     property.without_corpus().check()

@@ -52,10 +52,10 @@ mod welford;
 use std::time::Instant;
 
 use cutlet::prelude::*;
-use cutlet::test::{HostArray, InOut, Input, Kernel, Output, Property, TestArg, Values};
+use cutlet::test::{HostArray, InOut, Input, Kernel, Output, Runner, TestArg, Values};
 
 /// Checks a property, and prints its time.
-fn holds<A: TestArg>(name: &str, property: Property<'_, A>) {
+fn holds<A: TestArg>(name: &str, property: Runner<'_, A>) {
     let start = Instant::now();
     let summary = property.without_corpus().check().unwrap_or_else(|finding| panic!("{finding}"));
     println!("{name}: {summary:?}, {:.2} s", start.elapsed().as_secs_f64());

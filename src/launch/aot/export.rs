@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::stored_proof::{StoredProof, append};
 use crate::backend::ptx::ParamKind;
 use crate::backend::ptx::tensor_map::{MAP_BYTES, TensorMap};
 use crate::backend::tileir::{self, Guards, LaunchConditions, Limit, Version};
@@ -19,6 +20,7 @@ use crate::launch::compile::tileir::assembled;
 use crate::launch::compile::{PassMode, optimize};
 use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
+use crate::launch::prove::{Proof, Scene};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -106,6 +108,7 @@ pub struct ExportedKernel {
     pub limits: Vec<Limit>,
     checks: Arc<GuardCheck>,
     source: Arc<Source>,
+    proofs: Vec<StoredProof>,
 }
 
 /// Input of an export.
@@ -116,9 +119,51 @@ struct Source {
     target: Target,
     format: Format,
     hints: Hints,
+    /// Digest of the trace.
+    trace: [u8; 32],
 }
 
 impl ExportedKernel {
+    /// Adds a proof about the kernel, made with the same arguments. PTX has its proofs as comments,
+    /// which [`proofs_in`](crate::aot::proofs_in) reads.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([128]).mutable();
+    /// let file = ct::export(fill, (x,), ct::Target::SM_80, ct::aot::Format::Ptx)?;
+    /// let proof = ct::prove(fill, 2, (x,), [ct::Property::Covers])?;
+    /// assert_eq!(file.with_proof(&proof)?.proofs()[0].to_string(), "proved for grid (2, 1, 1) and numbers 128, 1: covers");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) if a property is not proved;
+    /// [`Error::Argument`](crate::Error::Argument) for a proof about another kernel or other forms
+    /// of arguments.
+    #[track_caller]
+    pub fn with_proof(mut self, proof: &Proof) -> Result<ExportedKernel> {
+        self.proofs.push(StoredProof::new(proof, self.source.trace)?);
+        if self.source.format == Format::Ptx {
+            append(&mut self.bytes, &self.proofs);
+        }
+        Ok(self)
+    }
+
+    /// Returns the proofs that were added.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([128]).mutable();
+    /// assert!(ct::export(fill, (x,), ct::Target::SM_80, ct::aot::Format::Ptx)?.proofs().is_empty());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn proofs(&self) -> &[StoredProof] {
+        &self.proofs
+    }
+
     /// Assembles the kernel into machine code for a target.
     ///
     /// Bytecode is assembled by `tileiras`, unless the result is in the disk cache. PTX is
@@ -201,7 +246,12 @@ impl ExportedKernel {
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn guarded(&self) -> Result<ExportedKernel> {
-        emit(self.source.clone(), Guards::Kernel)
+        let mut guarded = emit(self.source.clone(), Guards::Kernel)?;
+        guarded.proofs.clone_from(&self.proofs);
+        if self.source.format == Format::Ptx && !self.proofs.is_empty() {
+            append(&mut guarded.bytes, &self.proofs);
+        }
+        Ok(guarded)
     }
 }
 
@@ -270,9 +320,11 @@ impl Launch<'_> {
     pub(crate) fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<ExportedKernel> {
         check_hints(self.hints)?;
         let name = call.name();
-        let (module, required) = optimize(&name, call.trace(&name)?, PassMode::OPTIMIZED.exact(self.exact))?;
+        let traced = call.trace(&name)?;
+        let trace = Scene::digest(&traced);
+        let (module, required) = optimize(&name, traced, PassMode::OPTIMIZED.exact(self.exact))?;
         check_determinism(&module, self.hints)?;
-        let source = Source { module, required, target, format, hints: self.hints };
+        let source = Source { module, required, target, format, hints: self.hints, trace };
         emit(Arc::new(source), Guards::Launch)
     }
 }
@@ -300,6 +352,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
         limits: code.conditions.limits.clone(),
         checks: Arc::new(GuardCheck::new(code.conditions, &code.params)),
         source,
+        proofs: Vec::new(),
     })
 }
 
@@ -326,5 +379,6 @@ fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
         limits: Vec::new(),
         checks: Arc::new(GuardCheck::new(LaunchConditions::default(), &pointers)),
         source,
+        proofs: Vec::new(),
     })
 }

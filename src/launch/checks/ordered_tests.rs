@@ -88,7 +88,11 @@ fn stores_behind_the_flag() -> Result<()> {
 fn arrivals(parts: ArrayMut<i32, 2>, count: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>, tile: usize, late: bool) {
     let own = || parts.store((bid(0), 0), ones([1, tile]));
     let is_late = bid(0).eq(3);
-    if late { if_then(!is_late, own) } else { own() }
+    if late {
+        if_then(!is_late, own)
+    } else {
+        own()
+    }
     let before = count.entry(0).atomic_add_with(1, AtomicOptions::new());
     if late {
         if_then(is_late, own);
@@ -149,7 +153,10 @@ fn tables_of_arrays_and_addresses() -> Result<()> {
             });
         };
         let text = recorded(device, aliased, 4, (&mut x, &address)).expect_err("a race").to_string();
-        assert!(text.contains("element 3 of an array of 64") && text.contains(&format!("{}:{line}:", file!())), "{text}");
+        assert!(
+            text.contains("element 3 of an array of 64") && text.contains(&format!("{}:{line}:", file!())),
+            "{text}"
+        );
     }
     Ok(())
 }

@@ -120,6 +120,11 @@ impl Launch<'_> {
     #[track_caller]
     fn held(&self, call: &Call<'_>, form: TypeId) -> Result<Held> {
         refuse_nested(|| call.name())?;
+        if self.proved {
+            let message = "a proof is for one grid and one list of numbers, and a compiled kernel serves all: launch \
+                           with `Launch::proved().launch`, or compile without `proved`";
+            return Err(Error::argument(message));
+        }
         let args = call.args();
         let device = self.device(args)?;
         let request = self.request(device)?;

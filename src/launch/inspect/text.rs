@@ -9,14 +9,18 @@ use crate::backend::cpu::Checks;
 use crate::backend::{Hints, tileir};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::offline_ptxas::{self, settled};
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
 use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
 use crate::launch::exact_mode;
+use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
+use crate::launch::prove::proof_arguments;
+use crate::launch::proved::without_checks;
+use crate::pass::Argument;
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -76,6 +80,8 @@ pub struct Inspection {
     hints: Hints,
     checks: Option<Checks>,
     exact: bool,
+    /// Parameter words and arguments, for proofs.
+    given: (WordWriter, Vec<Argument>),
 }
 
 impl fmt::Debug for Inspection {
@@ -92,8 +98,8 @@ impl Inspection {
     pub(crate) fn of_call(call: &Call<'_>) -> Inspection {
         let name = call.name();
         let trace = call.trace(&name);
-        let exact = exact_mode::is_selected();
-        Inspection { name, trace, target: Target::SM_90A, hints: Hints::default(), checks: None, exact }
+        let (target, hints, given) = (Target::SM_90A, Hints::default(), proof_arguments(call));
+        Inspection { name, trace, target, hints, checks: None, exact: exact_mode::is_selected(), given }
     }
 
     /// Sets the target.
@@ -163,6 +169,31 @@ impl Inspection {
     pub fn exact(mut self) -> Inspection {
         self.exact = true;
         self
+    }
+
+    /// Removes the bounds checks that a launch with this grid and with the extents and numbers of
+    /// the arguments does not need, as [`Launch::proved`](crate::Launch::proved) does.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// let code = ct::inspect(fill, (x.mutable(),)).proved(1024)?;
+    /// assert!(code.ir()?.contains("inbounds"));
+    /// assert!(ct::inspect(fill, (x.mutable(),)).proved(1025).is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] unless [`Property::Bounds`](crate::Property::Bounds) is proved;
+    /// [`Error::Argument`] for a grid beyond the limits.
+    #[track_caller]
+    pub fn proved(mut self, grid: impl IntoGrid) -> Result<Inspection> {
+        let grid = grid.into_grid().checked(Backend::Ptx)?.unwrap_or([0; 3]);
+        let (words, arguments) = &self.given;
+        let module = without_checks(&self.name, self.trace()?, grid, (words.words(), arguments))?;
+        self.trace = Ok(module);
+        Ok(self)
     }
 
     /// Returns the Tile IR after the passes.

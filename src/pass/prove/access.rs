@@ -41,8 +41,11 @@ pub(super) struct Dim {
 pub(super) struct Frame {
     /// Position of the first element, in elements.
     pub base: Term,
+    /// 0 for an extent or stride that is a symbol.
     pub extents: Vec<i64>,
     pub strides: Vec<i64>,
+    pub extent_terms: Vec<Term>,
+    pub stride_terms: Vec<Term>,
 }
 
 /// An access that a tile block executes for some values of the variables of its terms.
@@ -55,6 +58,8 @@ pub(super) struct Access {
     pub frame: Option<Frame>,
     /// One for each dimension of the frame; the position in elements for pointers.
     pub dims: Vec<Dim>,
+    /// For each axis of the tile, its dimension. Empty for pointers.
+    pub axes: Vec<usize>,
     /// Extents along the lane variables.
     pub lanes: Vec<(Var, i64)>,
     pub conditions: Vec<Term>,
@@ -106,6 +111,7 @@ impl Access {
             start = terms.add_scaled(start, position, dim.stride);
         }
         flat.frame = None;
+        flat.axes.clear();
         flat.dims = vec![Dim { start, len: 1, extent: i64::MAX, stride: 1, inbounds: false }];
         flat
     }

@@ -25,6 +25,7 @@ mod enumerate;
 mod interval;
 mod rows;
 mod rowwise;
+mod symbolic;
 mod system;
 mod term;
 mod values;
@@ -32,12 +33,15 @@ mod verdict;
 mod walk;
 
 pub(crate) use rowwise::check_rowwise;
+pub use symbolic::Symbol;
+pub(crate) use symbolic::SymbolicLaunch;
 pub use verdict::{Counterexample, Property, Verdict};
 
 use self::access::{Access, Frame, Kind, Root};
-use self::bounds::BoundsCheck;
+use self::bounds::{BoundsCheck, NeedlessChecks};
 use self::conflict::{Conflict, conflict};
 use self::cover::Coverage;
+use self::symbolic::ForAll;
 use self::verdict::{Reason, Witness};
 use self::walk::Walk;
 use crate::error::{Diagnostic, Location};
@@ -61,12 +65,46 @@ pub(crate) fn prove(
     (params, arguments): (&[u64], &[Argument]),
     properties: &[Property],
 ) -> Vec<(Property, Verdict)> {
-    let mut walk = Walk::new(module, entry.body, grid, params);
-    // The position of allocations.
-    walk.values.terms.constant(0);
-    let accesses = distinct(std::mem::take(&mut walk.accesses));
-    let mut prover = Prover { module, params: &module.block(entry.body).args, arguments, walk, accesses };
+    let mut prover = Prover::new(module, entry, grid, params, arguments);
+    prover.accesses = distinct(std::mem::take(&mut prover.accesses));
     properties.iter().map(|&property| (property, prover.verdict(property))).collect()
+}
+
+/// Decides properties of a verified entry for all values of the symbols of a launch: `Proved` or
+/// `Unknown`.
+pub(crate) fn prove_for_all(
+    module: &Module,
+    entry: &Entry,
+    launch: &SymbolicLaunch,
+    properties: &[Property],
+) -> Vec<(Property, Verdict)> {
+    let mut walk = Walk::for_all(module, entry.body, launch);
+    walk.values.terms.constant(0);
+    let all = ForAll::new(&mut walk);
+    let verdict = |&property: &Property| match all.obstacle(property) {
+        None => (property, Verdict::Proved),
+        Some(reason) => (property, unknown(module, reason)),
+    };
+    properties.iter().map(verdict).collect()
+}
+
+/// Returns the verdict about [`Property::Bounds`]. After a proof, removes the bounds checks that no
+/// execution of this launch needs. The code is then valid for this grid and these numbers alone;
+/// the addresses of arrays are free.
+pub(crate) fn remove_needless_checks(
+    module: &mut Module,
+    grid: [u32; 3],
+    (params, arguments): (&[u64], &[Argument]),
+) -> Verdict {
+    let entry = &module.entries[0];
+    let mut prover = Prover::new(module, entry, grid, params, arguments);
+    let verdict = prover.verdict(Property::Bounds);
+    if verdict == Verdict::Proved {
+        let Walk { values, ranges, .. } = &prover.walk;
+        let found = NeedlessChecks::find(&values.terms, ranges, module, &prover.accesses);
+        found.remove_from(module);
+    }
+    verdict
 }
 
 /// Removes accesses that are equal except for their op.
@@ -112,7 +150,15 @@ struct Prover<'m> {
     accesses: Vec<Access>,
 }
 
-impl Prover<'_> {
+impl<'m> Prover<'m> {
+    fn new(module: &'m Module, entry: &Entry, grid: [u32; 3], params: &[u64], arguments: &'m [Argument]) -> Prover<'m> {
+        let mut walk = Walk::new(module, entry.body, grid, params);
+        // The position of allocations.
+        walk.values.terms.constant(0);
+        let accesses = std::mem::take(&mut walk.accesses);
+        Prover { module, params: &module.block(entry.body).args, arguments, walk, accesses }
+    }
+
     fn verdict(&mut self, property: Property) -> Verdict {
         let verdict = match property {
             Property::Bounds => self.bounds(),
@@ -141,7 +187,10 @@ impl Prover<'_> {
         let (Elem::Ptr { pointee, .. }, _) = self.module.ty(value).as_tile()? else { return None };
         let extent = self.argument(value)?.bytes? * 8 / u64::from(pointee.storage_bits());
         let zero = self.walk.values.terms.find_constant(0)?;
-        Some(Frame { base: zero, extents: vec![extent as i64], strides: vec![1] })
+        let (extent_terms, stride_terms) = (Vec::new(), Vec::new());
+        let (extents, strides) = (vec![extent as i64], vec![1]);
+        let frame = Frame { base: zero, extents, strides, extent_terms, stride_terms };
+        Some(frame)
     }
 
     fn argument(&self, param: Value) -> Option<&Argument> {
@@ -264,34 +313,40 @@ impl Prover<'_> {
     }
 
     fn unknown(&self, reason: Reason) -> Verdict {
-        let diagnostic = match reason {
-            Reason::Op(op, what) => {
-                let name = self.module.op(op).code.spec().name;
-                Diagnostic::new(format!("`{name}` {what}"), self.location(op))
-            }
-            Reason::Data(value) => match self.module.def(value) {
-                Def::Result(op, _) => {
-                    let name = self.module.op(op).code.spec().name;
-                    Diagnostic::new(format!("data decides: a result of `{name}` is not known"), self.location(op))
-                }
-                Def::Arg(block, _) => {
-                    let owner = self.module.block(block).parent;
-                    let message = "data decides: a value that this loop carries is not known";
-                    Diagnostic::new(message, owner.and_then(|op| self.location(op)))
-                }
-            },
-        };
-        Verdict::Unknown(diagnostic)
+        unknown(self.module, reason)
     }
 
     fn location(&self, op: OpId) -> Option<Location> {
-        self.module.location(self.module.op(op).loc).cloned()
+        location(self.module, op)
     }
 
     fn array(&self, root: Root) -> String {
         let Root::Parameter(value) = root else { return "its memory".to_owned() };
         self.argument(value).map_or_else(|| "an array".to_owned(), |argument| argument.name.clone())
     }
+}
+
+fn unknown(module: &Module, reason: Reason) -> Verdict {
+    let name = |op: OpId| module.op(op).code.spec().name;
+    let diagnostic = match reason {
+        Reason::Op(op, what) => Diagnostic::new(format!("`{}` {what}", name(op)), location(module, op)),
+        Reason::Data(value) => match module.def(value) {
+            Def::Result(op, _) => {
+                let message = format!("data decides: a result of `{}` is not known", name(op));
+                Diagnostic::new(message, location(module, op))
+            }
+            Def::Arg(block, _) => {
+                let owner = module.block(block).parent;
+                let message = "data decides: a value that this loop carries is not known";
+                Diagnostic::new(message, owner.and_then(|op| location(module, op)))
+            }
+        },
+    };
+    Verdict::Unknown(diagnostic)
+}
+
+fn location(module: &Module, op: OpId) -> Option<Location> {
+    module.location(module.op(op).loc).cloned()
 }
 
 /// Returns the verb and the noun of an access.

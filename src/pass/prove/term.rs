@@ -31,6 +31,8 @@ pub(super) enum Var {
     Iteration(u32),
     /// Position in the tile along an axis.
     Lane(u8),
+    /// Number that a launch leaves open.
+    Symbol(u32),
 }
 
 /// Function of a term.
@@ -150,6 +152,11 @@ impl Terms {
     /// Returns the term of a constant that is in the table.
     pub fn find_constant(&self, value: i64) -> Option<Term> {
         self.nodes.get_index_of(&Node::Constant(value)).map(|index| Term(index as u32))
+    }
+
+    /// Returns the term of a variable that is in the table.
+    pub fn find_var(&self, var: Var) -> Option<Term> {
+        self.nodes.get_index_of(&Node::Var(var)).map(|index| Term(index as u32))
     }
 
     pub fn var(&mut self, var: Var) -> Term {

@@ -25,6 +25,8 @@ pub(super) struct Values<'m> {
     pub module: &'m Module,
     pub terms: Terms,
     pub grid: [u32; 3],
+    /// Numbers of tile blocks that are symbols.
+    pub blocks: Option<[Term; 3]>,
     known: FxHashMap<Value, Meaning>,
 }
 
@@ -35,7 +37,7 @@ pub(super) fn lane(terms: &mut Terms, axis: usize, extent: i64) -> Term {
 
 impl<'m> Values<'m> {
     pub fn new(module: &'m Module, grid: [u32; 3]) -> Values<'m> {
-        Values { module, terms: Terms::default(), grid, known: FxHashMap::default() }
+        Values { module, terms: Terms::default(), grid, blocks: None, known: FxHashMap::default() }
     }
 
     pub fn set(&mut self, value: Value, meaning: Meaning) {
@@ -87,20 +89,29 @@ impl<'m> Values<'m> {
             }
         };
         let Type::TensorView { shape, strides, .. } = self.module.ty(op.results[0]) else { return None };
-        let mut numbers = |fixed: &[Option<i64>], dynamic: &[Value]| -> Option<Vec<i64>> {
-            let mut dynamic = dynamic.iter();
-            let number = |n: &Option<i64>| match n {
-                Some(n) => Some(*n),
-                None => {
-                    let term = self.term(*dynamic.next()?);
-                    self.terms.as_constant(term)
-                }
-            };
-            fixed.iter().map(number).collect()
-        };
-        let (extents, strides) = (numbers(shape, op.group(1))?, numbers(strides, op.group(2))?);
+        let (extents, extent_terms) = self.numbers(shape, op.group(1))?;
+        let (strides, stride_terms) = self.numbers(strides, op.group(2))?;
         let Meaning { root, term } = self.meaning(op.group(0)[0]);
-        Some((root?, Frame { base: term, extents, strides }))
+        Some((root?, Frame { base: term, extents, strides, extent_terms, stride_terms }))
+    }
+
+    /// Returns numbers, some of which are values, and their terms. The number of a symbol is 0.
+    fn numbers(&mut self, fixed: &[Option<i64>], dynamic: &[Value]) -> Option<(Vec<i64>, Vec<Term>)> {
+        let mut dynamic = dynamic.iter();
+        let mut both = (Vec::new(), Vec::new());
+        for number in fixed {
+            let term = match number {
+                Some(number) => self.terms.constant(*number),
+                None => self.term(*dynamic.next()?),
+            };
+            let number = match self.terms.as_constant(term) {
+                None if self.blocks.is_some() && self.terms.data_of(term).is_none() => 0,
+                known => known?,
+            };
+            both.0.push(number);
+            both.1.push(term);
+        }
+        Some(both)
     }
 
     /// Computes the results of an op without regions.
@@ -108,16 +119,17 @@ impl<'m> Values<'m> {
         match op.code {
             Opcode::GetTileBlockId => {
                 for (axis, &result) in op.results.iter().enumerate() {
-                    let term = match self.grid[axis] {
-                        1 => self.terms.constant(0),
+                    let blocks = self.blocks(axis);
+                    let term = match self.terms.as_constant(blocks) {
+                        Some(1) => self.terms.constant(0),
                         _ => self.terms.var(Var::Block(axis as u8)),
                     };
                     self.set_term(result, term);
                 }
             }
             Opcode::GetNumTileBlocks => {
-                for (&result, blocks) in op.results.iter().zip(self.grid) {
-                    let term = self.terms.constant(blocks.into());
+                for (axis, &result) in op.results.iter().enumerate() {
+                    let term = self.blocks(axis);
                     self.set_term(result, term);
                 }
             }
@@ -136,19 +148,29 @@ impl<'m> Values<'m> {
         }
     }
 
+    /// Returns the number of tile blocks along an axis.
+    fn blocks(&mut self, axis: usize) -> Term {
+        match self.blocks {
+            Some(blocks) => blocks[axis],
+            None => self.terms.constant(self.grid[axis].into()),
+        }
+    }
+
     fn view_shape(&mut self, op: &Op) {
         let Some((_, frame)) = self.frame(op.operands[0]) else { return };
-        let counts: Vec<i64> = match self.module.ty(op.operands[0]) {
+        let counts: Vec<(Term, i32)> = match self.module.ty(op.operands[0]) {
             Type::PartitionView { tile: step, dim_map, .. } | Type::StridedView { traversal: step, dim_map, .. } => {
-                let count =
-                    |(&step, &dim): (&i32, &i32)| (frame.extents[dim as usize] as u64).div_ceil(step as u64) as i64;
-                step.iter().zip(dim_map).map(count).collect()
+                step.iter().zip(dim_map).map(|(&step, &dim)| (frame.extent_terms[dim as usize], step)).collect()
             }
-            _ => frame.extents,
+            _ => frame.extent_terms.into_iter().map(|extent| (extent, 1)).collect(),
         };
-        for (&result, count) in op.results.iter().zip(counts) {
-            let bits = self.bits(result).unwrap_or(64);
-            let term = self.terms.constant(wrapped(count.into(), bits));
+        for (&result, (extent, step)) in op.results.iter().zip(counts) {
+            let step = self.terms.constant(step.into());
+            let count = self.terms.apply(Fun::Div(Sign::Signed, Rounding::PosInf), 64, &[extent, step]);
+            let term = match self.bits(result) {
+                Some(bits) if bits < 64 => self.terms.apply(Fun::Truncate, bits, &[count]),
+                _ => count,
+            };
             self.set_term(result, term);
         }
     }

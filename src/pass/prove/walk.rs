@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::access::{Access, Dim, Frame, Kind, Root};
 use super::interval::{Intervals, Ranges};
+use super::symbolic::{Symbol, SymbolExpr, SymbolicLaunch};
 use super::term::{Fun, Node, Term, Var};
 use super::values::{Meaning, Values};
 use crate::ir::op_table::Effect;
@@ -58,9 +59,65 @@ fn is_exit(code: Opcode) -> bool {
 impl<'m> Walk<'m> {
     /// Walks over the body of an entry with these parameters.
     pub fn new(module: &'m Module, body: BlockId, grid: [u32; 3], params: &[u64]) -> Walk<'m> {
+        let mut walk = Walk::begun(module, grid);
+        for (&arg, &word) in module.block(body).args.iter().zip(params) {
+            walk.parameter(arg, word);
+        }
+        walk.block(body);
+        walk
+    }
+
+    /// Walks over the body of an entry whose grid and parameters are symbols.
+    pub fn for_all(module: &'m Module, body: BlockId, launch: &SymbolicLaunch) -> Walk<'m> {
+        let mut walk = Walk::begun(module, [u32::MAX; 3]);
+        let grid = launch.grid.map(|blocks| walk.symbol(blocks));
+        walk.values.blocks = Some(grid);
+        for (axis, blocks) in (0..3).zip(launch.grid) {
+            let var = Var::Block(axis);
+            walk.ranges.insert(var, (0, blocks.range().1 - 1));
+            if walk.values.terms.as_constant(grid[axis as usize]).is_none() {
+                let terms = &mut walk.values.terms;
+                let block = terms.var(var);
+                let less = Fun::Compare(CmpPred::Lt, Sign::Signed);
+                walk.conditions.push(terms.apply(less, 64, &[block, grid[axis as usize]]));
+            }
+        }
+        for (&arg, &(word, symbol)) in module.block(body).args.iter().zip(&launch.words) {
+            match symbol {
+                Some(symbol) => {
+                    let term = walk.symbol(symbol);
+                    walk.values.set_term(arg, term);
+                }
+                None => walk.parameter(arg, word),
+            }
+        }
+        walk.block(body);
+        walk
+    }
+
+    /// Returns the term of a symbol, and declares the ranges of its variables.
+    fn symbol(&mut self, symbol: Symbol) -> Term {
+        let (fun, a, b) = match symbol.expr() {
+            SymbolExpr::Any { lo, hi, .. } => {
+                let var = Var::Symbol(symbol.number());
+                self.ranges.insert(var, (lo, hi));
+                return self.values.terms.var(var);
+            }
+            SymbolExpr::Constant(value) => return self.values.terms.constant(value),
+            SymbolExpr::Sum(a, b) => (Fun::Add, self.symbol(a), self.symbol(b)),
+            SymbolExpr::Difference(a, b) => (Fun::Sub, self.symbol(a), self.symbol(b)),
+            SymbolExpr::Product(a, b) => (Fun::Mul, self.symbol(a), self.symbol(b)),
+            SymbolExpr::Quotient(a, by) => {
+                (Fun::Div(Sign::Signed, Rounding::PosInf), self.symbol(a), self.values.terms.constant(by))
+            }
+        };
+        self.values.terms.apply(fun, 64, &[a, b])
+    }
+
+    fn begun(module: &'m Module, grid: [u32; 3]) -> Walk<'m> {
         let mut ranges = Ranges::default();
         ranges.extend((0..3).map(|axis| (Var::Block(axis), (0, i64::from(grid[axis as usize]) - 1))));
-        let mut walk = Walk {
+        Walk {
             values: Values::new(module, grid),
             ranges,
             accesses: Vec::new(),
@@ -72,22 +129,22 @@ impl<'m> Walk<'m> {
             loops: Vec::new(),
             iterations: FxHashMap::default(),
             records: true,
-        };
-        for (&arg, &word) in module.block(body).args.iter().zip(params) {
-            match (module.ty(arg).as_tile(), walk.values.bits(arg)) {
-                (Some((Elem::Ptr { .. }, _)), _) => {
-                    let term = walk.values.terms.constant(0);
-                    walk.values.set(arg, Meaning { root: Some(Root::Parameter(arg)), term });
-                }
-                (_, Some(bits)) => {
-                    let term = walk.values.terms.constant(super::term::wrapped(word.into(), bits));
-                    walk.values.set_term(arg, term);
-                }
-                _ => {}
-            }
         }
-        walk.block(body);
-        walk
+    }
+
+    /// Sets the value of a parameter.
+    fn parameter(&mut self, arg: Value, word: u64) {
+        match (self.values.module.ty(arg).as_tile(), self.values.bits(arg)) {
+            (Some((Elem::Ptr { .. }, _)), _) => {
+                let term = self.values.terms.constant(0);
+                self.values.set(arg, Meaning { root: Some(Root::Parameter(arg)), term });
+            }
+            (_, Some(bits)) => {
+                let term = self.values.terms.constant(super::term::wrapped(word.into(), bits));
+                self.values.set_term(arg, term);
+            }
+            _ => {}
+        }
     }
 
     /// Walks over a block. Returns the exits inside of it, and the operands of its terminator
@@ -375,6 +432,7 @@ impl<'m> Walk<'m> {
             root,
             frame: None,
             dims: Vec::new(),
+            axes: Vec::new(),
             lanes: Vec::new(),
             conditions: self.conditions.clone(),
             may: self.may,
@@ -403,6 +461,7 @@ impl<'m> Walk<'m> {
         access.dims = (0..extents.len()).map(whole).collect();
         for (axis, &index) in op.operand_group("index").iter().enumerate() {
             let d = dim_map.map_or(axis, |map| map[axis] as usize);
+            access.axes.push(d);
             let mut start = self.values.term(index);
             let dim = &mut access.dims[d];
             if positions && !module.shape(index).is_empty() {

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::pass::Symbol;
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::{Memory, MemoryUse};
 use crate::runtime::array::pack_host;
@@ -200,6 +201,8 @@ array_argument! {
 #[derive(Clone, Copy, Debug)]
 pub struct ArraySpec<T, const R: usize> {
     layout: Strided<R>,
+    /// Extents and strides that a proof leaves open.
+    symbols: Option<[[Symbol; R]; 2]>,
     address: u64,
     element: PhantomData<T>,
 }
@@ -232,7 +235,27 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
         let shape = shape.map(|extent| extent.min(i64::MAX as usize));
         let layout =
             Strided::contiguous(shape).unwrap_or(Strided { offset: 0, shape, strides: [i64::MAX as usize; R] });
-        ArraySpec { layout, address: 0, element: PhantomData }
+        ArraySpec { layout, symbols: None, address: 0, element: PhantomData }
+    }
+
+    /// Describes a row-major array whose extents are [symbols](Symbol), for
+    /// [`prove_for_all`](crate::prove_for_all).
+    ///
+    /// The code has the form for the greatest extents: the width of indices, and multiples of 16.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let (m, n) = (ct::Symbol::new("m", 1..=4096), ct::Symbol::new("n", 1..=4096));
+    /// let x = ct::ArraySpec::<f32, 2>::symbolic([m, n * 16]);
+    /// # let _ = x;
+    /// ```
+    pub fn symbolic(shape: [Symbol; R]) -> ArraySpec<T, R> {
+        let mut strides = [Symbol::from(1); R];
+        for d in (1..R).rev() {
+            strides[d - 1] = shape[d] * strides[d];
+        }
+        ArraySpec { symbols: Some([shape, strides]), ..ArraySpec::new(shape.map(Symbol::representative)) }
     }
 
     /// Sets the strides, in elements.
@@ -253,6 +276,9 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
             return Err(Error::argument(format!("strides {strides:?}: a stride {reason}")));
         }
         self.layout.strides = strides;
+        if let Some([_, symbols]) = &mut self.symbols {
+            *symbols = strides.map(Symbol::from);
+        }
         Ok(self)
     }
 
@@ -315,7 +341,12 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     }
 
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
-        pack(self.address, &self.layout, params);
+        let Some([shape, strides]) = self.symbols else { return pack(self.address, &self.layout, params) };
+        params(self.address);
+        let words = self.layout.shape.iter().chain(&self.layout.strides);
+        for (symbol, &word) in shape.into_iter().chain(strides).zip(words) {
+            symbol.pack(word as ParamWord, params);
+        }
     }
 }
 

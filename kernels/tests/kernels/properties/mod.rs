@@ -10,20 +10,20 @@ mod norms;
 mod order;
 mod products;
 
-use cutlet::test::{HostArray, Property, TestArg, TestElement};
+use cutlet::test::{HostArray, Runner, TestArg, TestElement};
 
 /// Number of cases of a property, unless the environment has another one.
 const CASES: usize = 8;
 
 /// Checks a property.
 #[track_caller]
-fn holds<A: TestArg>(property: Property<'_, A>) {
+fn holds<A: TestArg>(property: Runner<'_, A>) {
     holds_in(CASES, property);
 }
 
 /// Checks a property in this number of cases, unless the environment has another one.
 #[track_caller]
-fn holds_in<A: TestArg>(cases: usize, property: Property<'_, A>) {
+fn holds_in<A: TestArg>(cases: usize, property: Runner<'_, A>) {
     let property = property.without_corpus();
     let is_set = std::env::var_os("CUTLET_PROPERTY_CASES").is_some();
     let property = if is_set { property } else { property.cases(cases) };

@@ -13,6 +13,7 @@ use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{ArgSignature, Arguments, Bound, Call, Kernel, KernelArgs, name_of};
+use crate::launch::aot::stored_proof::StoredProof;
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::ptx::Maps;
@@ -20,6 +21,7 @@ use crate::launch::compile::tileir::assembled;
 use crate::launch::compile::{PassMode, optimize_apart};
 use crate::launch::options::Launch;
 use crate::launch::parallel::share;
+use crate::launch::prove::{Proof, Scene};
 use crate::target::Target;
 
 /// First architecture whose drivers compile Tile IR.
@@ -63,6 +65,9 @@ struct Job {
     hints: Hints,
     module: Module,
     required: Option<Module>,
+    /// Digest of the trace.
+    trace: [u8; 32],
+    proofs: Vec<StoredProof>,
 }
 
 impl Bundler {
@@ -195,9 +200,48 @@ impl Bundler {
                  (`add_as`)"
             )));
         }
-        let (module, required) = optimize_apart(name, call.trace(name)?, PassMode::OPTIMIZED)?;
-        self.jobs.push(Job { name: name.to_owned(), forms, hints, module, required });
+        let traced = call.trace(name)?;
+        let trace = Scene::digest(&traced);
+        let (module, required) = optimize_apart(name, traced, PassMode::OPTIMIZED)?;
+        let (name, proofs) = (name.to_owned(), Vec::new());
+        self.jobs.push(Job { name, forms, hints, module, required, trace, proofs });
         Ok(())
+    }
+
+    /// Adds a proof to the kernels that it is about: those added before with arguments of the same
+    /// forms. [`BundledKernel::proofs`] returns it.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// fn fill(x: ArrayMut<f32, 1>) {
+    ///     x.store(ct::bid(0), ct::ones([64]));
+    /// }
+    ///
+    /// let n = ct::Symbol::new("n", 1..=1 << 20);
+    /// let x = ct::ArraySpec::symbolic([n]).mutable();
+    /// let proof = ct::prove_for_all(fill, [n.div_ceil(64)], (x,), ct::Property::ALL)?;
+    /// let mut bundler = ct::aot::Bundler::new([ct::Target::SM_80]);
+    /// let bundle = bundler.add(fill, (x,))?.add_proof(&proof)?.finish()?;
+    /// assert!(bundle.to_string().contains("proved for grid (ceil(n / 64), 1, 1) for all n in 1..=1048576: bounds"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if a property is not proved; [`Error::Argument`] if no kernel of the
+    /// bundler has the trace of the proof.
+    #[track_caller]
+    pub fn add_proof(&mut self, proof: &Proof) -> Result<&mut Bundler> {
+        let trace = proof.scene().trace;
+        let stored = StoredProof::new(proof, trace)?;
+        let mut fitting = self.jobs.iter_mut().filter(|job| job.trace == trace).peekable();
+        if fitting.peek().is_none() {
+            return Err(Error::argument(
+                "no kernel of this bundler has the trace of the proof: add the kernel first, and prove it with the same \
+                 arguments",
+            ));
+        }
+        fitting.for_each(|job| job.proofs.push(stored.clone()));
+        Ok(self)
     }
 
     /// Generates the code.
@@ -219,13 +263,14 @@ impl Bundler {
         let all: Vec<(usize, Target)> =
             (0..self.jobs.len()).flat_map(|job| self.targets.iter().map(move |&target| (job, target))).collect();
         let mut images = self.images(&all)?.into_iter();
-        let kernels = self.jobs.iter().cloned().map(|Job { name, forms, hints, module, required }| BundledKernel {
-            name,
-            forms,
-            hints,
-            module,
-            required,
+        let kernels = self.jobs.iter().cloned().map(|job| BundledKernel {
+            name: job.name,
+            forms: job.forms,
+            hints: job.hints,
+            module: job.module,
+            required: job.required,
             images: images.by_ref().take(self.targets.len()).collect(),
+            proofs: job.proofs,
             loaded: Mutex::default(),
         });
         Ok(Bundle { kernels: kernels.collect() })

@@ -11,6 +11,7 @@ use crate::cache::kernel_cache::Slot;
 use crate::error::{Error, Result};
 use crate::ir::{Module, verify};
 use crate::kernel::ArgSignature;
+use crate::launch::aot::stored_proof::{StoredProof, properties};
 use crate::launch::compile::check_hints::assembly;
 use crate::launch::compile::executable::{Code, Executable, GpuCode};
 use crate::launch::compile::preconditions::Preconditions;
@@ -42,6 +43,7 @@ pub struct BundledKernel {
     /// Preconditions of launches, split off from the module.
     pub(super) required: Option<Module>,
     pub(super) images: Vec<Image>,
+    pub(super) proofs: Vec<StoredProof>,
     /// Loaded kernels by device.
     pub(super) loaded: Mutex<Vec<(Device, Specialized)>>,
 }
@@ -103,6 +105,32 @@ impl BundledKernel {
         self.images.iter().map(|image| image.target)
     }
 
+    /// Returns the proofs of the [`Bundler`](crate::aot::Bundler::add_proof). Their digest of the
+    /// code was compared when the bundle was read.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let mut bundler = ct::aot::Bundler::new([]);
+    /// bundler.add_as("fill", fill, (x,))?.add_proof(&ct::prove(fill, 1, (x,), [ct::Property::Bounds])?)?;
+    /// let bundle = bundler.finish()?;
+    /// assert_eq!(bundle.kernels()[0].proofs()[0].properties(), [ct::Property::Bounds]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn proofs(&self) -> &[StoredProof] {
+        &self.proofs
+    }
+
+    /// Returns the digest of the code: the module, and the code for each target.
+    fn digest(module: &str, images: &[Image]) -> [u8; 32] {
+        let mut digest = hmac_sha256::Hash::new();
+        digest.update(module.as_bytes());
+        images.iter().for_each(|image| digest.update(&image.code));
+        digest.finalize()
+    }
+
     /// Returns the PTX for a target, which other programs can load. `None` if there is no code for
     /// the target, or it is Tile IR.
     ///
@@ -125,10 +153,18 @@ impl BundledKernel {
         to.text(&self.name);
         to.list(&self.forms, write_form);
         write_hints(to, self.hints);
-        to.text(&self.module.to_text(crate::ir::PrintOptions::with_locations()));
+        let module = self.module.to_text(crate::ir::PrintOptions::with_locations());
+        to.text(&module);
         let required = self.required.as_ref().map(|module| module.to_text(crate::ir::PrintOptions::with_locations()));
         to.option(required.as_deref(), Writer::text);
         to.list(&self.images, |to, image| image.write(to));
+        to.list(&self.proofs, |to, proof| {
+            to.text(&proof.names().join(", "));
+            to.text(&proof.launches);
+        });
+        if !self.proofs.is_empty() {
+            to.bytes(&BundledKernel::digest(&module, &self.images));
+        }
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Read<BundledKernel> {
@@ -136,11 +172,19 @@ impl BundledKernel {
         let forms = from.list(read_form)?;
         let words = forms.iter().map(ArgSignature::words).sum();
         let hints = read_hints(from)?;
-        let module = read_module(&from.text()?, words)?;
+        let text = from.text()?;
+        let module = read_module(&text, words)?;
         // Preconditions have the grid as three further parameters.
         let required = from.option(|from| read_module(&from.text()?, words + 3))?;
         let images = from.list(|from| Image::read(from, words))?;
-        Ok(BundledKernel { name, forms, hints, module, required, images, loaded: Mutex::default() })
+        let proofs = from.list(|from| {
+            let properties = properties(&from.text()?).ok_or("a proof of an unknown property")?;
+            Ok(StoredProof { launches: from.text()?, properties })
+        })?;
+        if !proofs.is_empty() && from.bytes()? != BundledKernel::digest(&text, &images) {
+            return Err("its proofs are about other code".into());
+        }
+        Ok(BundledKernel { name, forms, hints, module, required, images, proofs, loaded: Mutex::default() })
     }
 
     /// Returns the back end whose limits apply to the grid.
@@ -234,6 +278,9 @@ impl fmt::Display for BundledKernel {
             if let Some(code) = &image.machine_code {
                 write!(f, "; machine code, {} bytes", code.len())?;
             }
+        }
+        for proof in &self.proofs {
+            write!(f, "\n  {proof}")?;
         }
         Ok(())
     }

@@ -264,3 +264,24 @@ fn what_is_read_is_checked_without_the_checksum_too() -> Result<()> {
     assert!(read_anyway > tries / 40, "{read_anyway}");
     Ok(())
 }
+
+#[test]
+fn proofs_are_about_the_code_of_the_bundle() {
+    let fill = |x: crate::ArrayMut<f32, 1>| x.store(crate::bid(0), crate::ones([64]));
+    let (x, other) = (crate::ArraySpec::new([64]).mutable(), crate::ArraySpec::new([65]).mutable());
+    let mut bundler = super::Bundler::new([crate::Target::SM_80]);
+    bundler.add_as("fill", fill, (x,)).unwrap();
+    let proof = |spec, grid| crate::prove(fill, grid, (spec,), [crate::Property::Bounds]).unwrap();
+    bundler.add_proof(&proof(x, 1)).unwrap();
+    let error = |problem: crate::Result<&mut super::Bundler>| problem.expect_err("a refusal").to_string();
+    assert!(error(bundler.clone().add_proof(&proof(x, 2))).contains("outside"));
+    assert!(error(bundler.clone().add_proof(&proof(other, 2))).contains("no kernel"));
+    let kernel = &bundler.finish().unwrap().kernels[0];
+    let mut bytes = super::wire::Writer::default();
+    kernel.write(&mut bytes);
+    let read = |bytes: &[u8]| super::BundledKernel::read(&mut super::wire::Reader::new(bytes));
+    assert_eq!(read(&bytes.0).unwrap().proofs(), kernel.proofs());
+    let at = bytes.0.windows(7).position(|part| part == b".target").expect("PTX");
+    bytes.0[at] = b' ';
+    assert!(read(&bytes.0).unwrap_err().contains("other code"));
+}

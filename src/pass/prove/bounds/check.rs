@@ -6,15 +6,15 @@
 
 use std::ops::ControlFlow;
 
-use super::access::{Access, Frame, Root};
-use super::enumerate::{Outcome, enumerate};
-use super::interval::{Interval, Intervals, Ranges};
-use super::system::{parts, solution};
-use super::term::{Term, Terms, Var};
-use super::verdict::{Reason, Witness};
+use crate::pass::prove::access::{Access, Dim, Frame, Root};
+use crate::pass::prove::enumerate::{Outcome, enumerate};
+use crate::pass::prove::interval::{Interval, Intervals, Ranges};
+use crate::pass::prove::system::{parts, solution};
+use crate::pass::prove::term::{Term, Terms, Var};
+use crate::pass::prove::verdict::{Reason, Witness};
 
 /// Result of a check of bounds.
-pub(super) enum BoundsCheck {
+pub(in crate::pass::prove) enum BoundsCheck {
     Inside,
     /// The tile block, and the position along each dimension.
     Outside(Witness),
@@ -29,7 +29,12 @@ struct Goal {
 }
 
 /// Checks the positions of an access. `whole`: the array that is the allocation.
-pub(super) fn check(terms: &mut Terms, ranges: &Ranges, access: &Access, whole: Option<&Frame>) -> BoundsCheck {
+pub(in crate::pass::prove) fn check(
+    terms: &mut Terms,
+    ranges: &Ranges,
+    access: &Access,
+    whole: Option<&Frame>,
+) -> BoundsCheck {
     let is_part = access.frame.is_some() && access.root != Root::Scratch && access.frame.as_ref() != whole;
     let mut result = BoundsCheck::Inside;
     let goals = tile_goals(access);
@@ -55,9 +60,23 @@ pub(super) fn check(terms: &mut Terms, ranges: &Ranges, access: &Access, whole: 
     decided(terms, ranges, &flat, &[Goal { term: flat.dims[0].start, within: (0, most), dim: 0 }])
 }
 
+/// Returns true if all elements of an access along a dimension are inside of the array.
+pub(super) fn is_inside(terms: &Terms, ranges: &Ranges, access: &Access, dim: usize) -> bool {
+    let place = &access.dims[dim];
+    let goal = Goal { term: place.start, within: (0, place.extent - place.len), dim };
+    matches!(decided(terms, ranges, access, &[goal]), BoundsCheck::Inside)
+}
+
+/// Returns true if the last condition of an access holds if the other ones do.
+pub(super) fn is_implied(terms: &Terms, ranges: &Ranges, access: &Access) -> bool {
+    let mut without = access.clone();
+    let Some(mask) = without.conditions.pop() else { return true };
+    matches!(decided(terms, ranges, &without, &[Goal { term: mask, within: (1, 1), dim: 0 }]), BoundsCheck::Inside)
+}
+
 fn tile_goals(access: &Access) -> Vec<Goal> {
     let is_empty = access.dims.iter().any(|dim| dim.extent == 0);
-    let goal = |(number, dim): (usize, &super::access::Dim)| {
+    let goal = |(number, dim): (usize, &Dim)| {
         let within = if dim.inbounds {
             (0, dim.extent - dim.len)
         } else if access.partition && !access.clipped && !is_empty {

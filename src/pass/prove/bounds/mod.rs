@@ -1,0 +1,7 @@
+//! Positions inside and outside of arrays.
+
+mod check;
+mod needless;
+
+pub(super) use check::{BoundsCheck, check};
+pub(super) use needless::NeedlessChecks;

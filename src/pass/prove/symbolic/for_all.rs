@@ -1,0 +1,140 @@
+//! Decision of the properties of a kernel for all values of the symbols of its launch.
+
+use super::decide::{Inside, Place, covers, is_inside, never_meet};
+use crate::ir::Value;
+use crate::pass::prove::access::{Access, Dim, Frame, Kind, Root};
+use crate::pass::prove::term::{Fun, Term, Terms};
+use crate::pass::prove::verdict::{Property, Reason};
+use crate::pass::prove::walk::Walk;
+
+const UNDECIDED: &str = "is not decided for all extents";
+
+/// Accesses of a kernel with the terms of their positions.
+pub(in crate::pass::prove) struct ForAll<'w, 'm> {
+    walk: &'w Walk<'m>,
+    /// Accesses, with their positions if they have any that are understood.
+    accesses: Vec<(Access, Option<Vec<Place>>)>,
+}
+
+impl<'w, 'm> ForAll<'w, 'm> {
+    pub fn new(walk: &'w mut Walk<'m>) -> ForAll<'w, 'm> {
+        let accesses: Vec<Access> = std::mem::take(&mut walk.accesses);
+        let mut placed = Vec::new();
+        for access in accesses {
+            let places = places(walk, &access);
+            placed.push((access, places));
+        }
+        ForAll { walk, accesses: placed }
+    }
+
+    /// Returns the reason for which a property is not proved; `None` for a proof.
+    pub fn obstacle(&self, property: Property) -> Option<Reason> {
+        if let Some(&op) = self.walk.opaque.first() {
+            return Some(Reason::Op(op, "is not analysed"));
+        }
+        match property {
+            Property::Bounds => self.bounds(),
+            Property::UniqueWrites => self.conflicts(true),
+            Property::NoRace => self.conflicts(false),
+            Property::Covers => self.covers(),
+        }
+    }
+
+    fn bounds(&self) -> Option<Reason> {
+        let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
+        self.accesses.iter().find_map(|(access, places)| {
+            let open = Some(reason(terms, access));
+            if access.root == Root::Scratch && access.frame.is_none() {
+                return None;
+            }
+            let Some(places) = places else { return open };
+            let is_proved = access.dims.iter().enumerate().all(|(number, dim)| {
+                let inside = match access.frame {
+                    None => Inside::Whole,
+                    Some(_) if dim.inbounds => Inside::Whole,
+                    Some(_) if access.partition && !access.clipped => Inside::Part,
+                    Some(_) => return true,
+                };
+                is_inside(terms, ranges, access, places, (number, inside))
+            });
+            if is_proved { None } else { open }
+        })
+    }
+
+    fn conflicts(&self, stores_alone: bool) -> Option<Reason> {
+        let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
+        let is_candidate =
+            |(access, _): &&(Access, _)| access.root != Root::Scratch && (!stores_alone || access.kind == Kind::Store);
+        let candidates: Vec<&(Access, Option<Vec<Place>>)> = self.accesses.iter().filter(is_candidate).collect();
+        let is_atomic = |access: &Access| access.kind == Kind::Atomic || access.ordered;
+        let is_known = |access: &Access| matches!(access.root, Root::Parameter(_));
+        for (number, (a, a_places)) in candidates.iter().enumerate() {
+            for (b, b_places) in &candidates[number..] {
+                if a.kind == Kind::Load && b.kind == Kind::Load
+                    || is_known(a) && is_known(b) && a.root != b.root
+                    || !stores_alone && is_atomic(a) && is_atomic(b)
+                {
+                    continue;
+                }
+                let proved = match (a_places, b_places) {
+                    (Some(x), Some(y)) if a.root == b.root && a.bits == b.bits && x.len() == y.len() => {
+                        never_meet(terms, ranges, (a, x), (b, y))
+                    }
+                    _ => false,
+                };
+                if !proved {
+                    return Some(reason(terms, b));
+                }
+            }
+        }
+        None
+    }
+
+    fn covers(&self) -> Option<Reason> {
+        let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
+        let stores = || self.accesses.iter().filter(|(access, _)| access.kind == Kind::Store);
+        let is_covered = |root: Root| {
+            stores()
+                .filter(|(store, _)| store.root == root)
+                .any(|(store, places)| places.as_ref().is_some_and(|places| covers(terms, ranges, store, places)))
+        };
+        let open = |(store, _): &&(Access, _)| store.root != Root::Scratch && !is_covered(store.root);
+        stores().find(open).map(|(store, _)| reason(terms, store))
+    }
+}
+
+/// Returns why an access is not decided.
+fn reason(terms: &Terms, access: &Access) -> Reason {
+    let unknown: Option<Value> = access.unknown(terms);
+    unknown.map_or(Reason::Op(access.op, UNDECIDED), Reason::Data)
+}
+
+/// Returns the positions of an access to a whole array in row-major order.
+fn places(walk: &mut Walk<'_>, access: &Access) -> Option<Vec<Place>> {
+    let place = |(dim, &extent): (&Dim, &Term)| Place { start: dim.start, len: dim.len, extent };
+    if let (Root::Scratch, Some(frame)) = (access.root, &access.frame) {
+        return Some(access.dims.iter().zip(&frame.extent_terms).map(place).collect());
+    }
+    let terms = &walk.values.terms;
+    let zero = terms.find_constant(0)?;
+    let is_whole = |(root, frame): &&(Root, Frame)| *root == access.root && frame.base == zero;
+    // The first view of an array is the whole one, as its parameters declare it.
+    let whole = walk.frames.iter().find(is_whole).map(|(_, frame)| frame.clone())?;
+    if !is_row_major(&mut walk.values.terms, &whole) {
+        return None;
+    }
+    match &access.frame {
+        Some(frame) if *frame == whole => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect()),
+        None if whole.extent_terms.len() == 1 => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect()),
+        _ => None,
+    }
+}
+
+fn is_row_major(terms: &mut Terms, frame: &Frame) -> bool {
+    let mut stride = terms.constant(1);
+    frame.extent_terms.iter().zip(&frame.stride_terms).rev().all(|(&extent, &own)| {
+        let is_equal = own == stride;
+        stride = terms.apply(Fun::Mul, 64, &[extent, stride]);
+        is_equal
+    })
+}

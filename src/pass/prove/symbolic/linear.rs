@@ -1,0 +1,188 @@
+//! Systems of linear inequalities over integers.
+//!
+//! Fourier-Motzkin elimination with the tightening of constants by the greatest common divisor of
+//! the factors (Pugh, "The Omega test", 1991: real shadows). A contradiction is certain; none says
+//! nothing.
+
+/// Number of a variable of a system.
+pub type Unknown = usize;
+
+/// Limit of inequalities of one system.
+const MOST_ROWS: usize = 600;
+
+/// Limit of factors. Larger ones end the elimination.
+const LARGEST: i128 = 1 << 90;
+
+/// Sum of a constant and of products of variables with factors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linear {
+    pub constant: i128,
+    /// In the order of the variables, without factors of 0.
+    pub factors: Vec<(Unknown, i128)>,
+}
+
+impl Linear {
+    pub fn constant(constant: i128) -> Linear {
+        Linear { constant, factors: Vec::new() }
+    }
+
+    pub fn var(var: Unknown) -> Linear {
+        Linear { constant: 0, factors: vec![(var, 1)] }
+    }
+
+    /// Returns the sum of this form and the product of another one.
+    pub fn plus(&self, other: &Linear, factor: i128) -> Linear {
+        let mut sum = Linear::constant(self.constant.saturating_add(other.constant.saturating_mul(factor)));
+        let (mut own, mut others) = (self.factors.iter().peekable(), other.factors.iter().peekable());
+        loop {
+            let (var, value) = match (own.peek(), others.peek()) {
+                (None, None) => return sum,
+                (Some(&&(a, x)), Some(&&(b, y))) if a == b => {
+                    own.next();
+                    others.next();
+                    (a, x.saturating_add(y.saturating_mul(factor)))
+                }
+                (Some(&&(a, x)), other) if other.is_none_or(|&&(b, _)| a < b) => {
+                    own.next();
+                    (a, x)
+                }
+                (_, Some(&&(b, y))) => {
+                    others.next();
+                    (b, y.saturating_mul(factor))
+                }
+                (Some(_), None) => unreachable!("the second arm has this case"),
+            };
+            if value != 0 {
+                sum.factors.push((var, value));
+            }
+        }
+    }
+
+    pub fn minus(&self, other: &Linear) -> Linear {
+        self.plus(other, -1)
+    }
+
+    pub fn shifted(mut self, by: i128) -> Linear {
+        self.constant = self.constant.saturating_add(by);
+        self
+    }
+
+    pub fn factor(&self, var: Unknown) -> i128 {
+        self.factors.iter().find(|(known, _)| *known == var).map_or(0, |&(_, factor)| factor)
+    }
+
+    /// Divides by the common divisor of the factors, and rounds the constant down.
+    fn tightened(mut self) -> Linear {
+        let divisor = self.factors.iter().fold(0u128, |all, &(_, factor)| gcd(all, factor.unsigned_abs()));
+        if divisor > 1 {
+            let divisor = divisor as i128;
+            self.constant = self.constant.div_euclid(divisor);
+            self.factors.iter_mut().for_each(|(_, factor)| *factor /= divisor);
+        }
+        self
+    }
+
+    fn is_small(&self) -> bool {
+        self.constant.abs() < LARGEST && self.factors.iter().all(|(_, factor)| factor.abs() < LARGEST)
+    }
+}
+
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Returns true if no integers make all these forms at least 0. False if that is not decided.
+pub fn is_contradictory(rows: &[Linear]) -> bool {
+    let mut rows: Vec<Linear> = rows.iter().map(|row| row.clone().tightened()).collect();
+    loop {
+        if rows.iter().any(|row| row.factors.is_empty() && row.constant < 0) {
+            return true;
+        }
+        rows.retain(|row| !row.factors.is_empty());
+        if rows.len() > MOST_ROWS || !rows.iter().all(Linear::is_small) {
+            return false;
+        }
+        let Some(var) = cheapest(&rows) else { return false };
+        let (with, mut rest): (Vec<Linear>, Vec<Linear>) = rows.into_iter().partition(|row| row.factor(var) != 0);
+        let (lower, upper): (Vec<Linear>, Vec<Linear>) = with.into_iter().partition(|row| row.factor(var) > 0);
+        for low in &lower {
+            for high in &upper {
+                // low: a x + p >= 0, high: -b x + q >= 0, so b p + a q >= 0.
+                let (a, b) = (low.factor(var), -high.factor(var));
+                let sum = Linear::default().plus(low, b).plus(high, a).tightened();
+                add(&mut rest, sum);
+            }
+        }
+        rows = rest;
+    }
+}
+
+/// Adds an inequality unless another one with the same factors implies it.
+fn add(rows: &mut Vec<Linear>, row: Linear) {
+    match rows.iter_mut().find(|known| known.factors == row.factors) {
+        Some(known) => known.constant = known.constant.min(row.constant),
+        None => rows.push(row),
+    }
+}
+
+/// Returns the variable whose elimination makes the fewest inequalities.
+fn cheapest(rows: &[Linear]) -> Option<Unknown> {
+    let mut counts: Vec<(usize, usize)> = Vec::new();
+    for &(var, factor) in rows.iter().flat_map(|row| &row.factors) {
+        counts.resize(counts.len().max(var + 1), (0, 0));
+        let (lower, upper) = &mut counts[var];
+        *(if factor > 0 { lower } else { upper }) += 1;
+    }
+    let used = counts.iter().enumerate().filter(|(_, (lower, upper))| lower + upper > 0);
+    used.min_by_key(|(_, (lower, upper))| lower * upper).map(|(var, _)| var)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(constant: i128, factors: &[(Unknown, i128)]) -> Linear {
+        Linear { constant, factors: factors.to_vec() }
+    }
+
+    #[test]
+    fn contradictions_are_certain() {
+        let mut state = 7u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % bound
+        };
+        let (mut found, mut possible) = (0, 0);
+        for _ in 0..2000 {
+            let mut rows = Vec::new();
+            for var in 0..3 {
+                rows.push(row(4, &[(var, 1)]));
+                rows.push(row(4, &[(var, -1)]));
+            }
+            for _ in 0..1 + below(5) {
+                let constant = below(13) as i128 - 9;
+                let factors = (0..3).map(|var| (var, below(9) as i128 - 4)).filter(|(_, factor)| *factor != 0);
+                rows.push(Linear { constant, factors: factors.collect() });
+            }
+            let holds = |x: [i128; 3]| {
+                rows.iter().all(|row| row.factors.iter().fold(row.constant, |sum, &(var, f)| sum + f * x[var]) >= 0)
+            };
+            let any = (0..729).any(|n| holds([n / 81 - 4, n / 9 % 9 - 4, n % 9 - 4]));
+            let refuted = is_contradictory(&rows);
+            assert!(!(any && refuted), "{rows:?}");
+            found += usize::from(refuted);
+            possible += usize::from(!any);
+        }
+        assert!(found * 10 > possible * 9, "{found} of {possible}");
+    }
+
+    #[test]
+    fn constants_are_rounded() {
+        // 0 < 4 x < 4 has no integer.
+        assert!(is_contradictory(&[row(-1, &[(0, 4)]), row(3, &[(0, -4)])]));
+        assert!(!is_contradictory(&[row(-1, &[(0, 4)]), row(4, &[(0, -4)])]));
+    }
+}
