@@ -2,6 +2,7 @@
 //! `kernels/README.md` lists the kernels.
 
 mod attention;
+mod code;
 mod products;
 mod recurrent;
 mod rows;
@@ -12,6 +13,7 @@ use cutlet as ct;
 use cutlet::{DeviceArray, DeviceView, DeviceViewMut, Element, Stream};
 use cutlet_kernels::batch_invariant;
 
+use self::code::same_code;
 use crate::support::{device, random};
 
 /// Rows, sequences, matrices or images of a batch.
@@ -38,9 +40,17 @@ pub fn part<T: Element, const R: usize>(seed: u64, shape: [usize; R], range: &Ra
     device().array(&values, of(range.len())).expect("an array")
 }
 
-/// Compares the bits of rows in a batch with those of the same rows alone. `launch` returns the bits of a range of rows.
+/// Compares the bits of rows in a batch with those of the same rows alone, and the code for an H100. `launch` returns the bits
+/// of a range of rows.
 #[track_caller]
 pub fn same(launch: impl Fn(Range<usize>) -> ct::Result<Vec<u64>>) -> ct::Result<()> {
+    same_bits(&launch)?;
+    same_code(launch)
+}
+
+/// Compares bits alone: the code also has operations that no row of a result depends on, or tiles of single elements.
+#[track_caller]
+pub fn same_bits(launch: impl Fn(Range<usize>) -> ct::Result<Vec<u64>>) -> ct::Result<()> {
     let all = launch(0..BATCH)?;
     let each = all.len() / BATCH;
     for row in ROWS {
@@ -68,6 +78,17 @@ fn agree<T: Element, O: Element, const R: usize, const S: usize>(
     always(of_rows((row, result), launch))
 }
 
+/// As [`agree`], of bits alone.
+#[track_caller]
+fn agree_in_bits<T: Element, O: Element, const R: usize, const S: usize>(
+    (row, result): ([usize; R], [usize; S]),
+    launch: impl Fn(&Stream, DeviceView<T, R>, DeviceViewMut<O, S>) -> ct::Result<()>,
+) -> ct::Result<()> {
+    let launch = of_rows((row, result), launch);
+    same_bits(&launch)?;
+    batch_invariant(|| same_bits(launch))
+}
+
 /// Returns the launch of a function from rows of one array to rows of another one.
 fn of_rows<T: Element, O: Element, const R: usize, const S: usize>(
     (row, result): ([usize; R], [usize; S]),
@@ -86,6 +107,6 @@ fn of_rows<T: Element, O: Element, const R: usize, const S: usize>(
 #[test]
 fn a_result_of_all_rows_is_found() {
     let of_all = |range: Range<usize>| Ok(range.clone().map(|row| (row * range.len()) as u64).collect());
-    let found = std::panic::catch_unwind(|| same(of_all)).unwrap_err();
+    let found = std::panic::catch_unwind(|| same_bits(of_all)).unwrap_err();
     assert!(found.downcast_ref::<String>().is_some_and(|text| text.contains("row 17: 1 of 1 results differ")));
 }

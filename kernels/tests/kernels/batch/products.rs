@@ -10,7 +10,8 @@ use cutlet_kernels::products::packed::{Order, PackedWeights};
 use cutlet_kernels::products::{Configuration, Share, matmul};
 use cutlet_kernels::quantized::{Bits, Product};
 
-use super::{agree, always, bits, of_rows, part, same};
+use super::code::same_code;
+use super::{always, bits, of_rows, part, same, same_bits};
 use crate::support::{Numbers, device, random};
 
 /// Terms and columns: few of both, a split sum, and as many columns as a layer of a model.
@@ -107,12 +108,17 @@ fn experts() -> ct::Result<()> {
     })
 }
 
-/// Without the option, the bits agree on the CPU, whose tiles are independent of the rows.
+/// Without the option, the code depends on the number of rows: the comparison of code finds it.
 #[test]
-fn products_of_the_cpu() -> ct::Result<()> {
-    if device().target().is_some() {
-        return Ok(());
-    }
+fn products_without_the_option() -> ct::Result<()> {
     let (weights, _) = random::<f16, 2>(3, [64, 48], 1.0)?;
-    agree::<f16, f16, 2, 2>(([1, 64], [1, 48]), |stream, x, y| matmul().launch(stream, x, weights.view(), y))
+    let launch = of_rows::<f16, f16, 2, 2>(([1, 64], [1, 48]), |stream, x, y| {
+        matmul().launch(stream, x, weights.view(), y)
+    });
+    if device().target().is_none() {
+        same_bits(&launch)?;
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| same_code(launch)));
+        assert!(found.unwrap_err().downcast_ref::<String>().is_some_and(|text| text.contains("wgmma")));
+    }
+    Ok(())
 }
