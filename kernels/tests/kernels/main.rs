@@ -4,6 +4,7 @@
 
 mod attention;
 mod batch;
+mod determinism;
 mod images;
 mod linalg;
 mod log_linear;
