@@ -18,11 +18,7 @@ fn name(is_invariant: bool, call: &str) -> String {
 }
 
 fn product([m, n, k]: [usize; 3], is_invariant: bool) -> Row {
-    let work = Work {
-        bytes: 2.0 * (m * n + m * k + k * n) as f64,
-        flops: 2.0 * (m * n * k) as f64,
-        peak: Peak::F16,
-    };
+    let work = Work { bytes: 2.0 * (m * n + m * k + k * n) as f64, flops: 2.0 * (m * n * k) as f64, peak: Peak::F16 };
     let open = move |device: Device| {
         let arrays = [[m, k], [k, n]].map(|shape| numbers::<f16, 2>(device, shape, 0.0, 1.0));
         let [a, b] = arrays;

@@ -93,7 +93,14 @@ fn losses_sums_and_images() -> ct::Result<()> {
         CrossEntropy::new().linear_forward(&stream, (x.view(), w.view()), labels.view(), results)?;
         let (mut dx, mut dw) = (device().zeros::<f16, 2>(x.shape())?, device().zeros::<f16, 2>(w.shape())?);
         let (saved, gradients) = ((labels.view(), logs.view()), (dx.view_mut(), dw.view_mut()));
-        CrossEntropy::new().linear_backward(&stream, (x.view(), w.view()), saved, dloss.view(), Some(128), gradients)?;
+        CrossEntropy::new().linear_backward(
+            &stream,
+            (x.view(), w.view()),
+            saved,
+            dloss.view(),
+            Some(128),
+            gradients,
+        )?;
         Ok([bits(&loss)?, bits(&dx)?, bits(&dw)?].concat())
     })?;
     let n = if device().target().is_some() { 1 << 20 } else { 5000 };
@@ -118,15 +125,19 @@ fn attention() -> ct::Result<()> {
     let all = [1, 2, 3, 4, 5].map(|seed| random::<f16, 4>(seed, [2, 2, tokens, 32], 1.0).expect("an array").0);
     let logs = device().full([2, 2, tokens], 4.0f32)?;
     repeats(|| {
-        let [mut dq, mut dk, mut dv] = [(); 3].map(|()| device().zeros::<f16, 4>([2, 2, tokens, 32]).expect("an array"));
+        let [mut dq, mut dk, mut dv] =
+            [(); 3].map(|()| device().zeros::<f16, 4>([2, 2, tokens, 32]).expect("an array"));
         let gradients = Gradients::new(0.2).causal(true).deterministic(true);
         let results = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
         gradients.launch(&device().default_stream(), all.each_ref().map(|x| x.view()), logs.view(), results)?;
         Ok([bits(&dq)?, bits(&dk)?, bits(&dv)?].concat())
     })?;
     let keys = if device().target().is_some() { 4096 } else { 600 };
-    let (q, k, v) =
-        (random::<f16, 3>(1, [2, 4, 32], 1.0)?.0, random::<f16, 4>(2, [2, keys, 1, 32], 1.0)?.0, random::<f16, 4>(3, [2, keys, 1, 32], 1.0)?.0);
+    let (q, k, v) = (
+        random::<f16, 3>(1, [2, 4, 32], 1.0)?.0,
+        random::<f16, 4>(2, [2, keys, 1, 32], 1.0)?.0,
+        random::<f16, 4>(3, [2, keys, 1, 32], 1.0)?.0,
+    );
     let k = k.reshape([2 * keys, 1, 1, 32])?;
     let v = v.reshape([2 * keys, 1, 1, 32])?;
     let table = device().from_fn([2, keys], |[s, i]| (s * keys + i) as i32)?;
@@ -134,7 +145,8 @@ fn attention() -> ct::Result<()> {
     let pages = Pages { keys: k, values: v, table: table.view(), lengths: lengths.view() };
     let decode = Decode::new(0.2).parts(8);
     repeats(|| {
-        let (mut y, mut scratch) = (device().zeros::<f16, 3>([2, 4, 32])?, decode.scratch(device(), q.shape(), &pages)?);
+        let (mut y, mut scratch) =
+            (device().zeros::<f16, 3>([2, 4, 32])?, decode.scratch(device(), q.shape(), &pages)?);
         decode.launch(&device().default_stream(), q.view(), pages, y.view_mut(), &mut scratch)?;
         bits(&y)
     })

@@ -14,6 +14,7 @@ mod norms;
 mod numbers;
 mod order;
 mod products;
+mod promises;
 mod properties;
 mod recurrent;
 mod support;

@@ -1,10 +1,8 @@
 //! Attention: the batch is the sequences.
 
 use cutlet as ct;
-use cutlet::element::{bf16, f16, f8e4m3fn};
-use cutlet_kernels::attention::{
-    Chosen, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Sparse,
-};
+use cutlet::element::{bf16, f8e4m3fn, f16};
+use cutlet_kernels::attention::{Chosen, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Sparse};
 use cutlet_kernels::batch_invariant;
 
 use super::{BATCH, always, bits, part, same_bits};
@@ -33,7 +31,8 @@ fn prefill() -> ct::Result<()> {
 fn packed_sequences() -> ct::Result<()> {
     let of = |sequence: usize| 7 + sequence;
     let launch = |range: std::ops::Range<usize>| {
-        let starts: Vec<i32> = range.clone().map(of).scan(0, |end, n| Some(std::mem::replace(end, *end + n as i32))).collect();
+        let starts: Vec<i32> =
+            range.clone().map(of).scan(0, |end, n| Some(std::mem::replace(end, *end + n as i32))).collect();
         let count: usize = range.clone().map(of).sum();
         let starts: Vec<i32> = starts.into_iter().chain([count as i32]).collect();
         let skipped: usize = (0..range.start).map(of).sum();
@@ -95,7 +94,8 @@ fn decode() -> ct::Result<()> {
             let [k, v] = [2, 3].map(|seed| part::<f16, 5>(seed, [1, pages, 64, 1, 32], &range));
             let [k, v] = [k.view(), v.view()].map(|x| x.reshape([range.len() * pages, 64, 1, 32]));
             let table = device().from_fn([range.len(), longest], |[s, i]| (s * pages + i) as i32)?;
-            let lengths = device().array(&range.clone().map(|s| length(s) as i32).collect::<Vec<_>>(), [range.len()])?;
+            let lengths =
+                device().array(&range.clone().map(|s| length(s) as i32).collect::<Vec<_>>(), [range.len()])?;
             let pages = Pages { keys: k?, values: v?, table: table.view(), lengths: lengths.view() };
             let (decode, mut y) = (Decode::new(0.2), device().zeros::<f16, 3>(q.shape())?);
             let mut scratch = decode.scratch(device(), q.shape(), &pages)?;
@@ -114,7 +114,8 @@ fn latent_vectors() -> ct::Result<()> {
             let q = part::<f16, 3>(1, [1, 4, 80], &range);
             let vectors = part::<f16, 3>(2, [1, all, 80], &range);
             let vectors = vectors.slice(1, ..longest)?;
-            let lengths = device().array(&range.clone().map(|s| length(s) as i32).collect::<Vec<_>>(), [range.len()])?;
+            let lengths =
+                device().array(&range.clone().map(|s| length(s) as i32).collect::<Vec<_>>(), [range.len()])?;
             let latents = Latents { vectors, order: Order::Contiguous, lengths: lengths.view() };
             let (latent, mut y) = (Latent::new(0.1, 64), device().zeros::<f16, 3>([range.len(), 4, 64])?);
             let mut scratch = latent.scratch(device(), q.shape(), &latents)?;
@@ -134,7 +135,10 @@ fn scratch_of_another_mode() -> ct::Result<()> {
     let mut scratch = decode.scratch(device(), q.shape(), &pages)?;
     let launch = || decode.launch(&device().default_stream(), q.view(), pages, y.view_mut(), &mut scratch);
     let error = batch_invariant(launch).unwrap_err().to_string();
-    assert!(error.contains("the parts of this scratch depend on the batch") && error.contains("attention.rs"), "{error}");
+    assert!(
+        error.contains("the parts of this scratch depend on the batch") && error.contains("attention.rs"),
+        "{error}"
+    );
     Ok(())
 }
 

@@ -112,9 +112,8 @@ fn experts() -> ct::Result<()> {
 #[test]
 fn products_without_the_option() -> ct::Result<()> {
     let (weights, _) = random::<f16, 2>(3, [64, 48], 1.0)?;
-    let launch = of_rows::<f16, f16, 2, 2>(([1, 64], [1, 48]), |stream, x, y| {
-        matmul().launch(stream, x, weights.view(), y)
-    });
+    let launch =
+        of_rows::<f16, f16, 2, 2>(([1, 64], [1, 48]), |stream, x, y| matmul().launch(stream, x, weights.view(), y));
     if device().target().is_none() {
         same_bits(&launch)?;
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| same_code(launch)));

@@ -122,7 +122,8 @@ fn losses_and_choices() -> ct::Result<()> {
         always(|range| {
             let logits = part::<f32, 2>(3, [1, columns], &range);
             let (p, draws) = (device().full([range.len()], 0.9f32)?, part::<f32, 1>(4, [1], &range));
-            let draws = device().array(&draws.to_vec()?.iter().map(|x| x.abs() / 2.1).collect::<Vec<_>>(), [range.len()])?;
+            let draws =
+                device().array(&draws.to_vec()?.iter().map(|x| x.abs() / 2.1).collect::<Vec<_>>(), [range.len()])?;
             let mut token = device().zeros([range.len()])?;
             let stream = device().default_stream();
             let draws = Draws::Numbers(draws.view());
@@ -203,7 +204,9 @@ fn factorizations() -> ct::Result<()> {
             results.push(bits(&q)?);
             // The results of a matrix follow one another.
             let each = N * N;
-            Ok((0..range.len()).flat_map(|i| results.iter().flat_map(move |of| of[i * each..][..each].to_vec())).collect())
+            Ok((0..range.len())
+                .flat_map(|i| results.iter().flat_map(move |of| of[i * each..][..each].to_vec()))
+                .collect())
         })
     })
 }
