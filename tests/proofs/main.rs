@@ -2,6 +2,7 @@
 //! checks of the interpreter.
 
 mod carried;
+mod determinism;
 mod grids;
 mod indices;
 mod pairs;
