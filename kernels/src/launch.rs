@@ -1,6 +1,7 @@
 //! Launches of kernels, or their inspection for a target without a device.
 
 use std::cell::{Cell, RefCell};
+use std::thread::LocalKey;
 
 use cutlet as ct;
 use cutlet::aot::Format;
@@ -66,20 +67,64 @@ thread_local! {
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub fn overlapped<R>(call: impl FnOnce() -> R) -> R {
-    /// Restores the state also after a panic.
-    struct Restore(bool);
+    scoped(&OVERLAPPED, call)
+}
+
+/// Runs a call with a flag, which is restored also after a panic.
+fn scoped<R>(flag: &'static LocalKey<Cell<bool>>, call: impl FnOnce() -> R) -> R {
+    struct Restore(&'static LocalKey<Cell<bool>>, bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            OVERLAPPED.set(self.0);
+            self.0.set(self.1);
         }
     }
-    let _restore = Restore(OVERLAPPED.replace(true));
+    let _restore = Restore(flag, flag.replace(true));
     call()
 }
 
 /// Returns true in a call of [`overlapped`].
 pub fn is_overlapped() -> bool {
     OVERLAPPED.get()
+}
+
+thread_local! {
+    static INVARIANT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a call. The kernels of this crate that the thread launches in it have tiles and parts of sums that are independent of
+/// the batch: a row, token, sequence or matrix of the batch has the same bits alone and among others.
+///
+/// The batch of each function, and the functions with this property outside of such a call, are in the table of promises of
+/// the crate's README. Shapes besides the batch, element types, alignment of arrays and the device are those of both calls.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet_kernels::{batch_invariant, matmul};
+///
+/// let device = ct::Device::cpu();
+/// let weights = device.from_fn([64, 32], |[i, j]| (i * 7 + j * 3) as f32 * 0.01)?;
+/// let x = device.from_fn([5, 64], |[i, j]| ((i + j) % 9) as f32 * 0.1)?;
+/// let (mut all, mut one) = (device.zeros::<f32, 2>([5, 32])?, device.zeros::<f32, 2>([1, 32])?);
+/// let stream = device.default_stream();
+/// batch_invariant(|| {
+///     matmul().launch(&stream, x.view(), weights.view(), all.view_mut())?;
+///     matmul().launch(&stream, x.slice(0, 3..4)?, weights.view(), one.view_mut())
+/// })?;
+/// assert_eq!(one.to_vec()?, all.to_vec()?[3 * 32..4 * 32]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn batch_invariant<R>(call: impl FnOnce() -> R) -> R {
+    scoped(&INVARIANT, call)
+}
+
+/// Returns true in a call of [`batch_invariant`].
+pub fn is_batch_invariant() -> bool {
+    INVARIANT.get()
+}
+
+/// Returns the extent of a batch that the host may select tiles by: `invariant` in a call of [`batch_invariant`].
+pub fn of_batch(extent: usize, invariant: usize) -> usize {
+    if is_batch_invariant() { invariant } else { extent }
 }
 
 /// Launches that may be inspected.

@@ -38,7 +38,7 @@ pub mod products;
 pub mod recurrent;
 
 pub use attention::Attention;
-pub use launch::overlapped;
+pub use launch::{batch_invariant, overlapped};
 pub use norms::{Pairs, layer_norm, rms_norm, rotary, softmax};
 pub use number::Number;
 pub use products::{gguf, matmul, quantized};

@@ -3,6 +3,7 @@
 
 mod carried;
 mod for_all;
+mod determinism;
 mod grids;
 mod indices;
 mod pairs;

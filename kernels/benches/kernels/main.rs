@@ -6,6 +6,7 @@
 #[path = "../../../benches/forms/assembled.rs"]
 mod assembled;
 mod attention;
+mod batch;
 mod filled;
 mod images;
 mod linalg;
@@ -61,6 +62,7 @@ fn main() -> Result<()> {
         images::rows(),
         linalg::rows(),
         numbers::rows(),
+        batch::rows(),
     ];
     let device = Device::gpu(0).ok().filter(|device| device.backend() == Backend::Ptx);
     let mut faults = 0;

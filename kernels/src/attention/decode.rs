@@ -19,7 +19,7 @@ use super::online::{Exponent, LEAST, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, is_overlapped, num_multiprocessors};
+use crate::launch::{Run, is_batch_invariant, is_overlapped, num_multiprocessors};
 
 /// Keys and values in pages, and the pages of each sequence.
 ///
@@ -54,6 +54,8 @@ pub enum Combine {
 pub struct Scratch {
     /// Parts of the keys.
     pub(super) parts: usize,
+    /// Keys of a part, if they are independent of the batch.
+    pub(super) keys: Option<usize>,
     /// Partial results, of shape (sequences, heads of keys, parts, rows, dim).
     pub(super) results: DeviceArray<f32, 5>,
     /// log₂ of sums of exponentials, of shape (sequences, heads of keys, parts, rows).
@@ -65,16 +67,38 @@ pub struct Scratch {
 ct::impl_graph_resource!(Scratch { results, logs, tickets });
 
 impl Scratch {
-    pub(super) fn new(device: Device, [batch, blocks, parts, rows, dim]: [usize; 5]) -> ct::Result<Scratch> {
+    /// Allocates the scratch of [`INVARIANT_KEYS`], or of the number of parts.
+    pub(super) fn new(
+        device: Device,
+        [batch, blocks, rows, dim]: [usize; 4],
+        longest: usize,
+        parts: impl FnOnce() -> usize,
+    ) -> ct::Result<Scratch> {
+        let (keys, parts) = match is_batch_invariant() {
+            true => (Some(INVARIANT_KEYS), longest.div_ceil(INVARIANT_KEYS).max(1)),
+            false => (None, parts()),
+        };
         let stored = if parts == 1 { 0 } else { parts };
         Ok(Scratch {
             parts,
+            keys,
             results: device.zeros([batch, blocks, stored, rows, dim])?,
             logs: device.zeros([batch, blocks, stored, rows])?,
             tickets: device.zeros([batch, blocks])?,
         })
     }
+
+    /// Checks that the parts are independent of the batch, if the call is one of `batch_invariant`.
+    #[track_caller]
+    pub(super) fn check(&self) -> ct::Result<()> {
+        require(self.keys.is_some() || !is_batch_invariant(), || {
+            "the parts of this scratch depend on the batch: allocate it inside of `batch_invariant`, too".into()
+        })
+    }
 }
+
+/// Keys of a part that is independent of the batch: eight tiles of 64.
+pub(super) const INVARIANT_KEYS: usize = 512;
 
 /// Returns the number of parts of `keys` keys: the least one whose blocks leave at most 5 % of the
 /// multiprocessors idle, if `of_each` blocks run on each of them. A part has at least 256 keys.
@@ -105,6 +129,8 @@ struct Form {
     /// Tokens of a page.
     page: usize,
     parts: usize,
+    /// Tiles of keys of a part, if they are independent of the batch.
+    each: Option<usize>,
     combine: Combine,
     /// The next kernel of the stream may start during this one.
     overlapped: bool,
@@ -121,17 +147,21 @@ fn decode<T: Number>(
     (table, lengths): (Array<i32, 2>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     (scale, softcap, window, sinks): Parameters,
-    Form { tile: [m, n, d, e], groups, page, parts, combine, overlapped }: Form,
+    Form { tile: [m, n, d, e], groups, page, parts, each, combine, overlapped }: Form,
 ) {
     if overlapped {
         ct::grid_dependency_control_launch_dependents();
     }
+    let is_invariant = each.is_some();
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let queries = q.load((batch, head, 0, 0), [1, 1, m, d]).reshape([1, m, d]);
     let length = lengths.load_scalar(batch);
     let first = window.map_or(ct::scalar(0), |window| (length - window).max(0));
     let begin = first / n;
-    let each = (length.ceil_div(n) - begin).ceil_div(parts);
+    let each = match each {
+        Some(each) => ct::scalar(each as i32),
+        None => (length.ceil_div(n) - begin).ceil_div(parts),
+    };
     let begin_part = begin + part * each;
     let end_part = (begin_part + each).min(length.ceil_div(n));
 
@@ -176,7 +206,8 @@ fn decode<T: Number>(
     if combine == Combine::LastBlock {
         let ticket = tickets.entry((batch, head)).atomic_add(1);
         ct::if_then(ticket.eq(parts - 1), || {
-            store(sum_of_parts((of_parts.as_array(), of_logs.as_array()), [batch, head, ct::scalar(0)], [m, e], parts));
+            let place = [batch, head, ct::scalar(0)];
+            store(sum_of_parts((of_parts.as_array(), of_logs.as_array()), place, [m, e], (parts, is_invariant)));
             tickets.entry((batch, head)).atomic_xchg(0);
         });
     }
@@ -203,13 +234,24 @@ pub(super) fn sum_of_parts(
     (results, logs): (Array<f32, 5>, Array<f32, 4>),
     [batch, block, column]: [Scalar<i32>; 3],
     [m, e]: [usize; 2],
-    parts: usize,
+    (parts, is_invariant): (usize, bool),
 ) -> Tile<f32, 2> {
     // The weights of the parts do not depend on one another: several loads are in flight.
     let options = LoadOptions::new().padding(Padding::NegInf);
     let all = logs.load_with((batch, block, 0, 0), [1, 1, parts.next_power_of_two(), m], options);
     let all = all.reshape([parts.next_power_of_two(), m]);
     let max = all.reduce_max(0).max(LEAST);
+    if is_invariant {
+        // In the order of the parts: parts without keys, whose number the batch decides, add zeros.
+        let start = (ct::zeros::<f32, 2>([m, e]), ct::zeros::<f32, 2>([m, 1]));
+        let (sum, total) = ct::fold(ct::range(0, parts).unroll(4), start, |(sum, total), part| {
+            let result = results.load((batch, block, part, 0, column), [1, 1, 1, m, e]).reshape([m, e]);
+            let log = logs.load((batch, block, part, 0), [1, 1, 1, m]).reshape([1, m]);
+            let weight = (log - max).exp2().reshape([m, 1]);
+            (sum + result * weight, total + weight)
+        });
+        return sum / total.max(f32::MIN_POSITIVE);
+    }
     let total = (all - max).exp2().sum(0).max(f32::MIN_POSITIVE);
     ct::fold(ct::range(0, parts).unroll(4), ct::zeros::<f32, 2>([m, e]), |sum, part| {
         let result = results.load((batch, block, part, 0, column), [1, 1, 1, m, e]).reshape([m, e]);
@@ -223,7 +265,7 @@ pub(super) fn add_parts<T: Number>(
     results: Array<f32, 5>,
     logs: Array<f32, 4>,
     out: ArrayMut<T, 4>,
-    [m, e, parts]: [usize; 3],
+    ([m, e], parts): ([usize; 2], (usize, bool)),
 ) {
     let place = [ct::bid(2), ct::bid(1), ct::bid(0)];
     let sum = sum_of_parts((results, logs), place, [m, e], parts);
@@ -308,8 +350,9 @@ impl<'a> Decode<'a> {
         let longest = self.window.map_or(longest, |window| longest.min(window.saturating_add(64)));
         let of_each = blocks_of_multiprocessor([q[2], pages.values.shape()[3]]) as usize;
         let of_shape = || parts(longest, batch * key_heads, of_each, num_multiprocessors(&device.default_stream()));
-        let parts = self.parts.unwrap_or_else(of_shape);
-        Scratch::new(device, [batch, key_heads, parts, heads / key_heads, pages.values.shape()[3]])
+        let rows = heads / key_heads;
+        let shape = [batch, key_heads, rows, pages.values.shape()[3]];
+        Scratch::new(device, shape, longest, || self.parts.unwrap_or_else(of_shape))
     }
 
     /// Queues the kernels. `q` and the result are of shape (sequences, heads, dim), where key heads
@@ -354,6 +397,7 @@ impl<'a> Decode<'a> {
         require(sinks.is_none_or(|sinks| sinks == heads), || {
             format!("{sinks:?} sinks for {heads} heads: one for each")
         })?;
+        scratch.check()?;
         let (group, parts) = (heads / key_heads, scratch.parts);
         let stored = if parts == 1 { 0 } else { parts };
         require(scratch.results.shape() == [batch, key_heads, stored, group, of_values], || {
@@ -366,7 +410,8 @@ impl<'a> Decode<'a> {
         // A warp has keys of its own, so that warps exchange nothing in the loop.
         let groups = if m * d.max(e) <= 2048 && size_of::<T>() == 2 { 4 } else { 1 };
         let hints = if groups > 1 { Hints::new().occupancy(blocks_of_multiprocessor([d, e])) } else { Hints::new() };
-        let form = Form { tile: [m, keys_of_tile, d, e], groups, page, parts, combine, overlapped };
+        let each = scratch.keys.map(|keys| keys / keys_of_tile);
+        let form = Form { tile: [m, keys_of_tile, d, e], groups, page, parts, each, combine, overlapped };
         let q = q.reshape([batch, key_heads, group, dim])?;
         let mut out = out.reshape([batch, key_heads, group, of_values])?;
         let keys = keys.reshape([pages * page, key_heads, dim])?;
@@ -395,7 +440,7 @@ impl<'a> Decode<'a> {
         if parts == 1 || self.combine == Combine::LastBlock {
             return Ok(());
         }
-        let tile = ct::Constant([m, e, parts]);
+        let tile = ct::Constant(([m, e], (parts, each.is_some())));
         let arguments = (results.view(), logs.view(), out, tile);
         ct::Launch::new([1, key_heads, batch]).stream(stream).run(add_parts::<T>, arguments)
     }

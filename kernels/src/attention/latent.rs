@@ -68,6 +68,8 @@ struct Form {
     columns: [usize; 2],
     places: Places,
     parts: usize,
+    /// Tiles of keys of a part, if they are independent of the batch.
+    each: Option<usize>,
 }
 
 /// The vectors of a sequence.
@@ -125,7 +127,7 @@ fn decode<T: Number>(
     (table, lengths): (Option<Array<i32, 2>>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     scale: Scalar<f32>,
-    Form { tile: [m, n], rows, columns: [latent, rotated], places, parts }: Form,
+    Form { tile: [m, n], rows, columns: [latent, rotated], places, parts, each }: Form,
 ) {
     let (part, batch) = (ct::bid(1), ct::bid(2));
     // Several tiles of heads share a block of the scratch, where a tile has fewer rows.
@@ -144,7 +146,7 @@ fn decode<T: Number>(
     let is_stored = places == Places::Chosen;
     let narrow_queries = if is_stored { narrow } else { ct::select(length.gt(0), narrow, ct::zeros([m, rotated])) };
     let tiles = length.ceil_div(n);
-    let each = tiles.ceil_div(parts);
+    let each = each.map_or(tiles.ceil_div(parts), |each| ct::scalar(each as i32));
     let range = part * each..((part + 1) * each).min(tiles);
 
     // The numbers of the pages are read an iteration ahead.
@@ -237,9 +239,9 @@ impl Latent {
         };
         let rows = Latent::rows(heads);
         let blocks = batch * (heads / rows);
-        let parts =
-            self.parts.unwrap_or_else(|| parts(longest, blocks, 1, num_multiprocessors(&device.default_stream())));
-        Scratch::new(device, [batch, heads / rows, parts, rows, self.latent])
+        let of_shape = || parts(longest, blocks, 1, num_multiprocessors(&device.default_stream()));
+        let shape = [batch, heads / rows, rows, self.latent];
+        Scratch::new(device, shape, longest, || self.parts.unwrap_or_else(of_shape))
     }
 
     /// Queues the kernels. `q` is of shape (sequences, heads, latent + rotated), the result of
@@ -285,6 +287,7 @@ impl Latent {
         if out.is_empty() {
             return Ok(());
         }
+        scratch.check()?;
         let (rows, parts) = (Latent::rows(heads), scratch.parts);
         let (blocks, stored) = (heads / rows, if parts == 1 { 0 } else { parts });
         require(scratch.results.shape() == [batch, blocks, stored, rows, latent], || {
@@ -297,7 +300,8 @@ impl Latent {
             (true, _) => [64, 128],
             (false, _) => [16, 32],
         };
-        let form = Form { tile, rows, columns: [latent, rotated], places, parts };
+        let each = scratch.keys.map(|keys| keys / tile[1]);
+        let form = Form { tile, rows, columns: [latent, rotated], places, parts, each };
         let q = q.reshape([batch, blocks, rows, dim])?;
         let vectors = match places {
             Places::Chosen => vectors.reshape([1, pages * page, dim])?,
@@ -321,7 +325,7 @@ impl Latent {
         if parts == 1 {
             return Ok(());
         }
-        let tile = ct::Constant([rows.next_power_of_two(), 64, parts]);
+        let tile = ct::Constant(([rows.next_power_of_two(), 64], (parts, each.is_some())));
         let arguments = (scratch.results.view(), scratch.logs.view(), out, tile);
         ct::Launch::new([latent.div_ceil(64), blocks, batch]).stream(stream).run(add_parts::<T>, arguments)
     }

@@ -11,7 +11,7 @@ use super::shapes::{Extents, Shapes, check_options};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::{Run, of_batch, target};
 
 /// softmax(scale · Q Kᵀ) V, with an optional window, softcap, sinks and functions of scores.
 ///
@@ -220,13 +220,14 @@ impl<'a, A, F> Prefill<'a, A, F> {
     {
         let qkv = [q, k, v].map(|x| x.shape());
         let extents = self.check(Shapes { qkv, out: out.shape(), logs: logs.as_ref().map(DeviceViewMut::shape) })?;
-        let Extents { heads: [heads, _], rows: [_, keys], dims, .. } = extents;
+        let Extents { heads: [heads, _], dims, .. } = extents;
         let [[count], [of_keys]] = starts.map(|starts| starts.shape());
         require(count > 0 && count == of_keys, || format!("{count} and {of_keys} starts: equal, and at least 1"))?;
         if out.is_empty() || longest == 0 || count == 1 {
             return Ok(());
         }
-        let (form, hints) = self.form::<T>([longest, keys], dims, extents.group(), stream);
+        // The keys of all sequences do not select the tile: the result of a sequence is independent of the others.
+        let (form, hints) = self.form::<T>([of_batch(longest, 1024), usize::MAX / 2], dims, extents.group(), stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 3>; 3],
                            starts: [Array<i32, 1>; 2],

@@ -16,7 +16,7 @@ use cutlet::{DeviceView, DeviceViewMut, Stream, Target};
 
 use super::taps::{Line, Tap, Taps, Work, fitting_box};
 use crate::Number;
-use crate::launch::{Run, num_multiprocessors, target};
+use crate::launch::{Run, is_batch_invariant, num_multiprocessors, target};
 
 /// Constants of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +54,10 @@ impl Form {
             (Some(_), _) => (64, 64, 32),
         };
         let (n, k) = (n.min(power(outputs)), k.min(power(channels)));
+        if is_batch_invariant() {
+            let boxed = fitting_box(m, places);
+            return Form { boxed, outputs: n, channels: k, taps, width, is_transposed: false, splits: 1 };
+        }
         let blocks = num_multiprocessors(stream);
         let products = taps.iter().map(|taps| taps.count()).sum::<usize>() * channels.div_ceil(k);
         let work = |tile: [usize; 2]| {

@@ -52,6 +52,7 @@ struct Form {
 
 fn pool<T: Number>(images: Vec<Array<T, 4>>, y: ArrayMut<T, 4>, [rows, columns]: [Scalar<i32>; 2], form: Form) {
     let Form { tile: [high, wide, channels], taps, window, reduction } = form;
+    ct::require_rowwise(0);
     let tile = [1, high, wide, channels];
     let tiles = y.num_tiles(2, tile);
     let (j, place, n) = (ct::bid(0), ct::bid(1), ct::bid(2));

@@ -15,7 +15,7 @@ use super::columns;
 use super::qr_blocks;
 use super::tiles::{LARGEST, require_same};
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, of_batch};
 
 /// Matrices of a tile, and their extents: powers of two. Rows and columns outside of a matrix are
 /// zeros.
@@ -34,7 +34,7 @@ impl Form {
         let n = n.next_power_of_two();
         let m = m.next_power_of_two().max(n);
         let room = Self::BYTES / (m * n * size_of::<T>());
-        Form { batch: 1 << room.max(1).min(count.next_power_of_two()).ilog2(), m, n }
+        Form { batch: 1 << room.max(1).min(of_batch(count, usize::MAX / 2).next_power_of_two()).ilog2(), m, n }
     }
 
     /// Returns hints with a warp for 8 KiB of matrices: reductions of a column cross few warps.

@@ -6,6 +6,7 @@ use cutlet::ops::MatrixFloat;
 use cutlet::prelude::*;
 
 use crate::check::require;
+use crate::launch::of_batch;
 
 /// The most rows of a matrix in a tile.
 pub const LARGEST: usize = 128;
@@ -35,7 +36,7 @@ impl Form {
         // Both operands of a system are in registers.
         let columns = if sides > 1 { rows + k } else { rows };
         let room = BYTES_OF_WARP / (rows * columns * size_of::<T>());
-        let batch = 1 << room.max(1).min(count.next_power_of_two()).ilog2();
+        let batch = 1 << room.max(1).min(of_batch(count, usize::MAX / 2).next_power_of_two()).ilog2();
         Form { batch, n: rows, k, is_padded: rows != n }
     }
 

@@ -13,7 +13,7 @@ use cutlet::{DeviceView, DeviceViewMut, LoadOptions, Stream};
 use super::CrossEntropy;
 use crate::Number;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, of_batch};
 use crate::norms::rows::mode;
 
 /// Constants of the kernels with products.
@@ -158,6 +158,7 @@ fn of_tokens<T: Number>(
 
 /// Tile of a product of this shape.
 fn tile<T>([m, n, k]: [usize; 3]) -> [usize; 3] {
+    let m = of_batch(m, usize::MAX / 2);
     let most = if size_of::<T>() == 2 { [128, 256, 64] } else { [128, 128, 32] };
     let extent = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
     [extent(m, most[0]), extent(n, most[1]), extent(k, most[2])]
@@ -217,7 +218,7 @@ impl CrossEntropy {
         let smoothed = self.label_smoothing != 0.0;
         let form = Form { tile, smoothed, padded: !words.is_multiple_of(tile[1]) };
         let parts = words.div_ceil(tile[1]);
-        let partial = || device.zeros::<f32, 2>([parts, tokens]);
+        let partial = || device.unspecified::<f32, 2>([parts, tokens]);
         let (mut maxima, mut sums, mut hits) = (partial()?, partial()?, partial()?);
         let mut totals = if smoothed { Some(partial()?) } else { None };
         let partials = (&mut maxima, &mut sums, &mut hits, totals.as_mut());
@@ -273,8 +274,8 @@ impl CrossEntropy {
             return Ok(());
         }
         let part = part.unwrap_or((PART / tokens.max(1)).next_multiple_of(256)).clamp(1, words);
-        let mut of_logits = device.zeros::<T, 2>([tokens, part])?;
-        let mut sums = if part < words { Some(device.zeros::<f32, 2>([tokens, width])?) } else { None };
+        let mut of_logits = device.unspecified::<T, 2>([tokens, part])?;
+        let mut sums = if part < words { Some(device.unspecified::<f32, 2>([tokens, width])?) } else { None };
         for first in (0..words).step_by(part) {
             let range = first..(first + part).min(words);
             let count = range.len();

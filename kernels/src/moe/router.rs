@@ -133,7 +133,7 @@ impl Router {
         })?;
         require(experts <= MOST_EXPERTS, || format!("{experts} experts; the largest number is {MOST_EXPERTS}"))?;
         let width = experts.next_power_of_two();
-        let tile = [(2048 / width).clamp(1, 16).min(tokens.next_power_of_two()), width];
+        let tile = [(2048 / width).clamp(1, 16), width];
         Ok(Form { scores: self.scores, normalised: self.normalised, taken, tile })
     }
 

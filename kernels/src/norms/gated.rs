@@ -74,7 +74,15 @@ fn place<T: Number>(x: Array<T, 4>, shape: [usize; 4]) -> [Scalar<i32>; 4] {
     [ct::bid(2), ct::bid(1), ct::bid(0) / along, ct::bid(0) % along]
 }
 
+/// Promises that elements are independent of each other along all axes but the last one.
+fn promise() {
+    for axis in 0..3 {
+        ct::require_rowwise(axis);
+    }
+}
+
 fn forward<T: Number>([a, b]: [Array<T, 4>; 2], y: ArrayMut<T, 4>, gate: Gate, shape: [usize; 4]) {
+    promise();
     let at = place(a, shape);
     mode::<T, _>(|| {
         let [a, b] = [a, b].map(|array| array.load(at, shape).cast::<f32>());
@@ -83,6 +91,7 @@ fn forward<T: Number>([a, b]: [Array<T, 4>; 2], y: ArrayMut<T, 4>, gate: Gate, s
 }
 
 fn backward<T: Number>([a, b, dy]: [Array<T, 4>; 3], [da, db]: [ArrayMut<T, 4>; 2], gate: Gate, shape: [usize; 4]) {
+    promise();
     let at = place(a, shape);
     mode::<T, _>(|| {
         let [a, b, dy] = [a, b, dy].map(|array| array.load(at, shape).cast::<f32>());

@@ -15,7 +15,7 @@ use super::rows::{LARGEST_CLUSTER, is_hopper};
 use super::sums::sum_rows;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors, target};
+use crate::launch::{Run, num_multiprocessors, of_batch, target};
 
 /// Least elements of a part.
 const ELEMENTS: usize = 8192;
@@ -48,7 +48,7 @@ impl Form {
         let parts = [channels.div_ceil(rows), positions.div_ceil(columns)];
         let padded = !(channels.is_multiple_of(rows) && positions.is_multiple_of(columns));
         let most = if is_hopper(target(stream)) { LARGEST_CLUSTER.min(parts[0] * parts[1]) } else { 1 };
-        let wanted = BLOCKS * num_multiprocessors(stream) / (images * groups).max(1);
+        let wanted = BLOCKS * num_multiprocessors(stream) / (of_batch(images, 1) * groups).max(1);
         Form { tile: [rows, columns], parts, padded, blocks: 1 << most.min(wanted).max(1).ilog2() }
     }
 
@@ -290,7 +290,9 @@ pub fn group_norm_backward<T: Number, const R: usize>(
     }
     let device = stream.device();
     let of_parts = [shape[0] * form.parts[1], groups, shape[2]];
-    let (mut of_weight, mut of_bias) = (device.zeros::<f32, 3>(of_parts)?, device.zeros::<f32, 3>(of_parts)?);
+    // Without positions, no block stores sums.
+    let sums = || if x.is_empty() { device.zeros::<f32, 3>(of_parts) } else { device.unspecified(of_parts) };
+    let (mut of_weight, mut of_bias) = (sums()?, sums()?);
     if !x.is_empty() {
         let (x, dy, dx) = (x.reshape(shape)?, dy.reshape(shape)?, dx.reshape(shape)?);
         let weight = weight.reshape([groups, shape[2]])?;

@@ -10,7 +10,7 @@ use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, Stream};
 
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors, of_batch};
 
 /// Tokens of a tile, and terms of a step.
 const TILE: [usize; 2] = [64, 128];
@@ -163,10 +163,10 @@ impl HyperConnections {
     pub fn scratch(&self, device: Device, [tokens, terms]: [usize; 2]) -> ct::Result<HyperScratch> {
         let (tiles, steps) = (tokens.div_ceil(TILE[0]), terms.div_ceil(TILE[1]));
         let blocks = 2 * num_multiprocessors(&device.default_stream());
-        let parts = (blocks / tiles.max(1)).clamp(1, steps.clamp(1, 16));
+        let parts = (blocks / of_batch(tiles.max(1), 1)).clamp(1, steps.clamp(1, 16));
         let form = Form { streams: self.streams, width: (self.count() + 1).next_power_of_two().max(16), parts };
         let stored = if parts == 1 { 0 } else { tiles * parts };
-        let sums = device.zeros([stored, TILE[0], form.width])?;
+        let sums = device.unspecified([stored, TILE[0], form.width])?;
         Ok(HyperScratch { sums, tickets: device.zeros([tiles])?, form })
     }
 

@@ -261,8 +261,13 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
         false => (8 * multiprocessors).div_ceil(parts),
     };
     let (blocks, device) = (blocks.min(tiles).max(1), stream.device());
-    let mut of_weight = device.zeros::<f32, 2>([blocks, columns])?;
-    let mut of_bias = dbias.as_ref().map(|_| device.zeros::<f32, 2>([blocks, columns])).transpose()?;
+    // Without rows, no block stores sums.
+    let sums = || match tiles {
+        0 => device.zeros::<f32, 2>([blocks, columns]),
+        _ => device.unspecified([blocks, columns]),
+    };
+    let mut of_weight = sums()?;
+    let mut of_bias = dbias.as_ref().map(|_| sums()).transpose()?;
     if tiles > 0 {
         let dsum = dsum.map(|dsum| dsum.reshape(shape)).transpose()?;
         let inputs = (x.reshape(shape)?, dy.reshape(shape)?, dsum, weight);
@@ -275,7 +280,7 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
                 .stream(stream)
                 .run(kernel::<T>, arguments)?;
         } else {
-            let mut of_rows = device.zeros::<f32, 4>([shape[0], shape[1], shape[2], STATISTICS])?;
+            let mut of_rows = device.unspecified::<f32, 4>([shape[0], shape[1], shape[2], STATISTICS])?;
             let arguments = (inputs, &mut of_rows, epsilon, constants(form));
             form.launch(shape, stream).run(statistics::<T>, arguments)?;
             let arguments = (inputs, &of_rows, dx, sums, ct::Constant(dbias.is_some()));

@@ -9,7 +9,7 @@ use cutlet::ops::LoopState;
 use cutlet::prelude::*;
 use cutlet::{DeviceView, Stream, Target};
 
-use crate::launch::{num_multiprocessors, target};
+use crate::launch::{is_batch_invariant, num_multiprocessors, target};
 
 /// Largest extent of a tile along a row: 32 numbers of f32 in each of 512 threads.
 pub const LONGEST_TILE: usize = 16384;
@@ -71,7 +71,7 @@ impl Form {
         let rows = shape[0] * shape[1] * shape[2];
         // Blocks that wait for each other load less than a block that streams a row: 2056 of 3000
         // GB/s for 4096 rows of 65536 columns on an H100.
-        let few = rows < num_multiprocessors(stream);
+        let few = is_batch_invariant() || rows < num_multiprocessors(stream);
         let largest = if few && is_hopper(target(stream)) { LARGEST_CLUSTER } else { 1 };
         Form::with_clusters(shape, elements, LONGEST_TILE, largest).with_warps()
     }
@@ -106,7 +106,10 @@ impl Form {
             return Form::chunks(shape);
         }
         let tile = columns / parts;
-        let rows = (elements / tile).max(1).min(shape[2].next_power_of_two());
+        // The batch does not select the tile: threads of one row add in one order. An axis of heads may.
+        let is_batch = is_batch_invariant() || shape[0] * shape[1] == 1;
+        let most = if is_batch { usize::MAX } else { shape[2].next_power_of_two() };
+        let rows = (elements / tile).clamp(1, most);
         Form { rows, tile, parts, by_chunks: false, padded: columns != shape[3], warps: 0 }
     }
 

@@ -30,6 +30,7 @@ struct Form {
 }
 
 fn kernel(x: Array<f32, 3>, y: ArrayMut<f32, 3>, epsilon: Scalar<f32>, form: Form) {
+    ct::require_rowwise(0);
     let Form { batch, n, is_padded, steps, has_layout } = form;
     let mut x_tile = x.load((ct::bid(0), 0, 0), [batch, n, n]);
     if has_layout {

@@ -76,6 +76,7 @@ fn gradient([y, dy]: [Tile<f32, 4>; 2], sum: Tile<f32, 4>, log: bool) -> Tile<f3
 }
 
 fn backward<T: Number>(y: Array<T, 4>, dy: Array<T, 4>, dx: ArrayMut<T, 4>, form: Form, log: bool) {
+    form.promise::<T>(&[]);
     let rows = form.here();
     let load = |at: [Scalar<i32>; 4]| [y, dy].map(|array| array.load(at, form.shape()).cast::<f32>());
     if form.by_chunks {

@@ -41,6 +41,7 @@ fn turned<const R: usize>(z: Complex<Tile<f32, R>>, transform: Transform) -> Com
 }
 
 fn rows(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>, (tile, transform): ([usize; 2], Transform)) {
+    ct::require_rowwise(0);
     let at = (ct::bid(0), 0);
     let z = fft(turned(x.load(at, tile), transform), 1);
     let scale = if transform == Transform::Inverse { 1.0 / tile[1] as f32 } else { 1.0 };

@@ -14,7 +14,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use crate::Number;
-use crate::launch::Run;
+use crate::launch::{Run, of_batch};
 
 /// A form of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +133,7 @@ pub fn product_with<T: Number>(
     if y.is_empty() {
         return Ok(());
     }
-    let tile = rows.next_power_of_two().clamp(16, 64);
+    let tile = of_batch(rows, 64).next_power_of_two().clamp(16, 64);
     ct::Launch::new([rows.div_ceil(tile), outputs.div_ceil(OUTPUTS)])
         .stream(stream)
         .run(product::<T>, (x, weights, y, ct::Constant((blocks, tile))))

@@ -14,7 +14,7 @@ use super::matmul::{Left, Matmul, Right, Target, group_place, num_row_tiles};
 use super::prologue::Same;
 use crate::check::require;
 use crate::choice::{Problem, bucket, choose};
-use crate::launch::{Run, num_multiprocessors, target};
+use crate::launch::{Run, is_batch_invariant, num_multiprocessors, of_batch, target};
 
 /// Terms of the sums, and columns of the right operand, that share a scale.
 const BLOCK: usize = 128;
@@ -215,7 +215,7 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
             return Ok(());
         }
         let (width, multiprocessors) = (self.epilogue.width(), num_multiprocessors(stream));
-        let each = m.div_ceil(groups.max(1));
+        let each = of_batch(m.div_ceil(groups.max(1)), 128);
         let problem = Problem {
             kernel: if is_grouped { "scaled_grouped_matmul" } else { "scaled_matmul" },
             types: &[T::NAME, O::NAME, if by_column { "columns" } else { "blocks" }],
@@ -232,7 +232,7 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
                 (true, _) => vec![form([128, 192], 2), form([128, 192], 1), form([128, 128], 1)],
             };
             // A strip of the epilogue is a block, or a half of a block.
-            all.into_iter().filter(|one| width <= 64 || one.tile[1].is_multiple_of(BLOCK)).collect()
+            all.into_iter().filter(|one| width <= 64 || one.tile[1].is_multiple_of(BLOCK)).collect::<Vec<_>>()
         };
         let mut run = |one: &Form| {
             let tiles = (m.div_ceil(one.tile[0]) + groups) * n.div_ceil(one.tile[1]);
@@ -244,7 +244,8 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
             let args = ((a, b.arg()), (rows, columns), (offsets, &mut c), self.epilogue.arg(), ct::Constant(*one));
             ct::Launch::new(grid).hints(hints).stream(stream).run(product::<T, O, B::Kernel, E::Kernel>, args)
         };
-        let chosen = choose(stream, problem, None, space, &mut run)?;
+        let given = if is_batch_invariant() { space().first().copied() } else { None };
+        let chosen = choose(stream, problem, given, space, &mut run)?;
         run(&chosen)
     }
 }

@@ -26,7 +26,7 @@ use super::tokens::{
 };
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors, of_batch};
 
 /// Gradients of the inputs of a delta rule, of their shapes.
 #[derive(Debug)]
@@ -392,7 +392,7 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
     }
     let Chunks { w, u, queries, ends, scores, decays, inverses } = &scratch;
-    let (parts, part) = parts(values, heads * sequences, num_multiprocessors(stream));
+    let (parts, part) = parts(values, heads * of_batch(sequences, 1), num_multiprocessors(stream));
     let of_parts = ct::Constant(Form { values: part, parts, ..form });
     let launch = || ct::Launch::new([parts, heads, sequences]).stream(stream);
     let kept = [&mut starts, &mut news];

@@ -19,7 +19,7 @@ use super::tokens::{
 };
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors, of_batch};
 
 /// The gated delta rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -297,7 +297,7 @@ impl GatedDeltaRule {
             let launch = launch.hints(ct::Hints::new().num_warps(4).occupancy(2));
             launch.run(prepare::<T>, (arguments, offsets, scratch, ct::Constant(form)))?;
         }
-        let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
+        let (parts, width) = parts(values, heads * of_batch(sequences, 1), num_multiprocessors(stream));
         let form = Form { values: width, parts, ..form };
         let arguments = (tokens(inputs.q, packing)?, tokens(inputs.k, packing)?, &w, &u, &sums);
         let states = (states.initial, states.last);

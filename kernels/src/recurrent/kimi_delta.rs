@@ -18,7 +18,7 @@ use super::tokens::{
     widest,
 };
 use crate::Number;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors, of_batch};
 
 /// Kimi delta attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,7 +126,7 @@ impl KimiDelta {
             let launch = ct::Launch::new([chunks, heads, sequences]).hints(hints).stream(stream);
             launch.run(prepare::<T>, (arguments, offsets, scratch.arguments(), ct::Constant(form)))?;
         }
-        let (parts, width) = parts(values, heads * sequences, num_multiprocessors(stream));
+        let (parts, width) = parts(values, heads * of_batch(sequences, 1), num_multiprocessors(stream));
         let form = Form { values: width, parts, ..form };
         let Chunks { w, u, queries, ends, scores, decays, .. } = &scratch;
         let arguments = ([w, u, queries, ends, scores], decays);

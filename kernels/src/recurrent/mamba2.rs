@@ -15,7 +15,7 @@ use super::tokens::{
 };
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors, of_batch};
 
 /// Mamba-2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -234,7 +234,7 @@ impl Mamba2 {
         if number * heads * channels == 0 {
             return Ok(());
         }
-        let (parts, tile) = parts(channels, heads * number, num_multiprocessors(stream));
+        let (parts, tile) = parts(channels, heads * of_batch(number, 1), num_multiprocessors(stream));
         let form = Form {
             states: width.next_power_of_two().max(16),
             channels: tile,
@@ -243,8 +243,8 @@ impl Mamba2 {
             softplus: self.softplus,
         };
         let (offsets, states) = (packing.map(|packing| packing.offsets), (states.initial, states.last));
-        let mut all = stream.device().zeros::<f32, 3>([slots, heads, STEPS])?;
-        let mut sums = stream.device().zeros::<f32, 3>([slots, heads, STEPS])?;
+        let mut all = stream.device().unspecified::<f32, 3>([slots, heads, STEPS])?;
+        let mut sums = stream.device().unspecified::<f32, 3>([slots, heads, STEPS])?;
         if chunks > 0 {
             let dt = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
             let launch = ct::Launch::new([heads.div_ceil(HEADS), chunks, number]).stream(stream);

@@ -184,15 +184,18 @@ fn backward<T: Number>(
     sequence.add(dc, of_group, ct::mma(weights, b, sum_c));
 }
 
-/// Adds the gradients of all chunks in order, of some heads.
+/// Chunks of a tile of [`add`].
+const SLOTS: usize = 64;
+
+/// Adds the gradients of all chunks of some heads, always in one order: those of `a`, or of `d`.
 fn add(of_heads: Array<f32, 3>, da: ArrayMut<f32, 1>, dd: ArrayMut<f32, 1>) {
-    let sum = |which: i32| {
-        ct::fold(..of_heads.extent(1), ct::zeros::<f32, 1>([HEADS]), |sum, slot| {
-            sum + of_heads.load((which, slot, ct::bid(0)), [1, 1, HEADS]).reshape([HEADS])
-        })
-    };
-    da.store(ct::bid(0), sum(0));
-    dd.store(ct::bid(0), sum(1));
+    let (heads, which) = (ct::bid(0), ct::bid(1));
+    let tile = [1, SLOTS, HEADS];
+    let sums = ct::fold(..of_heads.num_tiles(1, tile), ct::zeros::<f32, 3>(tile), |sums, slots| {
+        sums + of_heads.load((which, slots, heads), tile)
+    });
+    let sum = sums.sum(1).reshape([HEADS]);
+    ct::if_else(which.eq(0), || da.store(heads, sum), || dd.store(heads, sum));
 }
 
 /// Writes zeros to the tokens of a group.
@@ -277,8 +280,8 @@ impl Mamba2 {
         let offsets = packing.map(|packing| packing.offsets);
         let mut of_heads = device.zeros::<f32, 3>([2, slots, heads])?;
         if count * channels * sequences * chunks > 0 {
-            let mut all = device.zeros::<f32, 3>([slots, heads, STEPS])?;
-            let mut sums = device.zeros::<f32, 3>([slots, heads, STEPS])?;
+            let mut all = device.unspecified::<f32, 3>([slots, heads, STEPS])?;
+            let mut sums = device.unspecified::<f32, 3>([slots, heads, STEPS])?;
             let mut starts = device.unspecified::<T, 4>([slots, heads, width, channels])?;
             let mut ends = device.unspecified::<T, 4>([slots, heads, width, channels])?;
             let by_heads = tokens(dt.reshape([batch, count, 1, heads])?, packing)?;
@@ -308,6 +311,6 @@ impl Mamba2 {
             let arguments = (inputs, offsets, results, &mut of_heads, ct::Constant(form), ct::Constant(own));
             launch.run(backward::<T>, arguments)?;
         }
-        ct::Launch::new(heads.div_ceil(HEADS)).stream(stream).run(add, (&of_heads, da, dd))
+        ct::Launch::new([heads.div_ceil(HEADS), 2]).stream(stream).run(add, (&of_heads, da, dd))
     }
 }

@@ -5,6 +5,7 @@
 mod attention;
 mod batch;
 mod exact;
+mod determinism;
 mod images;
 mod linalg;
 mod log_linear;
@@ -14,6 +15,7 @@ mod norms;
 mod numbers;
 mod order;
 mod products;
+mod promises;
 mod properties;
 mod recurrent;
 mod support;

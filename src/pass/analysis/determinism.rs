@@ -1,11 +1,14 @@
 //! Check that results do not depend on the order in which tile blocks run.
 //!
 //! The order of tile blocks decides the rounding of float atomics, and the values that atomic
-//! operations return, and what clocks show. Atomic integer operations without a used result have the same effect in every
-//! order.
+//! operations return, and what clocks show. Atomic integer operations without a used result have the
+//! same effect in every order. A load with a memory order sees stores of tile blocks that run at the
+//! same time.
+//!
+//! Limits: the check is of operations. Flags whose values no result depends on are refused, too.
 
 use crate::error::Diagnostic;
-use crate::ir::{AtomicMode, Attr, AttrKind, Module, Op, OpId, Opcode, RegionTree, Uses};
+use crate::ir::{AtomicMode, Attr, AttrKind, MemOrder, MemScope, Module, Op, OpId, Opcode, RegionTree, Uses};
 
 /// Checks all atomic operations of a verified module.
 ///
@@ -41,7 +44,17 @@ fn reason(op: &Op, is_used: bool) -> Option<&'static str> {
             Some("stores a value that the order of tile blocks decides")
         }
         (code, _) if code.is_machine_query() && is_used => Some("returns the state of the machine"),
+        (Opcode::LoadPtr | Opcode::LoadView, _) if is_used && sees_other_blocks(op) => {
+            Some("reads a value that another tile block may store at the same time")
+        }
         (Opcode::AtomicRmw, _) if is_used => Some("returns a value that the order of tile blocks decides"),
         _ => None,
     }
+}
+
+/// Returns true for a load that is ordered with stores of other tile blocks.
+fn sees_other_blocks(load: &Op) -> bool {
+    let is_weak = matches!(load.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)));
+    let is_of_block = matches!(load.attr(AttrKind::MemScope), Some(Attr::MemScope(MemScope::TileBlock)));
+    !is_weak && !is_of_block
 }

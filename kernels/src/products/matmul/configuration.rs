@@ -14,6 +14,8 @@ pub enum Share {
     Persistent,
     /// Equal parts of the terms of each tile (split-K). The parts are added in their order.
     Split(usize),
+    /// A tile for each tile block, which adds the same parts in the same order as [`Share::Split`].
+    Parts(usize),
     /// Whole tiles as long as each tile block has one, then equal shares of terms (Stream-K). Shares are added in their order.
     Terms,
 }
@@ -151,6 +153,31 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
             shared.into_iter().chain(all).take(8).collect()
         }
         _ => all.into_iter().chain(shared).take(8).collect(),
+    }
+}
+
+/// Rows of the product whose default configuration all products in a call of `batch_invariant` have.
+const INVARIANT_ROWS: usize = 128;
+
+/// Returns the configuration whose tiles and parts of sums are independent of the rows: that of [`INVARIANT_ROWS`] rows.
+/// Many tiles have a tile block each, which computes all parts.
+pub(crate) fn invariant(
+    shape: Shape,
+    target: Option<Target>,
+    rows: usize,
+    is_batched: bool,
+    multiprocessors: usize,
+) -> Option<Configuration> {
+    let [_, n, k] = shape.extents;
+    // Several matrices have no parts of sums.
+    let batches = if is_batched { 2 } else { shape.batches };
+    let canonical = Shape { extents: [INVARIANT_ROWS, n, k], batches, ..shape };
+    let one = space(canonical, target, multiprocessors).first().copied()?;
+    match one.share {
+        Share::Split(parts) if 2 * one.tiles([rows, n]) * shape.batches > multiprocessors => {
+            Some(one.share(Share::Parts(parts)))
+        }
+        _ => Some(one),
     }
 }
 
@@ -295,7 +322,7 @@ pub(crate) fn blocks(one: Configuration, shape: Shape, rows: usize, multiprocess
         false => one.tiles([rows, n]) * shape.batches,
     };
     match one.share {
-        Share::Tiles => tiles,
+        Share::Tiles | Share::Parts(_) => tiles,
         // Pairs of tile blocks need an even grid.
         Share::Persistent if one.cluster > 1 => tiles.next_multiple_of(2).min(multiprocessors / 2 * 2),
         Share::Persistent => tiles.min(multiprocessors),

@@ -133,7 +133,11 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
             }
             None => (place(index), steps),
         };
-        store(at, add(at, ct::scalar(0), steps));
+        let sums = match share {
+            Share::Parts(parts) => in_parts(parts, steps, |first, last| add(at, first, last)),
+            _ => add(at, ct::scalar(0), steps),
+        };
+        store(at, sums);
     };
     let all = |end| ct::for_each(ct::range(ct::bid(0), end).step(ct::num_blocks(0)), whole);
     match (share, shared) {
@@ -145,8 +149,20 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
             stream_k(begin, [count, steps], shared, (place, add, store));
         }
         (Share::Persistent, _) => all(count),
-        (Share::Tiles | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
+        (Share::Tiles | Share::Parts(_) | Share::Split(_) | Share::Terms, _) => whole(ct::bid(0)),
     }
+}
+
+/// The sums of [`split`] in one tile block.
+fn in_parts<S: cutlet::element::Number>(
+    parts: usize,
+    steps: Scalar<i32>,
+    add: impl Fn(Scalar<i32>, Scalar<i32>) -> Tile<S, 2>,
+) -> Tile<S, 2> {
+    let each = steps.ceil_div(parts as i32);
+    let part = |part: Scalar<i32>| add(part * each, ((part + 1) * each).min(steps));
+    let first = part(ct::scalar(0));
+    ct::fold(1..parts as i32, first + ct::zeros(first.shape()), |all, at| all + part(at))
 }
 
 /// Equal parts of the terms of each tile. The last tile block of a tile adds the parts in their order.

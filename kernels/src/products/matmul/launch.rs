@@ -6,14 +6,14 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::Matmul;
 use super::ahead::{Ahead, bytes_of_column};
-use super::configuration::{Configuration, Shape, Share, blocks, in_tensor_cores, launch, space};
+use super::configuration::{Configuration, Shape, Share, blocks, in_tensor_cores, invariant, launch, space};
 use super::factor::Factor;
 use super::kernel::{Form, product};
 use super::operands::{Left, Right, Target};
 use super::workspace::Shared;
 use crate::check::require;
 use crate::choice::{Problem, bucket, choose};
-use crate::launch::{Run, is_overlapped, num_multiprocessors, target};
+use crate::launch::{Run, is_batch_invariant, is_overlapped, num_multiprocessors, target};
 use crate::products::epilogue::{Argument, Epilogue, Extents};
 use crate::products::prologue::Prologue;
 
@@ -212,7 +212,10 @@ impl<P, E> Matmul<'_, P, E> {
             extents: &[batches, bucket(m), n, k, self.precision as usize, shape.width],
             is_estimated: !shape.is_bound_by_memory(),
         };
-        let given = self.configuration;
+        let given = match is_batch_invariant() {
+            true => self.configuration.or_else(|| invariant(shape, target(stream), m, is_batched, multiprocessors)),
+            false => self.configuration,
+        };
         let strip = STRIP.max(shape.width);
         let mut run = |one: &Configuration| {
             let given = self.workspace.as_deref_mut();
@@ -247,7 +250,7 @@ impl<P, E> Matmul<'_, P, E> {
 /// Returns the bytes of a column of weights that a tile block prefetches. `bytes`: those of a column.
 fn prefetched(one: Configuration, bytes: usize, stream: &Stream) -> usize {
     let parts = match one.share {
-        Share::Tiles => 1,
+        Share::Tiles | Share::Parts(_) => 1,
         Share::Split(parts) => parts,
         Share::Persistent | Share::Terms => return 0,
     };

@@ -83,7 +83,7 @@ impl<S: Sums> Shared<S> {
         given: Option<&mut Workspace>,
     ) -> ct::Result<Option<Shared<S>>> {
         let (parts, flags) = match one.share {
-            Share::Tiles | Share::Persistent => return Ok(None),
+            Share::Tiles | Share::Persistent | Share::Parts(_) => return Ok(None),
             Share::Split(parts) => (parts * tiles, tiles),
             Share::Terms => (multiprocessors, multiprocessors),
         };

@@ -8,7 +8,7 @@ use super::bits::Bits;
 use super::kernels::{Extents, numbers, part, sum_of_parts, whole};
 use crate::Number;
 use crate::check::require;
-use crate::launch::Run;
+use crate::launch::{Run, of_batch};
 
 /// Maximum number of parts of a sum.
 const MAX_PARTS: usize = 16;
@@ -51,7 +51,7 @@ fn run<T: Number, F: Narrow>(
         return launch.run(whole::<T, F>, (x, weights, scales, y, ct::Constant(extents)));
     }
     launch.run(part::<T, F>, (x, weights, scales, &mut parts, ct::Constant(extents)))?;
-    let tile = [count.next_power_of_two(), rows.next_power_of_two().min(16), 64];
+    let tile = [count.next_power_of_two(), of_batch(rows, 16).next_power_of_two().min(16), 64];
     let grid = [rows.div_ceil(tile[1]), outputs.div_ceil(tile[2])];
     ct::Launch::new(grid).stream(stream).run(sum_of_parts::<T>, (parts.as_view(), y, ct::Constant(tile)))
 }
@@ -95,7 +95,7 @@ impl Product {
     /// Returns the division of the work on this device, for a result of shape (rows, outputs).
     #[must_use]
     pub fn tiles<T: Number>(&self, device: ct::Device, [rows, outputs]: [usize; 2], inputs: usize) -> Tiles {
-        let group = self.group;
+        let (group, rows) = (self.group, of_batch(rows, 64));
         let ([tm, tn], depth) = match (rows, size_of::<T>()) {
             (0..=16, _) => ([16, 64], 128),
             (_, 4) => ([64, 64], 64),
