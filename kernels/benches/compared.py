@@ -6,6 +6,7 @@
 
 The program measures all rows first, the peers follow. Long products run at the power limit, so that
 small differences of a ratio have no meaning. A peer is the fastest of the functions listed for its row.
+A run on a GPU that heat or its host slows down does not change the page.
 """
 
 import re
@@ -19,6 +20,7 @@ import torch.nn.functional as nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches/compare"))
 import measure  # noqa: E402
+import slowdown  # noqa: E402
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "tf32": torch.float32}
 PEERS = []
@@ -312,6 +314,7 @@ def main():
     if "--page" in words:
         at = words.index("--page")
         page, words = Path(words[at + 1]), words[:at] + words[at + 2 :]
+    clocks = slowdown.Slowdown()
     lines, rows = [], table(program, words)
     while True:
         try:
@@ -320,6 +323,10 @@ def main():
             status = end.value
             break
         print(lines[-1], flush=True)
+    share, *range_of_clocks = clocks.share()
+    print(f"The GPU was {slowdown.told(share, *range_of_clocks)}", file=sys.stderr)
+    if page is not None and share > slowdown.LIMIT:
+        sys.exit("these times are not those of the kernels: the page stays as it was")
     if page is not None:
         before, after = re.split(r"(?<=<!-- table -->\n).*(?=<!-- end -->)", page.read_text(), flags=re.DOTALL)
         page.write_text(before + "\n".join(lines) + "\n" + after)
