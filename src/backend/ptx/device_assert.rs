@@ -92,7 +92,7 @@ pub const RECORD_WORDS: usize = 10;
 /// A field of the part of a note about waits.
 #[derive(Clone, Copy, Debug)]
 pub enum HangField {
-    /// The linear index of the tile block that reported first, with [`BLOCK_MARK`]; 0: none.
+    /// The linear index of the tile block that reported first, with its highest bit set; 0: none.
     Block,
     /// Number of records.
     Count,
