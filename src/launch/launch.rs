@@ -157,7 +157,7 @@ impl Launch<'_> {
 
     /// Executes the kernel with time stamps at the steps of its schedule, waits for its end and
     /// returns the measured steps of a sample of its tile blocks. Results are those of
-    /// [`Launch::launch`]. The guide has a page on tracing.
+    /// [`Launch::launch`]. The page on debugging of the guide describes the sample.
     ///
     /// ```
     /// # use cutlet::doctest::*;

@@ -70,7 +70,7 @@ fn tile_ir_and_deterministic_launches_refuse_them() -> Result<()> {
     let (x, out) = (ArraySpec::<f32, 1>::new([1 << 20]), ArraySpec::<u64, 2>::new([1024, 4]));
     let target = "sm_100".parse().expect("a target");
     let exported = crate::aot::export(reads, (x.mutable(), out.mutable()), target, crate::aot::Format::TileIr(None));
-    let error = exported.err().expect("ops of no version").to_string();
+    let error = exported.expect_err("ops of no version").to_string();
     assert!(error.contains("`clock`") && error.contains("machine_tests.rs"), "{error}");
 
     let device = Device::cpu();

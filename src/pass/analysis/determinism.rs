@@ -1,8 +1,8 @@
 //! Check that results do not depend on the order in which tile blocks run.
 //!
-//! The order of tile blocks decides the rounding of float atomics, and the values that atomic
-//! operations return, and what clocks show. Atomic integer operations without a used result have the same effect in every
-//! order.
+//! The order of tile blocks decides the rounding of float atomics, the values that atomic operations
+//! return, and the results of clocks. Atomic integer operations without a used result have the same
+//! effect in every order.
 
 use crate::error::Diagnostic;
 use crate::ir::{AtomicMode, Attr, AttrKind, Module, Op, OpId, Opcode, RegionTree, Uses};

@@ -37,7 +37,7 @@ pub struct MeasuredEvent {
     pub role: String,
     /// Number of the warp in the CTA.
     pub warp: u32,
-    /// Line of the step in the full schedule (`NAME.schedule` beside the trace), from 1.
+    /// Line of the step in the full schedule (the file `NAME.schedule`), from 1.
     pub step: u32,
     /// Kind of the step: `wait`, `arrive`, `mma`, `copy`, `store` or `compute`.
     pub kind: String,

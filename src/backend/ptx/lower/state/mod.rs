@@ -4,7 +4,8 @@
 //! * Output: operands of values in the layouts of their users; waits, conversions and barriers.
 //! * Order: `core`, `values` and `sync_state` are data. `pipeline`, `order_barrier` and `mma_queue`
 //!   wait for asynchronous operations. `sub_steps` executes barriers and provides scratch buffers.
-//!   `instrument` reports to the host. `thread_index`, `convert_layout`, `elementwise` and `materialize` compute values.
+//!   `instrument` reports to the host. `thread_index`, `convert_layout`, `elementwise` and
+//!   `materialize` compute values.
 //! * The folder knows no op but those that are rematerialized. It calls other folders only by
 //!   `Dispatch`.
 

@@ -235,7 +235,10 @@ impl Lowering<'_> {
     /// Adds a computation to the run, or begins a run. Short computations begin none. The record
     /// names the largest computation.
     fn extend_run(&mut self, line: u32, op: OpId, elements: i64) {
-        let is_long = elements >= MIN_ELEMENTS * i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
+        // ptxas overlaps computations with MMAs in flight, which a clock would prevent.
+        let overlaps = !self.sync.mmas.in_flight.is_empty();
+        let is_long =
+            !overlaps && elements >= MIN_ELEMENTS * i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
         let run = self.stamps.as_ref().and_then(|stamps| stamps.run);
         let run = match run {
             Some(run) if run.elements >= elements => run,
