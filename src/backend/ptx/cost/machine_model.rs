@@ -144,53 +144,7 @@ const SM_90A: MachineModel = MachineModel {
     launch: 3000.0,                // estimate
 };
 
+/// Returns the table of the nearest target.
 pub fn nearest(target: Target) -> &'static MachineModel {
-    static M: std::sync::OnceLock<MachineModel> = std::sync::OnceLock::new();
-    if target.arch >= 90 {
-        M.get_or_init(|| {
-            let mut m = SM_90A;
-            if let Ok(t) = std::env::var("CUTLET_FIT") {
-                for p in t.split(',').filter(|p| !p.is_empty()) {
-                    let (k, v) = p.split_once('=').unwrap();
-                    let v: f64 = v.parse().unwrap();
-                    match k {
-                        "clock" => m.clock = v,
-                        "num_sms" => m.num_sms = v,
-                        "tensor" => m.tensor = v,
-                        "issue" => m.issue = v,
-                        "alu" => m.alu = v,
-                        "special" => m.special = v,
-                        "shared" => m.shared = v,
-                        "l2" => m.l2 = v,
-                        "memory" => m.memory = v,
-                        "misses" => m.misses = v,
-                        "load_latency" => m.load_latency = v,
-                        "copy_latency" => m.copy_latency = v,
-                        "dependent_issue" => m.dependent_issue = v,
-                        "shuffle" => m.shuffle = v,
-                        "barrier" => m.barrier = v,
-                        "cluster_barrier" => m.cluster_barrier = v,
-                        "cluster_latency" => m.cluster_latency = v,
-                        "cluster" => m.cluster = v,
-                        "wait_wakeup" => m.wait_wakeup = v,
-                        "mma_latency" => m.mma_latency = v,
-                        "mma_group_gap" => m.mma_group_gap = v,
-                        "gather" => m.gather = v,
-                        "registers" => m.registers = v,
-                        "warpgroup_contention" => m.warpgroup_contention = v,
-                        "producer_stage" => m.producer_stage = v,
-                        "producer_stage_cluster" => m.producer_stage_cluster = v,
-                        "tma_box" => m.tma_box = v,
-                        "loop_overhead" => m.loop_overhead = v,
-                        "block_launch" => m.block_launch = v,
-                        "launch" => m.launch = v,
-                        _ => panic!("{k}"),
-                    }
-                }
-            }
-            m
-        })
-    } else {
-        &SM_80
-    }
+    if target.arch >= 90 { &SM_90A } else { &SM_80 }
 }
