@@ -2,8 +2,8 @@
 //! checks of the interpreter.
 
 mod carried;
-mod for_all;
 mod determinism;
+mod for_all;
 mod grids;
 mod indices;
 mod pairs;

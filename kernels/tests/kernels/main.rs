@@ -4,8 +4,8 @@
 
 mod attention;
 mod batch;
-mod exact;
 mod determinism;
+mod exact;
 mod images;
 mod linalg;
 mod log_linear;

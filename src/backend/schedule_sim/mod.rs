@@ -14,8 +14,8 @@
 //! ([`ScheduleSimulator::run`]). The final memory must be equal to that of the interpreter, bit by
 //! bit.
 //!
-//! [`ScheduleSimulator::explore`] tries all interleavings of a small kernel, and some of a larger one.
-//! Its result says which.
+//! [`ScheduleSimulator::explore`] tries all interleavings of a small kernel, and some of a larger
+//! one. Its result says which.
 //!
 //! * `explore`: search over all interleavings;
 //! * `block`: scheduling of the partitions of a CTA, by `interleaving`;

@@ -34,7 +34,7 @@ impl KernelInfo<'_> {
     /// The buffers fit the share of a CTA at the requested occupancy, if all of them are smaller.
     /// Otherwise they rotate through all of shared memory, which saves barriers.
     ///
-    /// `look` sees the schedule after each pass from `insert_sub_steps` on, which makes it complete.
+    /// `look` sees the schedule after each pass from `insert_sub_steps` on, when it is complete.
     pub fn schedule(
         &self,
         body: BlockId,
