@@ -119,7 +119,8 @@ fn columns<T: ct::ops::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 1>, form: Colum
     let part = |i: Scalar<i32>| x.load((i, 0), tile).cast::<f32>().sum(0).squeeze(0).cast::<T>();
     match form {
         Columns::OneBlock => {
-            let sums = ct::fold(..x.num_tiles(0, tile), ct::zeros::<f32, 1>([32]), |sum, i| sum + part(i).cast::<f32>());
+            let sums =
+                ct::fold(..x.num_tiles(0, tile), ct::zeros::<f32, 1>([32]), |sum, i| sum + part(i).cast::<f32>());
             y.store(0, sums.cast::<T>());
         }
         Columns::Tiles => y.atomic_store_add(0, part(ct::bid(0))),

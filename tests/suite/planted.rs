@@ -236,9 +236,8 @@ pub fn count(class: &str, wanted: usize, tests: &[(String, &dyn Fn(Session) -> R
             let fault = Some(Fault { launch: numbers as usize % launches, kind, numbers: numbers >> 5 });
             let is_seen = with_fault(fault, || exact::noted(session, body)).0? != clean;
             let is_outside = with_fault(fault, || body(session)).0.is_err();
-            let is_fault = is_seen || is_outside || {
-                with_fault(fault, || exact::noted_floats(session, body)).0? != floats
-            };
+            let is_fault =
+                is_seen || is_outside || { with_fault(fault, || exact::noted_floats(session, body)).0? != floats };
             if is_fault {
                 counted += 1;
                 by_bits += usize::from(is_seen);
@@ -250,7 +249,9 @@ pub fn count(class: &str, wanted: usize, tests: &[(String, &dyn Fn(Session) -> R
         }
         planted += counted;
     }
-    println!("planted faults, {class}: of {planted}, exact mode sees {by_bits}, the tolerances of the tests {by_tolerance}");
+    println!(
+        "planted faults, {class}: of {planted}, exact mode sees {by_bits}, the tolerances of the tests {by_tolerance}"
+    );
     ensure!(planted > 0, "no planted fault changes a bit");
     ensure!(by_bits == planted, "{class}: exact mode does not see {} of {planted} faults", planted - by_bits);
     Ok(())

@@ -12,12 +12,7 @@ const SCALE: f32 = 0.3;
 const DIM: usize = 16;
 
 /// softmax(scale · Q Kᵀ) V of a query per tile block, with all keys in one tile and without a maximum.
-fn textbook(
-    [q, k, v]: [Array<f16, 4>; 3],
-    out: ArrayMut<f16, 4>,
-    scale: Scalar<f32>,
-    (keys, causal): (usize, bool),
-) {
+fn textbook([q, k, v]: [Array<f16, 4>; 3], out: ArrayMut<f16, 4>, scale: Scalar<f32>, (keys, causal): (usize, bool)) {
     let [i, head, batch] = [0, 1, 2].map(ct::bid);
     let query = q.load((batch, head, i, 0), [1, 1, 1, DIM]).cast::<f32>().reshape([1, DIM]);
     let [k_tile, v_tile] =

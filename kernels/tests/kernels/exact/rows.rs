@@ -193,7 +193,8 @@ fn chunks_and_steps() -> ct::Result<()> {
     let [tokens, heads, channels, groups, states] = [70, 2, 8, 1, 16];
     let (x, _) = random::<f32, 4>(1, [1, tokens, heads, channels], 1.0)?;
     let (dt, _) = random::<f32, 3>(2, [1, tokens, heads], 1.0)?;
-    let [(b, _), (c, _)] = [random::<f32, 4>(3, [1, tokens, groups, states], 1.0)?, random(4, [1, tokens, groups, states], 1.0)?];
+    let [(b, _), (c, _)] =
+        [random::<f32, 4>(3, [1, tokens, groups, states], 1.0)?, random(4, [1, tokens, groups, states], 1.0)?];
     let ((a, _), (d, _)) = (random::<f32, 1>(5, [heads], 1.0)?, random::<f32, 1>(6, [heads], 1.0)?);
     let mut results = Results::default();
     results.add("steps", || {
