@@ -5,7 +5,8 @@
 //! code of a back end runs, and the bits have to be equal: of the optimized module (`cpu_exact::…`), of the passes of the
 //! ptx back end (`cpu_exact_rewritten::…`), of its schedules (`cpu_exact_schedule::…`), of Tile IR bytecode
 //! (`cpu_exact_tileir::…`) and on a GPU (`gpu_exact::…`, `gpu_exact_tileir::…`).
-//! `CUTLET_SUITE_EXACT=k` runs every k-th of these tests (1: all).
+//! Unasked, a sample of the short ones runs on the CPU, and all on a GPU. `CUTLET_SUITE_EXACT=k` runs every k-th test on the
+//! CPU (1: all).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -47,8 +48,11 @@ const SUBJECTS: [&str; 21] = [
 /// Tests whose results depend on the order of tile blocks where numbers have another order: sums and maxima in one array.
 const LEFT_OUT: [&str; 1] = ["atomic_store/assumed"];
 
-/// Every how many tests of a way run if `CUTLET_SUITE_EXACT` is not set. An interpreted product has ten times the operations
-/// of one of floats.
+/// Tests of which a sample runs if `CUTLET_SUITE_EXACT` is not set. The interpreter takes up to a minute for one of the others:
+/// a product in the ring has ten times the operations of one of floats.
+const SHORT: [&str; 5] = ["random/", "reduce/float", "mma_loops/", "thread_local_reduction/softmax", "product/scaled"];
+
+/// Every how many of the short tests of a way run.
 const EVERY: u64 = 12;
 
 /// Bits of an array that a test checks.
@@ -115,7 +119,7 @@ pub fn ways(name: &str, gpu: Option<Device>) -> Vec<(&'static str, Session)> {
         ("cpu_exact_rewritten", Session::Interpret(Stage::Rewritten)),
         ("cpu_exact_tileir", Session::InterpretTileIr("sm_100".parse().expect("a target"))),
     ];
-    if schedules::may_be_simulated(name) {
+    if schedules::may_be_simulated(name) && wish().is_some() {
         ways.push(("cpu_exact_schedule", Session::Interpret(Stage::Scheduled)));
     }
     ways.retain(|(way, _)| is_selected(way, name));
@@ -130,10 +134,15 @@ pub fn ways(name: &str, gpu: Option<Device>) -> Vec<(&'static str, Session)> {
 
 /// Is this one of the tests of the sample? By the name, so that a part of the tests is a part of these.
 fn is_selected(way: &str, name: &str) -> bool {
-    let wish: Option<u64> = std::env::var("CUTLET_SUITE_EXACT").ok().and_then(|text| text.parse().ok());
+    let is_short = SHORT.iter().any(|part| name.starts_with(part));
     let mut hasher = DefaultHasher::new();
     (way, name).hash(&mut hasher);
-    hasher.finish().is_multiple_of(wish.unwrap_or(EVERY).max(1))
+    let number = hasher.finish();
+    wish().map_or(is_short && number.is_multiple_of(EVERY), |every| number.is_multiple_of(every.max(1)))
+}
+
+fn wish() -> Option<u64> {
+    std::env::var("CUTLET_SUITE_EXACT").ok().and_then(|text| text.parse().ok())
 }
 
 /// Runs a test in exact mode.

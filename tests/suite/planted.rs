@@ -4,7 +4,8 @@
 //! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one step of the loops and one
 //! tile block: the term is lost, doubled, or that of the neighbour. The interpreter runs the trace as it is. A fault is
 //! counted if it changes a bit that the test stores, with floats or in exact mode: a product of zero that is lost does not.
-//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class (2, and none in attention).
+//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class (2 in products of fractions, of
+//! which a test takes less than a second).
 
 use std::cell::RefCell;
 

