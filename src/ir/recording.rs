@@ -139,9 +139,8 @@ impl AccessClass {
 impl RecordedArray {
     /// Returns true if two of the classes are in conflict unless an order separates them.
     pub fn depends_on_order(&self) -> bool {
-        let separate = |a: AccessClass, b: AccessClass| {
-            (a.writes || b.writes) && !(a.atomic && b.atomic) && !a.is_in_conflict(b)
-        };
+        let separate =
+            |a: AccessClass, b: AccessClass| (a.writes || b.writes) && !(a.atomic && b.atomic) && !a.is_in_conflict(b);
         self.classes.iter().any(|&a| self.classes.iter().any(|&b| separate(a, b)))
     }
 

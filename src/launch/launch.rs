@@ -180,9 +180,9 @@ impl Launch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::compile::Recorded;
     use crate::backend::Hints;
     use crate::backend::cpu::Checks;
+    use crate::launch::compile::Recorded;
     use crate::launch::options::CompileRequest;
     use crate::prelude::*;
     use crate::runtime::{Backend, Device};
@@ -197,7 +197,14 @@ mod tests {
         let args = Arguments::new(args);
         let hints = Hints::default();
         let (backend, programmatic_launch) = (Backend::Ptx, false);
-        let request = CompileRequest { hints, backend, programmatic_launch, checks: true, recorded: Recorded::NONE, exact: false };
+        let request = CompileRequest {
+            hints,
+            backend,
+            programmatic_launch,
+            checks: true,
+            recorded: Recorded::NONE,
+            exact: false,
+        };
         let slot = specialize(&Bound::new(&kernel, &args).call(), Device::cpu(), request, None)?;
         run(&slot, None, grid, false, Checks::none(), args.given())
     }

@@ -64,12 +64,7 @@ pub(super) fn run(
 /// # Errors
 /// Errors of earlier work on the device.
 #[cold]
-fn mark_written(
-    executable: &Executable,
-    checks: cpu::Checks,
-    words: &[ParamWord],
-    args: &dyn AnyArgs,
-) -> Result<()> {
+fn mark_written(executable: &Executable, checks: cpu::Checks, words: &[ParamWord], args: &dyn AnyArgs) -> Result<()> {
     match (&executable.unwritten, &executable.code) {
         (Some(unwritten), _) => unwritten.mark_others(words, args),
         (None, Code::Cpu(..)) if checks.unwritten => Ok(()),

@@ -276,8 +276,8 @@ fn remember(slot: &Specialized) {
 mod tests {
     use super::*;
     use crate::Backend;
-    use crate::launch::compile::Recorded;
     use crate::backend::ptx::{Optimization, OptimizationSet};
+    use crate::launch::compile::Recorded;
 
     #[test]
     fn each_wish_for_code_is_another_kernel() {

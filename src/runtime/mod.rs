@@ -28,8 +28,8 @@ pub use array::new_array::NewArray;
 pub use array::packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
 pub use array::packed_view::{PackedView, PackedViewMut};
 pub use array::partition::Partition;
-pub(crate) use array::red_zones::{are_in_use as red_zones_are_in_use, write_records_are_in_use};
 pub use array::red_zones::with_memory_checks;
+pub(crate) use array::red_zones::{are_in_use as red_zones_are_in_use, write_records_are_in_use};
 pub(crate) use array::stream_order::Access;
 pub use array::view::{DeviceView, DeviceViewMut};
 pub(crate) use code::cubin::{

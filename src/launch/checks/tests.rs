@@ -40,8 +40,14 @@ where
     }
     let args = Arguments::new(args);
     let (hints, backend) = (Hints::default(), Backend::Ptx);
-    let request =
-        CompileRequest { hints, backend, programmatic_launch: false, checks: true, recorded: Recorded::by(checks), exact: false };
+    let request = CompileRequest {
+        hints,
+        backend,
+        programmatic_launch: false,
+        checks: true,
+        recorded: Recorded::by(checks),
+        exact: false,
+    };
     let slot = specialize(&Bound::new(&kernel, &args).call(), device, request, None)?;
     let grid = grid.into_grid().checked(backend)?.expect("a grid of tile blocks");
     run(&slot, None, grid, false, Checks::none(), args.given())

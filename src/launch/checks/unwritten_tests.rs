@@ -151,7 +151,10 @@ fn the_cpu_back_end_reports_the_use() -> Result<()> {
     let copy = |x: Array<f32, 1>, y: ArrayMut<f32, 1>| y.store(bid(0), x.load(bid(0), [16]));
     let text = launch.launch(copy, (&x, &mut y)).expect_err("32 elements are unwritten").to_string();
     assert!(text.starts_with(&format!("{}:{line}:", file!())), "{text}");
-    assert!(text.contains("element 32 of an array of 64 was never written at [0] of the tile, and a store at"), "{text}");
+    assert!(
+        text.contains("element 32 of an array of 64 was never written at [0] of the tile, and a store at"),
+        "{text}"
+    );
     assert!(text.ends_with("in tile block (2, 0, 0)"), "{text}");
     // Elements that are chosen away are not used.
     let chosen = |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {

@@ -70,9 +70,9 @@ impl Case<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::compile::Recorded;
     use crate::backend::Hints;
     use crate::kernel::{Arguments, trace_kernel};
+    use crate::launch::compile::Recorded;
     use crate::runtime::Backend;
     use crate::tile::ArrayMut;
 

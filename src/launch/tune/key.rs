@@ -133,8 +133,8 @@ pub(super) fn hash(texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::compile::Recorded;
     use crate::backend::Hints;
+    use crate::launch::compile::Recorded;
     use crate::runtime::Backend;
 
     #[test]

@@ -67,11 +67,7 @@ impl AccessLog {
         let pointers = writer.splat_to(self.log, &shape);
         let ones = writer.splat(1, addresses);
         let order = if event == Event::Access { MemOrder::Relaxed } else { MemOrder::AcqRel };
-        let attrs = vec![
-            Attr::MemOrder(order),
-            Attr::MemScope(MemScope::Device),
-            Attr::AtomicMode(AtomicMode::Add),
-        ];
+        let attrs = vec![Attr::MemOrder(order), Attr::MemScope(MemScope::Device), Attr::AtomicMode(AtomicMode::Add)];
         debug_assert!(matches!(elem, Elem::Ptr { .. }));
         let types = [Type::tile(DType::I64, shape), Type::Token].map(|ty| writer.module.intern(ty));
         let added = writer.emit(Opcode::AtomicRmw, &[&[pointers], &[ones], &[mask], &[]], attrs, vec![], &types);

@@ -29,12 +29,12 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::access_log::{AccessLog, compare};
+use super::elements::{ElementWriter, Place, place_of};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::recording::{AccessClass, COMPLEMENT, Event, Logged, RecordedArray, Recording, SITE_BITS, Site};
 use crate::ir::{AtomicMode, Attr, BlockId, CmpPred, Elem, MemOrder, MemScope, Module, OpId, Opcode, Type, Value};
-use super::access_log::{AccessLog, compare};
-use super::elements::{ElementWriter, Place, place_of};
 use crate::pass::transform::op_writer::OpWriter;
 use crate::pass::transform::{dce, relax_memory_order};
 
@@ -96,12 +96,7 @@ struct Access {
 
 /// Returns the arrays whose accesses are logged: those with accesses that an order can separate, and
 /// all written ones if there are accesses to memory of no parameter.
-fn logged(
-    module: &Module,
-    body: BlockId,
-    arrays: &[RecordedArray],
-    found: &FxHashMap<OpId, Access>,
-) -> Option<Logged> {
+fn logged(module: &Module, body: BlockId, arrays: &[RecordedArray], found: &FxHashMap<OpId, Access>) -> Option<Logged> {
     let mut has_exchange = false;
     module.walk(body, &mut |id| has_exchange |= is_exchange(module, id));
     let unknown = || found.values().filter(|access| access.param.is_none());
@@ -137,7 +132,8 @@ fn accesses(module: &Module, body: BlockId) -> FxHashMap<OpId, Access> {
         }
         let Some(address) = op.address() else { continue };
         let known = place_of(module, body, op.code, address);
-        let (param, Some((place, bytes))) = (known.and_then(|place| place.param), memory_of(module, op.code, known, address))
+        let (param, Some((place, bytes))) =
+            (known.and_then(|place| place.param), memory_of(module, op.code, known, address))
         else {
             continue;
         };
@@ -304,7 +300,9 @@ impl Recorder<'_> {
             };
             log.put(&mut self.writer, events, key, written);
         }
-        if order.acquires() && let Some(events) = log.take(&mut self.writer, id, access.place, Event::Acquire) {
+        if order.acquires()
+            && let Some(events) = log.take(&mut self.writer, id, access.place, Event::Acquire)
+        {
             log.put(&mut self.writer, events, key, None);
         }
     }

@@ -166,12 +166,7 @@ impl RaceDetector {
 }
 
 /// Returns the message about a race at element `number` of `of` with another tile block's access.
-pub(crate) fn race_message(
-    writes: bool,
-    element: &str,
-    other: &str,
-    (other_writes, at): (bool, &str),
-) -> String {
+pub(crate) fn race_message(writes: bool, element: &str, other: &str, (other_writes, at): (bool, &str)) -> String {
     let verb = |writes: bool| if writes { "writes" } else { "reads" };
     format!(
         "a race: this {} {element}, which {other} {} at {at}: an element that one block \

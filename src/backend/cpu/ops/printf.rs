@@ -72,7 +72,9 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
     Ok(match &*text {
         "" => format!("assertion failed{element}"),
-        text if [VIOLATED_ASSUMPTION, UNWRITTEN, HUNG].iter().any(|kind| text.starts_with(kind)) => format!("{text}{element}"),
+        text if [VIOLATED_ASSUMPTION, UNWRITTEN, HUNG].iter().any(|kind| text.starts_with(kind)) => {
+            format!("{text}{element}")
+        }
         text => format!("assertion failed: {text}{element}"),
     })
 }

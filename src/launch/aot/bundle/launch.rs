@@ -1,9 +1,9 @@
 //! Launch of a kernel of a bundle.
 
-use crate::launch::compile::Recorded;
 use super::file::Bundle;
 use crate::error::Result;
 use crate::kernel::{LaunchArg, refuse_nested};
+use crate::launch::compile::Recorded;
 use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::run::{make, run};
