@@ -44,8 +44,8 @@ pub struct Checks {
     /// Use of memory before its first write: of memory of the tile block
     /// ([`scratch`](crate::scratch)), and of elements of [`Device::unspecified`] if the array is
     /// allocated while `CUTLET_CHECK` selects this check or in
-    /// [`with_memory_checks`](crate::with_memory_checks). The ptx back end reports the load, the cpu
-    /// back end the use.
+    /// [`with_memory_checks`](crate::with_memory_checks). The ptx back end reports the load, the
+    /// cpu back end the use.
     ///
     /// [`Device::unspecified`]: crate::Device::unspecified
     pub unwritten: bool,
