@@ -171,9 +171,9 @@ impl<'s> Launch<'s> {
     /// or names of [`Checks`] separated by commas).
     ///
     /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds),
-    /// [`races`](Checks::races) and [`unwritten`](Checks::unwritten). All back ends support [`memory`](Checks::memory). Each back end
-    /// performs those checks of `CUTLET_CHECK` that it supports. A launch of the ptx back end with
-    /// the check of races waits for its end.
+    /// [`races`](Checks::races) and [`unwritten`](Checks::unwritten). All back ends support
+    /// [`memory`](Checks::memory). Each back end performs those checks of `CUTLET_CHECK` that it
+    /// supports. A launch of the ptx back end with the check of races waits for its end.
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,5 +1,5 @@
-//! Check of races in kernels whose tile blocks order themselves by locks and flags: the host follows
-//! the log of a launch by vector clocks ([`RaceDetector`]).
+//! Check of races in kernels whose tile blocks order themselves by locks and flags: the host
+//! follows the log of a launch by vector clocks ([`RaceDetector`]).
 //!
 //! Large arrays are sampled: a hash of the address selects the logged elements. So a report is a
 //! race, and a race of elements outside of the sample is missed.

@@ -2,8 +2,13 @@
 //! instrumented code of the ptx back end in the interpreter and on a GPU.
 
 use super::tests::{devices, recorded};
+use crate::backend::cpu::Checks;
+use crate::backend::ptx::ptxas_test::assemble;
 use crate::error::Result;
+use crate::launch::inspect::text::inspect;
 use crate::prelude::*;
+use crate::runtime::ArraySpec;
+use crate::target::Target;
 use crate::{AtomicOptions, Constant, LoadOptions, Scope, StoreOptions, bid, full, if_else, if_then, ones};
 
 /// Accesses of a kernel outside of its lock.
@@ -157,6 +162,24 @@ fn tables_of_arrays_and_addresses() -> Result<()> {
             text.contains("element 3 of an array of 64") && text.contains(&format!("{}:{line}:", file!())),
             "{text}"
         );
+    }
+    Ok(())
+}
+
+#[test]
+fn records_of_locks_and_of_written_elements_are_assembled() -> Result<()> {
+    let x = ArraySpec::<i32, 1>::new([1024]).mutable();
+    let [races, unwritten] = ["races", "unwritten"].map(|name| name.parse::<Checks>().expect("a check"));
+    for target in [Target::SM_80, Target::SM_90A] {
+        let lock = || inspect(locked, (x, x, x, Constant(Outside::Nothing))).target(target);
+        let (plain, text) = (lock().ptx()?, lock().checks(races).ptx()?);
+        // Each event has a number of the counter: one atomic with a result.
+        let numbers = |text: &str| text.matches(".add.u64").count() + text.matches(".add.s64").count();
+        assert!(numbers(&plain) == 0 && numbers(&text) >= 5, "{text}");
+        assemble(target, &text);
+        let text = lock().checks(unwritten).ptx()?;
+        assert!(text.contains("st.global.b8") || text.contains("st.global.u8"), "{text}");
+        assemble(target, &text);
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Planted reads of unwritten elements, with the cpu back end, and with the instrumented code of the
-//! ptx back end in the interpreter and on a GPU.
+//! Planted reads of unwritten elements, with the cpu back end, and with the instrumented code of
+//! the ptx back end in the interpreter and on a GPU.
 
 use super::tests::{checked, devices};
 use crate::backend::cpu::Checks;
@@ -88,7 +88,8 @@ fn copies_of_the_host_and_other_kernels_write() -> Result<()> {
         for made in crate::with_memory_checks(|| [device.zeros([4, 8]), device.full([4, 8], 1)]) {
             assert!(!fault(&made?, &mut y));
         }
-        // A kernel without the check may have written all elements; so may code that has the address.
+        // A kernel without the check may have written all elements; so may code that has the
+        // address.
         let mut x = fresh::<i32, 2>(device, [4, 8]);
         Launch::new(1).checks(NONE).launch(|x: ArrayMut<i32, 2>| x.store((0, 0), ones([1, 8])), (&mut x,))?;
         assert!(!fault(&x, &mut y));

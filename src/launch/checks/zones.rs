@@ -31,6 +31,7 @@ pub(crate) fn check(kernel: &str, args: &dyn AnyArgs) -> Result<()> {
          first one at offset {}, {distance} bytes {side}",
         damage.first
     );
-    let note = "the arguments are counted from 0; `CUTLET_CHECK=bounds` finds the line of a violated assumption";
+    let note = "the arguments are counted from 0; with `CUTLET_CHECK=bounds` the launch names line and tile block of an access \
+                outside, and skips it";
     Err(Error::Execution(Diagnostic::new(message, Some(place)).note(note)))
 }

@@ -1,5 +1,5 @@
-//! Instrumentation: assumptions become asserts, accesses are recorded, and preconditions of a launch
-//! leave the kernel.
+//! Instrumentation: assumptions become asserts, accesses are recorded, and preconditions of a
+//! launch leave the kernel.
 
 mod access_log;
 pub(super) mod assume_to_assert;

@@ -16,8 +16,8 @@
 //!
 //! **Order.** An access can only be ordered with another tile block's by a release after it or an
 //! acquire before it. Such pairs are in separate classes and are not compared in the shadow. Their
-//! accesses, the releases and the acquires are logged ([`super::access_log`]), and the host compares
-//! them by vector clocks.
+//! accesses, the releases and the acquires are logged ([`super::access_log`]), and the host
+//! compares them by vector clocks.
 //!
 //! **Addresses.** Accesses through pointers of no parameter (tables of arrays, addresses in memory)
 //! are logged, together with the accesses to the arrays that they may alias.
@@ -94,8 +94,8 @@ struct Access {
     class: AccessClass,
 }
 
-/// Returns the arrays whose accesses are logged: those with accesses that an order can separate, and
-/// all written ones if there are accesses to memory of no parameter.
+/// Returns the arrays whose accesses are logged: those with accesses that an order can separate,
+/// and all written ones if there are accesses to memory of no parameter.
 fn logged(module: &Module, body: BlockId, arrays: &[RecordedArray], found: &FxHashMap<OpId, Access>) -> Option<Logged> {
     let mut has_exchange = false;
     module.walk(body, &mut |id| has_exchange |= is_exchange(module, id));

@@ -9,8 +9,8 @@
 //! to 64 bits. As integers, the elements are large: an index made of them is outside of its array.
 //!
 //! A record has a byte for each element of `Device::unspecified`, which is not 0 after the first
-//! write ([`WriteRecord`]). Copies and fills of the host set it, and kernels with the check. A kernel
-//! without the check sets it for all elements of the arrays that it may write.
+//! write ([`WriteRecord`]). Copies and fills of the host set it, and kernels with the check. A
+//! kernel without the check sets it for all elements of the arrays that it may write.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,8 +66,8 @@ pub(super) fn of_new() -> usize {
 }
 
 /// Runs a function whose arrays have red zones, poison and a record of their written elements, as
-/// with `CUTLET_CHECK=memory,unwritten` ([`Checks::memory`], [`Checks::unwritten`]). The arrays keep
-/// them.
+/// with `CUTLET_CHECK=memory,unwritten` ([`Checks::memory`], [`Checks::unwritten`]). The arrays
+/// keep them.
 ///
 /// ```
 /// use cutlet as ct;

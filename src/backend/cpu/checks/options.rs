@@ -2,8 +2,8 @@
 //! end, but probably a mistake.
 
 /// Requested checks of a running kernel, in addition to the permanent ones. The cpu back end
-/// supports all of them, the ptx back end [`bounds`](Checks::bounds), [`races`](Checks::races) and
-/// [`memory`](Checks::memory).
+/// supports all of them, the ptx back end [`bounds`](Checks::bounds), [`races`](Checks::races),
+/// [`memory`](Checks::memory) and [`unwritten`](Checks::unwritten).
 ///
 /// The checks do not change the results of a kernel. A check poisons the elements that it finds
 /// invalid: a quotient by zero, a wrapped sum, unwritten memory. Only the use of a poisoned element
@@ -29,7 +29,7 @@
 pub struct Checks {
     /// An element that one tile block writes and another one reads or writes. Excepted are two
     /// accesses that are atomic or ordered, and accesses that an acquiring access orders. On the
-    /// ptx back end, accesses are excepted that releases and acquires of the kernel can order.
+    /// ptx back end, large arrays of kernels with acquires and releases are sampled.
     pub races: bool,
     /// A tile entirely outside of its nonempty array: its load returns padding, its store has no
     /// effect. An access by a computed address that is in no array of the cpu device. On the ptx
@@ -41,8 +41,13 @@ pub struct Checks {
     /// elements of [`Device::unspecified`](crate::Device::unspecified). Each launch that uses such
     /// arrays compares their zones, on every back end; the checks of a launch do not change that.
     pub memory: bool,
-    /// Use of memory of the tile block ([`scratch`](crate::scratch)) before its first write. Arrays
-    /// of a device are always initialized (`zeros`, `full`, `array`).
+    /// Use of memory before its first write: of memory of the tile block
+    /// ([`scratch`](crate::scratch)), and of elements of [`Device::unspecified`] if the array is
+    /// allocated while `CUTLET_CHECK` selects this check or in
+    /// [`with_memory_checks`](crate::with_memory_checks). The ptx back end reports the load, the
+    /// cpu back end the use.
+    ///
+    /// [`Device::unspecified`]: crate::Device::unspecified
     pub unwritten: bool,
     /// Integer division by zero: `/`, `%`, `floor_div`, `ceil_div`, `trunc_div`, `modulo`.
     pub division: bool,

@@ -153,8 +153,8 @@ impl RaceDetector {
         changed
     }
 
-    /// Acquires these places, after the access of the block. Returns true if the block has then seen
-    /// further times.
+    /// Acquires these places, after the access of the block. Returns true if the block has then
+    /// seen further times.
     pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut BlockClock) -> bool {
         let mut changed = false;
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
