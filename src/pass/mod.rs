@@ -36,7 +36,6 @@ pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
 pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};
 
-use crate::error::Diagnostic;
 use crate::ir::{Module, Op};
 
 /// A pass and its name.
@@ -64,16 +63,6 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "dce", run: transform::dce::run },
     Pass { name: "relax_memory_order", run: transform::relax_memory_order::run },
 ];
-
-/// Replaces floats by elements of a ring of integers.
-///
-/// # Errors
-/// The ops without a form in exact mode.
-pub fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
-    exact::exact(module)?;
-    manager::verify_after("exact", module);
-    Ok(())
-}
 
 /// Runs the passes of [`PIPELINE`] on a verified module. The result verifies and has the same
 /// semantics.

@@ -2,11 +2,21 @@
 //!
 //! A pass that may have nothing to change returns the changed module, or `None`.
 
-use super::manager::{apply, rewrite, try_rewrite};
+use super::manager::{apply, rewrite, try_rewrite, verify_after};
 use super::transform::thread_local_reduction::ReductionDistribution;
-use super::{instrument, legalize, split_extents as extents, transform};
+use super::{exact as exact_mode, instrument, legalize, split_extents as extents, transform};
 use crate::error::Diagnostic;
 use crate::ir::{Module, OpId};
+
+/// Replaces floats by elements of a ring of integers.
+///
+/// # Errors
+/// The ops without a form in exact mode.
+pub fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
+    exact_mode::exact(module)?;
+    verify_after("exact", module);
+    Ok(())
+}
 
 /// Replaces assumptions of the user by assertions.
 pub(crate) fn assume_to_assert(module: &mut Module) {

@@ -30,7 +30,8 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-use super::{expand_inline_ptx, expand_scaled_mma};
+use super::legalize::expand_scaled_mma::expand_scaled_mma;
+use super::legalize::inline_ptx::expand_inline_ptx;
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, TypeId, Value};
 
