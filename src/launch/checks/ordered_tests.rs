@@ -24,7 +24,7 @@ fn locked(locks: ArrayMut<i32, 1>, sums: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>, 
     if fault == Outside::LoadBefore {
         if_then(bid(0).eq(5), || y.store(0, sums.load(0, [4]))); // the fault: `line + 2`
     }
-    let lock = locks.entry(if fault == Outside::OtherLock { bid(0) % 2 } else { bid(0) * 0 });
+    let lock = locks.entry(if fault == Outside::OtherLock { bid(0) % 2 } else { crate::scalar(0) });
     crate::while_loop((), |()| lock.atomic_cas(0, 1).ne(0), |()| ());
     sums.store(0, sums.load(0, [4]) + 1);
     lock.atomic_xchg(0);

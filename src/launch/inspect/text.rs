@@ -1,6 +1,5 @@
 //! Inspection of the code of a kernel, without a launch and without a device.
 
-use crate::launch::compile::Recorded;
 use std::fmt;
 
 use super::remarks;
@@ -14,7 +13,7 @@ use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::offline_ptxas::{self, settled};
 use crate::launch::compile::preconditions::Preconditions;
 use crate::launch::compile::ptx::{self, Maps};
-use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
+use crate::launch::compile::{PassMode, Recorded, check_determinism, optimize, optimize_watched};
 use crate::launch::exact_mode;
 use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;

@@ -41,8 +41,8 @@ fn drop_ops(module: &mut Module, block: BlockId, values: &mut Substitution) {
 }
 
 /// Removes the computations that only define the semantics of inline PTX ops. Returns `None` if the
-/// module has no such op. The last operand becomes a copy of the first one, which the verifier
-/// would reject.
+/// module has no such op. The last operand becomes a copy of the first one: such an op has no
+/// semantics.
 pub(crate) fn strip_inline_ptx_semantics(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let found = inline_ops(module, body);

@@ -130,14 +130,6 @@ fn swap_arms(module: &mut Module, wanted: fn(OpId) -> bool) {
     }
 }
 
-fn new_selects_are_swapped(before: &Module, after: &mut Module) {
-    for id in new_ops(before, after) {
-        if after.op(id).code == Opcode::Select {
-            after.op_mut(id).operands.swap(1, 2);
-        }
-    }
-}
-
 fn new_comparisons_are_inverted(before: &Module, after: &mut Module) {
     for id in new_ops(before, after) {
         for attr in &mut after.op_mut(id).attrs {
