@@ -49,19 +49,6 @@ fn locked(lock: ArrayMut<i32, 1>, sums: ArrayMut<f32, 1>, tile: usize) {
     lock.atomic_xchg(0);
 }
 
-/// Returns the least time of five launches, after one for the compilation.
-fn least(device: ct::Device, mut launch: impl FnMut() -> ct::Result<()>) -> ct::Result<Duration> {
-    let mut best = Duration::MAX;
-    for warm in [true, false, false, false, false, false] {
-        device.synchronize()?;
-        let start = Instant::now();
-        launch()?;
-        device.synchronize()?;
-        best = if warm { best } else { best.min(start.elapsed()) };
-    }
-    Ok(best)
-}
-
 fn main() -> ct::Result<()> {
     let device = ct::Device::first()?;
     let (backend, n, edge, keys) = match device.backend() {
@@ -106,4 +93,17 @@ fn main() -> ct::Result<()> {
         with(&run)?;
     }
     Ok(())
+}
+
+/// Returns the least time of five launches, after one for the compilation.
+fn least(device: ct::Device, mut launch: impl FnMut() -> ct::Result<()>) -> ct::Result<Duration> {
+    let mut best = Duration::MAX;
+    for warm in [true, false, false, false, false, false] {
+        device.synchronize()?;
+        let start = Instant::now();
+        launch()?;
+        device.synchronize()?;
+        best = if warm { best } else { best.min(start.elapsed()) };
+    }
+    Ok(best)
 }

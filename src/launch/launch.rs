@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::backend::Hints;
     use crate::backend::cpu::Checks;
-    use crate::launch::compile::Recorded;
+    use crate::launch::checks::Recorded;
     use crate::launch::options::CompileRequest;
     use crate::prelude::*;
     use crate::runtime::{Backend, Device};

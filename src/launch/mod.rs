@@ -26,8 +26,6 @@ mod options;
 mod overrides;
 mod parallel;
 mod prove;
-mod prove_for_all;
-mod proved;
 mod raw_launch;
 mod run;
 mod specialize;
@@ -56,8 +54,8 @@ pub use launch::{launch, launch_with_outputs};
 pub use options::Launch;
 #[cfg(feature = "test")]
 pub(crate) use overrides::with_overrides;
+pub use prove::for_all::prove_for_all;
 pub use prove::{Proof, prove};
-pub use prove_for_all::prove_for_all;
 pub use raw_launch::RawLaunch;
 #[cfg(feature = "tune")]
 pub use tune::{

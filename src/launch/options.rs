@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use super::compile::Recorded;
+use super::checks::Recorded;
 use super::compile::check_hints::check_hints;
 use super::compile::tileir_route::driver_compiles;
 use super::grid::{Grid, IntoGrid};

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::Backend;
     use crate::backend::ptx::{Optimization, OptimizationSet};
-    use crate::launch::compile::Recorded;
+    use crate::launch::checks::Recorded;
 
     #[test]
     fn each_wish_for_code_is_another_kernel() {

@@ -3,7 +3,7 @@
 //! A pass reads effects and properties of ops from the op table and stores its analyses in tables
 //! indexed by handles. The resulting module verifies. Equal modules give equal results.
 //!
-//! Each pass runs under its name through [`manager`], also those of the back ends.
+//! Each pass runs under its name through the pass manager, also those of the back ends.
 
 mod analysis;
 pub(crate) mod data_partition;

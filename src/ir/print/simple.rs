@@ -115,9 +115,7 @@ impl Printer<'_> {
                 let indices = self.values(&op.operands[2..]);
                 put!(self, " {}[{indices}] : {}", self.values(tiles), self.types(tiles));
             }
-            Opcode::Select => {
-                put!(self, " {operands} : {}, {results}", self.ty(op.operands[0]));
-            }
+            Opcode::Select => put!(self, " {operands} : {}, {results}", self.ty(op.operands[0])),
             Opcode::InlinePtx => {
                 put!(self, " {} {operands} : {} -> {results}", quoted(text(op)), self.types(&op.operands));
             }

@@ -1,7 +1,7 @@
 //! Import of Tile IR modules: compiles an entry for a device and launches it with arguments that
 //! match its parameters.
 
-use crate::launch::compile::Recorded;
+use crate::launch::checks::Recorded;
 use std::fmt;
 
 use crate::dtype::DType;

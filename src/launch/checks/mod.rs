@@ -9,6 +9,7 @@ pub(super) mod races;
 pub(super) mod unwritten;
 pub(super) mod zones;
 
+use crate::backend::cpu::Checks;
 use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::runtime::{Access, Memory, StreamHandle};
@@ -33,6 +34,29 @@ impl ShadowMemory<'_> {
             // SAFETY: the memory is allocated and initialized, and launches alone use it.
             unsafe { memory.add(base, self.memory.len(), true) };
         }
+    }
+}
+
+/// Accesses that the code records for checks of a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// Accesses of tile blocks to arrays: for the check of races.
+    pub races: bool,
+    /// Written elements: for the check of unwritten memory.
+    pub writes: bool,
+}
+
+impl Recorded {
+    pub const NONE: Recorded = Recorded { races: false, writes: false };
+
+    /// Returns the records that checks need.
+    pub fn by(checks: Checks) -> Recorded {
+        Recorded { races: checks.races, writes: checks.unwritten }
+    }
+
+    /// Returns true if there is a record.
+    pub fn any(self) -> bool {
+        self != Recorded::NONE
     }
 }
 

@@ -1,7 +1,7 @@
 //! Planted races, and kernels without races, with the instrumented code of the ptx back end in the
 //! interpreter. On a machine with a GPU, the same kernels run there.
 
-use super::super::compile::Recorded;
+use super::super::checks::Recorded;
 use super::super::options::{CompileRequest, Launch};
 use super::super::run::run;
 use super::super::specialize::specialize;

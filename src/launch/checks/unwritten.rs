@@ -25,7 +25,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub fn shadow(&self) -> ShadowMemory<'_> {
+    pub(crate) fn shadow(&self) -> ShadowMemory<'_> {
         ShadowMemory { memory: &self.bytes, word: self.word }
     }
 }

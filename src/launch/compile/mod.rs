@@ -1,5 +1,6 @@
 //! Compilation of a trace to an executable: passes, then the back end.
 
+use super::checks::Recorded;
 use super::checks::races::RaceCheck;
 use super::checks::unwritten::UnwrittenCheck;
 use super::inspect::bug_report;
@@ -28,29 +29,6 @@ enum Form {
     /// Optimized, with assumptions of the user as assertions and a record of accesses: for the
     /// checks of a GPU.
     Instrumented(Recorded),
-}
-
-/// Accesses that the code records for checks of a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recorded {
-    /// Accesses of tile blocks to arrays: for the check of races.
-    pub races: bool,
-    /// Written elements: for the check of unwritten memory.
-    pub writes: bool,
-}
-
-impl Recorded {
-    pub const NONE: Recorded = Recorded { races: false, writes: false };
-
-    /// Returns the records that checks need.
-    pub fn by(checks: cpu::Checks) -> Recorded {
-        Recorded { races: checks.races, writes: checks.unwritten }
-    }
-
-    /// Returns true if there is a record.
-    pub fn any(self) -> bool {
-        self != Recorded::NONE
-    }
 }
 
 /// Mode of the passes of a trace.

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::backend::Hints;
     use crate::kernel::{Arguments, trace_kernel};
-    use crate::launch::compile::Recorded;
+    use crate::launch::checks::Recorded;
     use crate::runtime::Backend;
     use crate::tile::ArrayMut;
 

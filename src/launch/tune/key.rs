@@ -134,7 +134,7 @@ pub(super) fn hash(texts: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::backend::Hints;
-    use crate::launch::compile::Recorded;
+    use crate::launch::checks::Recorded;
     use crate::runtime::Backend;
 
     #[test]

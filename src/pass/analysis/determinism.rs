@@ -1,9 +1,9 @@
 //! Check that results do not depend on the order in which tile blocks run.
 //!
-//! The order of tile blocks decides the rounding of float atomics, the values that atomic operations
-//! return, and the results of clocks. Atomic integer operations without a used result have the same
-//! effect in every order. A load with a memory order sees stores of tile blocks that run at the same
-//! time.
+//! The order of tile blocks decides the rounding of float atomics, the values that atomic
+//! operations return, and the results of clocks. Atomic integer operations without a used result
+//! have the same effect in every order. A load with a memory order sees stores of tile blocks that
+//! run at the same time.
 //!
 //! Limits: the check is of operations. Flags whose values no result depends on are refused, too.
 

@@ -16,8 +16,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::memory::Memory;
-use super::stream_order::Access;
+use super::memory::{Memory, WriteRecord};
 use crate::backend::cpu::Checks;
 use crate::error::Result;
 
@@ -155,18 +154,6 @@ impl Memory {
     }
 }
 
-/// Record of the written elements of an allocation.
-pub(crate) struct WriteRecord {
-    /// One byte for each element: not 0 after its first write.
-    pub bytes: Arc<Memory>,
-    /// Bytes of an element.
-    pub unit: u64,
-    /// True if all bytes of the record are 1.
-    complete: AtomicBool,
-    /// True if the program knows the address, by which other code can write the elements.
-    exposed: AtomicBool,
-}
-
 impl Memory {
     /// Adds a record, in which no element is written, to a new allocation of elements of `unit`
     /// bytes, if the check is selected.
@@ -185,74 +172,5 @@ impl Memory {
         let (complete, exposed) = (AtomicBool::new(false), AtomicBool::new(false));
         self.record = Some(WriteRecord { bytes: Arc::new(bytes), unit: unit as u64, complete, exposed });
         Ok(())
-    }
-
-    /// Returns the record of the written elements, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) if earlier work on the device failed.
-    pub(crate) fn write_record(&self) -> Result<Option<&WriteRecord>> {
-        if self.record.as_ref().is_some_and(|record| record.exposed.load(Ordering::Relaxed)) {
-            self.mark_written()?;
-        }
-        Ok(self.record.as_ref())
-    }
-
-    /// Notes that other code may write the elements from now on.
-    pub(super) fn expose(&self) {
-        if let Some(record) = &self.record {
-            record.exposed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Records a write of all elements.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) if earlier work on the device failed.
-    pub(crate) fn mark_written(&self) -> Result<()> {
-        match &self.record {
-            Some(record) if !record.complete.swap(true, Ordering::Relaxed) => {
-                // SAFETY: launches and copies alone use the record, in the order of their streams.
-                unsafe { record.bytes.fill_shared(&[1]) }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Records a write of bytes by the host.
-    pub(super) fn note_write(&self, offset: usize, bytes: usize, access: Access) -> Result<()> {
-        let Some(record) = self.record.as_ref().filter(|record| !record.complete.load(Ordering::Relaxed)) else {
-            return Ok(());
-        };
-        if bytes == self.len() {
-            return self.mark_written();
-        }
-        let unit = record.unit as usize;
-        let (first, end) = (offset / unit, (offset + bytes).div_ceil(unit));
-        // SAFETY: the bytes of the record belong to elements that the caller may write.
-        unsafe { record.bytes.write(first, &vec![1; end - first], access) }
-    }
-
-    /// Copies the part of the record of the source of a copy; returns false if it has none of this
-    /// form.
-    pub(super) fn note_copy(
-        &self,
-        offset: usize,
-        from: &Memory,
-        from_offset: usize,
-        bytes: usize,
-        access: Access,
-    ) -> Result<bool> {
-        let (Some(record), Some(other)) = (&self.record, from.write_record()?) else { return Ok(false) };
-        let unit = record.unit as usize;
-        let is_whole = [offset, from_offset, bytes].iter().all(|bytes| bytes.is_multiple_of(unit));
-        if record.unit != other.unit || !is_whole || other.complete.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        record.complete.store(false, Ordering::Relaxed);
-        let (to, from, count) = (offset / unit, from_offset / unit, bytes / unit);
-        // SAFETY: as in `note_write`.
-        unsafe { record.bytes.copy_from(to, &other.bytes, from, count, access) }?;
-        Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 use super::file::Bundle;
 use crate::error::Result;
 use crate::kernel::{LaunchArg, refuse_nested};
-use crate::launch::compile::Recorded;
+use crate::launch::checks::Recorded;
 use crate::launch::grid::IntoGrid;
 use crate::launch::options::Launch;
 use crate::launch::run::{make, run};

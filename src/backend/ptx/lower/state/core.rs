@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::instrument::stamps::Stamps;
+use super::instrument::stamp_state::Stamps;
 use super::sync_state::SyncState;
 use super::values::{CacheMark, Tile, Values};
 use crate::backend::ptx::compiled::ParamKind;

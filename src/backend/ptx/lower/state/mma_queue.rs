@@ -5,7 +5,7 @@
 //! memory that they read may be written after it.
 
 use super::core::{Lowered, Lowering};
-use super::instrument::stamps::WaitKey;
+use super::instrument::stamp_state::WaitKey;
 use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};

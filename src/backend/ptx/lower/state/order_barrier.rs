@@ -15,7 +15,7 @@
 //! A group is four warps of a tile that two groups share, or the warps of a data partition.
 
 use super::core::Lowering;
-use super::instrument::stamps::WaitKey;
+use super::instrument::stamp_state::WaitKey;
 use super::sync_state::OrderBarrier;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;

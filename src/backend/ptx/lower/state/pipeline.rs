@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use super::core::Lowering;
-use super::instrument::stamps::WaitKey;
+use super::instrument::stamp_state::WaitKey;
 use super::sync_state::{AcquiredStage, BARRIER_BYTES, EMPTY, PipelineState, TryWaitState};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::DataPath;

@@ -14,6 +14,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::stamp_state::{Cursor, Run, Stamps, WaitKey};
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::builder::Builder;
@@ -34,33 +35,6 @@ const NOT_RECORDING: u32 = 1 << 31;
 /// Elements of a thread from which a computation begins a run.
 const MIN_ELEMENTS: i64 = 8;
 
-/// State of the stamps of a kernel.
-pub struct Stamps {
-    /// The parameter with the address of the records.
-    address: Operand,
-    /// Lines of the steps in the printed schedule.
-    lines: FxHashMap<(SeqId, usize), u32>,
-    sites: Vec<StampSite>,
-    recorders: u32,
-    cursor: Option<Cursor>,
-    /// Line of the current step.
-    line: u32,
-    /// Lines of the steps of waits that are emitted inside later steps.
-    waits: FxHashMap<WaitKey, u32>,
-    run: Option<Run>,
-}
-
-/// A run of computations with one record. ptxas interleaves them, so they have no order in the
-/// code, and a clock between them would fix one.
-#[derive(Clone, Copy)]
-struct Run {
-    start: Reg,
-    /// The largest computation, with the number of its elements.
-    line: u32,
-    op: OpId,
-    elements: i64,
-}
-
 /// Recording of a step.
 enum StampClass {
     /// The step has no code.
@@ -70,24 +44,6 @@ enum StampClass {
     /// The step ends a run and has no record as a whole.
     Other,
     Whole(StampKind),
-}
-
-/// Registers of a recorder.
-#[derive(Clone, Copy)]
-struct Cursor {
-    /// Number of records.
-    count: Reg,
-    /// Offset of the slot in bytes.
-    slot: Reg,
-}
-
-/// Step of a wait that may be emitted inside a later step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WaitKey {
-    /// The wait for the tiles of a channel.
-    Stage(usize),
-    Mma,
-    Order,
 }
 
 impl WaitKey {

@@ -1,5 +1,8 @@
 //! Proofs of properties of a kernel for one launch.
 
+pub(super) mod for_all;
+pub(super) mod proved;
+
 use std::fmt;
 use std::sync::OnceLock;
 

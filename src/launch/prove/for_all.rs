@@ -1,6 +1,6 @@
 //! Proofs for all values of the symbols of a launch.
 
-use super::prove::{Proof, Scene, argument_names};
+use super::{Proof, Scene, argument_names};
 use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};

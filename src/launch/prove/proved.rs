@@ -13,16 +13,16 @@ use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::inspect::remarks::Stages;
-use super::options::{CompileRequest, Launch};
-use super::prove::{proof_arguments, unproved};
-use super::run::make;
-use super::specialize::{Specialized, refuse_captured, specialization_key, specialize_trace};
+use super::{proof_arguments, unproved};
 use crate::cache::kernel_cache::{Identity, MemoryCache, Slot, Wanted, hash_words};
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::{Module, Type, verify};
 use crate::kernel::{Call, StoredConstant, WordWriter};
+use crate::launch::inspect::remarks::Stages;
+use crate::launch::options::{CompileRequest, Launch};
+use crate::launch::run::make;
+use crate::launch::specialize::{Specialized, refuse_captured, specialization_key, specialize_trace};
 use crate::pass::{self, Argument, Property, Verdict};
 use crate::runtime::Device;
 use crate::util::process::PerProcess;
@@ -119,7 +119,7 @@ impl Launch<'_> {
     /// [`Error::Kernel`](crate::Error::Kernel) with the counter-example if an access is outside, or
     /// with the operation if that is not decided; errors of tracing and compilation.
     #[track_caller]
-    pub(super) fn proved_code(
+    pub(in crate::launch) fn proved_code(
         &self,
         call: &Call<'_>,
         device: Device,
@@ -151,7 +151,7 @@ impl Launch<'_> {
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) unless the bounds are proved.
-pub(super) fn without_checks(
+pub(in crate::launch) fn without_checks(
     name: &str,
     mut module: Module,
     grid: [u32; 3],
@@ -170,7 +170,7 @@ mod tests {
     use crate::backend::Hints;
     use crate::backend::cpu::Checks;
     use crate::kernel::{Arguments, Bound, Kernel, KernelArgs};
-    use crate::launch::compile::Recorded;
+    use crate::launch::checks::Recorded;
     use crate::launch::run::run;
     use crate::prelude::*;
     use crate::runtime::Backend;
