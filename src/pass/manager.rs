@@ -1,8 +1,8 @@
 //! Pass manager: executes each pass under its name, verifies its result, and records its input and
 //! output for tests (MLIR `verify-each` and `PassInstrumentation`).
 //!
-//! The switch [`verifies_each`] is on in debug builds and in builds for the tests of this
-//! repository. `CUTLET_VERIFY_EACH` overrides it.
+//! The switch [`verifies_each`] is on in builds for the tests of this repository.
+//! `CUTLET_VERIFY_EACH` overrides it.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ fn verifies_each() -> bool {
     static SWITCH: OnceLock<bool> = OnceLock::new();
     *SWITCH.get_or_init(|| match std::env::var("CUTLET_VERIFY_EACH") {
         Ok(value) if !value.is_empty() => value != "0",
-        _ => cfg!(any(debug_assertions, test, feature = "_suite")),
+        _ => cfg!(any(test, feature = "_suite")),
     })
 }
 
