@@ -142,9 +142,10 @@ mod recorder {
         (result, runs.unwrap_or_default())
     }
 
-    /// Returns true if the passes of this thread are recorded.
+    /// Returns true if the passes of this thread are recorded. Destructors of thread-locals may
+    /// compile.
     pub fn is_active() -> bool {
-        RECORDING.with_borrow(Option::is_some)
+        RECORDING.try_with(|recording| recording.borrow().is_some()).unwrap_or(false)
     }
 
     /// Plants the fault of the pass, if there is one, and records the pass.

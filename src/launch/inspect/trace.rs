@@ -22,6 +22,11 @@ thread_local! {
     static COLLECTED: RefCell<Option<Vec<MeasuredTrace>>> = const { RefCell::new(None) };
 }
 
+/// Returns true if this thread collects the trace of a launch. Destructors of thread-locals may launch.
+fn is_collecting() -> bool {
+    COLLECTED.try_with(|collected| collected.borrow().is_some()).unwrap_or(false)
+}
+
 /// Returns the folder that `CUTLET_TRACE` selects. The variable is read once.
 #[inline]
 pub(crate) fn folder() -> Option<&'static OsString> {
@@ -66,7 +71,7 @@ impl Drop for Collected {
 #[inline]
 #[track_caller]
 pub(crate) fn require_stamps(backend: Backend) -> Result<()> {
-    if backend == Backend::Ptx || COLLECTED.with_borrow(Option::is_none) {
+    if backend == Backend::Ptx || !is_collecting() {
         return Ok(());
     }
     Err(Error::argument(format!(
@@ -132,7 +137,7 @@ impl LaunchTrace {
         if stream.is_captured()? {
             return Ok((None, None));
         }
-        if !self.files.is_wanted() && COLLECTED.with_borrow(Option::is_none) {
+        if !self.files.is_wanted() && !is_collecting() {
             return Ok((Some(self), None));
         }
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +166,7 @@ impl Traced<'_> {
             files.write("svg", trace.timeline_svg().as_bytes())?;
             files.write("json", trace.trace_events_json().as_bytes())?;
         }
-        COLLECTED.with_borrow_mut(|collected| collected.as_mut().map(|traces| traces.push(trace)));
+        let _ = COLLECTED.try_with(|collected| collected.borrow_mut().as_mut().map(|traces| traces.push(trace)));
         Ok(())
     }
 }

@@ -160,7 +160,6 @@ fn unordered_additions_are_tma_reductions() {
         (added(DType::F32, MemScope::Device, false), 2),
         (added(DType::BF16, MemScope::Device, false), 2),
         (added(DType::F64, MemScope::Device, false), 0),
-        (added(DType::F32, MemScope::System, false), 0),
         (added(DType::F32, MemScope::Device, true), 3),
     ];
     for (module, count) in cases {
