@@ -36,7 +36,6 @@ const FAULTS: &[Planted] = &[
     planted("expand_ordered_reductions", "a new constant is larger by one", constants_are_larger),
     planted("expand_gather", "a new constant is larger by one", constants_are_larger),
     planted("guard_bounds", "a guard is inverted", new_comparisons_are_inverted),
-    planted("split_loops", "a new constant is larger by one", constants_are_larger),
 ];
 
 /// Number of programs of a fault, and the time after which none is begun.
