@@ -22,7 +22,8 @@ thread_local! {
     static COLLECTED: RefCell<Option<Vec<MeasuredTrace>>> = const { RefCell::new(None) };
 }
 
-/// Returns true if this thread collects the trace of a launch. Destructors of thread-locals may launch.
+/// Returns true if this thread collects the trace of a launch. Destructors of thread-locals may
+/// launch.
 fn is_collecting() -> bool {
     COLLECTED.try_with(|collected| collected.borrow().is_some()).unwrap_or(false)
 }
