@@ -5,8 +5,8 @@
 //! code of a back end runs, and the bits have to be equal: of the optimized module (`cpu_exact::…`), of the passes of the
 //! ptx back end (`cpu_exact_rewritten::…`), of its schedules (`cpu_exact_schedule::…`), of Tile IR bytecode
 //! (`cpu_exact_tileir::…`) and on a GPU (`gpu_exact::…`, `gpu_exact_tileir::…`).
-//! Unasked, a sample of the short ones runs on the CPU, and all on a GPU. `CUTLET_SUITE_EXACT=k` runs every k-th test on the
-//! CPU (1: all).
+//! By default a sample of the short tests runs on the CPU, and all tests run on a GPU. `CUTLET_SUITE_EXACT=k` runs every k-th
+//! test on the CPU (1: all).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -132,7 +132,7 @@ pub fn ways(name: &str, gpu: Option<Device>) -> Vec<(&'static str, Session)> {
     ways
 }
 
-/// Is this one of the tests of the sample? By the name, so that a part of the tests is a part of these.
+/// Returns true for the tests of the sample. The hash of the name decides, so a filter does not change the sample.
 fn is_selected(way: &str, name: &str) -> bool {
     let is_short = SHORT.iter().any(|part| name.starts_with(part));
     let mut hasher = DefaultHasher::new();

@@ -33,7 +33,7 @@ const LEFT_OUT: [&str; 9] = [
 /// Tests whose schedules have partitions and pipelines.
 const STREAMED: [&str; 5] = ["product/", "random_product/", "dependent/", "extents_product/", "operand_forms/"];
 
-/// Can a simulator run the schedules of this test?
+/// Returns true if the simulator can run the schedules of this test.
 pub fn may_be_simulated(name: &str) -> bool {
     !LEFT_OUT.iter().any(|part| name.starts_with(part))
 }

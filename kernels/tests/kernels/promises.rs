@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What is known of the rows of a function.
+/// Independence of the rows of a function.
 #[derive(Clone, Copy)]
 enum Rows {
     /// The compiler proves `ct::require_rowwise` in the kernel.
@@ -19,7 +19,7 @@ enum Rows {
     No(&'static str),
 }
 
-/// What is known of several launches with equal arguments on one device.
+/// Determinism of launches with equal arguments on one device.
 #[derive(Clone, Copy)]
 enum Runs {
     /// One order of sums.

@@ -32,8 +32,8 @@ const UNSEEN: [&str; 3] = ["relax_memory_order", "order_memory", "no_wrap"];
 const MADE_FOR_PASSES: [&str; 5] =
     ["dependent/", "thread_local_reduction/", "data_partition/", "mma_loops/", "extents/"];
 
-/// Are the passes of this test checked? All of random programs, and every 16th of those that are made for some passes;
-/// `CUTLET_PASSES=k`: every k-th test of all.
+/// Returns true if the passes of this test are checked: all random programs, and every 16th test that is made for a pass.
+/// `CUTLET_PASSES=k` selects every k-th test.
 pub fn are_checked(name: &str) -> bool {
     let begins = |part: &&str| name.starts_with(*part);
     let wish: Option<u64> = std::env::var("CUTLET_PASSES").ok().and_then(|text| text.parse().ok());
@@ -54,7 +54,7 @@ const LOOP_LIMIT: u32 = 1 << 12;
 /// Time of a module. A faulty one may count to 2^31.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a module leaves: memory and printed text, or that it fails.
+/// Result of the interpretation of a module: memory and printed text, or a failure.
 #[derive(Clone, PartialEq)]
 enum Outcome {
     Left(Arc<Vec<Vec<u8>>>, String),
