@@ -566,7 +566,7 @@ impl Suite {
             for (way, session) in exact::ways(&name, exact_gpu) {
                 trials.push(exact_trial(way, &name, session, body.clone()));
             }
-            for target in tileiras::TARGETS {
+            for target in tileiras::targets_of(&name) {
                 let session = tileiras::found().then(|| Session::AssembleTileIr(target.parse().expect("a target")));
                 trials.push(trial(&format!("tile_{target}"), session).ignored(session.is_none()));
             }

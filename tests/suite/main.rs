@@ -13,9 +13,9 @@
 //! `CUTLET_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
 //! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
 //!
-//! PTX for sm_90a is assembled, and one text in three of those for sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
+//! One text in two of PTX for sm_90a is assembled, and each that must not spill; one in three for sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
 //!
-//! Bytecode of every kernel is disassembled for every target of Tile IR, and assembled, for one of the four, unless other
+//! Bytecode of every kernel is disassembled for two of the four targets of Tile IR, and assembled, for one of the four, unless other
 //! sizes of the same ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
 //! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
 //! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the

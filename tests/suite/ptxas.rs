@@ -40,20 +40,24 @@ pub enum Demand {
     NoSpills,
 }
 
-/// Number of texts for sm_80 of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
-const SM_80_EVERY: u64 = 3;
-
-/// Returns true if a text is assembled: each for sm_90a, and a sample of those for sm_80.
-fn is_sampled(ptx: &str, target: &str) -> bool {
-    if target != "sm_80" || std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() {
-        return true;
+/// Returns the number of texts for a target of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
+fn sampling_interval(target: &str, demand: Demand) -> u64 {
+    match target {
+        _ if std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() => 1,
+        "sm_80" => 3,
+        "sm_90a" if demand != Demand::NoSpills => 2,
+        _ => 1,
     }
-    let mut hasher = DefaultHasher::new();
-    ptx.hash(&mut hasher);
-    hasher.finish().is_multiple_of(SM_80_EVERY)
 }
 
-/// Assembles PTX for the target it names; equal texts are assembled once, and those for sm_80 are sampled.
+/// Returns true if a text is in the sample of those that are assembled.
+fn is_sampled(ptx: &str, target: &str, demand: Demand) -> bool {
+    let mut hasher = DefaultHasher::new();
+    ptx.hash(&mut hasher);
+    hasher.finish().is_multiple_of(sampling_interval(target, demand))
+}
+
+/// Assembles PTX for the target it names; equal texts are assembled once, and most texts are sampled.
 ///
 /// # Errors
 /// What the assembler said, if it refused the text, warned, serialised matrix instructions or spilled.
@@ -62,7 +66,7 @@ pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
         sums::note(ptx);
         return Ok(());
     }
-    if !is_sampled(ptx, target) {
+    if !is_sampled(ptx, target, demand) {
         return Ok(());
     }
     type Answers = HashMap<(String, String), std::result::Result<String, String>>;

@@ -84,6 +84,16 @@ thread_local! {
     static FIRST: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Returns the targets for which a test is translated: one before and one since `sm_100`, in turn by its name.
+/// `CUTLET_SUITE_EACH_KERNEL`, `CUTLET_SUITE_ALL_TARGETS` and kept cubins ask for all.
+pub fn targets_of(test: &str) -> impl Iterator<Item = &'static str> {
+    let mut hasher = DefaultHasher::new();
+    test.hash(&mut hasher);
+    let turn = (hasher.finish() % 2) as usize;
+    let all = assembles_all() || assembles_each();
+    TARGETS.into_iter().enumerate().filter(move |(index, _)| all || index % 2 == turn).map(|(_, target)| target)
+}
+
 /// To be called before each test.
 pub fn begin_test() {
     FIRST.set(true);

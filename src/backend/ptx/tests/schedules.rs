@@ -502,7 +502,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
 }
 
 /// Number of mutants of a schedule of which one is verified, in turn.
-const MUTANTS_EVERY: usize = 3;
+const MUTANTS_EVERY: usize = 5;
 
 #[test]
 fn the_verifier_rejects_every_mutation() {
