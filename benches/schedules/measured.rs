@@ -9,7 +9,7 @@ use cutlet::backend::PlanOverride;
 use cutlet::{Backend, Bench, Device, Hints, Target};
 
 use super::Wish;
-use super::compared::configuration::{Place, Row, Step};
+use super::compared::configuration::{Place, PlanOfKernel, Row, Step};
 use super::compared::rank::{Total, median, spearman};
 use super::compared::rows;
 
@@ -44,12 +44,31 @@ fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     chosen.map(|index| (index, labels[index].clone())).collect()
 }
 
+/// Returns the plans of a launch: hints for all of its kernels, with the sum of their times by the model. Plans of equal schedules are
+/// one plan.
 fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
-    let mut out = Vec::new();
-    row.call(index, 0, Backend::Ptx, Step::Plans { target, all: true, out: &mut out })?;
-    let first = out.into_iter().next().context("a configuration without a kernel")?;
-    let plan = |(what, hints, model, chosen)| Plan { what, hints, model, chosen, times: Vec::new() };
-    let mut plans: Vec<Plan> = first.into_iter().map(plan).collect();
+    let of_kernels = |hints: Hints, all: bool| -> Result<Vec<Vec<PlanOfKernel>>> {
+        let mut out = Vec::new();
+        row.call_with([index, 0], Backend::Ptx, hints, Step::Plans { target, all, out: &mut out })?;
+        Ok(out)
+    };
+    let schedules = |kernels: &[Vec<PlanOfKernel>]| -> Vec<String> {
+        kernels.iter().flatten().map(|plan| plan.schedule.clone()).collect()
+    };
+    let selected = schedules(&of_kernels(row.hints(index), false)?);
+    let mut plans: Vec<(Plan, Vec<String>)> = Vec::new();
+    for candidate in of_kernels(row.hints(index), true)?.into_iter().flatten() {
+        // A plan that a kernel does not have is no plan of the launch.
+        let Ok(kernels) = of_kernels(candidate.hints, false) else { continue };
+        let all = schedules(&kernels);
+        if plans.iter().any(|(_, known)| *known == all) {
+            continue;
+        }
+        let model = kernels.iter().flatten().map(|plan| plan.model).sum();
+        let (what, hints, chosen) = (candidate.what, candidate.hints, all == selected);
+        plans.push((Plan { what, hints, model, chosen, times: Vec::new() }, all));
+    }
+    let mut plans: Vec<Plan> = plans.into_iter().map(|(plan, _)| plan).collect();
     plans.sort_by(|a, b| a.model.total_cmp(&b.model));
     Ok(plans)
 }

@@ -7,7 +7,7 @@ use cutlet::backend::ptx::{Optimization, OptimizationSet};
 use cutlet::tune::{Record, Trial};
 use cutlet::{Backend, Target};
 
-use super::configuration::{Row, Step};
+use super::configuration::{PlanOfKernel, Row, Step};
 use super::rank::{median, spearman};
 
 /// A configuration: its name, microseconds as recorded and by the model.
@@ -28,7 +28,11 @@ pub struct Warps {
 
 /// Optimizations that the kernels of some rows gained after their times were recorded, by a part of the name. The times are of
 /// schedules without them. A new record of a row removes its line.
-const LATER: [(&str, Optimization); 1] = [("quantized_matmul", Optimization::ThreadPrivateCopies)];
+const LATER: [(&str, Optimization); 3] = [
+    ("quantized_matmul", Optimization::ThreadPrivateCopies),
+    ("matmul", Optimization::Persistent),
+    ("matmul", Optimization::PlanSearch),
+];
 
 /// The optimizations of the kernels whose times a record has.
 fn at_the_time(record: &Record) -> OptimizationSet {
@@ -80,9 +84,9 @@ fn plans_of(
     let mut out = Vec::new();
     let step = Step::Plans { target: Target::SM_90A, all, out: &mut out };
     let hints = row.hints(index);
-    let hints = hints.plan(PlanOverride { optimizations, disable_search: !all, ..hints.plan });
+    let hints = hints.plan(PlanOverride { optimizations, ..hints.plan });
     row.call_with([index, 0], Backend::Ptx, hints, step)?;
-    let plan = |(what, _, model, chosen): (String, _, f64, bool)| (what, model, chosen);
+    let plan = |plan: PlanOfKernel| (plan.what, plan.model, plan.chosen);
     match all {
         true => Ok(out.into_iter().next().unwrap_or_default().into_iter().map(plan).collect()),
         false => Ok(out.into_iter().flatten().map(plan).collect()),

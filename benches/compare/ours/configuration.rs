@@ -30,8 +30,8 @@ pub enum Step<'a> {
         target: Target,
         /// Not only the plan that is taken, but all that hints leave open.
         all: bool,
-        /// A list for each kernel: what a plan is, its hints, microseconds by the model, and whether it is the one that is taken.
-        out: &'a mut Vec<Vec<(String, Hints, f64, bool)>>,
+        /// A list for each kernel.
+        out: &'a mut Vec<Vec<PlanOfKernel>>,
     },
     /// Only generate PTX, as a launch on a GPU of a target does.
     Ptx {
@@ -49,6 +49,20 @@ pub enum Step<'a> {
         /// One file a kernel.
         out: &'a mut Vec<ExportedKernel>,
     },
+}
+
+/// A plan of a kernel by the cost model.
+pub struct PlanOfKernel {
+    /// Difference from the default plan.
+    pub what: String,
+    /// Hints that select the plan.
+    pub hints: Hints,
+    /// Microseconds by the cost model.
+    pub model: f64,
+    /// The plan is the selected one.
+    pub chosen: bool,
+    /// Schedule as text.
+    pub schedule: String,
 }
 
 /// One use of a configuration, handed to its kernels.
@@ -87,8 +101,15 @@ impl<'a> Call<'a> {
                 Ok(())
             }
             Step::Plans { target, all, out } => {
-                let plans = launch.plans(kernel, args, *target, *all)?;
-                out.push(plans.into_iter().map(|plan| (plan.what, plan.hints, plan.model, plan.chosen)).collect());
+                let plans = launch.plans(kernel, args, *target, *all)?.into_iter();
+                let plans = plans.map(|plan| PlanOfKernel {
+                    what: plan.what,
+                    hints: plan.hints,
+                    model: plan.model,
+                    chosen: plan.chosen,
+                    schedule: plan.schedule,
+                });
+                out.push(plans.collect());
                 Ok(())
             }
             Step::Ptx { target, out } => {

@@ -4,12 +4,13 @@
 use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
-use super::op_cost::{OpCost, OpCosts};
+use super::CostInput;
+use super::op_cost::{OpCost, OpCosts, SpilledRegisters};
 use super::resource_use::{Resource, ResourceUse};
-use super::trip_count::{LaunchInfo, trip_counts};
+use super::trip_count::trip_counts;
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    For, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole,
+    For, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole,
     SubStep, WarpRole,
 };
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
@@ -169,11 +170,8 @@ pub struct ChannelCost {
 impl EventPrograms {
     /// Returns the event programs of a schedule.
     pub fn new(
-        context: &KernelInfo<'_>,
+        &CostInput { context, body, schedule, blocks, launched }: &CostInput<'_, '_>,
         weights: &'static MachineModel,
-        body: BlockId,
-        schedule: &Schedule,
-        launched: LaunchInfo<'_>,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
             weights,
@@ -201,6 +199,8 @@ impl EventPrograms {
                 });
             }
         }
+        let available = context.consumer_registers(schedule.warp_spec.is_some(), blocks.max(1));
+        let spills = SpilledRegisters::new(context.mma_and_sum_registers(), available);
         let has_mma = !context.inference.mma_plans.is_empty();
         for partition in &schedule.partitions {
             let warps = partition.warps.end - partition.warps.start;
@@ -218,7 +218,8 @@ impl EventPrograms {
             let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };
             // Each data partition has separate tiles.
             let bands = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
-            let op_costs = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
+            let op_costs =
+                OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands), spills };
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,

@@ -17,7 +17,7 @@
 //! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
 //! are asynchronous. All resident CTAs are simulated together.
 //!
-//! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
+//! Not modelled: registers that other values than those of MMAs spill, instruction order of ptxas, bank conflicts, clock throttling.
 //! The folder does not know instructions (`isa`).
 
 mod async_queue;
@@ -45,7 +45,7 @@ use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
 use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
-use crate::ir::{BlockId, Opcode};
+use crate::ir::{BlockId, OpId, Opcode};
 use crate::target::Target;
 
 /// Cost of a schedule.
@@ -125,6 +125,16 @@ impl CostInput<'_, '_> {
         Some(step_spans::step_spans(self.context.module, &programs, &replay))
     }
 
+    /// Returns true if a producer issues the loads beside MMAs: a condition of the persistent form.
+    pub fn loads_by_tma(&self) -> bool {
+        let module = self.context.module;
+        let is_load = |id: &OpId| matches!(module.op(*id).code, Opcode::LoadView | Opcode::LoadPtr);
+        let by_threads = |step: &Step| matches!(step, Step::Exec(_) | Step::StripMine(_));
+        let steps = self.schedule.sequences.iter().flatten().filter(|step| by_threads(step));
+        let mut ops = steps.flat_map(Step::ops);
+        self.schedule.warp_spec.is_some() && !ops.any(|id| is_load(&id) && self.context.is_beside_mma(id))
+    }
+
     /// Returns the number of resident CTAs, which the grid limits.
     fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
@@ -133,7 +143,7 @@ impl CostInput<'_, '_> {
     }
 
     fn programs(&self, weights: &'static MachineModel) -> EventPrograms {
-        let mut programs = EventPrograms::new(self.context, weights, self.body, self.schedule, self.launched);
+        let mut programs = EventPrograms::new(self, weights);
         self.assume_tiles(&mut programs);
         programs
     }

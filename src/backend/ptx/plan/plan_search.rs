@@ -33,8 +33,6 @@ const MIN_SPEEDUP: f64 = 0.15;
 /// synchronous ones. The model errs by more there: for half of the values of a gated delta rule
 /// on an H100 it predicts 51 %, and 40 % are measured.
 const MIN_SPEEDUP_OF_ASYNC_MMAS: f64 = 0.3;
-/// Registers per thread of separate partial sums.
-const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
 /// Minimum utilization of a resource that limits a plan.
 const MIN_UTILIZATION: f64 = 0.75;
 
@@ -309,7 +307,6 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let blocks = lowering.blocks();
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
-    let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
     // Where threads fetch operands or add sums themselves, records and model differ by more; of
     // 8-bit products that leave their sums to others there are none.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
@@ -317,7 +314,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let has_sync_mmas = !narrow && efforts.clone().any(|(alone, _)| !alone);
     let model_is_trusted =
         !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
-    let needed = context.mma_registers() + if apart { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
+    let needed = context.mma_and_sum_registers();
     let there = context.consumer_registers(schedule.warp_spec.is_some(), blocks);
     if needed > there {
         return CandidateResult::Rejected(format!(

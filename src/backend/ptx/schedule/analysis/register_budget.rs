@@ -14,6 +14,9 @@ const CONSUMER_REGISTERS: u32 = 240;
 /// Registers that a thread with MMAs needs in addition to its accumulators.
 const SPARE_REGISTERS: u32 = 32;
 
+/// Registers per thread of separate partial sums.
+const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
+
 /// Minimum number of registers of a thread with f64 MMAs of 16 rows.
 const MIN_F64_MMA_REGISTERS: u32 = 64;
 impl KernelInfo<'_> {
@@ -42,6 +45,13 @@ impl KernelInfo<'_> {
             (all + SPARE_REGISTERS).max(least)
         });
         registers.max().unwrap_or(0)
+    }
+
+    /// Returns the number of registers that a thread needs for MMAs and for their separate partial
+    /// sums; 0 without MMAs.
+    pub fn mma_and_sum_registers(&self) -> u32 {
+        let has_sums = self.inference.mma_plans.values().flatten().any(|plan| plan.effort().additions > 0);
+        self.mma_registers() + if has_sums { EXTRA_ACCUMULATOR_REGISTERS } else { 0 }
     }
 
     /// Returns an estimate of the registers of a thread: for MMAs, or for its part of the largest
