@@ -26,17 +26,28 @@ fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [m, n, k]: [
     c.store((i, j), sum.cast());
 }
 
-/// Attention of arrays of heads x sequence x 128.
-fn attention(q: Array<f16, 3>, k: Array<f16, 3>, v: Array<f16, 3>, out: ArrayMut<f16, 3>, [m, n]: [usize; 2]) {
+/// Attention of arrays of heads x sequence x 128. The last argument: rows of tiles of queries and
+/// of keys; true for causal attention.
+fn attention(
+    q: Array<f16, 3>,
+    k: Array<f16, 3>,
+    v: Array<f16, 3>,
+    out: ArrayMut<f16, 3>,
+    ([m, n], causal): ([usize; 2], bool),
+) {
     let (tile, head) = (bid(0), bid(1));
     let queries = q.load((head, tile, 0), [1, m, 128]).reshape([m, 128]);
     let keys = k.extent(1);
+    let (seen, most) = match causal {
+        true => (arange(0..m) + tile * m + 1, (tile * m + m).min(keys)),
+        false => (full([m], keys), keys),
+    };
     let start = (zeros([m, 128]), full([m, 1], f32::NEG_INFINITY), zeros([m, 1]));
     with_mode(FloatMode::fast(), || {
-        let (acc, _, sum) = fold(range(0, keys.ceil_div(n)), start, |(acc, max, sum), j| {
+        let (acc, _, sum) = fold(range(0, most.ceil_div(n)), start, |(acc, max, sum), j| {
             let [keys_tile, values] = [k, v].map(|x| x.load((head, j, 0), [1, n, 128]).reshape([n, 128]));
             let scores = mma(queries, keys_tile.transpose(), zeros::<f32, 2>([m, n]));
-            let visible = (arange(0..n) + j * n).unsqueeze(0).lt(keys);
+            let visible = (arange(0..n) + j * n).unsqueeze(0).lt(seen.unsqueeze(1));
             let scores = select(visible, scores, f32::NEG_INFINITY);
             let new_max = max.max(scores.reduce_max(1) * 0.125);
             let weights = (scores * 0.125 - new_max).exp2();
@@ -76,8 +87,13 @@ fn of_product(target: Target, tile: [usize; 3]) -> impl Fn(Hints) -> Result<[Str
 }
 
 fn of_attention(hints: Hints) -> Result<[String; 2]> {
+    of_attention_form(hints, false)
+}
+
+fn of_attention_form(hints: Hints, causal: bool) -> Result<[String; 2]> {
     let x = ArraySpec::<f16, 3>::new([16, 4096, 128]);
-    let code = inspect(attention, (x, x, x, x.mutable(), Constant([128, 128]))).target(Target::SM_90A).hints(hints);
+    let code =
+        inspect(attention, (x, x, x, x.mutable(), Constant(([128, 128], causal)))).target(Target::SM_90A).hints(hints);
     Ok([code.ptx()?, code.full_schedule()?])
 }
 
@@ -231,13 +247,30 @@ fn traced_kernels_have_equal_results_on_a_gpu() -> Result<()> {
     let [q, k, v] = [0.37, 0.11, 0.23].map(|way| numbers(device, [4, 1024, 128], way));
     let (q, k, v, mut out) = (q?, k?, v?, device.zeros([4, 1024, 128])?);
     let launch = Launch::new([8, 4]).backend(Backend::Ptx);
-    let form = Constant([128, 64]);
+    let form = Constant(([128, 64], false));
     compare(
         &mut out,
         &|out| launch.launch(attention, (&q, &k, &v, out, form)),
         &|out| launch.launch_traced(attention, (&q, &k, &v, out, form)),
         roles,
     )
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn dump_of_variants() -> Result<()> {
+    let folder = std::env::var("TMP_DUMP").unwrap();
+    for (hints, name) in [(Hints::new(), "plain"), (TRACE, "traced")] {
+        for causal in [false, true] {
+            let [ptx, schedule] = of_attention_form(hints, causal)?;
+            std::fs::write(format!("{folder}/attention-{causal}-{name}.ptx"), ptx).unwrap();
+            std::fs::write(format!("{folder}/attention-{causal}-{name}.schedule"), schedule).unwrap();
+        }
+        let [ptx, schedule] = of_product(Target::SM_90A, [128, 256, 64])(hints)?;
+        std::fs::write(format!("{folder}/product-{name}.ptx"), ptx).unwrap();
+        std::fs::write(format!("{folder}/product-{name}.schedule"), schedule).unwrap();
+    }
+    Ok(())
 }
 
 #[test]
@@ -258,11 +291,14 @@ fn overhead_on_a_gpu() -> Result<()> {
     }
     let [q, k, v] = [0.37, 0.11, 0.23].map(|way| numbers(device, [64, 4096, 128], way));
     let (q, k, v, mut out) = (q?, k?, v?, device.zeros([64, 4096, 128])?);
-    let way = |hints: Hints| {
-        let (launch, q, k, v) = (Launch::new([32, 64]).backend(Backend::Ptx).hints(hints), &q, &k, &v);
-        move |out: &mut DeviceArray<f16, 3>| launch.launch(attention, (q, k, v, out, Constant([128, 128])))
-    };
-    let compared = Bench::new().runs(30).compare(&stream, &mut out, &[&way(Hints::new()), &way(TRACE)])?;
-    println!("attention: {:.2} % overhead\n{compared}", 100.0 * (compared.ratio(1) - 1.0));
+    for (tile, causal) in [([128, 128], false), ([128, 128], true), ([128, 64], false)] {
+        let way = |hints: Hints| {
+            let (launch, q, k, v) = (Launch::new([32, 64]).backend(Backend::Ptx).hints(hints), &q, &k, &v);
+            move |out: &mut DeviceArray<f16, 3>| launch.launch(attention, (q, k, v, out, Constant((tile, causal))))
+        };
+        let compared = Bench::new().runs(30).compare(&stream, &mut out, &[&way(Hints::new()), &way(TRACE)])?;
+        let overhead = 100.0 * (compared.ratio(1) - 1.0);
+        println!("attention, tiles {tile:?}, causal {causal}: {overhead:.2} % overhead\n{compared}");
+    }
     Ok(())
 }

@@ -71,10 +71,10 @@ impl Lowering<'_> {
         let place = self.sync.mmas.in_flight[completed - 1].loc;
         // The wait has the source location of its MMA.
         let before = self.b.come_from(place);
-        let start = self.stamp_start();
+        let start = self.stamp_overlapped_wait();
         MmaPlan::wait(&mut self.b, pending as u32);
         let mma = self.sync.mmas.in_flight[completed - 1].results.first().and_then(|&mma| self.module.defining_op(mma));
-        self.stamp_wait(start, Some(WaitKey::Mma), mma);
+        self.end_overlapped_wait(start, Some(WaitKey::Mma), mma);
         let completed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..completed).collect();
         for mma in completed {
             match defers {

@@ -72,13 +72,13 @@ impl Lowering<'_> {
 
     /// Waits until this group may enter the section.
     pub fn order_wait(&mut self, point: OrderPoint) {
-        let start = self.stamp_start();
+        let start = self.stamp_overlapped_wait();
         self.order_wait_unstamped(point);
         let op = match point {
             OrderPoint::Mma(id) => Some(id),
             _ => None,
         };
-        self.stamp_wait(start, Some(WaitKey::Order), op);
+        self.end_overlapped_wait(start, Some(WaitKey::Order), op);
     }
 
     fn order_wait_unstamped(&mut self, point: OrderPoint) {

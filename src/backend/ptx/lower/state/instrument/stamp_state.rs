@@ -21,7 +21,16 @@ pub struct Stamps {
     /// Lines of the steps of waits that are emitted inside later steps.
     pub(super) waits: FxHashMap<WaitKey, u32>,
     pub(super) run: Option<Run>,
+    pub(super) variant: u32,
+    /// The last read of the clock, and the number of lines after it and its record.
+    pub(super) last: Option<(Reg, usize)>,
 }
+
+pub(super) const COARSE: u32 = 1;
+pub(super) const FUSE: u32 = 2;
+pub(super) const BRANCH: u32 = 4;
+pub(super) const NO_MMA_END: u32 = 8;
+pub(super) const NO_STORE: u32 = 16;
 
 /// A run of computations with one record. ptxas interleaves them, so they have no order in the
 /// code, and a clock between them would fix one.
@@ -32,6 +41,8 @@ pub(super) struct Run {
     pub(super) line: u32,
     pub(super) op: OpId,
     pub(super) elements: i64,
+    /// The number of lines after the start.
+    pub(super) lines: usize,
 }
 
 /// Registers of a recorder.

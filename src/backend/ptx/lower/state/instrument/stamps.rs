@@ -14,7 +14,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::stamp_state::{Cursor, Run, Stamps, WaitKey};
+use super::stamp_state::{BRANCH, COARSE, Cursor, FUSE, NO_MMA_END, NO_STORE, Run, Stamps, WaitKey};
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::builder::Builder;
@@ -25,7 +25,7 @@ use crate::backend::ptx::measured::{
     EVENTS, FIRST_BLOCKS, HEADER_BYTES, HeaderField, KernelStamps, RECORD_BYTES, SAMPLED_MULTIPROCESSORS, SLOT_BYTES,
     SLOTS, StampKind, StampSite,
 };
-use crate::backend::ptx::schedule::{Schedule, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::{OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::op_table::Effect;
 use crate::ir::{OpId, Opcode, Type};
 
@@ -74,6 +74,8 @@ impl Lowering<'_> {
             line: 0,
             waits: FxHashMap::default(),
             run: None,
+            variant: std::env::var("CUTLET_STAMPS").ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+            last: None,
         });
     }
 
@@ -89,13 +91,15 @@ impl Lowering<'_> {
         let b = &mut self.b;
         // Not `special`: the number of the thread in the CTA.
         let thread = b.copy(Operand::Special(Special::TidX), RegClass::B32);
+        // All lanes of a warp store the same record.
+        let leaders = if stamps.variant & BRANCH != 0 { WARP_SIZE } else { 1 };
         let (is_leader, recorder) = match self.sync.role {
-            WarpRole::All => (Some(b.setp(Cmp::Eq, Ty::U32, thread, 0)), Operand::from(0u32)),
+            WarpRole::All => (Some(b.setp(Cmp::Lt, Ty::U32, thread, leaders)), Operand::from(0u32)),
             WarpRole::Consumer => {
                 let group_threads = WARP_GROUP_WARPS * WARP_SIZE;
                 let in_group = b.and(Ty::B32, thread, group_threads - 1);
                 let group = b.shr(Ty::U32, thread, group_threads.trailing_zeros());
-                (Some(b.setp(Cmp::Eq, Ty::U32, in_group, 0)), group)
+                (Some(b.setp(Cmp::Lt, Ty::U32, in_group, leaders)), group)
             }
             // One lane executes the program.
             WarpRole::Producer => (None, Operand::from(groups)),
@@ -171,7 +175,20 @@ impl Lowering<'_> {
         if let Some(key) = WaitKey::of(step) {
             stamps.waits.insert(key, line);
         }
-        match self.stamp_class(step) {
+        let class = self.stamp_class(step);
+        let continues = matches!(
+            step,
+            Step::ConsumerTryWait(_)
+                | Step::Advance(_)
+                | Step::MmaWait(_)
+                | Step::ConsumerRelease(_)
+                | Step::OrderArrive(_)
+                | Step::OrderWait { point: OrderPoint::Exp(_), .. }
+        );
+        if self.is_coarse() && continues && self.stamps.as_ref().is_some_and(|stamps| stamps.run.is_some()) {
+            return None;
+        }
+        match class {
             StampClass::None => None,
             StampClass::Computation(op, elements) => {
                 self.extend_run(line, op, elements);
@@ -192,7 +209,7 @@ impl Lowering<'_> {
     /// names the largest computation.
     fn extend_run(&mut self, line: u32, op: OpId, elements: i64) {
         // ptxas overlaps computations with MMAs in flight, which a clock would prevent.
-        let overlaps = !self.sync.mmas.in_flight.is_empty();
+        let overlaps = !self.is_coarse() && !self.sync.mmas.in_flight.is_empty();
         let is_long =
             !overlaps && elements >= MIN_ELEMENTS * i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
         let run = self.stamps.as_ref().and_then(|stamps| stamps.run);
@@ -201,7 +218,7 @@ impl Lowering<'_> {
             Some(run) => Run { line, op, elements, ..run },
             None if !is_long => return,
             None => match self.stamp_start() {
-                Some(start) => Run { start, line, op, elements },
+                Some(start) => Run { start, line, op, elements, lines: self.b.num_lines() },
                 None => return,
             },
         };
@@ -251,7 +268,46 @@ impl Lowering<'_> {
     /// Reads the clock before a step or a part of it; `None` if the kernel is not traced.
     pub fn stamp_start(&mut self) -> Option<Reg> {
         self.stamps.as_ref()?.cursor?;
-        Some(self.b.copy(Operand::Special(Special::Clock), RegClass::B32))
+        Some(self.read_clock())
+    }
+
+    fn is_coarse(&self) -> bool {
+        self.stamps.as_ref().is_some_and(|stamps| stamps.variant & COARSE != 0)
+    }
+
+    fn read_clock(&mut self) -> Reg {
+        let lines = self.b.num_lines();
+        let stamps = self.stamps.as_mut().expect("stamps");
+        if let Some((clock, read)) = stamps.last
+            && read == lines
+            && stamps.variant & FUSE != 0
+        {
+            return clock;
+        }
+        let clock = self.b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        stamps.last = Some((clock, self.b.num_lines()));
+        clock
+    }
+
+    /// Begins a wait for MMAs or for a turn. A wait inside of a run has no record of its own.
+    pub fn stamp_overlapped_wait(&mut self) -> Option<Reg> {
+        let lines = self.b.num_lines();
+        match self.stamps.as_ref()?.run {
+            Some(run) if self.is_coarse() => (lines <= run.lines + 2).then_some(run.start),
+            _ => self.stamp_start(),
+        }
+    }
+
+    /// Ends a wait that [`Self::stamp_overlapped_wait`] began. A run begins after it.
+    pub fn end_overlapped_wait(&mut self, start: Option<Reg>, key: Option<WaitKey>, op: Option<OpId>) {
+        self.stamp_wait(start, key, op);
+        if start.is_some() && self.is_coarse() {
+            let lines = self.b.num_lines();
+            let stamps = self.stamps.as_mut().expect("stamps");
+            if let (Some(run), Some((clock, _))) = (&mut stamps.run, stamps.last) {
+                (run.start, run.lines) = (clock, lines);
+            }
+        }
     }
 
     /// Records a wait. `key`: the step of the wait, if it is one.
@@ -281,17 +337,37 @@ impl Lowering<'_> {
             stamps.sites.push(site);
             stamps.sites.len() - 1
         });
+        let variant = stamps.variant;
+        if kind == StampKind::Mma && variant & NO_MMA_END != 0 {
+            return;
+        }
+        let end = self.read_clock();
         let b = &mut self.b;
-        let end = b.copy(Operand::Special(Special::Clock), RegClass::B32);
-        let has_space = b.setp(Cmp::Lt, Ty::U32, count, EVENTS);
-        let number = b.reg(Operand::from(number as u32), RegClass::B32);
-        let record = b.mad(Ty::U32, count, i64::from(RECORD_BYTES), slot);
-        let records = b.ld(Space::Param, Ty::U64, &parameter.into(), MemMods::default());
-        let record = address(b, records, record).plus(i64::from(HEADER_BYTES));
-        let words = [number, start, end, count].map(Operand::from);
-        b.guarded(has_space, false, |b| b.st_vec(Space::Global, Ty::B32, &record, &words, MemMods::default()));
-        let next = b.add(Ty::U32, count, 1u32);
-        b.mov_to(count, next);
+        let record = |b: &mut Builder| {
+            let has_space = b.setp(Cmp::Lt, Ty::U32, count, EVENTS);
+            let number = b.reg(Operand::from(number as u32), RegClass::B32);
+            let record = b.mad(Ty::U32, count, i64::from(RECORD_BYTES), slot);
+            let records = b.ld(Space::Param, Ty::U64, &parameter.into(), MemMods::default());
+            let record = address(b, records, record).plus(i64::from(HEADER_BYTES));
+            let words = [number, start, end, count].map(Operand::from);
+            b.guarded(has_space, false, |b| b.st_vec(Space::Global, Ty::B32, &record, &words, MemMods::default()));
+            let next = b.add(Ty::U32, count, 1u32);
+            b.mov_to(count, next);
+        };
+        if variant & NO_STORE != 0 {
+            let sum = b.add(Ty::U32, start, end);
+            b.mov_to(slot, sum);
+        } else if variant & BRANCH != 0 {
+            let skips = b.setp(Cmp::Lt, Ty::S32, count, 0);
+            let after = b.new_label();
+            b.bra_if(skips, false, after, true);
+            record(b);
+            b.place(after);
+        } else {
+            record(b);
+        }
+        let lines = self.b.num_lines();
+        self.stamps.as_mut().expect("stamps").last = Some((end, lines));
     }
 
     /// Returns the sites of the stamps, if the kernel is traced.
