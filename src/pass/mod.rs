@@ -31,7 +31,10 @@ pub(crate) use legalize::ordered_reduction::is_commutative;
 #[cfg(any(test, feature = "_suite"))]
 #[doc(hidden)]
 pub use manager::{Fault, PassRun, record_passes};
-pub(crate) use prove::{Argument, SymbolicLaunch, check_rowwise, prove, prove_for_all, remove_needless_checks};
+pub(crate) use prove::{
+    Argument, SymbolicLaunch, check_rowwise, meets_conditions, prove, prove_for_all, remove_needless_checks,
+    remove_proved_checks,
+};
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
 pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};

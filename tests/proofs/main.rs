@@ -2,15 +2,18 @@
 //! checks of the interpreter.
 
 mod carried;
+mod conditions;
 mod determinism;
 mod for_all;
 mod grids;
 mod indices;
 mod pairs;
+mod products;
 mod proved;
 mod random;
 mod rowwise;
 mod unknown;
+mod unrequested;
 
 use cutlet::{Proof, Property, Verdict};
 

@@ -16,7 +16,7 @@ fn gathered(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
 }
 
 /// Returns the number of promises `true` in the Tile IR, and that of masked accesses.
-fn promises(text: &str) -> (usize, usize) {
+pub(crate) fn promises(text: &str) -> (usize, usize) {
     let lists = text.lines().filter_map(|line| line.split_once("inbounds")).map(|(_, list)| list);
     let list = |text: &str| text.split(']').next().unwrap_or_default().matches("true").count();
     let masked = text.lines().filter(|line| line.contains("_ptr_tko") && line.contains("i1>")).count();

@@ -94,6 +94,10 @@ pub(super) fn optimize_watched(
     pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
     pass::check_rowwise(&module).map_err(Error::Kernel)?;
     module.rowwise.clear();
+    if mode.form == Form::Optimized {
+        // Before the conditions of launches are moved out of the kernel.
+        pass::manager::apply("remove_proved_checks", &mut module, pass::remove_proved_checks);
+    }
     let required = pass::split_preconditions(&mut module);
     if mode.exact {
         pass::exact(&mut module).map_err(Error::Kernel)?;

@@ -9,8 +9,14 @@ use crate::pass::{self, Argument, Property, Symbol, SymbolicLaunch, Verdict};
 /// Number of launches that are searched for a counter-example.
 const SAMPLES: usize = 32;
 
+/// Number of launches that are tried for those, if the kernel has conditions.
+const TRIES: usize = 2000;
+
 /// Extents at which mistakes are likely: powers of two, and their neighbours.
 const EXTENTS: [i64; 20] = [0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 127, 129, 255, 257, 300, 1000];
+
+/// Further extents of kernels with conditions.
+const MULTIPLES: [i64; 8] = [4, 48, 96, 128, 256, 512, 768, 1024];
 
 /// Largest extent of a search with several symbols.
 const LARGEST: i64 = 300;
@@ -18,9 +24,12 @@ const LARGEST: i64 = 300;
 /// Decides properties of a kernel for all values of the [symbols](Symbol) of its launch: extents of
 /// arrays ([`ArraySpec::symbolic`](crate::ArraySpec::symbolic)), and a grid that depends on them.
 ///
-/// `Proved` holds for all values. `Refuted` has a counter-example with concrete numbers. Products
-/// and quotients of two symbols are not decided, and neither are strides that depend on symbols for
-/// accesses by pointers.
+/// `Proved` holds for all values that meet the conditions of [`require!`](crate::require!).
+/// `Refuted` has a counter-example with concrete numbers. Strides that depend on symbols are not
+/// decided for accesses by pointers.
+///
+/// A product of indices is one of integers only if it does not wrap. The ranges of the symbols, or
+/// a condition of the kernel, have to exclude that.
 ///
 /// ```
 /// use cutlet as ct;
@@ -44,7 +53,8 @@ const LARGEST: i64 = 300;
 ///
 /// # Errors
 /// * [`Error::Kernel`] with all errors of the kernel;
-/// * [`Error::Argument`] for a grid of no or more than three axes.
+/// * [`Error::Argument`] for a grid of no or more than three axes, and if no values meet the
+///   conditions of the kernel.
 ///
 /// # Panics
 /// If the kernel panics during tracing.
@@ -77,7 +87,10 @@ fn decide(call: &Call<'_>, axes: &[Symbol], properties: &[Property]) -> Result<P
     let launch = SymbolicLaunch { grid, words };
     let names = argument_names(call).into_iter();
     let arguments: Vec<Argument> = names.map(|name| Argument { name, bytes: None }).collect();
-    let mut verdicts = pass::prove_for_all(&module, &module.entries[0], &launch, properties);
+    let verdicts = pass::prove_for_all(&module, &module.entries[0], &launch, properties);
+    let mut verdicts = verdicts.ok_or_else(|| {
+        Error::argument(format!("no launch with {} meets the conditions of `{name}`", scene_text(&launch)))
+    })?;
     for (property, verdict) in &mut verdicts {
         if *verdict != Verdict::Proved
             && let Some(found) = counterexample(&module, &launch, &arguments, *property)
@@ -85,7 +98,11 @@ fn decide(call: &Call<'_>, axes: &[Symbol], properties: &[Property]) -> Result<P
             *verdict = found;
         }
     }
-    let scene = Scene::new(&module, scene_text(&launch));
+    let mut text = scene_text(&launch);
+    if !module.required.is_empty() {
+        text += " that meet the conditions of the kernel";
+    }
+    let scene = Scene::new(&module, text);
     Ok(Proof::new(name, verdicts, scene))
 }
 
@@ -113,20 +130,34 @@ fn counterexample(
     property: Property,
 ) -> Option<Verdict> {
     let symbols = open(launch);
-    let most = if symbols.len() > 1 { LARGEST } else { *EXTENTS.last().expect("extents") };
+    let has_conditions = !module.required.is_empty();
+    let most = match (has_conditions, symbols.len()) {
+        (true, _) => 1024,
+        (_, 0 | 1) => *EXTENTS.last().expect("extents"),
+        _ => LARGEST,
+    };
+    let extents = || EXTENTS.into_iter().chain(MULTIPLES.into_iter().filter(|_| has_conditions));
     let mut state = 1u64;
-    (0..SAMPLES).find_map(|sample| {
+    let mut samples = 0;
+    (0..if has_conditions { TRIES } else { SAMPLES }).find_map(|sample| {
+        if samples == SAMPLES {
+            return None;
+        }
         let mut value = |symbol: Symbol| {
             let (lo, hi) = symbol.range();
-            let fits: Vec<i64> = EXTENTS.iter().copied().filter(|n| (lo..=hi.min(most)).contains(n)).collect();
+            let fits: Vec<i64> = extents().filter(|n| (lo..=hi.min(most)).contains(n)).collect();
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // The first samples have equal extents.
-            let place = if sample < EXTENTS.len() { sample } else { (state >> 33) as usize };
+            let place = if sample < extents().count() { sample } else { (state >> 33) as usize };
             if fits.is_empty() { lo } else { fits[place % fits.len()] }
         };
         let values: Vec<(Symbol, i64)> = symbols.iter().map(|&symbol| (symbol, value(symbol))).collect();
         let of = |symbol: Symbol| values.iter().find(|(other, _)| *other == symbol).map_or(0, |&(_, value)| value);
         let (grid, words) = concrete(launch, &of)?;
+        if has_conditions && pass::meets_conditions(module, grid, &words) != Some(true) {
+            return None;
+        }
+        samples += 1;
         let entry = &module.entries[0];
         let verdicts = pass::prove(module, entry, grid, (&words, arguments), &[property]);
         let Some((_, Verdict::Refuted(mut case))) = verdicts.into_iter().next() else { return None };

@@ -6,6 +6,7 @@ pub(super) mod proved;
 use std::fmt;
 use std::sync::OnceLock;
 
+use super::compile::preconditions::Preconditions;
 use super::grid::IntoGrid;
 use super::inspect::remarks::Remarks;
 use super::options::Launch;
@@ -44,7 +45,8 @@ use crate::util::report;
 ///
 /// # Errors
 /// * [`Error::Kernel`] with all errors of the kernel;
-/// * [`Error::Argument`] for a grid beyond the limits.
+/// * [`Error::Argument`] for a grid beyond the limits, and for a launch that does not meet the
+///   conditions of [`require!`](crate::require!).
 ///
 /// # Panics
 /// If the kernel panics during tracing.
@@ -70,6 +72,7 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
     let grid = launch.grid.checked(Backend::Ptx)?.unwrap_or([0; 3]);
     let (words, mut arguments) = proof_arguments(call);
     refuse_symbols(call)?;
+    check_conditions(&name, &module, grid, words.words())?;
     let mut allocations: Vec<(u64, u64)> = Vec::new();
     call.args().memory(&mut |used| allocations.push((used.memory().address(), used.memory().len() as u64)));
     let within = |word: u64| {
@@ -85,6 +88,21 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
     let numbers: Vec<String> = numbers.collect();
     let scene = Scene::new(&module, format!("grid ({x}, {y}, {z}) and numbers {}", numbers.join(", ")));
     Ok(Proof { kernel: name, verdicts, scene })
+}
+
+/// Checks the conditions of `require!` for a launch.
+///
+/// # Errors
+/// [`Error::Argument`] at the location of the condition that does not hold.
+pub(super) fn check_conditions(name: &str, module: &Module, grid: [u32; 3], words: &[u64]) -> Result<()> {
+    if module.required.is_empty() || pass::meets_conditions(module, grid, words) == Some(true) {
+        return Ok(());
+    }
+    let mut module = module.clone();
+    match pass::split_preconditions(&mut module) {
+        Some(checks) => Preconditions::new(name, &checks)?.check(grid, words),
+        None => Ok(()),
+    }
 }
 
 /// Refuses symbols, which have no value.

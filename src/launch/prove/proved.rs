@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{proof_arguments, unproved};
+use super::{check_conditions, proof_arguments, unproved};
 use crate::cache::kernel_cache::{Identity, MemoryCache, Slot, Wanted, hash_words};
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
@@ -139,6 +139,7 @@ impl Launch<'_> {
         refuse_captured(&name, self.stream)?;
         let start = Instant::now();
         let (words, arguments) = proof_arguments(call);
+        check_conditions(&name, &kernel.trace, grid, words.words())?;
         let module = without_checks(&name, kernel.trace.clone(), grid, (words.words(), &arguments))?;
         let stages = Stages::begun("proof", start);
         let code = specialize_trace(&name, module, (device, request, self.stream), stages)?;

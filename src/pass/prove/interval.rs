@@ -23,7 +23,8 @@ pub(super) struct Intervals<'t> {
     bounds: FxHashMap<Term, Interval>,
 }
 
-fn type_bounds(bits: u32) -> Interval {
+/// Returns the numbers of a type.
+pub(super) fn type_bounds(bits: u32) -> Interval {
     match bits {
         1 => (0, 1),
         64.. => (i64::MIN, i64::MAX),

@@ -13,6 +13,11 @@
 //! Loaded elements are unknown. They make more accesses possible, so a proof is valid for all of
 //! them; a counter-example that depends on them is none, and the verdict is "unknown".
 //!
+//! For all extents, `symbolic` derives contradictions of inequalities. The same procedure removes
+//! bounds checks of all kernels ([`remove_proved_checks`]).
+//!
+//! Conditions of `require!` are facts of all launches.
+//!
 //! Limits: distinct pointer parameters are distinct memory; accesses of one tile block are in
 //! program order; the order of accesses by `acquire` and `release` is not modelled.
 
@@ -41,11 +46,15 @@ use self::access::{Access, Frame, Kind, Root};
 use self::bounds::{BoundsCheck, NeedlessChecks};
 use self::conflict::{Conflict, conflict};
 use self::cover::Coverage;
-use self::symbolic::ForAll;
+use self::symbolic::{ForAll, Needless};
 use self::verdict::{Reason, Witness};
+use self::values::Values;
 use self::walk::Walk;
 use crate::error::{Diagnostic, Location};
-use crate::ir::{Def, Elem, Entry, Module, OpId, Value};
+use crate::ir::{BlockId, Def, Elem, Entry, Module, OpId, Opcode, Value};
+
+/// Limit of ops whose accesses are analysed without a request.
+const MOST_WEIGHT: usize = 4000;
 
 /// Argument of a parameter.
 #[derive(Clone, Debug)]
@@ -70,22 +79,25 @@ pub(crate) fn prove(
     properties.iter().map(|&property| (property, prover.verdict(property))).collect()
 }
 
-/// Decides properties of a verified entry for all values of the symbols of a launch: `Proved` or
-/// `Unknown`.
+/// Decides properties of a verified entry for all values of the symbols of a launch that meet the
+/// conditions of the kernel: `Proved` or `Unknown`. Returns `None` if no launch meets them.
 pub(crate) fn prove_for_all(
     module: &Module,
     entry: &Entry,
     launch: &SymbolicLaunch,
     properties: &[Property],
-) -> Vec<(Property, Verdict)> {
+) -> Option<Vec<(Property, Verdict)>> {
     let mut walk = Walk::for_all(module, entry.body, launch);
     walk.values.terms.constant(0);
     let all = ForAll::new(&mut walk);
+    if all.is_impossible() {
+        return None;
+    }
     let verdict = |&property: &Property| match all.obstacle(property) {
         None => (property, Verdict::Proved),
         Some(reason) => (property, unknown(module, reason)),
     };
-    properties.iter().map(verdict).collect()
+    Some(properties.iter().map(verdict).collect())
 }
 
 /// Returns the verdict about [`Property::Bounds`]. After a proof, removes the bounds checks that no
@@ -100,11 +112,54 @@ pub(crate) fn remove_needless_checks(
     let mut prover = Prover::new(module, entry, grid, params, arguments);
     let verdict = prover.verdict(Property::Bounds);
     if verdict == Verdict::Proved {
-        let Walk { values, ranges, .. } = &prover.walk;
-        let found = NeedlessChecks::find(&values.terms, ranges, module, &prover.accesses);
+        let Walk { values: Values { terms, .. }, ranges, .. } = &prover.walk;
+        let is_inside = |access: &Access, dim| bounds::is_inside(terms, ranges, access, dim);
+        let is_implied = |access: &Access| bounds::is_implied(terms, ranges, access);
+        let found = NeedlessChecks::find(module, &prover.accesses, &is_inside, &is_implied);
         found.remove_from(module);
     }
     verdict
+}
+
+/// Removes the bounds checks that no launch of a kernel needs, for all grids and all numbers that
+/// meet the facts of the specialization key (`assume` ops of the trace) and the conditions of
+/// `require!`. They are still in the module.
+///
+/// The costs are bounded: large kernels are left alone, and eliminations of inequalities are
+/// limited in number and size.
+pub(crate) fn remove_proved_checks(module: &mut Module) {
+    let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
+    if weight(module, body, 1) > MOST_WEIGHT {
+        return;
+    }
+    let mut walk = Walk::of_facts(module, body);
+    walk.values.terms.constant(0);
+    let needless = Needless::new(&walk);
+    let is_inside = |access: &Access, dim| needless.is_inside(access, dim);
+    let found = NeedlessChecks::find(module, &walk.accesses, &is_inside, &|access| needless.is_implied(access));
+    found.remove_from(module);
+}
+
+/// Returns the number of ops that a walk visits: those of a loop twice.
+fn weight(module: &Module, block: BlockId, times: usize) -> usize {
+    let mut all = 0usize;
+    for &id in &module.block(block).ops {
+        let op = module.op(id);
+        let is_loop = matches!(op.code, Opcode::For | Opcode::Loop);
+        let times = if is_loop { times.saturating_mul(2) } else { times };
+        all = all.saturating_add(times);
+        for &region in &op.regions {
+            all = all.saturating_add(weight(module, region, times));
+        }
+    }
+    all
+}
+
+/// Returns whether a launch meets the conditions of the kernel, `None` if that is not known.
+pub(crate) fn meets_conditions(module: &Module, grid: [u32; 3], params: &[u64]) -> Option<bool> {
+    let walk = Walk::of_conditions(module, module.entries.first()?.body, grid, params);
+    let values = walk.required.iter().map(|&condition| walk.values.terms.as_constant(condition));
+    values.collect::<Option<Vec<i64>>>().map(|values| values.iter().all(|&value| value != 0))
 }
 
 /// Removes accesses that are equal except for their op.

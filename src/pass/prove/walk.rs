@@ -9,14 +9,14 @@
 use rustc_hash::FxHashMap;
 
 use super::access::{Access, Dim, Frame, Kind, Root};
-use super::interval::{Intervals, Ranges};
+use super::interval::{Intervals, Ranges, type_bounds};
 use super::symbolic::{Symbol, SymbolExpr, SymbolicLaunch};
 use super::term::{Fun, Node, Term, Var};
 use super::values::{Meaning, Values};
 use crate::ir::op_table::Effect;
 use crate::ir::{
-    Attr, AttrKind, BlockId, CmpPred, Elem, Flag, HintValue, MemOrder, Module, Op, OpId, Opcode, Rounding, Sign, Type,
-    Value, hint_key,
+    Attr, AttrKind, BlockId, CmpPred, Elem, Flag, HintValue, MAX_GRID, MemOrder, Module, Op, OpId, Opcode, Predicate,
+    Rounding, Sign, Type, Value, hint_key,
 };
 
 /// Maximum number of loops whose iterations are variables.
@@ -43,6 +43,11 @@ pub(super) struct Walk<'m> {
     pub opaque: Vec<OpId>,
     /// Arrays, by their allocations, in the order of their declarations.
     pub frames: Vec<(Root, Frame)>,
+    /// Conditions that hold in each launch: facts of the specialization key, then those of
+    /// `require!`.
+    pub required: Vec<Term>,
+    /// Number of the facts.
+    pub facts: usize,
     /// The first op after which a tile block may see the writes of others.
     acquires: Option<OpId>,
     conditions: Vec<Term>,
@@ -71,17 +76,7 @@ impl<'m> Walk<'m> {
     pub fn for_all(module: &'m Module, body: BlockId, launch: &SymbolicLaunch) -> Walk<'m> {
         let mut walk = Walk::begun(module, [u32::MAX; 3]);
         let grid = launch.grid.map(|blocks| walk.symbol(blocks));
-        walk.values.blocks = Some(grid);
-        for (axis, blocks) in (0..3).zip(launch.grid) {
-            let var = Var::Block(axis);
-            walk.ranges.insert(var, (0, blocks.range().1 - 1));
-            if walk.values.terms.as_constant(grid[axis as usize]).is_none() {
-                let terms = &mut walk.values.terms;
-                let block = terms.var(var);
-                let less = Fun::Compare(CmpPred::Lt, Sign::Signed);
-                walk.conditions.push(terms.apply(less, 64, &[block, grid[axis as usize]]));
-            }
-        }
+        walk.set_grid(grid, launch.grid.map(|blocks| blocks.range().1));
         for (&arg, &(word, symbol)) in module.block(body).args.iter().zip(&launch.words) {
             match symbol {
                 Some(symbol) => {
@@ -91,8 +86,132 @@ impl<'m> Walk<'m> {
                 None => walk.parameter(arg, word),
             }
         }
+        walk.state_conditions(body);
         walk.block(body);
         walk
+    }
+
+    /// Walks over the body of an entry whose grid and parameters are any that the facts of the
+    /// specialization key and the conditions of `require!` permit.
+    pub fn of_facts(module: &'m Module, body: BlockId) -> Walk<'m> {
+        let mut walk = Walk::begun(module, MAX_GRID);
+        let mut number = 0;
+        let mut any = |walk: &mut Walk<'m>, range: (i64, i64)| {
+            let var = Var::Symbol(number);
+            number += 1;
+            walk.ranges.insert(var, range);
+            walk.values.terms.var(var)
+        };
+        let grid = MAX_GRID.map(|most| any(&mut walk, (1, most.into())));
+        walk.set_grid(grid, MAX_GRID.map(i64::from));
+        for &arg in &module.block(body).args {
+            match (module.ty(arg).as_tile(), walk.values.bits(arg)) {
+                (Some((Elem::Num(_), _)), Some(bits)) => {
+                    let symbol = any(&mut walk, type_bounds(bits));
+                    walk.values.set_term(arg, symbol);
+                }
+                _ => walk.parameter(arg, 0),
+            }
+        }
+        walk.state_facts(body);
+        walk.facts = walk.required.len();
+        walk.state_conditions(body);
+        walk.block(body);
+        walk
+    }
+
+    /// Computes the conditions of a launch with these parameters, and nothing else.
+    pub fn of_conditions(module: &'m Module, body: BlockId, grid: [u32; 3], params: &[u64]) -> Walk<'m> {
+        let mut walk = Walk::begun(module, grid);
+        for (&arg, &word) in module.block(body).args.iter().zip(params) {
+            walk.parameter(arg, word);
+        }
+        walk.state_conditions(body);
+        walk
+    }
+
+    /// Sets the numbers of tile blocks, and their greatest values. Greater ones than those of CUDA
+    /// have no launch.
+    fn set_grid(&mut self, grid: [Term; 3], most: [i64; 3]) {
+        self.values.blocks = Some(grid);
+        for (axis, (blocks, most)) in (0..3).zip(grid.into_iter().zip(most)) {
+            let limit = i64::from(MAX_GRID[axis as usize]);
+            let var = Var::Block(axis);
+            self.ranges.insert(var, (0, most.min(limit) - 1));
+            if self.values.terms.as_constant(blocks).is_some() {
+                continue;
+            }
+            let block = self.values.terms.var(var);
+            let less = self.compare(CmpPred::Lt, 64, block, blocks);
+            self.conditions.push(less);
+            if most > limit {
+                let limit = self.values.terms.constant(limit);
+                let is_launched = self.compare(CmpPred::Le, 64, blocks, limit);
+                self.required.push(is_launched);
+            }
+        }
+    }
+
+    fn compare(&mut self, pred: CmpPred, bits: u32, a: Term, b: Term) -> Term {
+        self.values.terms.apply(Fun::Compare(pred, Sign::Signed), bits, &[a, b])
+    }
+
+    /// States the `assume` ops about parameters at the start of the body.
+    fn state_facts(&mut self, body: BlockId) {
+        let module = self.values.module;
+        for &id in &module.block(body).ops {
+            let op = module.op(id);
+            if !op.regions.is_empty() || op.code.spec().effect != Effect::Pure {
+                return;
+            }
+            self.values.op(op);
+            let Some(Attr::Predicate(predicate)) = op.attr(AttrKind::Predicate).filter(|_| op.code == Opcode::Assume)
+            else {
+                continue;
+            };
+            let of = op.operands[0];
+            let is_number = module.ty(of).as_tile().is_some_and(|(elem, shape)| {
+                shape.is_empty() && elem.dtype().is_some_and(|dtype| dtype.is_int())
+            });
+            let Some(bits) = self.values.bits(of).filter(|bits| is_number && *bits > 1) else { continue };
+            let term = self.values.term(of);
+            match *predicate {
+                Predicate::Bounded { lower, upper } => {
+                    for (pred, bound) in [(CmpPred::Ge, lower), (CmpPred::Le, upper)] {
+                        let Some(bound) = bound else { continue };
+                        let bound = self.values.terms.constant(bound);
+                        let fact = self.compare(pred, bits, term, bound);
+                        self.required.push(fact);
+                    }
+                }
+                Predicate::DivBy { divisor, every: None, along: None } => {
+                    let Ok(divisor) = i64::try_from(divisor) else { continue };
+                    let (divisor, zero) = (self.values.terms.constant(divisor), self.values.terms.constant(0));
+                    let rest = self.values.terms.apply(Fun::Rem(Sign::Signed), bits, &[term, divisor]);
+                    let fact = self.compare(CmpPred::Eq, bits, rest, zero);
+                    self.required.push(fact);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// States the conditions of `require!`. They depend on parameters and the grid alone.
+    fn state_conditions(&mut self, body: BlockId) {
+        let module = self.values.module;
+        let Some(last) = module.required.last() else { return };
+        for &id in &module.block(body).ops {
+            let op = module.op(id);
+            if module.required.contains(&id) {
+                let condition = self.values.term(op.operands[0]);
+                self.required.push(condition);
+            } else if op.regions.is_empty() {
+                self.values.op(op);
+            }
+            if id == *last {
+                return;
+            }
+        }
     }
 
     /// Returns the term of a symbol, and declares the ranges of its variables.
@@ -123,6 +242,8 @@ impl<'m> Walk<'m> {
             accesses: Vec::new(),
             opaque: Vec::new(),
             frames: Vec::new(),
+            required: Vec::new(),
+            facts: 0,
             acquires: None,
             conditions: Vec::new(),
             may: None,
@@ -358,19 +479,29 @@ impl<'m> Walk<'m> {
         let iteration = terms.var(var);
         let many = terms.apply(Fun::Mul, bits, &[step, iteration]);
         let value = terms.apply(Fun::Add, bits, &[lower, many]);
-        let mut intervals = Intervals::new(terms, &self.ranges, &self.conditions);
+        let all = [self.required.as_slice(), &self.conditions].concat();
+        let mut intervals = Intervals::new(terms, &self.ranges, &all);
         let [from, to, by] = [lower, upper, step].map(|term| intervals.of(term));
         let known = terms.as_constant(step).is_some_and(|step| step > 0);
         let sign = if op.flag(Flag::UnsignedCmp) && from.0 < 0 { Sign::Unsigned } else { Sign::Signed };
         let most = (i128::from(to.1) - i128::from(from.0)).max(0);
         let most = if by.0 > 0 { (most + i128::from(by.0) - 1) / i128::from(by.0) } else { most };
-        let most = i64::try_from(most).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
+        let is_symbolic = self.values.blocks.is_some();
+        let limit = if is_symbolic && bits > 32 { i64::MAX } else { i64::from(i32::MAX) };
+        let most = i64::try_from(most).unwrap_or(i64::MAX).min(limit);
         self.ranges.insert(var, (0, most - 1));
         self.values.set_term(counter, value);
         let terms = &mut self.values.terms;
         if most == 0 {
             let never = terms.constant(0);
             self.conditions.push(never);
+        }
+        if is_symbolic && !known && by.0 > 0 && sign == Sign::Signed && bits < 64 {
+            // A counter does not wrap: the loop ends before.
+            let wide = [lower, upper, step].map(|term| terms.apply(Fun::Extend(Sign::Signed, bits), 64, &[term]));
+            let many = terms.apply(Fun::Mul, 64, &[wide[2], iteration]);
+            let value = terms.apply(Fun::Add, 64, &[wide[0], many]);
+            self.conditions.push(terms.apply(Fun::Compare(CmpPred::Lt, Sign::Signed), 64, &[value, wide[1]]));
         }
         let is_exact = [lower, upper].iter().all(|&term| terms.as_constant(term).is_some());
         if !(is_exact && known) {

@@ -61,14 +61,14 @@ pub(in crate::pass::prove) fn check(
 }
 
 /// Returns true if all elements of an access along a dimension are inside of the array.
-pub(super) fn is_inside(terms: &Terms, ranges: &Ranges, access: &Access, dim: usize) -> bool {
+pub(in crate::pass::prove) fn is_inside(terms: &Terms, ranges: &Ranges, access: &Access, dim: usize) -> bool {
     let place = &access.dims[dim];
     let goal = Goal { term: place.start, within: (0, place.extent - place.len), dim };
     matches!(decided(terms, ranges, access, &[goal]), BoundsCheck::Inside)
 }
 
 /// Returns true if the last condition of an access holds if the other ones do.
-pub(super) fn is_implied(terms: &Terms, ranges: &Ranges, access: &Access) -> bool {
+pub(in crate::pass::prove) fn is_implied(terms: &Terms, ranges: &Ranges, access: &Access) -> bool {
     let mut without = access.clone();
     let Some(mask) = without.conditions.pop() else { return true };
     matches!(decided(terms, ranges, &without, &[Goal { term: mask, within: (1, 1), dim: 0 }]), BoundsCheck::Inside)

@@ -3,5 +3,5 @@
 mod check;
 mod needless;
 
-pub(super) use check::{BoundsCheck, check};
+pub(super) use check::{BoundsCheck, check, is_implied, is_inside};
 pub(super) use needless::NeedlessChecks;

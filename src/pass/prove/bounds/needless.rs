@@ -3,16 +3,13 @@
 //! 1. A dimension of a tile that is inside of its array in each execution is marked `inbounds`.
 //! 2. A mask that is true in each execution is removed, with the padding of the load.
 //!
-//! Both hold for one grid and one set of numbers: the caller launches the code with these alone.
-//! The interpreter reports a mark that does not hold.
+//! The caller decides both for the launches of the code: all of them, or those with one grid and
+//! one set of numbers. The interpreter reports a mark that does not hold.
 
-use super::check::{is_implied, is_inside};
 use crate::ir::{Attr, AttrKind, Module, OpId, Opcode};
 use crate::pass::prove::access::Access;
-use crate::pass::prove::interval::Ranges;
-use crate::pass::prove::term::Terms;
 
-/// Checks of a kernel that no launch with the numbers of a proof needs.
+/// Checks of a kernel that no launch of its code needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::pass::prove) struct NeedlessChecks {
     /// Accesses through views, with axes of the tile.
@@ -23,16 +20,24 @@ pub(in crate::pass::prove) struct NeedlessChecks {
 
 impl NeedlessChecks {
     /// Finds the checks of these accesses that are needless. An op has one access.
-    pub fn find(terms: &Terms, ranges: &Ranges, module: &Module, accesses: &[Access]) -> NeedlessChecks {
+    ///
+    /// * `is_inside`: all elements of an access along a dimension are inside of its array.
+    /// * `is_implied`: the last condition of an access follows from the other ones.
+    pub fn find(
+        module: &Module,
+        accesses: &[Access],
+        is_inside: &dyn Fn(&Access, usize) -> bool,
+        is_implied: &dyn Fn(&Access) -> bool,
+    ) -> NeedlessChecks {
         let mut found = NeedlessChecks::default();
         for access in accesses {
             for (axis, &dim) in access.axes.iter().enumerate() {
                 let Some(&place) = access.dims.get(dim) else { continue };
-                if !place.inbounds && is_inside(terms, ranges, access, dim) {
+                if !place.inbounds && is_inside(access, dim) {
                     found.axes.push((access.op, axis));
                 }
             }
-            if has_mask(module, access.op) && is_implied(terms, ranges, access) {
+            if has_mask(module, access.op) && is_implied(access) {
                 found.masks.push(access.op);
             }
         }

@@ -5,13 +5,26 @@
 //! * bounds: the conditions of an access, and a position outside;
 //! * conflicts: two executions in different tile blocks, and an element of both;
 //! * coverage: an element, and the tile block, iteration and lane that its position determines as
-//!   mixed radix digits; each condition of the store follows for them.
+//!   mixed radix digits (`digits`); the position contains the element, and each condition of the
+//!   store follows for them.
 
+use super::digits::{Part, digits};
 use super::linear::Linear;
 use super::system::{Execution, System};
 use crate::pass::prove::access::Access;
-use crate::pass::prove::interval::{Intervals, Ranges};
-use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
+use crate::pass::prove::interval::Ranges;
+use crate::pass::prove::term::{Term, Terms, Var};
+
+/// Terms of a kernel, and what is known about its launches.
+#[derive(Clone, Copy)]
+pub struct Launches<'t> {
+    pub terms: &'t Terms,
+    pub ranges: &'t Ranges,
+    /// Conditions that hold in each launch.
+    pub conditions: &'t [Term],
+    /// Limit of the inequalities of one elimination.
+    pub most_rows: usize,
+}
 
 /// Positions of an access along one dimension.
 #[derive(Clone, Copy, Debug)]
@@ -30,31 +43,43 @@ pub enum Inside {
     Part,
 }
 
-fn begun<'t>(
-    system: &mut System<'t>,
-    number: usize,
-    terms: &'t Terms,
-    ranges: &'t Ranges,
-    access: &Access,
-) -> Execution<'t> {
-    let mut execution = Execution::new(number, terms, ranges, &access.conditions);
-    for &condition in &access.conditions {
-        system.assume(&mut execution, condition, true);
+impl<'t> Launches<'t> {
+    fn system(self) -> System<'t> {
+        System::new(self.terms).with_most_rows(self.most_rows)
     }
-    execution
+
+    /// Returns execution `number` of an access, with these conditions about it.
+    fn execution(
+        self,
+        system: &mut System<'t>,
+        number: usize,
+        ranges: &'t Ranges,
+        conditions: &[Term],
+    ) -> Execution<'t> {
+        let all = [self.conditions, conditions].concat();
+        let mut execution = Execution::new(number, self.terms, ranges, &all);
+        // Those of the launch concern all executions.
+        let known = if number == 0 { all.as_slice() } else { conditions };
+        for &condition in known {
+            system.assume(&mut execution, condition, true);
+        }
+        execution
+    }
+
+    /// Returns true if no launch meets the conditions.
+    pub fn is_impossible(self) -> bool {
+        let mut system = self.system();
+        self.execution(&mut system, 0, self.ranges, &[]);
+        system.excludes(&[])
+    }
 }
 
 /// Returns true if an access is inside along dimension `dim`.
-pub fn is_inside(
-    terms: &Terms,
-    ranges: &Ranges,
-    access: &Access,
-    places: &[Place],
-    (dim, inside): (usize, Inside),
-) -> bool {
-    let ranges = access.ranges(ranges);
-    let mut system = System::new(terms);
-    let mut execution = begun(&mut system, 0, terms, &ranges, access);
+pub fn is_inside(launches: Launches<'_>, access: &Access, places: &[Place], (dim, inside): (usize, Inside)) -> bool {
+    let ranges = access.ranges(launches.ranges);
+    let launches = Launches { ranges: &ranges, ..launches };
+    let mut system = launches.system();
+    let mut execution = launches.execution(&mut system, 0, &ranges, &access.conditions);
     // An array without elements has no tiles that could be outside.
     if inside == Inside::Part {
         for place in places {
@@ -74,12 +99,23 @@ pub fn is_inside(
     system.excludes(&[before]) && system.excludes(&[after])
 }
 
+/// Returns true if the last condition of an access follows from the other ones.
+pub fn is_implied(launches: Launches<'_>, access: &Access) -> bool {
+    let Some((&last, others)) = access.conditions.split_last() else { return true };
+    let ranges = access.ranges(launches.ranges);
+    let launches = Launches { ranges: &ranges, ..launches };
+    let mut system = launches.system();
+    let mut execution = launches.execution(&mut system, 0, &ranges, others);
+    system.implies(&mut execution, last)
+}
+
 /// Returns true if no element is accessed by `a` and `b` in different tile blocks.
-pub fn never_meet(terms: &Terms, ranges: &Ranges, a: (&Access, &[Place]), b: (&Access, &[Place])) -> bool {
+pub fn never_meet(launches: Launches<'_>, a: (&Access, &[Place]), b: (&Access, &[Place])) -> bool {
+    let Launches { terms, ranges, .. } = launches;
     let (own, other) = (a.0.ranges(ranges), b.0.ranges(ranges));
-    let mut system = System::new(terms);
-    let mut first = begun(&mut system, 0, terms, &own, a.0);
-    let mut second = begun(&mut system, 1, terms, &other, b.0);
+    let mut system = launches.system();
+    let mut first = Launches { ranges: &own, ..launches }.execution(&mut system, 0, &own, &a.0.conditions);
+    let mut second = Launches { ranges: &other, ..launches }.execution(&mut system, 1, &other, &b.0.conditions);
     for (x, y) in a.1.iter().zip(b.1) {
         let (s, t) = (system.linear(&mut first, x.start), system.linear(&mut second, y.start));
         let extent = system.linear(&mut first, x.extent);
@@ -91,23 +127,40 @@ pub fn never_meet(terms: &Terms, ranges: &Ranges, a: (&Access, &[Place]), b: (&A
         system.require(extent.shifted(-1).minus(&element));
         system.require(element);
     }
-    (0..3).map(Var::Block).filter(|block| ranges.get(block).is_some_and(|(lo, hi)| lo < hi)).all(|block| {
-        let Some(term) = terms.find_var(block) else { return false };
-        let (own, other) = (system.linear(&mut first, term), system.linear(&mut second, term));
-        let (less, more) = (other.minus(&own).shifted(-1), own.minus(&other).shifted(-1));
-        system.excludes(&[less]) && system.excludes(&[more])
-    })
+    system.unify();
+    let several = |block: &Var| ranges.get(block).is_some_and(|(lo, hi)| lo < hi);
+    let mut open: Vec<Var> = (0..3).map(Var::Block).filter(several).collect();
+    // Equal coordinates along one axis help to prove those along another one.
+    loop {
+        let before = open.len();
+        open.retain(|&block| {
+            let Some(term) = terms.find_var(block) else { return true };
+            let (own, other) = (system.linear(&mut first, term), system.linear(&mut second, term));
+            let (up, down) = (other.minus(&own), own.minus(&other));
+            let is_equal = system.excludes(&[up.clone().shifted(-1)]) && system.excludes(&[down.clone().shifted(-1)]);
+            if is_equal {
+                system.require(up);
+                system.require(down);
+            }
+            !is_equal
+        });
+        if open.is_empty() || open.len() == before {
+            return open.is_empty();
+        }
+    }
 }
 
 /// Returns true if a store reaches each element of its array.
-pub fn covers(terms: &Terms, ranges: &Ranges, store: &Access, places: &[Place]) -> bool {
+pub fn covers(launches: Launches<'_>, store: &Access, places: &[Place]) -> bool {
+    let terms = launches.terms;
     if store.unknown(terms).is_some() {
         return false;
     }
-    let ranges = store.ranges(ranges);
-    let mut system = System::new(terms);
-    // The conditions are goals, and no assumptions.
-    let mut execution = Execution::new(0, terms, &ranges, &[]);
+    let ranges = store.ranges(launches.ranges);
+    let launches = Launches { ranges: &ranges, ..launches };
+    let mut system = launches.system();
+    // The conditions of the store are goals, and no assumptions.
+    let mut execution = launches.execution(&mut system, 0, &ranges, &[]);
     let mut elements = Vec::new();
     for place in places {
         let extent = system.linear(&mut execution, place.extent);
@@ -116,31 +169,46 @@ pub fn covers(terms: &Terms, ranges: &Ranges, store: &Access, places: &[Place]) 
         system.require(element.clone());
         elements.push(element);
     }
-    let mut determined: Vec<Var> = Vec::new();
+    let mut values: Vec<(Part, Linear)> = Vec::new();
     for (place, element) in places.iter().zip(&elements) {
-        let Some((constant, digits)) = mixed_radix(terms, &ranges, place.start) else { return false };
+        let Some((constant, digits)) = digits(terms, place.start) else { return false };
         let mut rest = element.clone().shifted(-constant);
-        for (var, factor) in digits {
-            if determined.contains(&var) {
+        for (number, digit) in digits.into_iter().enumerate() {
+            let mut by = Linear::constant(digit.factor);
+            for &symbol in &digit.symbols {
+                let symbol = system.linear(&mut execution, symbol);
+                let Some(product) = system.product(&by, &symbol) else { return false };
+                by = product;
+            }
+            let value = system.fresh();
+            if !system.excludes(&[Linear::default().minus(&by)]) || system.divide(&rest, &value, &by).is_none() {
                 return false;
             }
-            let digit = system.fresh();
-            let Ok(by) = i64::try_from(factor) else { return false };
-            system.divide(&rest, &digit, by);
-            rest = rest.plus(&digit, -factor);
-            execution.set(var, digit);
-            determined.push(var);
-        }
-        // The rest is a position in the tile.
-        let beyond = rest.clone().shifted(-i128::from(place.len));
-        if !(system.excludes(&[beyond]) && system.excludes(&[Linear::constant(-1).minus(&rest)])) {
-            return false;
+            let Some(whole) = system.product(&value, &by) else { return false };
+            if number > 0 || constant == 0 {
+                // The dividend is an element, or a remainder.
+                system.require(value.clone());
+            }
+            rest = rest.minus(&whole);
+            values.push((digit.part, value));
         }
     }
+    if set_parts(&mut system, &mut execution, &values).is_none() {
+        return false;
+    }
     for &var in ranges.keys().filter(|var| !matches!(var, Var::Symbol(_))) {
-        if !determined.contains(&var) {
+        if !values.iter().any(|(part, _)| *part.var() == var) {
             execution.set(var, Linear::constant(0));
         }
+    }
+    system.unify();
+    let is_reached = |(place, element): (&Place, &Linear)| {
+        let start = system.linear(&mut execution, place.start);
+        let (before, after) = (start.minus(element), element.minus(&start).shifted(1 - i128::from(place.len)));
+        system.excludes(&[before.shifted(-1)]) && system.excludes(&[after.shifted(-1)])
+    };
+    if !places.iter().zip(&elements).all(is_reached) {
+        return false;
     }
     let is_in_range = |(var, &(lo, hi)): (&Var, &(i64, i64))| {
         let Some(term) = terms.find_var(*var).filter(|_| !matches!(var, Var::Symbol(_))) else { return true };
@@ -152,6 +220,48 @@ pub fn covers(terms: &Terms, ranges: &Ranges, store: &Access, places: &[Place]) 
         && store.conditions.iter().all(|&condition| system.implies(&mut execution, condition))
 }
 
+/// Sets variables whose parts have these values. Returns `None` if no value has these parts.
+fn set_parts<'t>(system: &mut System<'t>, execution: &mut Execution<'t>, values: &[(Part, Linear)]) -> Option<()> {
+    let find = |wanted: Part| values.iter().find(|(part, _)| *part == wanted).map(|(_, value)| value.clone());
+    let mut quotients = Vec::new();
+    for (number, (part, value)) in values.iter().enumerate() {
+        let is_other = |(other, _): &&(Part, Linear)| other.var() == part.var();
+        match part {
+            Part::Whole(var) => {
+                if values.iter().filter(is_other).count() > 1 {
+                    return None;
+                }
+                execution.set(*var, value.clone());
+            }
+            Part::Quotient(var, by) | Part::Remainder(var, by) => {
+                let (quotient, rest) = (Part::Quotient(*var, *by), Part::Remainder(*var, *by));
+                if values.iter().filter(is_other).any(|(other, _)| ![quotient, rest].contains(other))
+                    || values[..number].iter().any(|(other, _)| other == part)
+                {
+                    return None;
+                }
+                let (quotient, rest) = (find(quotient).unwrap_or_default(), find(rest).unwrap_or_default());
+                let divisor = system.linear(execution, *by);
+                // 0 <= rest < divisor and a quotient that is not negative: the parts are exact.
+                let exceeds = rest.minus(&divisor);
+                let is_negative = |form: &Linear| Linear::constant(-1).minus(form);
+                if ![exceeds, is_negative(&rest), is_negative(&quotient)].iter().all(|row| system.excludes(std::slice::from_ref(row)))
+                {
+                    return None;
+                }
+                let whole = system.product(&quotient, &divisor)?.plus(&rest, 1);
+                execution.set(*var, whole);
+                quotients.push((*var, *by, quotient));
+            }
+        }
+    }
+    for (var, by, quotient) in quotients {
+        let term = system.terms().find_var(var)?;
+        system.set_quotient(execution, (term, by), quotient);
+    }
+    Some(())
+}
+
 /// Returns whether a store depends on an iteration or lane; `None` for tile blocks and symbols,
 /// whose ranges always matter.
 fn is_used(terms: &Terms, store: &Access, var: Var) -> Option<bool> {
@@ -160,62 +270,4 @@ fn is_used(terms: &Terms, store: &Access, var: Var) -> Option<bool> {
     }
     let all = store.dims.iter().map(|dim| dim.start).chain(store.conditions.iter().copied());
     Some(all.into_iter().any(|term| terms.vars(term).contains(&var)))
-}
-
-/// Returns a position as a constant and variables with positive factors, the largest one first.
-fn mixed_radix(terms: &Terms, ranges: &Ranges, position: Term) -> Option<(i128, Vec<(Var, i128)>)> {
-    let mut intervals = Intervals::new(terms, ranges, &[]);
-    let (constant, mut digits) = affine(terms, &mut intervals, position)?;
-    digits.retain(|(_, factor)| *factor != 0);
-    digits.sort_by_key(|&(_, factor)| std::cmp::Reverse(factor));
-    let is_digit = |(var, factor): &(Var, i128)| *factor > 0 && !matches!(var, Var::Symbol(_));
-    digits.iter().all(is_digit).then_some((constant, digits))
-}
-
-/// Returns the constant and the factors of a term that does not wrap.
-fn affine(terms: &Terms, intervals: &mut Intervals<'_>, term: Term) -> Option<(i128, Vec<(Var, i128)>)> {
-    let (fun, bits, args) = match terms.node(term) {
-        Node::Constant(value) => return Some((i128::from(*value), Vec::new())),
-        Node::Var(var) => return Some((0, vec![(*var, 1)])),
-        Node::Data(..) => return None,
-        Node::Apply(fun, bits, args) => (fun, *bits, args),
-    };
-    let number = |index: usize| terms.as_constant(args[index]).map(i128::from);
-    let (constant, factors) = match fun {
-        Fun::Add | Fun::Sub => {
-            let sign = if *fun == Fun::Add { 1 } else { -1 };
-            let (mut constant, mut factors) = affine(terms, intervals, args[0])?;
-            let (other, others) = affine(terms, intervals, args[1])?;
-            constant += sign * other;
-            for (var, factor) in others {
-                match factors.iter_mut().find(|(known, _)| *known == var) {
-                    Some((_, known)) => *known += sign * factor,
-                    None => factors.push((var, sign * factor)),
-                }
-            }
-            (constant, factors)
-        }
-        Fun::Mul => {
-            let (factor, of) = number(0).map(|n| (n, 1)).or_else(|| number(1).map(|n| (n, 0)))?;
-            let (constant, factors) = affine(terms, intervals, args[of])?;
-            (constant * factor, factors.into_iter().map(|(var, own)| (var, own * factor)).collect())
-        }
-        Fun::Extend(sign, from) if *from > 1 => {
-            let is_equal = *sign == crate::ir::Sign::Signed || intervals.of(args[0]).0 >= 0;
-            return affine(terms, intervals, args[0]).filter(|_| is_equal);
-        }
-        Fun::Truncate => affine(terms, intervals, args[0])?,
-        _ => return None,
-    };
-    // Without a wrap, the interval of the sum is that of its term.
-    let (mut lo, mut hi) = (constant, constant);
-    for &(var, factor) in &factors {
-        let term = terms.find_var(var)?;
-        let (from, to) = intervals.of(term);
-        let ends = [i128::from(from) * factor, i128::from(to) * factor];
-        lo += ends[0].min(ends[1]);
-        hi += ends[0].max(ends[1]);
-    }
-    let limit = 1i128 << (bits - 1);
-    (bits > 1 && -limit <= lo && hi < limit).then_some((constant, factors))
 }

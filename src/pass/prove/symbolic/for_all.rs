@@ -1,11 +1,20 @@
 //! Decision of the properties of a kernel for all values of the symbols of its launch.
 
-use super::decide::{Inside, Place, covers, is_inside, never_meet};
+use std::cell::Cell;
+
+use super::decide::{Inside, Launches, Place, covers, is_implied, is_inside, never_meet};
+use super::linear::MOST_ROWS;
 use crate::ir::Value;
 use crate::pass::prove::access::{Access, Dim, Frame, Kind, Root};
-use crate::pass::prove::term::{Fun, Term, Terms};
+use crate::pass::prove::term::{Fun, Term, Terms, Var};
 use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
+
+/// Limit of eliminations that look for needless checks of one kernel.
+const MOST_ELIMINATIONS: usize = 64;
+
+/// Limit of inequalities of such an elimination.
+const FEW_ROWS: usize = 80;
 
 const UNDECIDED: &str = "is not decided for all extents";
 
@@ -27,6 +36,16 @@ impl<'w, 'm> ForAll<'w, 'm> {
         ForAll { walk, accesses: placed }
     }
 
+    fn launches(&self) -> Launches<'_> {
+        let Walk { values, ranges, required, .. } = &*self.walk;
+        Launches { terms: &values.terms, ranges, conditions: required, most_rows: MOST_ROWS }
+    }
+
+    /// Returns true if no launch meets the conditions of the kernel.
+    pub fn is_impossible(&self) -> bool {
+        !self.walk.required.is_empty() && self.launches().is_impossible()
+    }
+
     /// Returns the reason for which a property is not proved; `None` for a proof.
     pub fn obstacle(&self, property: Property) -> Option<Reason> {
         if let Some(&op) = self.walk.opaque.first() {
@@ -41,7 +60,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
     }
 
     fn bounds(&self) -> Option<Reason> {
-        let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
+        let (terms, launches) = (&self.walk.values.terms, self.launches());
         self.accesses.iter().find_map(|(access, places)| {
             let open = Some(reason(terms, access));
             if access.root == Root::Scratch && access.frame.is_none() {
@@ -55,14 +74,14 @@ impl<'w, 'm> ForAll<'w, 'm> {
                     Some(_) if access.partition && !access.clipped => Inside::Part,
                     Some(_) => return true,
                 };
-                is_inside(terms, ranges, access, places, (number, inside))
+                is_inside(launches, access, places, (number, inside))
             });
             if is_proved { None } else { open }
         })
     }
 
     fn conflicts(&self, stores_alone: bool) -> Option<Reason> {
-        let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
+        let (terms, launches) = (&self.walk.values.terms, self.launches());
         let is_candidate =
             |(access, _): &&(Access, _)| access.root != Root::Scratch && (!stores_alone || access.kind == Kind::Store);
         let candidates: Vec<&(Access, Option<Vec<Place>>)> = self.accesses.iter().filter(is_candidate).collect();
@@ -78,7 +97,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
                 }
                 let proved = match (a_places, b_places) {
                     (Some(x), Some(y)) if a.root == b.root && a.bits == b.bits && x.len() == y.len() => {
-                        never_meet(terms, ranges, (a, x), (b, y))
+                        never_meet(launches, (a, x), (b, y))
                     }
                     _ => false,
                 };
@@ -91,15 +110,63 @@ impl<'w, 'm> ForAll<'w, 'm> {
     }
 
     fn covers(&self) -> Option<Reason> {
-        let (terms, ranges) = (&self.walk.values.terms, &self.walk.ranges);
+        let (terms, launches) = (&self.walk.values.terms, self.launches());
         let stores = || self.accesses.iter().filter(|(access, _)| access.kind == Kind::Store);
         let is_covered = |root: Root| {
             stores()
                 .filter(|(store, _)| store.root == root)
-                .any(|(store, places)| places.as_ref().is_some_and(|places| covers(terms, ranges, store, places)))
+                .any(|(store, places)| places.as_ref().is_some_and(|places| covers(launches, store, places)))
         };
         let open = |(store, _): &&(Access, _)| store.root != Root::Scratch && !is_covered(store.root);
         stores().find(open).map(|(store, _)| reason(terms, store))
+    }
+}
+
+/// Checks that no launch of a kernel needs, by the facts of its walk.
+///
+/// An elimination is started only where a condition of the access, or one of the launch, relates
+/// the extent to a position: these are the checks that ranges of single values do not decide.
+pub(in crate::pass::prove) struct Needless<'w, 'm> {
+    walk: &'w Walk<'m>,
+    eliminations: Cell<usize>,
+}
+
+impl<'w, 'm> Needless<'w, 'm> {
+    pub fn new(walk: &'w Walk<'m>) -> Needless<'w, 'm> {
+        Needless { walk, eliminations: Cell::new(MOST_ELIMINATIONS) }
+    }
+
+    fn launches(&self) -> Launches<'_> {
+        let Walk { values, ranges, required, .. } = self.walk;
+        Launches { terms: &values.terms, ranges, conditions: required, most_rows: FEW_ROWS }
+    }
+
+    /// Returns true if a condition depends on a symbol of this term, and the limit is not reached.
+    fn is_promising(&self, of: Term, conditions: &[Term]) -> bool {
+        let terms = &self.walk.values.terms;
+        let symbols = |term: Term| terms.vars(term).iter().filter(|var| matches!(var, Var::Symbol(_)));
+        let is_related = |&condition: &Term| symbols(condition).any(|var| terms.vars(of).contains(var));
+        let stated = &self.walk.required[self.walk.facts..];
+        let is_promising = conditions.iter().chain(stated).any(is_related);
+        let left = self.eliminations.get();
+        if is_promising && left > 0 {
+            self.eliminations.set(left - 1);
+        }
+        is_promising && left > 0
+    }
+
+    /// Returns true if all elements of an access along a dimension are inside of the array.
+    pub fn is_inside(&self, access: &Access, dim: usize) -> bool {
+        let Some(&extent) = access.frame.as_ref().and_then(|frame| frame.extent_terms.get(dim)) else { return false };
+        let place = Place { start: access.dims[dim].start, len: access.dims[dim].len, extent };
+        self.is_promising(extent, &access.conditions)
+            && is_inside(self.launches(), access, &[place], (0, Inside::Whole))
+    }
+
+    /// Returns true if the mask of an access, its last condition, is always true.
+    pub fn is_implied(&self, access: &Access) -> bool {
+        let Some((&mask, others)) = access.conditions.split_last() else { return false };
+        self.is_promising(mask, others) && is_implied(self.launches(), access)
     }
 }
 

@@ -1,19 +1,28 @@
 //! Linear forms of terms, with the inequalities that hold for their variables.
 //!
-//! * A term that does not wrap has the linear form of its operands.
-//! * A quotient by a number is a variable between two products. A remainder follows from it.
+//! * A term that does not wrap has the linear form of its operands. Intervals show that, or the
+//!   inequalities that are known before.
+//! * Products of variables are variables (`product`).
+//! * A quotient is a variable between two products. A remainder follows from it.
 //! * Minima and maxima are variables with two cases.
 //! * Any other term is a variable in its interval.
 
 use rustc_hash::FxHashMap;
 
-use super::linear::{Linear, Unknown, is_contradictory};
+use super::linear::{Linear, MOST_ROWS, Unknown, is_contradictory};
+use super::product::Products;
 use crate::ir::{CmpPred, Rounding, Sign};
 use crate::pass::prove::interval::{Intervals, Ranges};
 use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 
 /// Limit of cases that are distinguished one inside of another.
 const MOST_CASES: usize = 6;
+
+/// Limit of wraps of one system that inequalities exclude.
+const MOST_WRAPS: usize = 24;
+
+/// Limit of pairs of variables that are compared for equality.
+const MOST_PAIRS: usize = 8;
 
 /// Variable of a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +35,23 @@ enum Key {
     Term(usize, Term),
     /// The quotient of a term by a number, rounded down.
     Quotient(usize, Term, i64),
+    /// The quotient of a term by another one, rounded down, or up.
+    Ratio(usize, Term, Term, bool),
+}
+
+/// Planted fault of the procedure, for its tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Wraps are overlooked.
+    Wrap,
+    /// A row is multiplied by a variable of any sign.
+    Sign,
+    /// A remainder is less than the divisor minus 1.
+    Remainder,
+    /// A product is that of other variables.
+    Product,
+    /// A condition is false only if it is violated by 2 or more.
+    Negation,
 }
 
 /// Inequalities about one or several executions of accesses.
@@ -37,6 +63,13 @@ pub struct System<'t> {
     rows: Vec<Linear>,
     /// Pairs of cases, one of which holds.
     cases: Vec<[Vec<Linear>; 2]>,
+    products: Products,
+    /// Number of wraps that inequalities may still exclude.
+    wraps: usize,
+    /// Quotients that are known.
+    ratios: FxHashMap<(usize, Term, Term), Linear>,
+    fault: Option<Fault>,
+    most_rows: usize,
 }
 
 /// One execution of an access.
@@ -46,18 +79,21 @@ pub struct Execution<'t> {
     intervals: Intervals<'t>,
     /// Values of variables that are given.
     given: FxHashMap<Var, Linear>,
+    /// Forms of terms.
+    forms: FxHashMap<Term, Linear>,
 }
 
 impl<'t> Execution<'t> {
     /// Returns execution `number`, for which these conditions hold.
     pub fn new(number: usize, terms: &'t Terms, ranges: &'t Ranges, conditions: &[Term]) -> Execution<'t> {
         let intervals = Intervals::new(terms, ranges, conditions);
-        Execution { number, ranges, intervals, given: FxHashMap::default() }
+        Execution { number, ranges, intervals, given: FxHashMap::default(), forms: FxHashMap::default() }
     }
 
     /// Sets the value of a variable.
     pub fn set(&mut self, var: Var, value: Linear) {
         self.given.insert(var, value);
+        self.forms.clear();
     }
 }
 
@@ -68,7 +104,37 @@ fn limits(bits: u32) -> (i128, i128) {
 
 impl<'t> System<'t> {
     pub fn new(terms: &'t Terms) -> System<'t> {
-        System { terms, vars: FxHashMap::default(), count: 0, rows: Vec::new(), cases: Vec::new() }
+        System {
+            terms,
+            vars: FxHashMap::default(),
+            count: 0,
+            rows: Vec::new(),
+            cases: Vec::new(),
+            products: Products::default(),
+            wraps: MOST_WRAPS,
+            ratios: FxHashMap::default(),
+            fault: None,
+            most_rows: MOST_ROWS,
+        }
+    }
+
+    pub fn terms(&self) -> &'t Terms {
+        self.terms
+    }
+
+    /// Limits the inequalities of an elimination.
+    pub fn with_most_rows(self, most_rows: usize) -> System<'t> {
+        System { most_rows, ..self }
+    }
+
+    /// Plants a fault.
+    #[cfg(test)]
+    pub fn with_fault(self, fault: Option<Fault>) -> System<'t> {
+        System { fault, ..self }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        cfg!(test) && self.fault == Some(fault)
     }
 
     /// Returns a new variable.
@@ -114,7 +180,18 @@ impl<'t> System<'t> {
                 self.bounded(key, range)
             }
             Node::Data(..) => self.opaque(of, term),
-            Node::Apply(fun, bits, args) => self.applied(of, fun, *bits, args).unwrap_or_else(|| self.opaque(of, term)),
+            Node::Apply(fun, bits, args) => {
+                if let Some(known) = of.forms.get(&term) {
+                    return known.clone();
+                }
+                let form = self.applied(of, fun, *bits, args);
+                let is_final = form.is_some() || self.products.is_empty();
+                let form = form.unwrap_or_else(|| self.opaque(of, term));
+                if is_final {
+                    of.forms.insert(term, form.clone());
+                }
+                form
+            }
         }
     }
 
@@ -130,35 +207,58 @@ impl<'t> System<'t> {
         if is_shared { usize::MAX } else { of.number }
     }
 
+    /// Returns the form of a result if it does not wrap: by its interval, else by the known rows.
+    fn exact(&mut self, form: Linear, (lo, hi): (i128, i128), bits: u32) -> Option<Linear> {
+        if bits <= 1 {
+            return None;
+        }
+        let (least, most) = limits(bits);
+        if least <= lo && hi <= most || self.has(Fault::Wrap) {
+            return Some(form);
+        }
+        // Without products, the rows seldom know more than the interval.
+        if self.products.is_empty() || self.wraps == 0 {
+            return None;
+        }
+        self.wraps -= 1;
+        let (below, above) = (Linear::constant(least - 1).minus(&form), form.clone().shifted(-most - 1));
+        (self.excludes(&[below]) && self.excludes(&[above])).then_some(form)
+    }
+
+    /// Returns the form of a product.
+    pub fn product(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
+        if self.has(Fault::Product) {
+            return self.products.product(a, a, &mut self.count);
+        }
+        self.products.product(a, b, &mut self.count)
+    }
+
     fn applied(&mut self, of: &mut Execution<'t>, fun: &Fun, bits: u32, args: &[Term]) -> Option<Linear> {
         let wide = |interval: (i64, i64)| (i128::from(interval.0), i128::from(interval.1));
         let interval: Vec<(i128, i128)> = args.iter().map(|&arg| wide(of.intervals.of(arg))).collect();
         let number = |index: usize| self.terms.as_constant(args[index]).map(i128::from);
         let fits = |(lo, hi): (i128, i128)| bits > 1 && limits(bits).0 <= lo && hi <= limits(bits).1;
-        let scaled = |(lo, hi): (i128, i128), by: i128| ((lo * by).min(hi * by), (lo * by).max(hi * by));
         let is_plain = |sign: Sign| bits > 1 && (sign == Sign::Signed || interval.iter().all(|(lo, _)| *lo >= 0));
         match fun {
-            Fun::Add if fits((interval[0].0 + interval[1].0, interval[0].1 + interval[1].1)) => {
-                let other = self.linear(of, args[1]);
-                Some(self.linear(of, args[0]).plus(&other, 1))
-            }
-            Fun::Sub if fits((interval[0].0 - interval[1].1, interval[0].1 - interval[1].0)) => {
-                let other = self.linear(of, args[1]);
-                Some(self.linear(of, args[0]).minus(&other))
+            Fun::Add | Fun::Sub => {
+                let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
+                let ((lo, hi), (least, most)) = (interval[0], interval[1]);
+                match fun {
+                    Fun::Add => self.exact(a.plus(&b, 1), (lo + least, hi + most), bits),
+                    _ => self.exact(a.minus(&b), (lo - most, hi - least), bits),
+                }
             }
             Fun::Mul => {
-                let (factor, other) = match (number(0), number(1)) {
-                    (Some(factor), _) => (factor, 1),
-                    (_, Some(factor)) => (factor, 0),
-                    _ => return None,
-                };
-                let form = fits(scaled(interval[other], factor)).then(|| self.linear(of, args[other]))?;
-                Some(Linear::default().plus(&form, factor))
+                let ends = [interval[0].0, interval[0].1].map(|x| [interval[1].0, interval[1].1].map(|y| x * y));
+                let (least, most) = ends.iter().flatten().fold((i128::MAX, i128::MIN), |(lo, hi), &end| (lo.min(end), hi.max(end)));
+                let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
+                let form = self.product(&a, &b)?;
+                self.exact(form, (least, most), bits)
             }
             Fun::ShiftLeft => {
                 let factor = 1i128 << number(1).filter(|shift| (0..i128::from(bits).min(63)).contains(shift))?;
-                let form = fits(scaled(interval[0], factor)).then(|| self.linear(of, args[0]))?;
-                Some(Linear::default().plus(&form, factor))
+                let form = self.linear(of, args[0]);
+                self.exact(Linear::default().plus(&form, factor), (interval[0].0 * factor, interval[0].1 * factor), bits)
             }
             Fun::Negate if fits((-interval[0].1, -interval[0].0)) => {
                 let form = self.linear(of, args[0]);
@@ -166,20 +266,21 @@ impl<'t> System<'t> {
             }
             Fun::Extend(Sign::Signed, from) if *from > 1 => Some(self.linear(of, args[0])),
             Fun::Extend(Sign::Unsigned, from) if *from > 1 && interval[0].0 >= 0 => Some(self.linear(of, args[0])),
-            Fun::Truncate if fits(interval[0]) => Some(self.linear(of, args[0])),
-            Fun::Div(sign, rounding) if is_plain(*sign) => {
-                let by = number(1).filter(|by| *by > 0)? as i64;
-                match rounding {
-                    Rounding::NegInf => Some(self.quotient(of, args[0], by)),
-                    Rounding::PosInf => Some(self.quotient_up(of, args[0], by)),
-                    _ if interval[0].0 >= 0 => Some(self.quotient(of, args[0], by)),
-                    _ => None,
-                }
+            Fun::Truncate => {
+                let form = self.linear(of, args[0]);
+                self.exact(form, interval[0], bits)
             }
-            Fun::Rem(sign) if is_plain(*sign) && interval[0].0 >= 0 => {
-                let by = number(1).filter(|by| *by > 0)? as i64;
-                let quotient = self.quotient(of, args[0], by);
-                Some(self.linear(of, args[0]).plus(&quotient, -i128::from(by)))
+            Fun::Div(sign, rounding) if is_plain(*sign) && interval[1].0 > 0 => match rounding {
+                Rounding::NegInf => self.quotient(of, args[0], args[1], false),
+                Rounding::PosInf => self.quotient(of, args[0], args[1], true),
+                _ if interval[0].0 >= 0 => self.quotient(of, args[0], args[1], false),
+                _ => None,
+            },
+            Fun::Rem(sign) if is_plain(*sign) && interval[0].0 >= 0 && interval[1].0 > 0 => {
+                let quotient = self.quotient(of, args[0], args[1], false)?;
+                let divisor = self.linear(of, args[1]);
+                let whole = self.product(&quotient, &divisor)?;
+                Some(self.linear(of, args[0]).minus(&whole))
             }
             Fun::Min(sign) | Fun::Max(sign) if is_plain(*sign) => {
                 let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
@@ -197,31 +298,42 @@ impl<'t> System<'t> {
         }
     }
 
-    /// Returns the quotient of a term, rounded down.
-    fn quotient(&mut self, of: &mut Execution<'t>, term: Term, by: i64) -> Linear {
-        let form = self.linear(of, term);
-        let (quotient, is_new) = self.var(Key::Quotient(self.side(of, term), term, by));
-        if is_new {
-            self.divide(&form, &quotient, by);
+    /// Returns the quotient of a term by a positive one, rounded down, or `up`.
+    fn quotient(&mut self, of: &mut Execution<'t>, term: Term, by: Term, up: bool) -> Option<Linear> {
+        let side = self.side(of, term).min(self.side(of, by));
+        if let Some(known) = self.ratios.get(&(side, term, by)).filter(|_| !up) {
+            return Some(known.clone());
         }
-        quotient
+        let (form, divisor) = (self.linear(of, term), self.linear(of, by));
+        let form = if up { form.plus(&divisor, 1).shifted(-1) } else { form };
+        let key = match self.terms.as_constant(by) {
+            // A negative key apart from that of the quotient rounded down.
+            Some(number) => Key::Quotient(side, term, if up { -number } else { number }),
+            None => Key::Ratio(side, term, by, up),
+        };
+        let (quotient, is_new) = self.var(key);
+        if is_new {
+            self.divide(&form, &quotient, &divisor)?;
+            if of.intervals.of(term).0 >= 0 {
+                self.require(quotient.clone());
+            }
+        }
+        Some(quotient)
     }
 
-    fn quotient_up(&mut self, of: &mut Execution<'t>, term: Term, by: i64) -> Linear {
-        let form = self.linear(of, term).shifted(i128::from(by) - 1);
-        // A negative key apart from that of the quotient rounded down.
-        let (quotient, is_new) = self.var(Key::Quotient(self.side(of, term), term, -by));
-        if is_new {
-            self.divide(&form, &quotient, by);
-        }
-        quotient
+    /// States the quotient of two terms, rounded down.
+    pub fn set_quotient(&mut self, of: &mut Execution<'t>, (term, by): (Term, Term), quotient: Linear) {
+        of.forms.clear();
+        self.ratios.insert((self.side(of, term).min(self.side(of, by)), term, by), quotient);
     }
 
-    /// States that a form is the quotient of another one, rounded down.
-    pub fn divide(&mut self, form: &Linear, quotient: &Linear, by: i64) {
-        let rest = form.plus(quotient, -i128::from(by));
-        self.require(Linear::constant(i128::from(by) - 1).minus(&rest));
+    /// States that a form is the quotient of two other ones, rounded down. The divisor is positive.
+    pub fn divide(&mut self, form: &Linear, quotient: &Linear, by: &Linear) -> Option<()> {
+        let rest = form.minus(&self.product(quotient, by)?);
+        let most = by.clone().shifted(if self.has(Fault::Remainder) { -2 } else { -1 });
+        self.require(most.minus(&rest));
         self.require(rest);
+        Some(())
     }
 
     /// States that a condition has this value. Conditions without a linear form are left out.
@@ -271,7 +383,8 @@ impl<'t> System<'t> {
                 let pred = if value { *pred } else { pred.negated() };
                 let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
                 let (up, down) = (b.minus(&a), a.minus(&b));
-                let (below, above) = (up.clone().shifted(-1), down.clone().shifted(-1));
+                let strictly = if self.has(Fault::Negation) && !value { -2 } else { -1 };
+                let (below, above) = (up.clone().shifted(strictly), down.clone().shifted(strictly));
                 Some(vec![match pred {
                     CmpPred::Lt => vec![vec![below]],
                     CmpPred::Le => vec![vec![up]],
@@ -285,17 +398,41 @@ impl<'t> System<'t> {
         }
     }
 
+    /// States the equality of variables that products differ in, where it follows: the products
+    /// are then equal, too.
+    pub fn unify(&mut self) {
+        for (x, y) in self.products.pairs().into_iter().take(MOST_PAIRS) {
+            let (up, down) = (Linear::var(x).minus(&Linear::var(y)), Linear::var(y).minus(&Linear::var(x)));
+            if self.excludes(&[up.clone().shifted(-1)]) && self.excludes(&[down.clone().shifted(-1)]) {
+                self.rows.extend([up, down]);
+            }
+        }
+    }
+
     /// Returns true if these forms cannot all be at least 0.
     pub fn excludes(&self, rows: &[Linear]) -> bool {
-        let mut all = self.rows.clone();
-        all.extend_from_slice(rows);
+        let mut all = rows.to_vec();
+        all.extend_from_slice(&self.rows);
+        if !self.products.is_empty() {
+            let mut least: FxHashMap<Unknown, i128> = FxHashMap::default();
+            for row in &all {
+                // f x + c >= 0 with f > 0: x is at least -c / f, rounded up.
+                if let [(var, factor @ 1..)] = row.factors[..] {
+                    let bound = -row.constant.div_euclid(factor);
+                    let known = least.entry(var).or_insert(bound);
+                    *known = bound.max(*known);
+                }
+            }
+            let any = self.has(Fault::Sign).then_some(0);
+            all.extend(self.products.derived(&all, &|var| least.get(&var).copied().or(any)));
+        }
         self.is_impossible(&mut all, 0, MOST_CASES)
     }
 
     /// Returns true if the rows, and the cases from `first` on, contradict each other. `most`: the
     /// number of cases that may be distinguished.
     fn is_impossible(&self, rows: &mut Vec<Linear>, first: usize, most: usize) -> bool {
-        if is_contradictory(rows) {
+        if is_contradictory(rows, self.most_rows) {
             return true;
         }
         let Some(cases) = self.cases.get(first).filter(|_| most > 0) else { return false };
