@@ -282,10 +282,12 @@ pub mod inspect {
     pub use crate::backend::ptx::{MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
     #[doc(inline)]
     pub use crate::launch::{
-        CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, SpilledLine, Spills, doctor, inspect,
+        CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, Spills, doctor, inspect,
     };
     #[doc(inline)]
     pub use crate::pass::Work;
+    #[doc(inline)]
+    pub use crate::runtime::SpilledLine;
 }
 
 /// Mathematics beyond methods of tiles: complex numbers, Fourier transforms, modes of floats, exact

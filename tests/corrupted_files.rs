@@ -64,6 +64,52 @@ fn swallow(file: &[u8]) {
     }
 }
 
+/// Returns a function of random numbers below its argument (xorshift64).
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |n| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % n
+    }
+}
+
+/// Random damage of files.
+struct Damage {
+    seed: u64,
+    /// Number of damaged files.
+    files: usize,
+    /// Most changes of a file.
+    changes: usize,
+    /// Limit of the time, for slow machines.
+    seconds: u64,
+}
+
+impl Damage {
+    /// Calls `read` with damaged copies of each file in turn: flipped bits, other bytes, removed bytes.
+    fn each(&self, files: &[Vec<u8>], read: &mut dyn FnMut(&[u8])) {
+        let (start, mut next) = (Instant::now(), numbers(self.seed));
+        for round in 0..self.files {
+            let mut file = files[round % files.len()].clone();
+            for _ in 0..1 + next(self.changes) {
+                let at = next(file.len());
+                match next(4) {
+                    0 => file[at] ^= 1 << next(8),
+                    1 => file[at] = next(256) as u8,
+                    2 => file[at] = 0xFF,
+                    _ => drop(file.remove(at)),
+                }
+            }
+            read(&file);
+            if start.elapsed().as_secs() > self.seconds {
+                println!("stopped after {round} files");
+                break;
+            }
+        }
+    }
+}
+
 fn golden(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(format!("{name}.tilebc"));
     std::fs::read(path).expect("a golden file")
@@ -93,33 +139,9 @@ fn truncated_files_are_errors() {
 
 #[test]
 fn flipped_bits_do_no_harm() {
-    let start = Instant::now();
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) as usize % n
-    };
     let files: Vec<Vec<u8>> = SAMPLES.iter().map(|name| golden(name)).collect();
-    // Bounded in time as well, for slow machines.
-    for round in 0..40_000 {
-        let mut file = files[round % files.len()].clone();
-        for _ in 0..1 + next(4) {
-            let at = next(file.len());
-            match next(4) {
-                0 => file[at] ^= 1 << next(8),
-                1 => file[at] = next(256) as u8,
-                2 => file[at] = 0xFF,
-                _ => drop(file.remove(at)),
-            }
-        }
-        swallow(&file);
-        if start.elapsed().as_secs() > 60 {
-            println!("stopped after {round} files");
-            break;
-        }
-    }
+    let damage = Damage { seed: 0x9E37_79B9_7F4A_7C15, files: 40_000, changes: 4, seconds: 60 };
+    damage.each(&files, &mut swallow);
     no_file_took_much();
 }
 
@@ -145,40 +167,17 @@ fn spills(file: &[u8]) -> Option<Spills> {
 
 #[test]
 fn damaged_machine_code_does_no_harm() {
-    let start = Instant::now();
     let whole = cubin();
     let found = spills(&whole).expect("lines");
     // The disassembler shows these accesses: 11 values before the loop, one of them an address, and 10 in it.
-    let numbers = |line: &SpilledLine| [line.bytes, line.stores, line.loads, line.loop_stores, line.loop_loads];
-    let lines: Vec<_> = found.lines.iter().map(|line| (line.place.clone(), numbers(line))).collect();
+    let counts = |line: &SpilledLine| [line.bytes, line.stores, line.loads, line.loop_stores, line.loop_loads];
+    let lines: Vec<_> = found.lines.iter().map(|line| (line.place.clone(), counts(line))).collect();
     let place = |line| Some(("src/spilled.rs".to_owned(), line));
     assert_eq!(lines, [(place(13), [40, 10, 10, 10, 10]), (place(11), [48, 11, 11, 0, 10])]);
     (0..whole.len()).for_each(|length| drop(spills(&whole[..length])));
-    let mut state = 0xD1B5_4A32_D192_ED03u64;
-    let mut next = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) as usize % n
-    };
     let mut read = 0;
-    for round in 0..3_000 {
-        let mut file = whole.clone();
-        for _ in 0..1 + next(6) {
-            let at = next(file.len());
-            match next(4) {
-                0 => file[at] ^= 1 << next(8),
-                1 => file[at] = next(256) as u8,
-                2 => file[at] = 0xFF,
-                _ => drop(file.remove(at)),
-            }
-        }
-        read += usize::from(spills(&file).is_some());
-        if start.elapsed().as_secs() > 15 {
-            println!("stopped after {round} files");
-            break;
-        }
-    }
+    let damage = Damage { seed: 0xD1B5_4A32_D192_ED03, files: 3_000, changes: 6, seconds: 15 };
+    damage.each(&[whole], &mut |file| read += usize::from(spills(file).is_some()));
     assert!(read > 100, "{read} damaged files are read");
     no_file_took_much();
 }
@@ -186,13 +185,7 @@ fn damaged_machine_code_does_no_harm() {
 /// Names of entries, globals and hints with any bytes: what verifies has a text that is read again.
 #[test]
 fn damaged_names_are_refused() {
-    let mut state = 0x2545_F491_4F6C_DD1Du64;
-    let mut next = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) as usize % n
-    };
+    let mut next = numbers(0x2545_F491_4F6C_DD1D);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
     let mut paths: Vec<_> = std::fs::read_dir(folder).expect("the golden files").map(|e| e.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|suffix| suffix == "tilebc"));

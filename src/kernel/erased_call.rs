@@ -76,9 +76,11 @@ impl<'a, K: Kernel<P>, A: IntoKernelArg<P>, P> Bound<'a, K, A, P> {
 
     /// Returns the call with erased types.
     #[inline]
+    #[track_caller]
     pub fn call(&self) -> Call<'_> {
         let identity = (size_of::<K>() == 0).then(Arguments::<A, P>::identity::<K>);
-        Call { path: std::any::type_name::<K>(), identity, args: self.args.given(), body: self }
+        let (path, place) = (std::any::type_name::<K>(), Location::caller());
+        Call { path, place, identity, args: self.args.given(), body: self }
     }
 }
 
@@ -99,6 +101,8 @@ impl<K: Kernel<P>, A: IntoKernelArg<P>, P> Body for Bound<'_, K, A, P> {
 pub struct Call<'a> {
     /// The path of the kernel's type.
     path: &'static str,
+    /// The call of the library.
+    place: &'static Location<'static>,
     /// The type of a kernel of size zero, together with the types of the parameters.
     identity: Option<TypeId>,
     args: &'a dyn AnyArgs,
@@ -124,7 +128,7 @@ impl<'a> Call<'a> {
 
     /// Returns the name of the kernel for messages, dumps and entries.
     pub fn name(&self) -> String {
-        entry_name(self.path)
+        entry_name(self.path, self.place)
     }
 
     /// Runs the kernel once: see [`trace_kernel`](super::trace_kernel).

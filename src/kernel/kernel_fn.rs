@@ -47,19 +47,37 @@ pub(crate) fn refuse_nested(name: impl Fn() -> String) -> Result<()> {
 }
 
 /// Returns the name of a kernel for messages, dumps and entries: the last part of the function's
-/// path, without generics, as an identifier.
+/// path, without generics, as an identifier. The type of a function pointer has no path of a
+/// function: the name is then that of the caller's file and line.
+#[track_caller]
 pub(crate) fn name_of<K>() -> String {
-    entry_name(std::any::type_name::<K>())
+    entry_name(std::any::type_name::<K>(), Location::caller())
 }
 
-/// Returns the last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`.
-pub(super) fn entry_name(path: &str) -> String {
+/// Returns the last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`. For
+/// a type without the path of a function, `src/main.rs:7` gives `kernel_main_7`.
+pub(super) fn entry_name(path: &str, launch: &Location<'_>) -> String {
+    if !is_function(path) {
+        let file = launch.file().rsplit(['/', '\\']).next().unwrap_or_default();
+        return identifier(&format!("kernel_{}_{}", file.strip_suffix(".rs").unwrap_or(file), launch.line()));
+    }
     let plain = path.split('<').next().unwrap_or_default();
     let mut parts = plain.rsplit("::");
     let name = match parts.next().unwrap_or_default() {
         "{{closure}}" => format!("{}_closure", parts.find(|p| *p != "{{closure}}").unwrap_or("kernel")),
         last => last.to_string(),
     };
+    identifier(&name)
+}
+
+/// Returns false for the types of function pointers, references and boxes.
+fn is_function(path: &str) -> bool {
+    let start = path.split('<').next().unwrap_or_default();
+    start != "for" && !start.contains(['(', '&', ' ']) && !start.ends_with("::boxed::Box")
+}
+
+/// Replaces the characters that no identifier has.
+fn identifier(name: &str) -> String {
     let ident: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if ident.starts_with(|c: char| c.is_ascii_alphabetic()) { ident } else { format!("kernel_{ident}") }
 }
@@ -79,4 +97,45 @@ where
     A: IntoKernelArg<P>,
 {
     trace_into_module(name, Location::caller(), &|tracer| kernel.call(args.trace(tracer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prelude::*;
+    use crate::{bid, inspect};
+
+    fn double(x: ArrayMut<f32, 1>) {
+        x.store(bid(0), x.load(bid(0), [64]) * 2.0);
+    }
+
+    #[test]
+    fn functions_have_their_name() {
+        let place = Location::caller();
+        for (path, name) in [
+            ("app::scale<f32>", "scale"),
+            ("app::main::{{closure}}", "main_closure"),
+            ("fortran::forward", "forward"),
+            ("<app::A<f32> as app::B>::run", "kernel_"),
+        ] {
+            assert_eq!(entry_name(path, place), name);
+        }
+    }
+
+    /// The path of the type of a pointer is that of its parameters.
+    #[test]
+    fn function_pointers_have_the_name_of_their_launch() -> Result<()> {
+        let pointer: fn(ArrayMut<f32, 1>) = double;
+        let boxed: Box<dyn Fn(ArrayMut<f32, 1>)> = Box::new(double);
+        let x = crate::ArraySpec::<f32, 1>::new([100]);
+        let name = |line: u32| format!("entry @kernel_kernel_fn_{line}(");
+        let line = line!() + 1;
+        let text = inspect(pointer, (x.mutable(),)).ir()?;
+        assert!(text.contains(&name(line)), "{text}");
+        let line = line!() + 1;
+        let text = inspect(&*boxed, (x.mutable(),)).ir()?;
+        assert!(text.contains(&name(line)), "{text}");
+        assert!(inspect(double, (x.mutable(),)).ir()?.contains("entry @double("));
+        Ok(())
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::util::spelling;
+use crate::util::task::Scoped;
 
 thread_local! {
     static SELECTED: Cell<bool> = const { Cell::new(false) };
@@ -34,13 +35,7 @@ thread_local! {
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub fn with_exact_mode<X>(body: impl FnOnce() -> X) -> X {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SELECTED.set(self.0);
-        }
-    }
-    let _restore = Restore(SELECTED.replace(true));
+    let _scoped = Scoped::set(&SELECTED, true);
     body()
 }
 

@@ -48,7 +48,7 @@ pub use inspect::bench::{Measurement, bench};
 pub use inspect::compiled_kernel::{CompiledKernel, compile};
 pub use inspect::doctor::{CacheCheck, DoctorReport, GpuCheck, doctor};
 pub use inspect::remarks::Remarks;
-pub use inspect::spills::{SpilledLine, Spills};
+pub use inspect::spills::Spills;
 pub use inspect::text::{Inspection, inspect};
 pub use launch::{launch, launch_with_outputs};
 pub use options::Launch;

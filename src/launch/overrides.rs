@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use crate::backend::cpu::{BlockOrder, Checks, Memory};
 use crate::runtime::is_known_memory;
+#[cfg(feature = "test")]
+use crate::util::task::Scoped;
 
 thread_local! {
     static CHECKS: Cell<Option<Checks>> = const { Cell::new(None) };
@@ -44,13 +46,6 @@ pub(super) unsafe fn allow_computed(memory: &mut Memory, checks: Checks) {
 /// the cpu device.
 #[cfg(feature = "test")]
 pub(crate) fn with_overrides<X>(checks: Checks, order: BlockOrder, body: impl FnOnce() -> X) -> X {
-    struct Restore(Option<Checks>, BlockOrder);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CHECKS.set(self.0);
-            ORDER.set(self.1);
-        }
-    }
-    let _restore = Restore(CHECKS.replace(Some(checks)), ORDER.replace(order));
+    let _scoped = (Scoped::set(&CHECKS, Some(checks)), Scoped::set(&ORDER, order));
     body()
 }

@@ -112,6 +112,7 @@ mod tma_boxes;
 mod unroll;
 mod unsigned;
 mod views;
+mod want;
 
 use std::process::ExitCode;
 

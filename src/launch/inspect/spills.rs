@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use crate::backend::{Hints, ptx};
 use crate::error::{Error, Result};
 use crate::launch::compile::check_hints::assembly;
-use crate::runtime::{Gpu, LocalLine, assemble, local_memory, wants_whole_program};
+use crate::runtime::{Gpu, SpilledLine, assemble, local_memory, wants_whole_program};
 use crate::target::Target;
 
 /// Lines of a kernel whose values live in local memory, made by
@@ -33,27 +33,6 @@ pub struct Spills {
     pub assembler: &'static str,
     /// The lines, with the most accesses in loops first.
     pub lines: Vec<SpilledLine>,
-}
-
-/// A source line whose values live in local memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SpilledLine {
-    /// File, as the compiler saw it, and line; `None` for code without a line.
-    pub place: Option<(String, u32)>,
-    /// The values are an array of the thread, for example the arguments of a print. Otherwise they
-    /// are registers that the assembler spilled.
-    pub is_array: bool,
-    /// Bytes of local memory of a thread.
-    pub bytes: u32,
-    /// Number of instructions that store to local memory.
-    pub stores: u32,
-    /// Number of instructions that load from local memory.
-    pub loads: u32,
-    /// Number of the stores inside of loops.
-    pub loop_stores: u32,
-    /// Number of the loads inside of loops.
-    pub loop_loads: u32,
 }
 
 impl Spills {
@@ -107,11 +86,7 @@ impl Spills {
             stage: "the reader of machine code",
             log: "the section of the kernel or its lines have an unknown form".to_owned(),
         })?;
-        let line = |line: LocalLine| {
-            let LocalLine { place, is_array, bytes, stores, loads, loop_stores, loop_loads } = line;
-            SpilledLine { place, is_array, bytes, stores, loads, loop_stores, loop_loads }
-        };
-        Ok(Spills { kernel: kernel.to_owned(), assembler, lines: lines.into_iter().map(line).collect() })
+        Ok(Spills { kernel: kernel.to_owned(), assembler, lines })
     }
 }
 
@@ -147,27 +122,6 @@ impl fmt::Display for Spills {
         }
         lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
-}
-
-impl fmt::Display for SpilledLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some((file, line)) => write!(f, "{file}:{line}: ")?,
-            None => f.write_str("no line: ")?,
-        }
-        let SpilledLine { bytes, stores, loads, loop_stores, loop_loads, .. } = *self;
-        f.write_str(if self.is_array { "an array, " } else { "" })?;
-        write!(f, "{bytes} bytes of each thread, {} and {}", count(stores, "store"), count(loads, "load"))?;
-        match loop_stores + loop_loads {
-            0 => f.write_str(", none in a loop"),
-            _ => write!(f, "; in loops {} and {}", count(loop_stores, "store"), count(loop_loads, "load")),
-        }
-    }
-}
-
-/// Returns a number and its noun.
-fn count(number: u32, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

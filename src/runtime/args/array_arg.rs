@@ -59,13 +59,7 @@ thread_local! {
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn with_index64<T>(body: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            FORCED_INDEX64.set(self.0);
-        }
-    }
-    let _restore = Restore(FORCED_INDEX64.replace(true));
+    let _scoped = crate::util::task::Scoped::set(&FORCED_INDEX64, true);
     body()
 }
 

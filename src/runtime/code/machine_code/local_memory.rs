@@ -9,6 +9,7 @@
 //! both stored and loaded. Other accesses are those of arrays.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::elf::{Elf, u16_at, u32_at};
 use super::instruction::{BYTES, Instruction, LocalAccess, STACK};
@@ -29,21 +30,46 @@ const MAX_RELOADS: usize = 4;
 /// The first architecture whose `BRA` has its low bits in the place of the result.
 const WIDE_BRANCH_ARCH: u32 = 90;
 
-/// Accesses of local memory for the values of a line.
+/// A source line whose values live in local memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LocalLine {
-    /// File and line, if the assembler recorded one.
+#[non_exhaustive]
+pub struct SpilledLine {
+    /// File, as the compiler saw it, and line; `None` for code without a line.
     pub place: Option<(String, u32)>,
-    /// The accesses are those of an array, and not of spilled registers.
+    /// The values are an array of the thread, for example the arguments of a print. Otherwise they
+    /// are registers that the assembler spilled.
     pub is_array: bool,
-    /// Different bytes of a thread's local memory.
+    /// Bytes of local memory of a thread.
     pub bytes: u32,
-    /// Numbers of stores and loads in the code.
+    /// Number of instructions that store to local memory.
     pub stores: u32,
+    /// Number of instructions that load from local memory.
     pub loads: u32,
-    /// Those inside of loops.
+    /// Number of the stores inside of loops.
     pub loop_stores: u32,
+    /// Number of the loads inside of loops.
     pub loop_loads: u32,
+}
+
+impl fmt::Display for SpilledLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some((file, line)) => write!(f, "{file}:{line}: ")?,
+            None => f.write_str("no line: ")?,
+        }
+        let SpilledLine { bytes, stores, loads, loop_stores, loop_loads, .. } = *self;
+        f.write_str(if self.is_array { "an array, " } else { "" })?;
+        write!(f, "{bytes} bytes of each thread, {} and {}", count(stores, "store"), count(loads, "load"))?;
+        match loop_stores + loop_loads {
+            0 => f.write_str(", none in a loop"),
+            _ => write!(f, "; in loops {} and {}", count(loop_stores, "store"), count(loop_loads, "load")),
+        }
+    }
+}
+
+/// Returns a number and its noun.
+fn count(number: u32, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// File and line; an array, and no spill.
@@ -67,7 +93,7 @@ impl Access {
 /// Returns the lines whose values live in local memory, in the machine code of a kernel for an
 /// architecture. Lines with the most accesses in loops come first. `None` if this is no machine
 /// code of this kernel.
-pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<LocalLine>> {
+pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<SpilledLine>> {
     let elf = Elf::read(cubin)?;
     let (section, bytes) = elf.section(&format!(".text.{entry}"))?;
     let code = Instruction::all(bytes);
@@ -82,7 +108,7 @@ pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<L
         access.words().into_iter().flatten().for_each(|word| stores.entry(word).or_default().push(index));
     }
     let values = Values { code: &code, accesses: &accesses, stores: &stores };
-    let mut found: BTreeMap<Key<'_>, (LocalLine, BTreeSet<i32>)> = BTreeMap::new();
+    let mut found: BTreeMap<Key<'_>, (SpilledLine, BTreeSet<i32>)> = BTreeMap::new();
     for access in &accesses {
         let origin = if access.local.is_store {
             values.of_register(access.at, access.local.data, 0)
@@ -100,11 +126,11 @@ pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<L
         }
         words.extend(access.words().into_iter().flatten());
     }
-    let mut lines: Vec<LocalLine> = found
+    let mut lines: Vec<SpilledLine> = found
         .into_iter()
         .map(|((place, is_array), (line, words))| {
             let place = place.map(|(file, line)| (file.to_owned(), line));
-            LocalLine { place, is_array, bytes: 4 * words.len() as u32, ..line }
+            SpilledLine { place, is_array, bytes: 4 * words.len() as u32, ..line }
         })
         .collect();
     lines.sort_by_key(|line| std::cmp::Reverse((line.loop_stores + line.loop_loads, line.stores + line.loads)));

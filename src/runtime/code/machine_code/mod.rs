@@ -15,4 +15,5 @@ mod line_table;
 mod local_memory;
 mod loops;
 
-pub(crate) use local_memory::{LocalLine, local_memory};
+pub use local_memory::SpilledLine;
+pub(crate) use local_memory::local_memory;
