@@ -37,6 +37,8 @@ pub(crate) use code::cubin::{
 };
 pub(crate) use code::device_assert::{FailureNote, Note};
 pub(crate) use code::encode_tensor_map::TiledArray;
+#[cfg(test)]
+pub(crate) use code::machine_code::opcodes;
 pub(crate) use code::machine_code::{LocalLine, local_memory};
 pub(crate) use device::compile_timeout::{compile_limit, within};
 pub(crate) use device::deadline::{in_user_code, launch_end, limited};
