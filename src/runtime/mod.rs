@@ -39,6 +39,8 @@ pub(crate) use code::device_assert::{FailureNote, Note};
 pub(crate) use code::encode_tensor_map::TiledArray;
 pub use code::machine_code::SpilledLine;
 pub(crate) use code::machine_code::local_memory;
+#[cfg(test)]
+pub(crate) use code::machine_code::opcodes;
 pub(crate) use device::compile_timeout::{compile_limit, within};
 pub(crate) use device::deadline::{in_user_code, launch_end, limited};
 pub use device::device::{Backend, Device};

@@ -101,7 +101,7 @@ pub use measured::{KernelStamps, MeasuredEvent, MeasuredTrace, StepComparison, T
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use optimizations::{Optimization, OptimizationSet};
-pub use options::{CompileOptions, PlanSearch};
+pub use options::{CompileOptions, PlanSearch, StampedSteps};
 
 #[cfg(test)]
 pub(crate) use isa::builder::dropped::Dropped;

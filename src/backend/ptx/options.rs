@@ -19,8 +19,8 @@ pub struct CompileOptions {
     pub code_limit: Option<u32>,
     /// Milliseconds after which a wait is reported and ends its thread.
     pub wait_limit: Option<u32>,
-    /// The code has time stamps of its steps.
-    pub trace: bool,
+    /// Steps with time stamps.
+    pub stamped: StampedSteps,
     /// The kernel may have tensor maps as parameters. Without them it also runs for arrays that no
     /// map describes.
     pub tma: bool,
@@ -40,6 +40,17 @@ pub struct CompileOptions {
     pub loaded_operands_in_registers: bool,
     /// Enabled optimizations.
     pub optimizations: OptimizationSet,
+}
+
+/// Steps of a kernel that have time stamps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StampedSteps {
+    #[default]
+    None,
+    /// Steps whose stamps do not prevent the overlap of computations with MMAs.
+    KeepOverlap,
+    All,
 }
 
 /// Scope of the plan search.
@@ -64,7 +75,7 @@ impl Default for CompileOptions {
             num_ctas: None,
             code_limit: None,
             wait_limit: None,
-            trace: false,
+            stamped: StampedSteps::None,
             tma: true,
             line_info: false,
             schedule: false,

@@ -10,7 +10,9 @@ use super::check_hints::{assembly, wants_lines};
 use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant, grid_of_ctas};
 use super::kernel_source::Source;
 use super::tensor_map_cache::TensorMaps;
-use crate::backend::ptx::{self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind};
+use crate::backend::ptx::{
+    self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind, StampedSteps,
+};
 use crate::backend::{Assembly, Hints, ParamWord, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
@@ -218,6 +220,21 @@ pub(crate) fn optimizations_from_env() -> Result<OptimizationSet> {
     enabled.clone().map_err(|problem| Error::environment("CUTLET_DISABLE", value, problem))
 }
 
+/// Returns the steps with time stamps: those of `CUTLET_TRACE_STEPS`, which is read once.
+///
+/// # Errors
+/// [`Error::Argument`] if its value is unknown.
+fn stamped_steps(trace: bool) -> Result<StampedSteps> {
+    static VALUE: OnceLock<String> = OnceLock::new();
+    let value = VALUE.get_or_init(|| std::env::var("CUTLET_TRACE_STEPS").unwrap_or_default());
+    match &**value {
+        _ if !trace => Ok(StampedSteps::None),
+        "" => Ok(StampedSteps::KeepOverlap),
+        "all" => Ok(StampedSteps::All),
+        _ => Err(Error::environment("CUTLET_TRACE_STEPS", value, "the value is `all`, or the variable is not set")),
+    }
+}
+
 fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
     // The launch uses `persistent`, and the interpreter uses `loop_limit`. `wants_lines` uses the
     // next two, and `assembly` the last two.
@@ -252,7 +269,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         num_ctas,
         code_limit,
         wait_limit,
-        trace,
+        stamped: stamped_steps(trace)?,
         tma: tma && !plan.disable_tma_loads,
         line_info,
         // A trace names the lines of its schedule.

@@ -3,6 +3,9 @@
 //! A step has the mean duration of its executions, without the steps that are recorded inside of
 //! it. Its contribution is the difference of the means, times its executions by a warp of a CTA:
 //! the time by which the model errs there.
+//!
+//! A run of computations has one measured duration. Its modelled duration is the sum of the steps
+//! of the run without a measured duration of their own.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +108,8 @@ impl MeasuredTrace {
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn compare(&self) -> TraceComparison {
-        let (measured_steps, modelled_steps) = (steps(&self.events), steps(&self.modelled));
+        let (measured_steps, mut modelled_steps) = (steps(&self.events), steps(&self.modelled));
+        join_runs(&measured_steps, &mut modelled_steps);
         let keys: BTreeSet<StepKey<'_>> = measured_steps.keys().chain(modelled_steps.keys()).copied().collect();
         let absent = StepTimes::default();
         let row = |key: StepKey<'_>| {
@@ -133,6 +137,27 @@ impl MeasuredTrace {
             modelled: mean_span(&self.modelled),
             dropped: self.dropped,
             steps: rows,
+        }
+    }
+}
+
+/// Replaces the modelled steps of each measured run by one, the largest computation of the run.
+fn join_runs<'a>(measured: &BTreeMap<StepKey<'a>, StepTimes<'a>>, modelled: &mut BTreeMap<StepKey<'a>, StepTimes<'a>>) {
+    for (&key, times) in measured {
+        let (role, ..) = key;
+        let Some([first, last]) = times.first.and_then(|event| event.run) else { continue };
+        let is_inside = |other: &&StepKey<'a>| **other == key || !measured.contains_key(*other);
+        let steps = modelled.range((role, first, "")..(role, last + 1, "")).map(|(other, _)| other);
+        let inside: Vec<StepKey<'a>> = steps.filter(is_inside).copied().collect();
+        let mut joined = StepTimes::default();
+        for step in inside.iter().filter_map(|step| modelled.remove(step)) {
+            joined.first = joined.first.or(step.first);
+            joined.count = joined.count.max(step.count);
+            joined.nanos += step.nanos;
+            joined.warps.extend(step.warps);
+        }
+        if joined.count > 0 {
+            modelled.insert(key, joined);
         }
     }
 }

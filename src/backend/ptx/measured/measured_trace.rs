@@ -2,8 +2,8 @@
 //!
 //! The text has tab-separated values. Lines with kernel, target and number of dropped events begin
 //! with `#`. A line with the names of the columns follows, then one line per event. `-` is an
-//! absent value. Tabs, line breaks and backslashes of a text are escaped. Events of the cost model
-//! have the block `model`.
+//! absent value. The step of a run of computations is `STEP:FIRST-LAST`. Tabs, line breaks and
+//! backslashes of a text are escaped. Events of the cost model have the block `model`.
 
 use std::fmt::Write;
 
@@ -39,6 +39,8 @@ pub struct MeasuredEvent {
     pub warp: u32,
     /// Line of the step in the full schedule (the file `NAME.schedule`), from 1.
     pub step: u32,
+    /// First and last step of a run of computations with one event. `step` is its largest one.
+    pub run: Option<[u32; 2]>,
     /// Kind of the step: `wait`, `arrive`, `mma`, `copy`, `store` or `compute`.
     pub kind: String,
     /// Number of the op in the schedule.
@@ -118,12 +120,14 @@ impl MeasuredTrace {
 }
 
 fn write_event(text: &mut String, block: &str, event: &MeasuredEvent) {
-    let MeasuredEvent { block: _, multiprocessor, role, warp, step, kind, op, line, start, end } = event;
+    let MeasuredEvent { block: _, multiprocessor, role, warp, step, run, kind, op, line, start, end } = event;
+    let run = run.map_or_else(String::new, |[first, last]| format!(":{first}-{last}"));
     let op = op.map_or(ABSENT.to_owned(), |op| op.to_string());
     let line = line.as_deref().map_or(ABSENT.to_owned(), escaped);
     let (role, kind) = (escaped(role), escaped(kind));
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{block}\t{multiprocessor}\t{role}\t{warp}\t{step}\t{kind}\t{op}\t{line}\t{start}\t{end}");
+    let _ =
+        writeln!(text, "{block}\t{multiprocessor}\t{role}\t{warp}\t{step}{run}\t{kind}\t{op}\t{line}\t{start}\t{end}");
 }
 
 fn event(line: &str) -> Option<MeasuredEvent> {
@@ -133,12 +137,20 @@ fn event(line: &str) -> Option<MeasuredEvent> {
     let optional = |text: &str| if text == ABSENT { None } else { Some(text.to_owned()) };
     let (start, end) = (start.parse().ok()?, end.parse().ok()?);
     (start <= end).then_some(())?;
+    let (step, run) = match step.split_once(':') {
+        Some((step, run)) => (step, Some(run.split_once('-')?)),
+        None => (step, None),
+    };
     Some(MeasuredEvent {
         block: block.try_into().ok()?,
         multiprocessor: multiprocessor.parse().ok()?,
         role: plain(role)?,
         warp: warp.parse().ok()?,
         step: step.parse().ok()?,
+        run: match run {
+            Some((first, last)) => Some([first.parse().ok()?, last.parse().ok()?]),
+            None => None,
+        },
         kind: plain(kind)?,
         op: match optional(op) {
             Some(op) => Some(op.parse().ok()?),
@@ -191,13 +203,14 @@ mod tests {
             role: "consumer".to_owned(),
             warp: 4,
             step: 17,
+            run: None,
             kind: "wait".to_owned(),
             op: Some(32),
             line: Some("src\\a\tb.rs:7:15".to_owned()),
             start: 0,
             end: 1024,
         };
-        let second = MeasuredEvent { op: None, line: None, start: 64, end: 64, ..first.clone() };
+        let second = MeasuredEvent { op: None, line: None, run: Some([15, 19]), start: 64, end: 64, ..first.clone() };
         let third = MeasuredEvent { line: Some("-".to_owned()), ..first.clone() };
         let modelled = vec![MeasuredEvent { block: [0; 3], end: 900, ..first.clone() }];
         let events = vec![first, third, second];
@@ -222,6 +235,7 @@ mod tests {
             ("\t0\t1024", "\t1025\t1024", "line 5"),
             ("3,0,1", "3,0", "line 5"),
             ("\\tb.rs", "\\xb.rs", "line 5"),
+            ("17:15-19", "17:15", "line 7"),
             ("\t-\t64", "\t64", "line 7"),
         ];
         for (from, to, line) in planted {

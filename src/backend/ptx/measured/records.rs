@@ -99,6 +99,8 @@ impl StampKind {
 pub struct StampSite {
     /// Line of the step in the printed schedule.
     pub step: u32,
+    /// First and last step of a run of computations.
+    pub run: Option<[u32; 2]>,
     pub kind: StampKind,
     /// Number of the op.
     pub op: Option<u32>,
@@ -212,6 +214,7 @@ impl KernelStamps {
                 role: role.to_owned(),
                 warp: header.field(HeaderField::Warp),
                 step: site.step,
+                run: site.run,
                 kind: site.kind.name().to_owned(),
                 op: site.op,
                 line: site.line.clone(),
@@ -232,7 +235,7 @@ mod tests {
     use super::*;
 
     fn stamps() -> KernelStamps {
-        let site = |step, kind, op| StampSite { step, kind, op, line: Some(format!("k.rs:{step}:1")) };
+        let site = |step, kind, op| StampSite { step, run: None, kind, op, line: Some(format!("k.rs:{step}:1")) };
         let sites = vec![site(20, StampKind::Wait, None), site(21, StampKind::Mma, Some(7))];
         KernelStamps { sites, recorders: 2, is_specialized: true }
     }

@@ -199,6 +199,43 @@ fn a_planted_discrepancy_is_the_first_step() {
 }
 
 #[test]
+fn a_run_is_compared_with_the_sum_of_its_modelled_steps() {
+    let event = |step, kind: &str, start, end| MeasuredEvent {
+        step,
+        kind: kind.to_owned(),
+        start,
+        end,
+        ..MeasuredEvent::default()
+    };
+    let run = MeasuredEvent { run: Some([10, 14]), ..event(12, "compute", 0, 100) };
+    // A wait inside of the run with an event of its own, and the run of the next iteration.
+    let events = vec![
+        run.clone(),
+        event(13, "wait", 50, 60),
+        event(15, "mma", 100, 110),
+        MeasuredEvent { start: 200, end: 320, ..run },
+    ];
+    let modelled = vec![
+        event(9, "compute", 0, 5),
+        event(10, "compute", 5, 25),
+        event(11, "wait", 25, 32),
+        event(12, "compute", 32, 62),
+        event(13, "wait", 62, 70),
+        event(14, "compute", 70, 71),
+        event(15, "mma", 71, 75),
+    ];
+    let comparison = MeasuredTrace { events, modelled, ..MeasuredTrace::default() }.compare();
+    let seen: Vec<_> = comparison.steps.iter().map(|row| (row.step, &*row.kind, row.measured, row.modelled)).collect();
+    let want = [
+        (12, "compute", Some(105.0), Some(20.0 + 7.0 + 30.0 + 1.0)),
+        (15, "mma", Some(10.0), Some(4.0)),
+        (13, "wait", Some(10.0), Some(8.0)),
+        (9, "compute", None, Some(5.0)),
+    ];
+    assert_eq!(seen, want);
+}
+
+#[test]
 fn steps_have_the_time_without_the_steps_inside() {
     let event = |step, start, end| MeasuredEvent { step, start, end, ..MeasuredEvent::default() };
     let events = vec![event(1, 0, 100), event(2, 10, 30), event(2, 40, 50), event(3, 42, 45)];

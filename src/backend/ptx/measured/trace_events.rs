@@ -108,17 +108,18 @@ fn metadata(kind: &str, (process, thread): (usize, usize), name: &str) -> String
 
 /// Returns a complete event. Times are microseconds.
 fn complete(event: &MeasuredEvent, (process, thread): (usize, usize)) -> String {
-    let MeasuredEvent { step, kind, op, line, start, end, .. } = event;
+    let MeasuredEvent { step, run, kind, op, line, start, end, .. } = event;
     let micros = |nanos: u64| format!("{}.{:03}", nanos / 1000, nanos % 1000);
     let name = match line {
         Some(line) => format!("{kind}, step {step}, {line}"),
         None => format!("{kind}, step {step}"),
     };
+    let run = run.map_or_else(String::new, |[first, last]| format!(", \"run\": [{first}, {last}]"));
     let op = op.map_or_else(String::new, |op| format!(", \"op\": {op}"));
     let line = line.as_ref().map_or_else(String::new, |line| format!(", \"line\": {}", quoted(line)));
     format!(
         "{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": {process}, \"tid\": {thread}, \"ts\": {}, \"dur\": {}, \
-         \"args\": {{\"step\": {step}{op}{line}}}}}",
+         \"args\": {{\"step\": {step}{run}{op}{line}}}}}",
         quoted(&name),
         quoted(kind),
         micros(*start),

@@ -1,7 +1,7 @@
 //! Clusters: MMAs whose operands the two CTAs of a cluster share.
 
 use super::*;
-use crate::backend::ptx::{OptimizationSet, PlanSearch};
+use crate::backend::ptx::{OptimizationSet, PlanSearch, StampedSteps};
 
 pub const PAIRS: CompileOptions = CompileOptions {
     has_many_blocks: false,
@@ -11,7 +11,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
     num_ctas: Some(2),
     code_limit: None,
     wait_limit: None,
-    trace: false,
+    stamped: StampedSteps::None,
     tma: true,
     line_info: false,
     schedule: false,

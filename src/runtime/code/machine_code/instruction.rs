@@ -62,7 +62,7 @@ impl Instruction {
     }
 
     /// Returns the opcode without the form of the operands.
-    fn opcode(self) -> u16 {
+    pub fn opcode(self) -> u16 {
         self.field(0, 9)
     }
 

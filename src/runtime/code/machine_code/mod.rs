@@ -17,3 +17,11 @@ mod loops;
 
 pub use local_memory::SpilledLine;
 pub(crate) use local_memory::local_memory;
+
+/// Returns the opcodes of a kernel, without the form of their operands.
+#[cfg(test)]
+pub(crate) fn opcodes(cubin: &[u8], kernel: &str) -> Option<Vec<u16>> {
+    let elf = elf::Elf::read(cubin)?;
+    let (_, code) = elf.section(&format!(".text.{kernel}"))?;
+    Some(instruction::Instruction::all(code).into_iter().map(instruction::Instruction::opcode).collect())
+}

@@ -71,7 +71,7 @@ impl Lowering<'_> {
         let place = self.sync.mmas.in_flight[completed - 1].loc;
         // The wait has the source location of its MMA.
         let before = self.b.come_from(place);
-        let start = self.stamp_overlapped_wait();
+        let start = self.begin_overlapped_wait();
         MmaPlan::wait(&mut self.b, pending as u32);
         let mma = self.sync.mmas.in_flight[completed - 1].results.first().and_then(|&mma| self.module.defining_op(mma));
         self.end_overlapped_wait(start, Some(WaitKey::Mma), mma);

@@ -72,7 +72,7 @@ impl Lowering<'_> {
 
     /// Waits until this group may enter the section.
     pub fn order_wait(&mut self, point: OrderPoint) {
-        let start = self.stamp_overlapped_wait();
+        let start = self.begin_overlapped_wait();
         self.order_wait_unstamped(point);
         let op = match point {
             OrderPoint::Mma(id) => Some(id),

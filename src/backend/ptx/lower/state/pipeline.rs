@@ -149,6 +149,22 @@ impl Lowering<'_> {
         let load = self.first_load(channel);
         let step = format!("the wait for the tiles of channel {channel}");
         let done = self.b.new_label();
+        let key = Some(WaitKey::Stage(channel));
+        if self.omits_unblocked_waits() {
+            let is_full = match tried {
+                Some(state) => state.is_full,
+                None => {
+                    let is_full = self.b.fresh(RegClass::Pred);
+                    self.b.mbarrier_test(is_full, &barrier, parity);
+                    is_full
+                }
+            };
+            self.b.bra_if(is_full, false, done, false);
+            let start = self.stamp_start();
+            self.wait_for_phase(&barrier, parity, load, &step);
+            self.stamp_wait(start, key, load);
+            return self.b.place(done);
+        }
         let start = self.stamp_start();
         if let Some(state) = tried {
             self.b.bra_if(state.is_full, false, done, false);
@@ -157,7 +173,7 @@ impl Lowering<'_> {
         if tried.is_some() {
             self.b.place(done);
         }
-        self.stamp_wait(start, Some(WaitKey::Stage(channel)), load);
+        self.stamp_wait(start, key, load);
     }
 
     /// Returns the op of a channel that a report names.

@@ -21,28 +21,31 @@ pub struct Stamps {
     /// Lines of the steps of waits that are emitted inside later steps.
     pub(super) waits: FxHashMap<WaitKey, u32>,
     pub(super) run: Option<Run>,
-    pub(super) variant: u32,
-    /// The last read of the clock, and the number of lines after it and its record.
-    pub(super) last: Option<(Reg, usize)>,
+    /// Steps have stamps although these prevent the overlap of computations.
+    pub(super) has_all: bool,
+    /// The last read of the clock in the text.
+    pub(super) last: Option<ClockRead>,
 }
 
-pub(super) const COARSE: u32 = 1;
-pub(super) const FUSE: u32 = 2;
-pub(super) const BRANCH: u32 = 4;
-pub(super) const NO_MMA_END: u32 = 8;
-pub(super) const NO_STORE: u32 = 16;
+/// A read of the clock.
+#[derive(Clone, Copy)]
+pub(super) struct ClockRead {
+    pub(super) clock: Reg,
+    /// Number of lines after the read and its record.
+    pub(super) lines: usize,
+}
 
 /// A run of computations with one record. ptxas interleaves them, so they have no order in the
 /// code, and a clock between them would fix one.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    pub(super) start: Reg,
+    pub(super) start: ClockRead,
+    /// Lines of the first and the last step.
+    pub(super) steps: [u32; 2],
     /// The largest computation, with the number of its elements.
     pub(super) line: u32,
     pub(super) op: OpId,
     pub(super) elements: i64,
-    /// The number of lines after the start.
-    pub(super) lines: usize,
 }
 
 /// Registers of a recorder.
@@ -50,8 +53,10 @@ pub(super) struct Run {
 pub(super) struct Cursor {
     /// Number of records.
     pub(super) count: Reg,
-    /// Offset of the slot in bytes.
+    /// Address of the slot.
     pub(super) slot: Reg,
+    /// The last read of the clock.
+    pub(super) now: Reg,
 }
 
 /// Step of a wait that may be emitted inside a later step.

@@ -9,27 +9,32 @@
 //!   [`NOT_RECORDING`], which no record has.
 //! * Records are stored to global memory at once. A store of one lane needs no wait, and the plan
 //!   of shared memory is that of the untraced kernel.
+//! * ptxas moves no instruction across a read of the clock. Computations that ptxas overlaps with
+//!   MMAs in flight are one run: between its clocks are no others, so waits for MMAs, turns and
+//!   arrivals inside of it have no records ([`StampedSteps`]).
+//! * A read of the clock takes about 15 cycles. A step begins at the last read before it, and a
+//!   consumer's wait for a stage that has arrived has no record.
 //! * A stamp has no dependence on the step. The time of an asynchronous operation is the time of
 //!   its issue.
 
 use rustc_hash::FxHashMap;
 
-use super::stamp_state::{BRANCH, COARSE, Cursor, FUSE, NO_MMA_END, NO_STORE, Run, Stamps, WaitKey};
+use super::stamp_state::{ClockRead, Cursor, Run, Stamps, WaitKey};
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
-use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::emit::Param;
-use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::lower::state::core::Lowering;
 use crate::backend::ptx::measured::{
     EVENTS, FIRST_BLOCKS, HEADER_BYTES, HeaderField, KernelStamps, RECORD_BYTES, SAMPLED_MULTIPROCESSORS, SLOT_BYTES,
     SLOTS, StampKind, StampSite,
 };
+use crate::backend::ptx::options::StampedSteps;
 use crate::backend::ptx::schedule::{OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::op_table::Effect;
 use crate::ir::{OpId, Opcode, Type};
 
-/// First value of the counter of a thread that does not record. As a signed number it is negative.
+/// Value of the counter of a thread that does not record. As a signed number it is negative.
 const NOT_RECORDING: u32 = 1 << 31;
 
 /// Elements of a thread from which a computation begins a run.
@@ -60,7 +65,7 @@ impl WaitKey {
 impl Lowering<'_> {
     /// Declares the parameter with the address of the records, if the kernel is traced.
     pub fn declare_stamps(&mut self, kinds: &mut Vec<ParamKind>) {
-        if !self.info.options.trace {
+        if self.info.options.stamped == StampedSteps::None {
             return;
         }
         let address = self.b.param(Param::Scalar(Ty::U64));
@@ -74,7 +79,7 @@ impl Lowering<'_> {
             line: 0,
             waits: FxHashMap::default(),
             run: None,
-            variant: std::env::var("CUTLET_STAMPS").ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+            has_all: self.info.options.stamped == StampedSteps::All,
             last: None,
         });
     }
@@ -91,15 +96,13 @@ impl Lowering<'_> {
         let b = &mut self.b;
         // Not `special`: the number of the thread in the CTA.
         let thread = b.copy(Operand::Special(Special::TidX), RegClass::B32);
-        // All lanes of a warp store the same record.
-        let leaders = if stamps.variant & BRANCH != 0 { WARP_SIZE } else { 1 };
         let (is_leader, recorder) = match self.sync.role {
-            WarpRole::All => (Some(b.setp(Cmp::Lt, Ty::U32, thread, leaders)), Operand::from(0u32)),
+            WarpRole::All => (Some(b.setp(Cmp::Eq, Ty::U32, thread, 0)), Operand::from(0u32)),
             WarpRole::Consumer => {
                 let group_threads = WARP_GROUP_WARPS * WARP_SIZE;
                 let in_group = b.and(Ty::B32, thread, group_threads - 1);
                 let group = b.shr(Ty::U32, thread, group_threads.trailing_zeros());
-                (Some(b.setp(Cmp::Lt, Ty::U32, in_group, leaders)), group)
+                (Some(b.setp(Cmp::Eq, Ty::U32, in_group, 0)), group)
             }
             // One lane executes the program.
             WarpRole::Producer => (None, Operand::from(groups)),
@@ -125,12 +128,14 @@ impl Lowering<'_> {
         let is_recorded = b.reg(is_recorded, RegClass::Pred);
         let count = b.select(RegClass::B32, is_recorded, 0, NOT_RECORDING);
         let slot = b.mad(Ty::U32, number, i64::from(stamps.recorders), recorder);
-        let slot = b.mul(Ty::U32, slot, SLOT_BYTES);
-        let cursor = Cursor { count: b.copy(count, RegClass::B32), slot: b.copy(slot, RegClass::B32) };
+        let slot = b.mad_wide(Ty::U32, slot, SLOT_BYTES, records);
+        let slot = b.copy(slot, RegClass::B64);
         let warp = b.shr(Ty::U32, thread, WARP_SIZE.trailing_zeros());
         let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        let now = b.copy(clock, RegClass::B32);
+        let cursor = Cursor { count: b.copy(count, RegClass::B32), slot, now };
         let time = b.special(Special::GlobalTimer);
-        let head = address(b, records, cursor.slot.into());
+        let head = Addr::new(slot, 0);
         let begun: [Operand; 4] = [1u32.into(), x, y, z].map(|word| b.reg(word, RegClass::B32).into());
         let place: [Operand; 3] = [multiprocessor, warp, clock.into()].map(|word| b.reg(word, RegClass::B32).into());
         let plain = MemMods::default();
@@ -148,15 +153,14 @@ impl Lowering<'_> {
 
     /// Ends the records of a role, before a thread ends.
     pub fn end_stamps(&mut self) {
-        let Some(Stamps { address: parameter, cursor: Some(Cursor { count, slot }), .. }) = self.stamps else { return };
+        let Some(Stamps { cursor: Some(Cursor { count, slot, .. }), .. }) = self.stamps else { return };
         let b = &mut self.b;
         let plain = MemMods::default();
         let is_recorded = b.setp(Cmp::Ge, Ty::S32, count, 0);
         let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
         let time = b.special(Special::GlobalTimer);
         let ended = b.reg(Operand::from(1u32), RegClass::B32);
-        let records = b.ld(Space::Param, Ty::U64, &parameter.into(), plain);
-        let head = address(b, records, slot.into());
+        let head = Addr::new(slot, 0);
         b.guarded(is_recorded, false, |b| {
             let at = |field: HeaderField| head.plus(4 * field.word() as i64);
             b.st(Space::Global, Ty::B32, &at(HeaderField::Ended), ended, plain);
@@ -175,20 +179,12 @@ impl Lowering<'_> {
         if let Some(key) = WaitKey::of(step) {
             stamps.waits.insert(key, line);
         }
-        let class = self.stamp_class(step);
-        let continues = matches!(
-            step,
-            Step::ConsumerTryWait(_)
-                | Step::Advance(_)
-                | Step::MmaWait(_)
-                | Step::ConsumerRelease(_)
-                | Step::OrderArrive(_)
-                | Step::OrderWait { point: OrderPoint::Exp(_), .. }
-        );
-        if self.is_coarse() && continues && self.stamps.as_ref().is_some_and(|stamps| stamps.run.is_some()) {
+        let stamps = self.stamps.as_mut()?;
+        if let Some(run) = stamps.run.as_mut().filter(|_| !stamps.has_all && is_inside_of_runs(step)) {
+            run.steps[1] = line;
             return None;
         }
-        match class {
+        match self.stamp_class(step) {
             StampClass::None => None,
             StampClass::Computation(op, elements) => {
                 self.extend_run(line, op, elements);
@@ -200,7 +196,7 @@ impl Lowering<'_> {
             }
             StampClass::Whole(kind) => {
                 self.end_run();
-                Some((self.stamp_start()?, kind))
+                Some((self.step_start()?.clock, kind))
             }
         }
     }
@@ -208,17 +204,13 @@ impl Lowering<'_> {
     /// Adds a computation to the run, or begins a run. Short computations begin none. The record
     /// names the largest computation.
     fn extend_run(&mut self, line: u32, op: OpId, elements: i64) {
-        // ptxas overlaps computations with MMAs in flight, which a clock would prevent.
-        let overlaps = !self.is_coarse() && !self.sync.mmas.in_flight.is_empty();
-        let is_long =
-            !overlaps && elements >= MIN_ELEMENTS * i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
-        let run = self.stamps.as_ref().and_then(|stamps| stamps.run);
-        let run = match run {
-            Some(run) if run.elements >= elements => run,
-            Some(run) => Run { line, op, elements, ..run },
+        let is_long = elements >= MIN_ELEMENTS * i64::from(WARP_SIZE) * self.info.inference.num_warps as i64;
+        let run = match self.stamps.as_ref().and_then(|stamps| stamps.run) {
+            Some(run) if run.elements >= elements => Run { steps: [run.steps[0], line], ..run },
+            Some(run) => Run { steps: [run.steps[0], line], line, op, elements, ..run },
             None if !is_long => return,
-            None => match self.stamp_start() {
-                Some(start) => Run { start, line, op, elements, lines: self.b.num_lines() },
+            None => match self.step_start() {
+                Some(start) => Run { start, steps: [line; 2], line, op, elements },
                 None => return,
             },
         };
@@ -227,8 +219,8 @@ impl Lowering<'_> {
 
     /// Records the run of computations before the current step, if there is one.
     pub fn end_run(&mut self) {
-        if let Some(Run { start, line, op, .. }) = self.stamps.as_mut().and_then(|stamps| stamps.run.take()) {
-            self.stamp_at(Some(start), StampKind::Compute, Some(line), Some(op));
+        if let Some(Run { start, steps, line, op, .. }) = self.stamps.as_mut().and_then(|stamps| stamps.run.take()) {
+            self.stamp_at(Some(start.clock), StampKind::Compute, Some((line, Some(steps))), Some(op));
         }
     }
 
@@ -265,48 +257,59 @@ impl Lowering<'_> {
         elements.max().unwrap_or(0)
     }
 
-    /// Reads the clock before a step or a part of it; `None` if the kernel is not traced.
+    /// Reads the clock before a part of a step; `None` if the kernel is not traced.
     pub fn stamp_start(&mut self) -> Option<Reg> {
-        self.stamps.as_ref()?.cursor?;
-        Some(self.read_clock())
+        self.read_clock().map(|read| read.clock)
     }
 
-    fn is_coarse(&self) -> bool {
-        self.stamps.as_ref().is_some_and(|stamps| stamps.variant & COARSE != 0)
+    /// Returns the time before a step: the last read of the clock, or a new one if all steps have
+    /// stamps.
+    fn step_start(&mut self) -> Option<ClockRead> {
+        let stamps = self.stamps.as_ref()?;
+        let Cursor { now, .. } = stamps.cursor?;
+        if stamps.has_all {
+            return self.read_clock();
+        }
+        let clock = self.b.copy(now, RegClass::B32);
+        Some(ClockRead { clock, lines: self.b.num_lines() })
     }
 
-    fn read_clock(&mut self) -> Reg {
-        let lines = self.b.num_lines();
-        let stamps = self.stamps.as_mut().expect("stamps");
-        if let Some((clock, read)) = stamps.last
-            && read == lines
-            && stamps.variant & FUSE != 0
-        {
-            return clock;
+    /// Returns true if a wait without blocking has no record.
+    pub fn omits_unblocked_waits(&self) -> bool {
+        self.stamps.as_ref().is_some_and(|stamps| stamps.cursor.is_some() && !stamps.has_all)
+    }
+
+    /// Reads the clock. Adjacent steps have one read.
+    fn read_clock(&mut self) -> Option<ClockRead> {
+        let stamps = self.stamps.as_mut()?;
+        let Cursor { now, .. } = stamps.cursor?;
+        if let Some(last) = stamps.last.filter(|last| last.lines == self.b.num_lines()) {
+            return Some(last);
         }
         let clock = self.b.copy(Operand::Special(Special::Clock), RegClass::B32);
-        stamps.last = Some((clock, self.b.num_lines()));
-        clock
+        self.b.mov_to(now, clock);
+        stamps.last = Some(ClockRead { clock, lines: self.b.num_lines() });
+        stamps.last
     }
 
-    /// Begins a wait for MMAs or for a turn. A wait inside of a run has no record of its own.
-    pub fn stamp_overlapped_wait(&mut self) -> Option<Reg> {
-        let lines = self.b.num_lines();
-        match self.stamps.as_ref()?.run {
-            Some(run) if self.is_coarse() => (lines <= run.lines + 2).then_some(run.start),
-            _ => self.stamp_start(),
+    /// Begins a wait that ptxas overlaps with computations: one for MMAs or for a turn. Inside of a
+    /// run it has no record. A wait at the begin of a run precedes it.
+    pub fn begin_overlapped_wait(&mut self) -> Option<Reg> {
+        match self.stamps.as_ref()? {
+            Stamps { run: Some(run), has_all: false, .. } => {
+                (run.start.lines == self.b.num_lines()).then_some(run.start.clock)
+            }
+            _ => self.step_start().map(|read| read.clock),
         }
     }
 
-    /// Ends a wait that [`Self::stamp_overlapped_wait`] began. A run begins after it.
+    /// Records a wait that [`Self::begin_overlapped_wait`] began. The run, if there is one, begins
+    /// after it.
     pub fn end_overlapped_wait(&mut self, start: Option<Reg>, key: Option<WaitKey>, op: Option<OpId>) {
         self.stamp_wait(start, key, op);
-        if start.is_some() && self.is_coarse() {
-            let lines = self.b.num_lines();
-            let stamps = self.stamps.as_mut().expect("stamps");
-            if let (Some(run), Some((clock, _))) = (&mut stamps.run, stamps.last) {
-                (run.start, run.lines) = (clock, lines);
-            }
+        let Some(stamps) = self.stamps.as_mut().filter(|stamps| start.is_some() && !stamps.has_all) else { return };
+        if let (Some(run), Some(last)) = (&mut stamps.run, stamps.last) {
+            run.start = last;
         }
     }
 
@@ -314,7 +317,7 @@ impl Lowering<'_> {
     pub fn stamp_wait(&mut self, start: Option<Reg>, key: Option<WaitKey>, op: Option<OpId>) {
         let Some(stamps) = &self.stamps else { return };
         let line = key.and_then(|key| stamps.waits.get(&key)).copied();
-        self.stamp_at(start, StampKind::Wait, line, op);
+        self.stamp_at(start, StampKind::Wait, line.map(|line| (line, None)), op);
     }
 
     /// Records the time since `start` as part of the current step.
@@ -322,52 +325,36 @@ impl Lowering<'_> {
         self.stamp_at(start, kind, None, op);
     }
 
-    fn stamp_at(&mut self, start: Option<Reg>, kind: StampKind, line: Option<u32>, op: Option<OpId>) {
-        let (Some(start), Some(stamps)) = (start, &mut self.stamps) else { return };
-        let (parameter, Some(Cursor { count, slot })) = (stamps.address, stamps.cursor) else { return };
+    /// `place`: the line of the step, if it is not the current one, and the steps of a run.
+    fn stamp_at(
+        &mut self,
+        start: Option<Reg>,
+        kind: StampKind,
+        place: Option<(u32, Option<[u32; 2]>)>,
+        op: Option<OpId>,
+    ) {
+        let (Some(start), Some(end)) = (start, self.read_clock()) else { return };
+        let Some(stamps) = &mut self.stamps else { return };
+        let Some(Cursor { count, slot, .. }) = stamps.cursor else { return };
         let location = op.and_then(|op| self.module.location(self.module.op(op).loc));
-        let site = StampSite {
-            step: line.unwrap_or(stamps.line),
-            kind,
-            op: op.map(|op| op.index() as u32),
-            line: location.map(ToString::to_string),
-        };
+        let (step, run) = place.unwrap_or((stamps.line, None));
+        let line = location.map(ToString::to_string);
+        let site = StampSite { step, run, kind, op: op.map(|op| op.index() as u32), line };
         let known = stamps.sites.iter().rposition(|known| *known == site);
         let number = known.unwrap_or_else(|| {
             stamps.sites.push(site);
             stamps.sites.len() - 1
         });
-        let variant = stamps.variant;
-        if kind == StampKind::Mma && variant & NO_MMA_END != 0 {
-            return;
-        }
-        let end = self.read_clock();
         let b = &mut self.b;
-        let record = |b: &mut Builder| {
-            let has_space = b.setp(Cmp::Lt, Ty::U32, count, EVENTS);
-            let number = b.reg(Operand::from(number as u32), RegClass::B32);
-            let record = b.mad(Ty::U32, count, i64::from(RECORD_BYTES), slot);
-            let records = b.ld(Space::Param, Ty::U64, &parameter.into(), MemMods::default());
-            let record = address(b, records, record).plus(i64::from(HEADER_BYTES));
-            let words = [number, start, end, count].map(Operand::from);
-            b.guarded(has_space, false, |b| b.st_vec(Space::Global, Ty::B32, &record, &words, MemMods::default()));
-            let next = b.add(Ty::U32, count, 1u32);
-            b.mov_to(count, next);
-        };
-        if variant & NO_STORE != 0 {
-            let sum = b.add(Ty::U32, start, end);
-            b.mov_to(slot, sum);
-        } else if variant & BRANCH != 0 {
-            let skips = b.setp(Cmp::Lt, Ty::S32, count, 0);
-            let after = b.new_label();
-            b.bra_if(skips, false, after, true);
-            record(b);
-            b.place(after);
-        } else {
-            record(b);
-        }
-        let lines = self.b.num_lines();
-        self.stamps.as_mut().expect("stamps").last = Some((end, lines));
+        let has_space = b.setp(Cmp::Lt, Ty::U32, count, EVENTS);
+        let number = b.reg(Operand::from(number as u32), RegClass::B32);
+        let record = b.mad_wide(Ty::U32, count, RECORD_BYTES, slot);
+        let record = Addr::new(b.reg(record, RegClass::B64), i64::from(HEADER_BYTES));
+        let words = [number, start, end.clock, count].map(Operand::from);
+        b.guarded(has_space, false, |b| b.st_vec(Space::Global, Ty::B32, &record, &words, MemMods::default()));
+        let next = b.add(Ty::U32, count, 1u32);
+        b.mov_to(count, next);
+        stamps.last = Some(ClockRead { lines: self.b.num_lines(), ..end });
     }
 
     /// Returns the sites of the stamps, if the kernel is traced.
@@ -380,8 +367,15 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns an address at an offset from the records.
-fn address(b: &mut Builder, records: Reg, offset: Operand) -> Addr {
-    let offset = b.cvt(Ty::U64, Ty::U32, CvtMods::default(), offset);
-    Addr::new(b.add(Ty::U64, records, offset), 0)
+/// Returns true if a run of computations continues over a step, which has no record then.
+fn is_inside_of_runs(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Advance(_)
+            | Step::ConsumerTryWait(_)
+            | Step::ConsumerRelease(_)
+            | Step::MmaWait(_)
+            | Step::OrderArrive(_)
+            | Step::OrderWait { point: OrderPoint::Exp(_), .. }
+    )
 }
