@@ -1,4 +1,4 @@
-//! Random terms: what the procedure excludes has no values, for integers of few bits that wrap. Planted faults of the
+//! Random terms of few bits, which wrap often: a proof holds for all values. Planted faults of the
 //! procedure are found.
 
 use super::decide::Launches;
@@ -112,7 +112,6 @@ impl Case {
         for &condition in &self.conditions {
             system.assume(&mut execution, condition, true);
         }
-        system.unify();
         system.implies(&mut execution, self.goal)
     }
 
@@ -181,8 +180,8 @@ fn proofs_hold_for_all_values() {
 #[test]
 fn planted_faults_of_the_procedure_are_found() {
     for fault in [Fault::Wrap, Fault::Sign, Fault::Remainder, Fault::Product, Fault::Negation] {
-        let [_, _, wrong] = compared(0..1500, Some(fault));
-        println!("{fault:?}: {wrong} wrong proofs");
-        assert!(wrong > 0, "{fault:?} is not found");
+        let found = (0..1500).find(|&seed| compared(seed..seed + 1, Some(fault))[2] > 0);
+        println!("{fault:?}: {found:?}");
+        assert!(found.is_some(), "{fault:?} is not found");
     }
 }
