@@ -8,12 +8,12 @@
 //!   mixed radix digits (`digits`); the position contains the element, and each condition of the
 //!   store follows for them.
 
-use super::digits::{Part, digits};
+use super::digits::{Part, digits, is_symbolic};
 use super::linear::Linear;
 use super::system::{Execution, System};
 use crate::pass::prove::access::Access;
 use crate::pass::prove::interval::Ranges;
-use crate::pass::prove::term::{Term, Terms, Var};
+use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 
 /// Terms of a kernel, and what is known about its launches.
 #[derive(Clone, Copy)]
@@ -198,6 +198,14 @@ pub fn covers(launches: Launches<'_>, store: &Access, places: &[Place]) -> bool 
     for &var in ranges.keys().filter(|var| !matches!(var, Var::Symbol(_))) {
         if !values.iter().any(|(part, _)| *part.var() == var) {
             execution.set(var, Linear::constant(0));
+        }
+    }
+    // Terms of symbols alone, such as the grid, are known without the values of variables.
+    for &condition in &store.conditions {
+        if let Node::Apply(Fun::Compare(..), _, args) = terms.node(condition) {
+            for &arg in args.iter().filter(|&&arg| is_symbolic(terms, arg)) {
+                system.linear(&mut execution, arg);
+            }
         }
     }
     // First: the linear forms of other terms rely on the ranges of their variables.

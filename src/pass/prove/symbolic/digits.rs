@@ -40,7 +40,8 @@ pub fn digits(terms: &Terms, position: Term) -> Option<(i128, Vec<Digit>)> {
     digits.iter().all(|digit| digit.factor > 0).then_some((constant, digits))
 }
 
-fn is_symbolic(terms: &Terms, term: Term) -> bool {
+/// Returns true if a term depends on symbols alone.
+pub fn is_symbolic(terms: &Terms, term: Term) -> bool {
     terms.data_of(term).is_none() && terms.vars(term).iter().all(|var| matches!(var, Var::Symbol(_)))
 }
 

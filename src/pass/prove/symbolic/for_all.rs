@@ -13,7 +13,7 @@ use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
 
 /// Limit of eliminations that look for needless checks of one kernel.
-const MOST_ELIMINATIONS: usize = 32;
+const MOST_ELIMINATIONS: usize = 16;
 
 /// Limit of inequalities of such an elimination.
 const FEW_ROWS: usize = 80;

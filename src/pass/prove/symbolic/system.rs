@@ -18,11 +18,12 @@ use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 /// Limit of cases that are distinguished one inside of another.
 const MOST_CASES: usize = 6;
 
-/// Limit of wraps of one system that inequalities exclude.
-const MOST_WRAPS: usize = 24;
+/// Rows of an elimination for each wrap that inequalities may exclude: a limit of both limits all
+/// costs.
+const ROWS_OF_A_WRAP: usize = 12;
 
-/// Limit of pairs of variables that are compared for equality.
-const MOST_PAIRS: usize = 8;
+/// Rows of an elimination for each pair of variables that is compared.
+const ROWS_OF_A_PAIR: usize = 40;
 
 /// Variable of a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +112,7 @@ impl<'t> System<'t> {
             rows: Vec::new(),
             cases: Vec::new(),
             products: Products::default(),
-            wraps: MOST_WRAPS,
+            wraps: MOST_ROWS / ROWS_OF_A_WRAP,
             ratios: FxHashMap::default(),
             fault: None,
             most_rows: MOST_ROWS,
@@ -124,7 +125,7 @@ impl<'t> System<'t> {
 
     /// Limits the inequalities of an elimination.
     pub fn with_most_rows(self, most_rows: usize) -> System<'t> {
-        System { most_rows, ..self }
+        System { most_rows, wraps: most_rows / ROWS_OF_A_WRAP, ..self }
     }
 
     /// Plants a fault.
@@ -225,6 +226,15 @@ impl<'t> System<'t> {
         (self.excludes(&[below]) && self.excludes(&[above])).then_some(form)
     }
 
+    /// Returns true if the known rows show that a form is at least 0.
+    fn is_nonnegative(&mut self, form: &Linear) -> bool {
+        if self.wraps == 0 {
+            return false;
+        }
+        self.wraps -= 1;
+        self.excludes(&[Linear::constant(-1).minus(form)])
+    }
+
     /// Returns the form of a product.
     pub fn product(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
         if self.has(Fault::Product) {
@@ -254,7 +264,12 @@ impl<'t> System<'t> {
                     ends.iter().flatten().fold((i128::MAX, i128::MIN), |(lo, hi), &end| (lo.min(end), hi.max(end)));
                 let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
                 let form = self.product(&a, &b)?;
-                self.exact(form, (least, most), bits)
+                let form = self.exact(form, (least, most), bits)?;
+                if number(0).or(number(1)).is_none() {
+                    self.require(form.clone().shifted(-least));
+                    self.require(Linear::constant(most).minus(&form));
+                }
+                Some(form)
             }
             Fun::ShiftLeft => {
                 let factor = 1i128 << number(1).filter(|shift| (0..i128::from(bits).min(63)).contains(shift))?;
@@ -381,12 +396,15 @@ impl<'t> System<'t> {
             }
             Fun::Xor if *bits == 1 && terms.as_constant(args[1]) == Some(1) => self.rows_of(of, args[0], !value),
             Fun::Compare(pred, sign) if *bits > 1 => {
-                let is_plain = *sign == Sign::Signed || args.iter().all(|&arg| of.intervals.of(arg).0 >= 0);
+                let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
+                let is_plain = *sign == Sign::Signed
+                    || [(args[0], &a), (args[1], &b)]
+                        .into_iter()
+                        .all(|(arg, form)| of.intervals.of(arg).0 >= 0 || self.is_nonnegative(form));
                 if !is_plain {
                     return None;
                 }
                 let pred = if value { *pred } else { pred.negated() };
-                let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
                 let (up, down) = (b.minus(&a), a.minus(&b));
                 let strictly = if self.has(Fault::Negation) && !value { -2 } else { -1 };
                 let (below, above) = (up.clone().shifted(strictly), down.clone().shifted(strictly));
@@ -452,7 +470,7 @@ impl<'t> System<'t> {
             rows.pop();
             is_impossible
         };
-        for (x, y) in self.products.pairs().into_iter().take(MOST_PAIRS) {
+        for (x, y) in self.products.pairs().into_iter().take(self.most_rows / ROWS_OF_A_PAIR) {
             for (x, y) in [(x, y), (y, x)] {
                 let relation = Linear::var(x).minus(&Linear::var(y));
                 let strict = relation.clone().shifted(-1);

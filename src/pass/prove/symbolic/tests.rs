@@ -51,7 +51,8 @@ fn index(random: &mut Random, terms: &mut Terms, vars: &[Var], depth: usize) -> 
 
 fn condition(random: &mut Random, terms: &mut Terms, a: Term, b: Term) -> Term {
     let preds = [CmpPred::Lt, CmpPred::Lt, CmpPred::Le, CmpPred::Gt, CmpPred::Ge, CmpPred::Eq, CmpPred::Ne];
-    terms.apply(Fun::Compare(preds[random.below(preds.len())], Sign::Signed), BITS, &[a, b])
+    let sign = [Sign::Signed, Sign::Signed, Sign::Unsigned][random.below(3)];
+    terms.apply(Fun::Compare(preds[random.below(preds.len())], sign), BITS, &[a, b])
 }
 
 impl Case {
