@@ -17,7 +17,7 @@ fn doubled<const REQUIRES: u8>(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         ct::require!(x.extent(0).eq(y.extent(0)) & (x.extent(0) % 64).eq(0));
     }
     if REQUIRES > 1 {
-        ct::require!((ct::num_blocks(0) * 64).le(x.extent(0)));
+        ct::require!(ct::num_blocks(0).le(x.num_tiles(0, [64])));
     }
     y.store(ct::bid(0), x.load(ct::bid(0), [64]) * 2.0);
 }
@@ -40,7 +40,7 @@ fn conditions_remove_checks_of_tiles() -> ct::Result<()> {
 
 /// The sum of neighbours: a loop over the elements that have two of them.
 fn smooth<const MORE: i32>(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-    ct::require!(x.extent(0).eq(y.extent(0) + 2));
+    ct::require!((x.extent(0) - 2).eq(y.extent(0)));
     ct::for_each(ct::range(ct::bid(0), y.extent(0) + MORE).step(ct::num_blocks(0)), |i| {
         y.scatter(i, x.gather(i) + x.gather(i + 2));
     });
@@ -108,13 +108,14 @@ impl Case {
         }
     }
 
-    fn kernel(self) -> impl Fn(ArrayMut<i32, 1>) {
-        move |y: ArrayMut<i32, 1>| {
+    fn kernel(self) -> impl Fn(Array<i32, 1>, ArrayMut<i32, 1>) {
+        move |x: Array<i32, 1>, y: ArrayMut<i32, 1>| {
+            ct::require!(x.extent(0).eq(y.extent(0)));
             let Case { factor, shift, end, divisor, lanes, form } = self;
             let n = y.extent(0);
             let store = |first: Scalar<i32>| {
                 let at = first + ct::arange(0..lanes);
-                y.scatter(at, y.gather(at) + 1);
+                y.scatter(at, x.gather(at) + 1);
             };
             let i = ct::bid(0);
             match form {
@@ -123,7 +124,7 @@ impl Case {
                     store(k * divisor + shift);
                 }),
                 2 => {
-                    ct::require!((n % 4).eq(0) & (ct::num_blocks(0) * factor).le(n + end));
+                    ct::require!((n % 4).eq(0) & ct::num_blocks(0).le((n + end) / factor));
                     store(i * factor + shift);
                 }
                 _ => ct::for_each(..(n + end), |k| ct::if_then((k % factor).eq(0), || store(k / divisor * divisor))),
@@ -133,8 +134,9 @@ impl Case {
 
     /// Returns what a launch stores. Launches that the kernel refuses store nothing.
     fn run(self, n: usize, checks: ct::Checks) -> ct::Result<Vec<i32>> {
-        let mut y = ct::Device::cpu().zeros::<i32, 1>([n])?;
-        match ct::Launch::new(5).checks(checks).launch(self.kernel(), (&mut y,)) {
+        let device = ct::Device::cpu();
+        let (x, mut y) = (device.from_fn([n], |[i]| i as i32)?, device.zeros::<i32, 1>([n])?);
+        match ct::Launch::new(5).checks(checks).launch(self.kernel(), (&x, &mut y)) {
             Err(ct::Error::Argument(_)) | Ok(()) => y.to_vec(),
             Err(error) => Err(error),
         }
@@ -147,13 +149,18 @@ fn random_kernels_store_the_same() {
     let (mut random, mut removed) = (Random(5), 0);
     for _ in 0..150 {
         let case = Case::new(&mut random);
-        let text = ct::inspect(case.kernel(), (ct::ArraySpec::<i32, 1>::new([37]).mutable(),)).ir().unwrap();
+        let x = ct::ArraySpec::<i32, 1>::new([37]);
+        let text = ct::inspect(case.kernel(), (x, x.mutable())).ir().unwrap();
         removed += 2 - promises(&text).1;
         for n in [1, 3, 4, 7, 8, 16, 20, 33, 64] {
             // With checks, the kernel is interpreted as it is written.
             let expected = case.run(n, ct::Checks { memory: true, ..ct::Checks::none() });
             let found = case.run(n, ct::Checks::none());
-            assert_eq!(found.unwrap_or_else(|e| panic!("{case:?}, {n}: {e}\n{text}")), expected.unwrap(), "{case:?}, {n}");
+            assert_eq!(
+                found.unwrap_or_else(|e| panic!("{case:?}, {n}: {e}\n{text}")),
+                expected.unwrap(),
+                "{case:?}, {n}"
+            );
         }
     }
     println!("{removed} of 300 masks are removed");

@@ -14,7 +14,7 @@
 //! them; a counter-example that depends on them is none, and the verdict is "unknown".
 //!
 //! For all extents, `symbolic` derives contradictions of inequalities. The same procedure removes
-//! bounds checks of all kernels ([`remove_proved_checks`]).
+//! bounds checks of kernels with conditions ([`remove_proved_checks`]).
 //!
 //! Conditions of `require!` are facts of all launches.
 //!
@@ -28,6 +28,7 @@ mod conflict;
 mod cover;
 mod enumerate;
 mod interval;
+mod launches;
 mod rows;
 mod rowwise;
 mod symbolic;
@@ -47,8 +48,8 @@ use self::bounds::{BoundsCheck, NeedlessChecks};
 use self::conflict::{Conflict, conflict};
 use self::cover::Coverage;
 use self::symbolic::{ForAll, Needless};
-use self::verdict::{Reason, Witness};
 use self::values::Values;
+use self::verdict::{Reason, Witness};
 use self::walk::Walk;
 use crate::error::{Diagnostic, Location};
 use crate::ir::{BlockId, Def, Elem, Entry, Module, OpId, Opcode, Value};
@@ -121,15 +122,16 @@ pub(crate) fn remove_needless_checks(
     verdict
 }
 
-/// Removes the bounds checks that no launch of a kernel needs, for all grids and all numbers that
-/// meet the facts of the specialization key (`assume` ops of the trace) and the conditions of
-/// `require!`. They are still in the module.
+/// Removes the bounds checks that no launch of a kernel with `require!` needs: for all grids and
+/// numbers that meet its conditions, which are still in the module, and the facts of the
+/// specialization key (`assume` ops of the trace).
 ///
-/// The costs are bounded: large kernels are left alone, and eliminations of inequalities are
-/// limited in number and size.
+/// The costs are bounded: kernels without conditions and large kernels are left alone, and
+/// eliminations of inequalities are limited in number and size.
 pub(crate) fn remove_proved_checks(module: &mut Module) {
     let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
-    if weight(module, body, 1) > MOST_WEIGHT {
+    // Ranges of single values (`IntRanges`) decide most checks of other kernels, at lower costs.
+    if module.required.is_empty() || weight(module, body, 1) > MOST_WEIGHT {
         return;
     }
     let mut walk = Walk::of_facts(module, body);

@@ -8,12 +8,12 @@
 //!   mixed radix digits (`digits`); the position contains the element, and each condition of the
 //!   store follows for them.
 
-use super::digits::{Part, digits};
+use super::digits::{Part, digits, is_symbolic};
 use super::linear::Linear;
 use super::system::{Execution, System};
 use crate::pass::prove::access::Access;
 use crate::pass::prove::interval::Ranges;
-use crate::pass::prove::term::{Term, Terms, Var};
+use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 
 /// Terms of a kernel, and what is known about its launches.
 #[derive(Clone, Copy)]
@@ -127,7 +127,6 @@ pub fn never_meet(launches: Launches<'_>, a: (&Access, &[Place]), b: (&Access, &
         system.require(extent.shifted(-1).minus(&element));
         system.require(element);
     }
-    system.unify();
     let several = |block: &Var| ranges.get(block).is_some_and(|(lo, hi)| lo < hi);
     let mut open: Vec<Var> = (0..3).map(Var::Block).filter(several).collect();
     // Equal coordinates along one axis help to prove those along another one.
@@ -201,22 +200,30 @@ pub fn covers(launches: Launches<'_>, store: &Access, places: &[Place]) -> bool 
             execution.set(var, Linear::constant(0));
         }
     }
-    system.unify();
-    let is_reached = |(place, element): (&Place, &Linear)| {
-        let start = system.linear(&mut execution, place.start);
-        let (before, after) = (start.minus(element), element.minus(&start).shifted(1 - i128::from(place.len)));
-        system.excludes(&[before.shifted(-1)]) && system.excludes(&[after.shifted(-1)])
-    };
-    if !places.iter().zip(&elements).all(is_reached) {
-        return false;
+    // Terms of symbols alone, such as the grid, are known without the values of variables.
+    for &condition in &store.conditions {
+        if let Node::Apply(Fun::Compare(..), _, args) = terms.node(condition) {
+            for &arg in args.iter().filter(|&&arg| is_symbolic(terms, arg)) {
+                system.linear(&mut execution, arg);
+            }
+        }
     }
+    // First: the linear forms of other terms rely on the ranges of their variables.
     let is_in_range = |(var, &(lo, hi)): (&Var, &(i64, i64))| {
         let Some(term) = terms.find_var(*var).filter(|_| !matches!(var, Var::Symbol(_))) else { return true };
         let value = system.linear(&mut execution, term);
         let (below, above) = (Linear::constant(i128::from(lo) - 1).minus(&value), value.shifted(-i128::from(hi) - 1));
         is_used(terms, store, *var) == Some(false) || system.excludes(&[below]) && system.excludes(&[above])
     };
-    ranges.iter().all(is_in_range)
+    if !ranges.iter().all(is_in_range) {
+        return false;
+    }
+    let is_reached = |(place, element): (&Place, &Linear)| {
+        let start = system.linear(&mut execution, place.start);
+        let (before, after) = (start.minus(element), element.minus(&start).shifted(1 - i128::from(place.len)));
+        system.excludes(&[before.shifted(-1)]) && system.excludes(&[after.shifted(-1)])
+    };
+    places.iter().zip(&elements).all(is_reached)
         && store.conditions.iter().all(|&condition| system.implies(&mut execution, condition))
 }
 
@@ -245,7 +252,9 @@ fn set_parts<'t>(system: &mut System<'t>, execution: &mut Execution<'t>, values:
                 // 0 <= rest < divisor and a quotient that is not negative: the parts are exact.
                 let exceeds = rest.minus(&divisor);
                 let is_negative = |form: &Linear| Linear::constant(-1).minus(form);
-                if ![exceeds, is_negative(&rest), is_negative(&quotient)].iter().all(|row| system.excludes(std::slice::from_ref(row)))
+                if ![exceeds, is_negative(&rest), is_negative(&quotient)]
+                    .iter()
+                    .all(|row| system.excludes(std::slice::from_ref(row)))
                 {
                     return None;
                 }

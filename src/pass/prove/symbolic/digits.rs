@@ -1,7 +1,7 @@
 //! Digits of a position: variables with factors, some of which are symbols.
 //!
-//! The digits are a guess. The caller computes the position again from the values of the digits, and
-//! compares.
+//! The digits are a guess. The caller computes the position again from the values of the digits,
+//! and compares.
 
 use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 
@@ -40,7 +40,8 @@ pub fn digits(terms: &Terms, position: Term) -> Option<(i128, Vec<Digit>)> {
     digits.iter().all(|digit| digit.factor > 0).then_some((constant, digits))
 }
 
-fn is_symbolic(terms: &Terms, term: Term) -> bool {
+/// Returns true if a term depends on symbols alone.
+pub fn is_symbolic(terms: &Terms, term: Term) -> bool {
     terms.data_of(term).is_none() && terms.vars(term).iter().all(|var| matches!(var, Var::Symbol(_)))
 }
 
@@ -83,7 +84,8 @@ fn sum(terms: &Terms, term: Term) -> Option<(i128, Vec<Digit>)> {
         }
         Fun::Div(..) | Fun::Rem(_) if is_symbolic(terms, args[1]) => {
             let Node::Var(var) = terms.node(args[0]) else { return None };
-            let part = if matches!(fun, Fun::Rem(_)) { Part::Remainder(*var, args[1]) } else { Part::Quotient(*var, args[1]) };
+            let part =
+                if matches!(fun, Fun::Rem(_)) { Part::Remainder(*var, args[1]) } else { Part::Quotient(*var, args[1]) };
             Some((0, vec![Digit { part, factor: 1, symbols: Vec::new() }]))
         }
         Fun::Extend(..) | Fun::Truncate => sum(terms, args[0]),

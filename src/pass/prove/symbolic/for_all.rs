@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use rustc_hash::FxHashSet;
+
 use super::decide::{Inside, Launches, Place, covers, is_implied, is_inside, never_meet};
 use super::linear::MOST_ROWS;
 use crate::ir::Value;
@@ -11,7 +13,7 @@ use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
 
 /// Limit of eliminations that look for needless checks of one kernel.
-const MOST_ELIMINATIONS: usize = 64;
+const MOST_ELIMINATIONS: usize = 16;
 
 /// Limit of inequalities of such an elimination.
 const FEW_ROWS: usize = 80;
@@ -136,9 +138,31 @@ impl<'w, 'm> Needless<'w, 'm> {
         Needless { walk, eliminations: Cell::new(MOST_ELIMINATIONS) }
     }
 
-    fn launches(&self) -> Launches<'_> {
-        let Walk { values, ranges, required, .. } = self.walk;
-        Launches { terms: &values.terms, ranges, conditions: required, most_rows: FEW_ROWS }
+    fn launches<'t>(&'t self, conditions: &'t [Term]) -> Launches<'t> {
+        let Walk { values, ranges, .. } = self.walk;
+        Launches { terms: &values.terms, ranges, conditions, most_rows: FEW_ROWS }
+    }
+
+    /// Returns the conditions of launches that concern these terms.
+    fn related(&self, of: &[Term]) -> Vec<Term> {
+        let terms = &self.walk.values.terms;
+        let (facts, stated) = self.walk.required.split_at(self.walk.facts);
+        let mut vars: FxHashSet<Var> = of.iter().flat_map(|&term| terms.vars(term)).copied().collect();
+        let mut related: Vec<Term> = Vec::new();
+        loop {
+            let before = related.len();
+            for &condition in stated {
+                if !related.contains(&condition) && terms.vars(condition).iter().any(|var| vars.contains(var)) {
+                    vars.extend(terms.vars(condition));
+                    related.push(condition);
+                }
+            }
+            if related.len() == before {
+                break;
+            }
+        }
+        related.extend(facts.iter().filter(|&&fact| terms.vars(fact).iter().any(|var| vars.contains(var))));
+        related
     }
 
     /// Returns true if a condition depends on a symbol of this term, and the limit is not reached.
@@ -159,14 +183,17 @@ impl<'w, 'm> Needless<'w, 'm> {
     pub fn is_inside(&self, access: &Access, dim: usize) -> bool {
         let Some(&extent) = access.frame.as_ref().and_then(|frame| frame.extent_terms.get(dim)) else { return false };
         let place = Place { start: access.dims[dim].start, len: access.dims[dim].len, extent };
-        self.is_promising(extent, &access.conditions)
-            && is_inside(self.launches(), access, &[place], (0, Inside::Whole))
+        if !self.is_promising(extent, &access.conditions) {
+            return false;
+        }
+        let related = self.related(&[access.conditions.as_slice(), &[place.start, extent]].concat());
+        is_inside(self.launches(&related), access, &[place], (0, Inside::Whole))
     }
 
     /// Returns true if the mask of an access, its last condition, is always true.
     pub fn is_implied(&self, access: &Access) -> bool {
         let Some((&mask, others)) = access.conditions.split_last() else { return false };
-        self.is_promising(mask, others) && is_implied(self.launches(), access)
+        self.is_promising(mask, others) && is_implied(self.launches(&self.related(&access.conditions)), access)
     }
 }
 

@@ -2,13 +2,16 @@
 //!
 //! Fourier-Motzkin elimination with the tightening of constants by the greatest common divisor of
 //! the factors (Pugh, "The Omega test", 1991: real shadows). A contradiction is certain; none says
-//! nothing.
+//! nothing. Equalities are substituted before.
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 /// Number of a variable of a system.
 pub type Unknown = usize;
 
 /// Limit of inequalities of one system.
-pub const MOST_ROWS: usize = 600;
+pub const MOST_ROWS: usize = 300;
 
 /// Limit of factors. Larger ones end the elimination.
 const LARGEST: i128 = 1 << 90;
@@ -81,10 +84,6 @@ impl Linear {
         }
         self
     }
-
-    fn is_small(&self) -> bool {
-        self.constant.abs() < LARGEST && self.factors.iter().all(|(_, factor)| factor.abs() < LARGEST)
-    }
 }
 
 fn gcd(mut a: u128, mut b: u128) -> u128 {
@@ -94,45 +93,114 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
     a
 }
 
+/// Inequalities: the constant of each list of factors. Of equal lists the smallest constant
+/// implies the other ones.
+type Rows = IndexMap<Vec<(Unknown, i128)>, i128, FxBuildHasher>;
+
 /// Returns true if no integers make all these forms at least 0. False if that is not decided, or
 /// would need more than `most_rows` inequalities.
-pub fn is_contradictory(rows: &[Linear], most_rows: usize) -> bool {
-    let mut rows: Vec<Linear> = rows.iter().map(|row| row.clone().tightened()).collect();
+pub fn is_contradictory(forms: &[Linear], most_rows: usize) -> bool {
+    let mut rows = Rows::default();
+    if !forms.iter().all(|form| add(&mut rows, form.clone())) {
+        return true;
+    }
     loop {
-        if rows.iter().any(|row| row.factors.is_empty() && row.constant < 0) {
-            return true;
-        }
-        rows.retain(|row| !row.factors.is_empty());
-        if rows.len() > most_rows || !rows.iter().all(Linear::is_small) {
+        if rows.len() > most_rows || !rows.iter().all(|(factors, &constant)| is_small(factors, constant)) {
             return false;
         }
+        match equality(&rows) {
+            Equality::Contradiction => return true,
+            Equality::None => {}
+            Equality::Found(equal, var) => {
+                let Some(next) = substituted(rows, &equal, var) else { return true };
+                rows = next;
+                continue;
+            }
+        }
         let Some(var) = cheapest(&rows) else { return false };
-        let (with, mut rest): (Vec<Linear>, Vec<Linear>) = rows.into_iter().partition(|row| row.factor(var) != 0);
-        let (lower, upper): (Vec<Linear>, Vec<Linear>) = with.into_iter().partition(|row| row.factor(var) > 0);
+        let (mut lower, mut upper, mut rest) = (Vec::new(), Vec::new(), Rows::default());
+        for (factors, constant) in rows {
+            let row = Linear { constant, factors };
+            match row.factor(var) {
+                0 => {
+                    rest.insert(row.factors, constant);
+                }
+                1.. => lower.push(row),
+                _ => upper.push(row),
+            }
+        }
         for low in &lower {
             for high in &upper {
                 // low: a x + p >= 0, high: -b x + q >= 0, so b p + a q >= 0.
                 let (a, b) = (low.factor(var), -high.factor(var));
-                let sum = Linear::default().plus(low, b).plus(high, a).tightened();
-                add(&mut rest, sum);
+                let divisor = gcd(a.unsigned_abs(), b.unsigned_abs()) as i128;
+                if !add(&mut rest, Linear::default().plus(low, b / divisor).plus(high, a / divisor)) {
+                    return true;
+                }
+            }
+            if rest.len() > most_rows {
+                return false;
             }
         }
         rows = rest;
     }
 }
 
-/// Adds an inequality unless another one with the same factors implies it.
-fn add(rows: &mut Vec<Linear>, row: Linear) {
-    match rows.iter_mut().find(|known| known.factors == row.factors) {
-        Some(known) => known.constant = known.constant.min(row.constant),
-        None => rows.push(row),
+fn is_small(factors: &[(Unknown, i128)], constant: i128) -> bool {
+    constant.abs() < LARGEST && factors.iter().all(|(_, factor)| factor.abs() < LARGEST)
+}
+
+/// Adds an inequality. Returns false for a number below 0.
+fn add(rows: &mut Rows, row: Linear) -> bool {
+    let row = row.tightened();
+    if row.factors.is_empty() {
+        return row.constant >= 0;
     }
+    let known = rows.entry(row.factors).or_insert(row.constant);
+    *known = row.constant.min(*known);
+    true
+}
+
+enum Equality {
+    None,
+    /// A form that is 0, and a variable with the factor 1 or -1 in it.
+    Found(Linear, Unknown),
+    Contradiction,
+}
+
+/// Returns an equality that is stated by two inequalities.
+fn equality(rows: &Rows) -> Equality {
+    for (factors, &constant) in rows {
+        let negated: Vec<(Unknown, i128)> = factors.iter().map(|&(var, factor)| (var, -factor)).collect();
+        let Some(&other) = rows.get(&negated) else { continue };
+        if constant + other < 0 {
+            return Equality::Contradiction;
+        }
+        let unit = factors.iter().find(|(_, factor)| factor.abs() == 1);
+        if let Some(&(var, _)) = unit.filter(|_| constant + other == 0) {
+            return Equality::Found(Linear { constant, factors: factors.clone() }, var);
+        }
+    }
+    Equality::None
+}
+
+/// Returns the rows without a variable that an equality determines, `None` for a contradiction.
+/// Unlike an elimination by inequalities, this is exact for integers.
+fn substituted(rows: Rows, equal: &Linear, var: Unknown) -> Option<Rows> {
+    let own = equal.factor(var);
+    let mut next = Rows::default();
+    for (factors, constant) in rows {
+        let row = Linear { constant, factors };
+        let factor = row.factor(var);
+        add(&mut next, row.plus(equal, -factor * own)).then_some(())?;
+    }
+    Some(next)
 }
 
 /// Returns the variable whose elimination makes the fewest inequalities.
-fn cheapest(rows: &[Linear]) -> Option<Unknown> {
+fn cheapest(rows: &Rows) -> Option<Unknown> {
     let mut counts: Vec<(usize, usize)> = Vec::new();
-    for &(var, factor) in rows.iter().flat_map(|row| &row.factors) {
+    for &(var, factor) in rows.keys().flatten() {
         counts.resize(counts.len().max(var + 1), (0, 0));
         let (lower, upper) = &mut counts[var];
         *(if factor > 0 { lower } else { upper }) += 1;

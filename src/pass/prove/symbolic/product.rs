@@ -22,7 +22,7 @@ const MOST_PRODUCTS: usize = 48;
 const MOST_PAIRS: usize = 16;
 
 /// Limit of derived rows.
-const MOST_ROWS: usize = 120;
+const MOST_ROWS: usize = 60;
 
 /// Products of variables.
 #[derive(Default)]
@@ -37,8 +37,8 @@ impl Products {
         self.vars.is_empty()
     }
 
-    /// Returns the product of two forms. `count`: the number of variables of the system. `None` at a
-    /// limit.
+    /// Returns the product of two forms, `None` at a limit. `count`: the number of variables of the
+    /// system.
     pub fn product(&mut self, a: &Linear, b: &Linear, count: &mut usize) -> Option<Linear> {
         if a.factors.len() * b.factors.len() > MOST_PAIRS {
             return None;
@@ -128,12 +128,7 @@ impl Products {
 
     /// Returns the product of a row that is at least 0 with a product of variables that is at least
     /// 0; with `u - l` for one variable `u >= l >= 0`.
-    fn multiplied(
-        &self,
-        row: &Linear,
-        by: &[Unknown],
-        least: &dyn Fn(Unknown) -> Option<i128>,
-    ) -> Option<Linear> {
+    fn multiplied(&self, row: &Linear, by: &[Unknown], least: &dyn Fn(Unknown) -> Option<i128>) -> Option<Linear> {
         if !by.iter().all(|&var| least(var).is_some_and(|bound| bound >= 0)) {
             return None;
         }

@@ -18,11 +18,12 @@ use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 /// Limit of cases that are distinguished one inside of another.
 const MOST_CASES: usize = 6;
 
-/// Limit of wraps of one system that inequalities exclude.
-const MOST_WRAPS: usize = 24;
+/// Rows of an elimination for each wrap that inequalities may exclude: a limit of both limits all
+/// costs.
+const ROWS_OF_A_WRAP: usize = 12;
 
-/// Limit of pairs of variables that are compared for equality.
-const MOST_PAIRS: usize = 8;
+/// Rows of an elimination for each pair of variables that is compared.
+const ROWS_OF_A_PAIR: usize = 40;
 
 /// Variable of a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +112,7 @@ impl<'t> System<'t> {
             rows: Vec::new(),
             cases: Vec::new(),
             products: Products::default(),
-            wraps: MOST_WRAPS,
+            wraps: MOST_ROWS / ROWS_OF_A_WRAP,
             ratios: FxHashMap::default(),
             fault: None,
             most_rows: MOST_ROWS,
@@ -124,7 +125,7 @@ impl<'t> System<'t> {
 
     /// Limits the inequalities of an elimination.
     pub fn with_most_rows(self, most_rows: usize) -> System<'t> {
-        System { most_rows, ..self }
+        System { most_rows, wraps: most_rows / ROWS_OF_A_WRAP, ..self }
     }
 
     /// Plants a fault.
@@ -225,6 +226,15 @@ impl<'t> System<'t> {
         (self.excludes(&[below]) && self.excludes(&[above])).then_some(form)
     }
 
+    /// Returns true if the known rows show that a form is at least 0.
+    fn is_nonnegative(&mut self, form: &Linear) -> bool {
+        if self.wraps == 0 {
+            return false;
+        }
+        self.wraps -= 1;
+        self.excludes(&[Linear::constant(-1).minus(form)])
+    }
+
     /// Returns the form of a product.
     pub fn product(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
         if self.has(Fault::Product) {
@@ -250,15 +260,25 @@ impl<'t> System<'t> {
             }
             Fun::Mul => {
                 let ends = [interval[0].0, interval[0].1].map(|x| [interval[1].0, interval[1].1].map(|y| x * y));
-                let (least, most) = ends.iter().flatten().fold((i128::MAX, i128::MIN), |(lo, hi), &end| (lo.min(end), hi.max(end)));
+                let (least, most) =
+                    ends.iter().flatten().fold((i128::MAX, i128::MIN), |(lo, hi), &end| (lo.min(end), hi.max(end)));
                 let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
                 let form = self.product(&a, &b)?;
-                self.exact(form, (least, most), bits)
+                let form = self.exact(form, (least, most), bits)?;
+                if number(0).or(number(1)).is_none() {
+                    self.require(form.clone().shifted(-least));
+                    self.require(Linear::constant(most).minus(&form));
+                }
+                Some(form)
             }
             Fun::ShiftLeft => {
                 let factor = 1i128 << number(1).filter(|shift| (0..i128::from(bits).min(63)).contains(shift))?;
                 let form = self.linear(of, args[0]);
-                self.exact(Linear::default().plus(&form, factor), (interval[0].0 * factor, interval[0].1 * factor), bits)
+                self.exact(
+                    Linear::default().plus(&form, factor),
+                    (interval[0].0 * factor, interval[0].1 * factor),
+                    bits,
+                )
             }
             Fun::Negate if fits((-interval[0].1, -interval[0].0)) => {
                 let form = self.linear(of, args[0]);
@@ -376,12 +396,15 @@ impl<'t> System<'t> {
             }
             Fun::Xor if *bits == 1 && terms.as_constant(args[1]) == Some(1) => self.rows_of(of, args[0], !value),
             Fun::Compare(pred, sign) if *bits > 1 => {
-                let is_plain = *sign == Sign::Signed || args.iter().all(|&arg| of.intervals.of(arg).0 >= 0);
+                let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
+                let is_plain = *sign == Sign::Signed
+                    || [(args[0], &a), (args[1], &b)]
+                        .into_iter()
+                        .all(|(arg, form)| of.intervals.of(arg).0 >= 0 || self.is_nonnegative(form));
                 if !is_plain {
                     return None;
                 }
                 let pred = if value { *pred } else { pred.negated() };
-                let (a, b) = (self.linear(of, args[0]), self.linear(of, args[1]));
                 let (up, down) = (b.minus(&a), a.minus(&b));
                 let strictly = if self.has(Fault::Negation) && !value { -2 } else { -1 };
                 let (below, above) = (up.clone().shifted(strictly), down.clone().shifted(strictly));
@@ -398,35 +421,67 @@ impl<'t> System<'t> {
         }
     }
 
-    /// States the equality of variables that products differ in, where it follows: the products
-    /// are then equal, too.
-    pub fn unify(&mut self) {
-        for (x, y) in self.products.pairs().into_iter().take(MOST_PAIRS) {
-            let (up, down) = (Linear::var(x).minus(&Linear::var(y)), Linear::var(y).minus(&Linear::var(x)));
-            if self.excludes(&[up.clone().shifted(-1)]) && self.excludes(&[down.clone().shifted(-1)]) {
-                self.rows.extend([up, down]);
-            }
-        }
-    }
-
     /// Returns true if these forms cannot all be at least 0.
     pub fn excludes(&self, rows: &[Linear]) -> bool {
         let mut all = rows.to_vec();
         all.extend_from_slice(&self.rows);
-        if !self.products.is_empty() {
-            let mut least: FxHashMap<Unknown, i128> = FxHashMap::default();
-            for row in &all {
-                // f x + c >= 0 with f > 0: x is at least -c / f, rounded up.
-                if let [(var, factor @ 1..)] = row.factors[..] {
-                    let bound = -row.constant.div_euclid(factor);
-                    let known = least.entry(var).or_insert(bound);
-                    *known = bound.max(*known);
+        if self.products.is_empty() {
+            return self.is_impossible(&mut all, 0, MOST_CASES);
+        }
+        let mut more = all.clone();
+        more.extend(self.derived(&all));
+        if self.is_impossible(&mut more, 0, MOST_CASES) {
+            return true;
+        }
+        // Relations of variables that products differ in are multiplied, too.
+        let relations = self.relations(&more);
+        if relations.is_empty() {
+            return false;
+        }
+        let rows = [relations.as_slice(), &all].concat();
+        more.extend(self.derived(&rows));
+        more.extend(relations);
+        self.is_impossible(&mut more, 0, MOST_CASES)
+    }
+
+    /// Returns products of rows.
+    fn derived(&self, rows: &[Linear]) -> Vec<Linear> {
+        let mut least: FxHashMap<Unknown, i128> = FxHashMap::default();
+        for row in rows {
+            // f x + c >= 0 with f > 0: x is at least -c / f, rounded up.
+            if let [(var, factor @ 1..)] = row.factors[..] {
+                let bound = -row.constant.div_euclid(factor);
+                let known = least.entry(var).or_insert(bound);
+                *known = bound.max(*known);
+            }
+        }
+        let any = self.has(Fault::Sign).then_some(0);
+        self.products.derived(rows, &|var| least.get(&var).copied().or(any))
+    }
+
+    /// Returns relations `x >= y` and `x > y` that follow from rows, of variables that products
+    /// differ in.
+    fn relations(&self, rows: &[Linear]) -> Vec<Linear> {
+        let mut found = Vec::new();
+        let mut rows = rows.to_vec();
+        let mut follows = |relation: &Linear| {
+            rows.push(Linear::constant(-1).minus(relation));
+            let is_impossible = is_contradictory(&rows, self.most_rows);
+            rows.pop();
+            is_impossible
+        };
+        for (x, y) in self.products.pairs().into_iter().take(self.most_rows / ROWS_OF_A_PAIR) {
+            for (x, y) in [(x, y), (y, x)] {
+                let relation = Linear::var(x).minus(&Linear::var(y));
+                let strict = relation.clone().shifted(-1);
+                if follows(&strict) {
+                    found.push(strict);
+                } else if follows(&relation) {
+                    found.push(relation);
                 }
             }
-            let any = self.has(Fault::Sign).then_some(0);
-            all.extend(self.products.derived(&all, &|var| least.get(&var).copied().or(any)));
         }
-        self.is_impossible(&mut all, 0, MOST_CASES)
+        found
     }
 
     /// Returns true if the rows, and the cases from `first` on, contradict each other. `most`: the
