@@ -24,6 +24,8 @@ pub(crate) struct Recording {
     /// Log of the accesses whose order the tile blocks establish, and of the accesses to memory of
     /// no parameter. Its parameter follows those of the shadows.
     pub log: Option<Logged>,
+    /// True if such accesses exist, and are not logged: the kernel exchanges tiles within clusters.
+    pub is_unlogged: bool,
     /// Arrays with a record of their written elements; `None` without the check of unwritten
     /// memory. Parameters of these records follow those of the shadows.
     pub written: Option<Vec<WrittenArray>>,

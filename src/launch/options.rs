@@ -2,6 +2,7 @@
 //! device.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::checks::Recorded;
 use super::compile::check_hints::check_hints;
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernel::AnyArgs;
 use crate::runtime::graph::recorder;
 use crate::runtime::{Backend, Device, Stream};
-use crate::util::spelling;
+use crate::util::{report, spelling};
 
 /// Options of the generated code of a launch, besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
@@ -466,11 +467,41 @@ impl<'s> Launch<'s> {
         let programmatic_launch = self.dependent && gpu.target().arch >= 90;
         let backend = gpu_backend(asked, || driver_compiles(gpu));
         let checks = self.checks_on(backend)?;
-        // The host cannot wait for a launch that is recorded.
-        let recorded = if recorder::is_on() { Recorded::NONE } else { Recorded::by(checks) };
+        let recorded = match Recorded::by(checks) {
+            needed if needed.any() && recorder::is_on() => self.record_in_graph(needed)?,
+            needed => needed,
+        };
         let checks = checks.bounds || recorded.any();
         let hints = self.hints.trace(self.hints.trace || (backend == Backend::Ptx && trace::folder().is_some()));
         Ok(CompileRequest { hints, backend, programmatic_launch, checks, recorded, exact })
+    }
+
+    /// Returns the records of a launch in a recorded graph: none, since the host does not wait for
+    /// the launch. Reports that the checks of the environment are not done.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the launch itself selects these checks.
+    #[cold]
+    #[track_caller]
+    pub(super) fn record_in_graph(&self, needed: Recorded) -> Result<Recorded> {
+        static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+        let names = match (needed.races, needed.writes) {
+            (true, true) => "`races` and `unwritten`",
+            (true, false) => "`races`",
+            _ => "`unwritten`",
+        };
+        if self.checks.is_some() {
+            return Err(Error::argument(format!(
+                "no check of {names} for a launch in a recorded graph: the check needs the end of the launch; launch \
+                 without the graph"
+            )));
+        }
+        if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+            report::warning(&format!(
+                "CUTLET_CHECK: no check of {names} for launches in recorded graphs; `bounds` and `memory` apply to them"
+            ));
+        }
+        Ok(Recorded::NONE)
     }
 
     #[inline]

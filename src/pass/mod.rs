@@ -24,6 +24,7 @@ pub(crate) use analysis::determinism::check as check_determinism;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
+pub(crate) use analysis::unchecked_stores::{UncheckedStore, unchecked_stores};
 pub(crate) use instrument::assume_to_assert::VIOLATED_ASSUMPTION;
 pub(crate) use instrument::preconditions::split_preconditions;
 pub(crate) use instrument::record_writes::UNWRITTEN;

@@ -11,6 +11,7 @@ mod array_params;
 mod array_table;
 mod broadcast;
 mod handle;
+mod legality;
 mod pointer;
 mod trace;
 mod trace_kernel;

@@ -319,6 +319,8 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("schedule", &["layout_inference", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),
     // What that costs.
     ("cost", &["layout_inference", "mma", "plan/num_warps", "schedule"]),
+    // It selects and schedules, and knows neither the lowering nor instructions.
+    ("plan", &["cost", "layout_inference", "mma", "options", "schedule", "smem"]),
 ];
 
 #[test]

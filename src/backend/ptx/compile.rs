@@ -3,8 +3,9 @@
 //! [`compile`] and the functions for tools and tests run the same stages:
 //! 1. `prepare`: ops without instructions are expanded;
 //! 2. `Strategy::candidates`: the ways to plan the kernel, the preferred one first;
-//! 3. `plan`: data partitions, extents in powers of two, plan search, layouts;
-//! 4. `lower`: schedule, its verification in debug builds, instructions, text.
+//! 3. `plan`: data partitions, extents in powers of two, plan search, layouts; schedule, and its
+//!    verification in debug builds;
+//! 4. `lower`: instructions, text.
 //!
 //! A strategy is rejected if `plan` or `lower` fails. [`first_accepted`] keeps the reasons, and
 //! remarks print them.
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 
 use super::cost::{CostInput, LaunchInfo, weights};
 use super::plan::kernel_plan::Plan;
+use super::plan::planned_kernel::PlannedKernel;
 use super::plan::{num_warps, plan_search};
 #[cfg(any(test, feature = "_suite"))]
 use super::schedule::{KernelInfo, Schedule};
@@ -37,7 +39,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let accepted = first_accepted(&module, target, options, &mut |plan| {
         let name = symbol(&plan.entry().name);
         let inference = plan.layouts.of(&plan.module);
-        lower::lower(&plan.module, &plan.module.entries[0], inference, &name, &plan.options)
+        let kernel = PlannedKernel::new(&plan.module, &plan.module.entries[0], inference, &plan.options, true);
+        lower::lower(kernel, &plan.module.entries[0], &name, &plan.options)
     })?;
     let (why_whole, why_direct) = (accepted.why_not_partitioned(options), accepted.why_no_tma(options));
     let mut compiled = accepted.result;
@@ -86,11 +89,11 @@ pub(crate) fn with_plan<T>(
 ) -> Result<T> {
     let accepted = first_accepted(&prepare(module, options), target, options, &mut |plan| {
         let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
-        let lowering = lower::planned(&plan.module, &plan.module.entries[0], inference, &plan.options);
-        if !lowering.problems().is_empty() {
-            return Err(lowering.problems().to_vec());
+        let kernel = PlannedKernel::new(&plan.module, &plan.module.entries[0], inference, &plan.options, false);
+        if !kernel.errors.is_empty() {
+            return Err(kernel.errors);
         }
-        let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks());
+        let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
         Ok(look(&CostInput { context, body, schedule, blocks, launched }))
     });
     accepted.map(|accepted| accepted.result)
@@ -123,7 +126,8 @@ pub(crate) fn with_schedule<T>(
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
     let accepted = first_accepted(&module, target, options, &mut |plan| {
         let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
-        let lowering = lower::lowered(&plan.module, &plan.module.entries[0], inference, "kernel", &plan.options);
+        let kernel = PlannedKernel::new(&plan.module, &plan.module.entries[0], inference, &plan.options, true);
+        let lowering = lower::lowered(kernel, &plan.module.entries[0], "kernel");
         if !lowering.problems().is_empty() {
             return Err(lowering.problems().to_vec());
         }

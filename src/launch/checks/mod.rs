@@ -70,3 +70,5 @@ mod ordered_tests;
 mod tests;
 #[cfg(test)]
 mod unwritten_tests;
+#[cfg(test)]
+mod zones_tests;

@@ -17,6 +17,7 @@ use crate::launch::checks::unwritten::UnwrittenCheck;
 use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
 use crate::launch::inspect::trace::LaunchTrace;
+use crate::pass::UncheckedStore;
 use crate::runtime::{FailureNote, GpuKernel};
 
 /// Compiled kernel with the conditions of its launches.
@@ -28,6 +29,8 @@ pub(crate) struct Executable {
     pub races: Option<Box<RaceCheck>>,
     /// Check of unwritten memory, if the code records its writes.
     pub unwritten: Option<Box<UnwrittenCheck>>,
+    /// Stores that may write outside of their array; `None` if the trace is not known.
+    pub unchecked_stores: Option<Box<[UncheckedStore]>>,
     /// Record of launches, if the profile is enabled.
     pub profiled: Option<Box<Profiled>>,
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
 use crate::runtime::{Backend, Device};
-use crate::util::span;
+use crate::util::{report, span};
 use executable::{Code, Executable, GpuCode};
 use preconditions::Preconditions;
 use ptx::Maps;
@@ -190,6 +190,7 @@ fn build(
     request: CompileRequest,
     mut stages: Stages,
 ) -> Result<Executable> {
+    let unchecked_stores = Some(pass::unchecked_stores(&module).into());
     let (mut module, required) = stages.time("passes", || optimize(name, module, PassMode::from(&request)))?;
     if request.programmatic_launch {
         wait_first(&mut module);
@@ -222,8 +223,14 @@ fn build(
     let races = races.map(|recording| Box::new(RaceCheck::new(&module, recording)));
     let written = recording.and_then(|recording| recording.written.as_ref());
     let unwritten = written.map(|arrays| Box::new(UnwrittenCheck::new(arrays)));
-    let required = required.map(Box::new);
-    Ok(Executable { code, required, races, unwritten, profiled: Profiled::new(name, device, &module) })
+    if recording.is_some_and(|recording| recording.is_unlogged) {
+        report::warning(&format!(
+            "kernel `{name}`: the check `races` compares no accesses that an order could separate, since the kernel exchanges \
+             tiles within clusters"
+        ));
+    }
+    let (required, profiled) = (required.map(Box::new), Profiled::new(name, device, &module));
+    Ok(Executable { code, required, races, unwritten, unchecked_stores, profiled })
 }
 
 /// Generates the code of a kernel for the target of `CUTLET_TARGET`, if it is requested.

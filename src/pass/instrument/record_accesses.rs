@@ -59,10 +59,19 @@ pub(crate) fn record_accesses(module: &mut Module) {
         array.classes.sort_unstable();
         array.classes.dedup();
     }
-    let logged = logged(module, body, &arrays, &found);
+    let mut has_exchange = false;
+    module.walk(body, &mut |id| has_exchange |= is_exchange(module, id));
+    // The log has no events for exchanges within a cluster.
+    let (logged, is_unlogged) = match logged(&arrays, &found) {
+        Some(_) if has_exchange => (None, true),
+        logged => (logged, false),
+    };
     // Atomics alone cannot race.
     arrays.retain(|array| !array.conflicts().is_empty());
     if arrays.is_empty() && logged.is_none() {
+        if is_unlogged {
+            module.recording = Some(Box::new(Recording { is_unlogged, ..Recording::default() }));
+        }
         return;
     }
     let word = module.intern(Type::ptr(DType::I64));
@@ -74,7 +83,7 @@ pub(crate) fn record_accesses(module: &mut Module) {
         shadows,
         log: None,
         sites: FxHashMap::default(),
-        recording: Recording { arrays, log: logged, ..Recording::default() },
+        recording: Recording { arrays, log: logged, is_unlogged, ..Recording::default() },
         writer: ElementWriter(OpWriter::new(module)),
     };
     recorder.entry(body, log);
@@ -96,9 +105,7 @@ struct Access {
 
 /// Returns the arrays whose accesses are logged: those with accesses that an order can separate,
 /// and all written ones if there are accesses to memory of no parameter.
-fn logged(module: &Module, body: BlockId, arrays: &[RecordedArray], found: &FxHashMap<OpId, Access>) -> Option<Logged> {
-    let mut has_exchange = false;
-    module.walk(body, &mut |id| has_exchange |= is_exchange(module, id));
+fn logged(arrays: &[RecordedArray], found: &FxHashMap<OpId, Access>) -> Option<Logged> {
     let unknown = || found.values().filter(|access| access.param.is_none());
     let writes = !arrays.is_empty() || unknown().any(|access| access.class.writes);
     let addresses = writes && unknown().next().is_some();
@@ -110,8 +117,7 @@ fn logged(module: &Module, body: BlockId, arrays: &[RecordedArray], found: &FxHa
         params.sort_unstable();
         params.dedup();
     }
-    // The log has no events for exchanges within a cluster.
-    (!has_exchange && (addresses || !params.is_empty())).then_some(Logged { params, addresses })
+    (addresses || !params.is_empty()).then_some(Logged { params, addresses })
 }
 
 /// Returns the accesses to arrays that can be recorded, by op.

@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use super::memory::{Memory, WriteRecord};
 use crate::backend::cpu::Checks;
 use crate::error::Result;
+use crate::util::task::Scoped;
 
 /// Bytes of a zone: a multiple of the alignment of allocations.
 pub(crate) const ZONE: usize = 4096;
@@ -76,13 +77,7 @@ pub(super) fn of_new() -> usize {
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub fn with_memory_checks<X>(body: impl FnOnce() -> X) -> X {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SELECTED.set(self.0);
-        }
-    }
-    let _restore = Restore(SELECTED.replace(true));
+    let _scoped = Scoped::set(&SELECTED, true);
     body()
 }
 
@@ -93,6 +88,21 @@ pub(crate) struct Damage {
     pub first: i64,
     /// Number of changed bytes in both zones.
     pub count: usize,
+}
+
+impl Damage {
+    /// Returns the description of the changes at an allocation of `bytes` bytes.
+    pub fn text(&self, array: &str, bytes: usize) -> String {
+        let Damage { first, count } = *self;
+        let (distance, side) = match first {
+            before if before < 0 => (-before, "before its first byte"),
+            behind => (behind - bytes as i64, "behind its last byte"),
+        };
+        format!(
+            "{count} bytes outside of {array}, an allocation of {bytes} bytes: the first one at offset {first}, \
+             {distance} bytes {side}"
+        )
+    }
 }
 
 /// Returns the pattern of bytes from an address on.

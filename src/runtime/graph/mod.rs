@@ -19,11 +19,12 @@ use std::fmt;
 
 use self::exec::Exec;
 use super::array::memory::Memory;
+use super::array::red_zones;
 use super::array::stream_order::Access;
 use super::device::device::Device;
 use super::device::gpu::{Gpu, GpuStream};
 use super::device::stream::Stream;
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Error, Location, Result};
 use crate::kernel::refuse_nested;
 use recorder::{Node, Recorded, Used, Work};
 pub use resources::GraphResource;
@@ -268,7 +269,8 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         let (Some(gpu), Some(exec)) = (self.device.as_gpu(), &mut self.exec) else {
             // SAFETY: the used arrays were found in the state, which is borrowed uniquely. No other
             // work uses an array that is written, or writes one that is read.
-            return unsafe { run(&self.nodes) };
+            unsafe { run(&self.nodes) }?;
+            return if red_zones::are_in_use() { self.check_zones() } else { Ok(()) };
         };
         let stream = stream.and_then(Stream::as_gpu).unwrap_or(gpu.default_stream());
         let (mut uses, mut ordered) = (self.uses.iter(), Ok(()));
@@ -280,7 +282,35 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         });
         ordered?;
         // SAFETY: the used arrays are in the state, and are freed in the order of its streams.
-        unsafe { exec.launch(stream) }
+        unsafe { exec.launch(stream) }?;
+        if red_zones::are_in_use() && !stream.is_captured()? { self.check_zones() } else { Ok(()) }
+    }
+
+    /// Waits for a replay, and compares the red zones of the arrays of the state.
+    ///
+    /// # Errors
+    /// [`Error::Execution`] at the caller's location for the first array with a changed zone.
+    /// Errors of the replay.
+    #[cold]
+    #[track_caller]
+    fn check_zones(&self) -> Result<()> {
+        let (place, mut number, mut result) = (Location::caller(), 0, Ok(None));
+        self.state.arrays(&mut |memory, _| {
+            if matches!(result, Ok(None)) {
+                let found = memory.take_damage();
+                result = found.map(|damage| damage.map(|damage| (number, memory.len(), damage)));
+            }
+            number += 1;
+        });
+        let Some((number, bytes, damage)) = result? else { return Ok(()) };
+        let mut kernels: Vec<String> =
+            self.nodes.iter().filter_map(Node::kernel).map(|name| format!("`{name}`")).collect();
+        kernels.dedup();
+        let damage = damage.text(&format!("array {number} of its state"), bytes);
+        let message = format!("the replay of a graph of the kernels {} wrote {damage}", kernels.join(", "));
+        let note = "the arrays are counted from 0; launches without the graph name the kernel, and its stores without a \
+                    bounds check";
+        Err(Error::Execution(Diagnostic::new(message, Some(place)).note(note)))
     }
 
     /// Returns the state for reading. Reads of its arrays wait for the queued replays.

@@ -1,15 +1,12 @@
-//! Driver: plans the schedule of a kernel, then lowers each partition.
+//! Driver: lowers a planned kernel.
 //!
-//! 1. [`start`] creates the state; parameters are declared and block-local arrays allocated.
-//! 2. The schedule is planned and, in debug builds, verified.
-//! 3. Without warp specialization all warps execute one sequence. Otherwise the warps branch by
+//! 1. [`start`] creates the state, and parameters are declared.
+//! 2. Without warp specialization all warps execute one sequence. Otherwise the warps branch by
 //!    their number: consumer groups first, the producer last.
-//! 4. [`lower`] finishes the function, estimates the occupancy and prints the text.
+//! 3. [`lower`] finishes the function, estimates the occupancy and prints the text.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-
-use rustc_hash::FxHashMap;
 
 use super::Lowering;
 use super::memory::global_symbol;
@@ -25,17 +22,18 @@ use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::emit::{self, Function, Param};
 use crate::backend::ptx::isa::inst::{Space, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
-use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::options::CompileOptions;
-use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
-use crate::backend::ptx::smem::allocation::SharedMemory;
+use crate::backend::ptx::plan::planned_kernel::{Partitions, PlannedKernel};
+#[cfg(any(test, feature = "_suite"))]
+use crate::backend::ptx::schedule::Schedule;
+use crate::backend::ptx::schedule::{KernelInfo, WarpRole};
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::backend::ptx::workarounds;
 use crate::backend::ptx::{mul_wide, register_pressure};
 use crate::error::Diagnostic;
-use crate::ir::{Elem, Entry, Module, Opcode, Type};
+use crate::ir::{Elem, Entry, Opcode, Type};
 use crate::layout::Layout;
 use crate::target::Target;
 
@@ -43,34 +41,27 @@ use crate::target::Target;
 const GENERIC_SPARE: u32 = 16;
 
 /// Returns the state before the first op.
-pub fn start<'m>(
-    module: &'m Module,
-    entry: &Entry,
-    inference: Inference<'m>,
-    name: &str,
-    options: &CompileOptions,
-) -> Lowering<'m> {
-    let target = inference.target;
-    let threads = inference.num_warps as u32 * WARP_SIZE;
+pub fn start<'m>(kernel: PlannedKernel<'m>, name: &str) -> Lowering<'m> {
+    let PlannedKernel { module, info, schedule, arrays, has_arrays, limited_barriers, errors, .. } = kernel;
+    let target = info.inference.target;
+    let threads = info.inference.num_warps as u32 * WARP_SIZE;
     Lowering {
         module,
-        schedule: Rc::default(),
+        schedule,
         b: Builder::new(target, name, threads),
         params: Params::default(),
         values: Values::new(module.num_values()),
         smem: Smem {
-            memory: SharedMemory::new(target.max_shared_bytes()),
-            arrays: FxHashMap::default(),
-            data_space: Space::Global,
+            arrays,
+            data_space: if has_arrays { Space::Generic } else { Space::Global },
             sub_steps: VecDeque::new(),
         },
-        sync: SyncState::new(),
+        sync: SyncState { limited_barriers, ..SyncState::new() },
         carried_step: None,
         stamps: None,
-        report: Report::default(),
+        report: Report { errors, ..Report::default() },
         regions: Vec::new(),
-        plan_only: false,
-        info: KernelInfo::new(module, entry, inference, options),
+        info,
         dispatch: Dispatch {
             op: |lowering, id| lowering.lower_part(id),
             sequence: |lowering, sequence| lowering.sequence(sequence),
@@ -79,63 +70,34 @@ pub fn start<'m>(
 }
 
 /// Returns the state after the lowering of the whole kernel.
-pub fn lowered<'m>(
-    module: &'m Module,
-    entry: &Entry,
-    inference: Inference<'m>,
-    name: &str,
-    options: &CompileOptions,
-) -> Lowering<'m> {
-    plan_and_lower(start(module, entry, inference, name, options), entry)
-}
-
-/// Returns the state after planning: a schedule without code.
-pub fn planned<'m>(
-    module: &'m Module,
-    entry: &Entry,
-    inference: Inference<'m>,
-    options: &CompileOptions,
-) -> Lowering<'m> {
-    let lowering = start(module, entry, inference, "kernel", options);
-    plan_and_lower(Lowering { plan_only: true, ..lowering }, entry)
-}
-
-/// Plans the kernel and, unless only the plan is needed, lowers it.
-fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
-    lowering.info.options.occupancy = lowering.info.possible_occupancy();
+pub fn lowered<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> Lowering<'m> {
+    let partitions = std::mem::replace(&mut kernel.partitions, Partitions::All);
+    let rejected_loads = std::mem::take(&mut kernel.rejected_loads);
+    let cluster_rejected = kernel.cluster_rejected;
+    let mut lowering = start(kernel, name);
     lowering.b.come_from(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
-    lowering.reserve_allocas(entry.body);
-    if lowering.info.options.wait_limit.is_some() {
-        lowering.reserve_limited_barriers();
-    }
-    lowering.info.select_tma_stores();
-    let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
-    lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
+    lowering.report.remarks.cluster_rejected = cluster_rejected;
     // Without a number of CTAs ptxas may save registers for too many of them.
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
-    match planned.warp_spec {
-        Some(warp_spec) => {
-            if let Err(message) = lowering.lower_partitions(entry.body, Rc::new(warp_spec)) {
-                lowering.report.errors.push(Diagnostic::new(message, None));
-            }
-        }
-        None => {
-            lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
-            lowering.info.select_privatized_atomics(&mut lowering.smem.memory);
-            lowering.plan_schedule(entry.body, None);
+    let result = match partitions {
+        Partitions::Specialized(warp_spec, buffers) => lowering.lower_partitions(entry.body, warp_spec, buffers),
+        Partitions::Rejected => Ok(()),
+        Partitions::All => {
             if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
             lowering.init_limited_barriers();
             lowering.clear_privatized();
-            if !lowering.plan_only {
-                lowering.lower_partition(WarpRole::All);
-            }
+            lowering.lower_partition(WarpRole::All);
+            Ok(())
         }
+    };
+    if let Err(message) = result {
+        lowering.report.errors.push(Diagnostic::new(message, None));
     }
-    let missed = lowering.info.missed_loop_hints(&lowering.schedule, &planned.rejected_loads);
+    let missed = lowering.info.missed_loop_hints(&lowering.schedule, &rejected_loads);
     lowering.report.remarks.missed_hints(lowering.module, missed);
     let mut direct = lowering.info.missed_copies(&lowering.schedule);
     direct.extend(lowering.info.missed_stores());
@@ -144,14 +106,14 @@ fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m>
 }
 
 /// Lowers an entry. The errors name every op without a lowering.
-pub fn lower<'m>(
-    module: &'m Module,
+pub fn lower(
+    kernel: PlannedKernel<'_>,
     entry: &Entry,
-    inference: Inference<'m>,
     name: &str,
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let mut lowering = lowered(module, entry, inference, name, options);
+    let module = kernel.module;
+    let mut lowering = lowered(kernel, entry, name);
     if !lowering.report.errors.is_empty() {
         return Err(lowering.report.errors);
     }
@@ -239,9 +201,10 @@ fn without_thrashing(function: &Function, requested: u32, target: Target, warps:
     requested.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
-/// Parameters, and queries of the planned schedule.
+/// Parameters, and queries of the lowered kernel.
 impl<'m> Lowering<'m> {
     /// Returns the diagnostics of ops that could not be lowered.
+    #[cfg(any(test, feature = "_suite"))]
     pub fn problems(&self) -> &[Diagnostic] {
         &self.report.errors
     }
@@ -253,33 +216,15 @@ impl<'m> Lowering<'m> {
     }
 
     /// Returns the properties of the kernel.
+    #[cfg(any(test, feature = "_suite"))]
     pub fn context(&self) -> &KernelInfo<'m> {
         &self.info
     }
 
     /// Returns the schedule.
+    #[cfg(any(test, feature = "_suite"))]
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
-    }
-
-    /// Returns the number of CTAs per SM, as far as it is uniform without code.
-    pub fn blocks(&self) -> u32 {
-        if self.schedule.warp_spec.is_some() {
-            return self.info.warp_specialized_occupancy();
-        }
-        let (inference, schedule) = (&self.info.inference, &self.schedule);
-        let mut cp_async_bytes = 0;
-        for step in schedule.sequences.iter().flatten() {
-            if let Step::For(plan) = step {
-                cp_async_bytes = cp_async_bytes.max(plan.cp_async.as_ref().map_or(0, |plan| plan.bytes()));
-            }
-        }
-        let warps = inference.num_warps as u32;
-        let fits = |registers| {
-            inference.target.multiprocessor().fitting_blocks(warps, registers, self.smem.memory.used() + cp_async_bytes)
-        };
-        let most = fits(self.info.min_registers()).max(1);
-        self.info.options.occupancy.map_or(most, |requested| requested.min(most))
     }
 
     /// Declares the entry parameters and loads them.

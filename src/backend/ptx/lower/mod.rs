@@ -1,9 +1,9 @@
 //! Lowering: Tile IR ops on tiles become instructions of one thread.
 //!
-//! Input: a verified module, the layouts of its values and the schedule. Output: the PTX text, with
-//! what a launch needs ([`Compiled`](super::compiled::Compiled)).
+//! Input: a planned kernel, i.e. a verified module, the layouts of its values and the schedule.
+//! Output: the PTX text, with what a launch needs ([`Compiled`](super::compiled::Compiled)).
 //!
-//! 1. `driver` plans the schedule, and `partitions` lowers each partition.
+//! 1. `driver` starts and finishes the function, and `partitions` lowers each partition.
 //! 2. `dispatch` calls one lowering function for each step; `control_flow`, `unroll` and
 //!    `strip_mine` lower the steps with regions.
 //! 3. `compute`, `async_ops` and `memory` lower ops by family.
@@ -30,8 +30,8 @@ mod state;
 mod strip_mine;
 mod unroll;
 
+pub use driver::lower;
 #[cfg(any(test, feature = "_suite"))]
 pub use driver::lowered;
-pub use driver::{lower, planned};
 pub use state::core::{Lowered, Lowering};
 use state::values::Tile;

@@ -12,13 +12,9 @@ use super::state::instrument::wait_limit::LimitedWait;
 use crate::backend::ptx::device_assert::WaitObject;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, RegClass, Special, Ty};
+use crate::backend::ptx::plan::planned_kernel::MBARRIER_BYTES;
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, PINGPONG_GROUPS};
-use crate::error::Diagnostic;
 use crate::ir::{Loc, OpId};
-
-/// Number of named barriers of a CTA, and the bytes of an mbarrier.
-const BARRIERS: u32 = 16;
-const MBARRIER_BYTES: u32 = 8;
 
 /// A named barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +39,6 @@ impl NamedBarrier {
 }
 
 impl Lowering<'_> {
-    /// Reserves the mbarriers of a kernel with a wait limit.
-    pub fn reserve_limited_barriers(&mut self) {
-        match self.smem.memory.reserve(BARRIERS * MBARRIER_BYTES, 16) {
-            Some(buffer) => self.sync.limited_barriers = Some(buffer.offset),
-            None => {
-                let message = "there is no shared memory for the barriers of a kernel with a wait limit";
-                self.report.errors.push(Diagnostic::new(message, None));
-            }
-        }
-    }
-
     /// Initializes the mbarriers. Without warp specialization, a barrier follows; otherwise the
     /// initialization of the pipelines has one.
     pub fn init_limited_barriers(&mut self) {

@@ -10,42 +10,11 @@ use super::state::values::{Snapshot, ThreadIndexCache};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Special, Ty};
-use crate::backend::ptx::schedule::{FIRST_COMPLETE, PRODUCER_REGISTERS, WarpRole, WarpSpecialization};
-use crate::error::Diagnostic;
+use crate::backend::ptx::plan::planned_kernel::PipelineBuffers;
+use crate::backend::ptx::schedule::{PRODUCER_REGISTERS, WarpRole, WarpSpecialization};
 use crate::ir::BlockId;
 
 impl Lowering<'_> {
-    /// Plans the schedule, and verifies it after each pass.
-    pub fn plan_schedule(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>) {
-        // A schedule for the cost model alone is verified when it is lowered.
-        let verifies = cfg!(debug_assertions) && !self.plan_only;
-        let mut invalid = None;
-        let schedule = self.info.schedule(body, warp_spec, &self.smem.memory, &mut |pass, schedule| {
-            if pass == FIRST_COMPLETE {
-                // A schedule within less shared memory may have been dropped.
-                invalid = None;
-            }
-            if verifies
-                && invalid.is_none()
-                && let Err(problem) = self.info.verify_schedule(body, schedule)
-            {
-                invalid = Some((pass, problem));
-            }
-        });
-        self.schedule = Rc::new(schedule);
-        if self.info.data_partitions > 1
-            && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
-        {
-            return self.report.errors.push(Diagnostic::new(problem, None));
-        }
-        if let Some((pass, problem)) = invalid {
-            let message = format!(
-                "internal error: the schedule of this kernel is invalid after pass `{pass}`; please report it: {problem}"
-            );
-            self.report.errors.push(Diagnostic::new(message, None));
-        }
-    }
-
     /// Lowers the sequence of a partition.
     pub fn lower_partition(&mut self, role: WarpRole) {
         let (module, body) = (self.module, self.module.entries[0].body);
@@ -55,7 +24,12 @@ impl Lowering<'_> {
     }
 
     /// Lowers the partitions of a kernel with warp specialization.
-    pub fn lower_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>) -> Lowered {
+    pub fn lower_partitions(
+        &mut self,
+        body: BlockId,
+        warp_spec: Rc<WarpSpecialization>,
+        buffers: PipelineBuffers,
+    ) -> Lowered {
         let (warps, groups) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
         let data_partitions = self.info.data_partitions;
         let consumers = self.info.consumer_warps() * WARP_SIZE;
@@ -63,9 +37,8 @@ impl Lowering<'_> {
         self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
         self.b.function().min_blocks = Some(blocks);
         let count = warp_spec.channels.len();
-        let pipelines = self.allocate_pipelines(&warp_spec)?;
-        self.info.allocate_staging_buffers(body, Some(&warp_spec), &mut self.smem.memory);
-        self.plan_schedule(body, Some(Rc::clone(&warp_spec)));
+        let pipelines = buffers.stages;
+        self.sync.group.order_barriers = buffers.order_barriers;
         self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &warp_spec)?;
         self.init_limited_barriers();
@@ -75,9 +48,6 @@ impl Lowering<'_> {
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
         self.b.bra_if(is_producer, false, producer, true);
 
-        if self.plan_only {
-            return Ok(());
-        }
         if self.info.consumer_groups() > 1 {
             // Thread indices depend on the consumer group.
             self.values.thread_indices = ThreadIndexCache::default();

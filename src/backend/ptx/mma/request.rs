@@ -2,7 +2,7 @@
 
 use super::super::isa::inst::{Operand, Reg};
 use crate::dtype::DType;
-use crate::layout::{Layout, SharedLayout};
+use crate::layout::{Conversion, Layout, SharedLayout};
 use crate::target::Target;
 
 /// A requested MMA: extents, element types, warps and target.
@@ -75,6 +75,13 @@ impl OperandPlan {
         };
         let form = |plan: &OperandPlan| (plan.dtype, plan.align, plan.panels, plan.rounds);
         registers && self.shared == other.shared && form(self) == form(other)
+    }
+
+    /// Returns the conversion of an operand with this layout to the registers of the instruction,
+    /// if it needs no exchange between threads. Other operands go through shared memory.
+    pub fn in_registers(&self, natural: &Layout) -> Option<Conversion> {
+        Conversion::plan(natural, self.registers.as_ref()?, self.dtype.storage_bits(), 0)
+            .filter(|conversion| matches!(conversion, Conversion::Identity | Conversion::Registers(_)))
     }
 }
 

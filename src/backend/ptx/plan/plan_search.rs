@@ -19,9 +19,10 @@
 use std::borrow::Cow;
 
 use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
-use super::super::{CompileOptions, Optimization, PlanSearch, lower};
+use super::super::{CompileOptions, Optimization, PlanSearch};
 use super::kernel_plan::Plan;
 use super::num_warps;
+use super::planned_kernel::PlannedKernel;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, RegionTree, hint_key};
 use crate::target::Target;
 
@@ -299,12 +300,12 @@ fn candidates(
 fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
     let plan = Plan::new(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
-    let lowering = lower::planned(module, &module.entries[0], plan.layouts.of(module), options);
-    if let Some(problem) = lowering.problems().first() {
+    let kernel = PlannedKernel::new(module, &module.entries[0], plan.layouts.of(module), options, false);
+    if let Some(problem) = kernel.errors.first() {
         return CandidateResult::Rejected(problem.message.clone());
     }
-    let (context, schedule) = (lowering.context(), lowering.schedule());
-    let blocks = lowering.blocks();
+    let (context, schedule) = (&kernel.info, &*kernel.schedule);
+    let blocks = kernel.blocks();
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     // Where threads fetch operands or add sums themselves, records and model differ by more; of

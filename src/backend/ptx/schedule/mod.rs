@@ -59,6 +59,7 @@ pub use ir::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind, OrderPoint, Schedule,
     SeqId, Step, StripMine, StripRole, WarpRole,
 };
+pub use ir::rejected_loads::RejectedLoads;
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use pipeline::mma_order::ORDERED_GROUPS;

@@ -223,7 +223,14 @@ impl BundledKernel {
             }
         };
         let profiled = Profiled::new(&self.name, device, &self.module);
-        Ok(Executable { code, required: required.map(Box::new), races: None, unwritten: None, profiled })
+        Ok(Executable {
+            code,
+            required: required.map(Box::new),
+            races: None,
+            unwritten: None,
+            unchecked_stores: None,
+            profiled,
+        })
     }
 
     fn load_gpu(&self, gpu: &'static Gpu) -> Result<GpuCode> {

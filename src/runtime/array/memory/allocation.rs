@@ -1,9 +1,10 @@
 //! Memory of arrays: one allocation, freed in the order of the work that uses it.
 //!
-//! **Ordering.** A GPU allocation records the streams that use it ([`crate::runtime::array::stream_order`]). A use
-//! on another stream first makes that stream wait for the conflicting ones, through an event that
-//! is recorded at that time. A use on the same stream needs no wait. Shared and unique borrows of
-//! arrays prevent a conflicting use before the first one is queued.
+//! **Ordering.** A GPU allocation records the streams that use it
+//! ([`crate::runtime::array::stream_order`]). A use on another stream first makes that stream wait
+//! for the conflicting ones, through an event that is recorded at that time. A use on the same
+//! stream needs no wait. Shared and unique borrows of arrays prevent a conflicting use before the
+//! first one is queued.
 //!
 //! **Release.** Memory is freed in stream order after all uses, so an array may be dropped while a
 //! launch is in progress. The driver refuses this inside of its callbacks and while a stream is

@@ -405,4 +405,3 @@ fn own_stream(gpu: &'static Gpu, order: &Order<GpuStream>) -> StreamHandle {
     let writer = order.writer();
     if std::ptr::eq(writer.gpu, gpu) { StreamHandle::from_stream(writer) } else { gpu.default_stream().clone() }
 }
-

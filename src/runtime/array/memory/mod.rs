@@ -3,5 +3,5 @@
 mod allocation;
 mod copy;
 
-pub use allocation::{ALIGNMENT, Memory, MemoryUse};
 pub(crate) use allocation::WriteRecord;
+pub use allocation::{ALIGNMENT, Memory, MemoryUse};

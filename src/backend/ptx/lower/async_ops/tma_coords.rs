@@ -134,6 +134,7 @@ mod tests {
     use crate::backend::ptx::isa::inst::{Addr, RegClass};
     use crate::backend::ptx::layout_inference::Inference;
     use crate::backend::ptx::lower::driver::start;
+    use crate::backend::ptx::plan::planned_kernel::PlannedKernel;
     use crate::backend::ptx::ptxas_test::assemble;
     use crate::backend::ptx::tensor_map::{Dim, MapElement, Number, Swizzle};
     use crate::backend::ptx::tests::Kernel;
@@ -150,7 +151,7 @@ mod tests {
         let entry = &module.entries[0];
         let options = CompileOptions { tma, ..CompileOptions::default() };
         let inference = Inference::run(module, entry, target, 4, options.optimizations);
-        let mut lowering = start(module, entry, inference, "k", &options);
+        let mut lowering = start(PlannedKernel::unscheduled(module, entry, inference, &options), "k");
         lowering.entry_params(entry);
         let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);
         for code in [Opcode::GetTileBlockId, Opcode::MakeTensorView, Opcode::MakePartitionView] {

@@ -5,34 +5,12 @@ use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Special,
 use crate::backend::ptx::lower::Lowered;
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::lower::state::sync_state::{
-    BARRIER_BYTES, EMPTY, ORDER_BARRIER_BYTES, ORDER_BARRIERS, PipelineState, StageBuffers,
-};
+use crate::backend::ptx::lower::state::sync_state::PipelineState;
 use crate::backend::ptx::optimizations::Optimization;
+use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY, MBARRIER_BYTES, ORDER_BARRIERS, StageBuffers};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
-    /// Allocates stages and mbarriers of all pipelines, and the mbarriers of order points.
-    pub fn allocate_pipelines(&mut self, warp_spec: &WarpSpecialization) -> Lowered<Vec<StageBuffers>> {
-        let mut pipelines = Vec::new();
-        for pipeline in &warp_spec.pipelines {
-            let bytes = pipeline.num_stages * pipeline.stage_bytes;
-            let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
-            pipelines.push(StageBuffers { smem: slab, barriers: 0 });
-        }
-        let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
-        let order_bytes = if self.info.pingpong_groups > 1 { ORDER_BARRIER_BYTES } else { 0 };
-        let barriers =
-            self.smem.memory.reserve(stages * BARRIER_BYTES + order_bytes, 16).ok_or("shared memory for barriers")?;
-        let mut next = barriers.offset;
-        for (pipeline, plan) in pipelines.iter_mut().zip(&warp_spec.pipelines) {
-            pipeline.barriers = next;
-            next += plan.num_stages * BARRIER_BYTES;
-        }
-        self.sync.group.order_barriers = next;
-        Ok(pipelines)
-    }
-
     /// Initializes the mbarriers of all pipelines and order points, in one thread.
     pub fn init_barriers(&mut self, pipelines: &[StageBuffers], warp_spec: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
@@ -52,8 +30,9 @@ impl Lowering<'_> {
                 }
             }
             if warp_spec.pingpong.is_some() {
-                (0..ORDER_BARRIERS)
-                    .for_each(|index| b.mbarrier_init(&Addr::new(base, i64::from(order + 8 * index)), warps));
+                (0..ORDER_BARRIERS).for_each(|index| {
+                    b.mbarrier_init(&Addr::new(base, i64::from(order + MBARRIER_BYTES * index)), warps)
+                });
             }
             b.fence_mbarrier_init();
         });

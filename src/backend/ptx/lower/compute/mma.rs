@@ -189,7 +189,7 @@ impl Lowering<'_> {
         let layout = self.info.inference.natural_or_default(value);
         let regs = self.get(value, &layout)?;
         let regs = if dtype == plan.dtype { regs } else { self.widen_exactly(&regs, dtype, plan.dtype)? };
-        match self.info.register_operand(&layout, plan) {
+        match plan.in_registers(&layout) {
             Some(Conversion::Registers(map)) => {
                 return Ok(MmaOperand::Registers(map.iter().map(|&register| regs[register]).collect()));
             }

@@ -15,7 +15,7 @@ use crate::backend::ptx::isa::inst::{Label, Operand, Reg, Space};
 use crate::backend::ptx::mma::CarriedStep;
 use crate::backend::ptx::remarks::CodeRemarks;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, SeqId, SubStep};
-use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::error::Diagnostic;
 use crate::ir::{Module, OpId, Opcode, Type, Value};
@@ -42,8 +42,6 @@ pub struct Lowering<'m> {
     pub carried_step: Option<CarriedMmaStep>,
     /// Time stamps, if the kernel is traced.
     pub stamps: Option<Stamps>,
-    /// The caller needs the schedule alone.
-    pub plan_only: bool,
     /// Dispatch, for ops with regions.
     pub dispatch: Dispatch,
 }
@@ -72,8 +70,6 @@ pub struct Params {
 
 /// Shared memory of the CTA.
 pub struct Smem {
-    /// The allocated ranges.
-    pub memory: SharedMemory,
     /// Block-local arrays, by `alloca`.
     pub arrays: FxHashMap<OpId, Buffer>,
     /// State space of arrays: generic if some of them are block-local.

@@ -6,10 +6,11 @@
 
 use super::core::{Lowered, Lowering};
 use super::instrument::stamp_state::WaitKey;
-use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
+use super::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
+use crate::backend::ptx::plan::planned_kernel::EMPTY;
 use crate::ir::{OpId, Value};
 
 impl Lowering<'_> {

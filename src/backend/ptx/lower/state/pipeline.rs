@@ -9,8 +9,9 @@ use std::rc::Rc;
 
 use super::core::Lowering;
 use super::instrument::stamp_state::WaitKey;
-use super::sync_state::{AcquiredStage, BARRIER_BYTES, EMPTY, PipelineState, TryWaitState};
+use super::sync_state::{AcquiredStage, PipelineState, TryWaitState};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::PipelineDesc;
 use crate::ir::OpId;

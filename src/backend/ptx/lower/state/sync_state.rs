@@ -7,10 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Operand, Reg};
-use crate::backend::ptx::schedule::{
-    CLUSTER_SIZE, ClusterMulticast, OrderPoint, PINGPONG_GROUPS, WarpRole, WarpSpecialization,
-};
-use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::plan::planned_kernel::StageBuffers;
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, OrderPoint, WarpRole, WarpSpecialization};
 use crate::ir::{OpId, Value};
 
 /// State of asynchronous operations, and of the partition that is lowered.
@@ -160,15 +158,6 @@ pub struct AcquiredStage {
     pub parity: Option<Reg>,
 }
 
-/// Shared memory of a pipeline.
-#[derive(Clone, Copy, Debug)]
-pub struct StageBuffers {
-    /// The stages.
-    pub smem: Buffer,
-    /// Offset of the mbarriers.
-    pub barriers: u32,
-}
-
 /// State of a try-wait in a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct TryWaitState {
@@ -296,15 +285,3 @@ pub struct ClusterPeer {
     /// Predicate: the CTAs advance in lockstep. `None`: always.
     pub in_lockstep: Option<Reg>,
 }
-
-/// Bytes of the two mbarriers of a stage: full, empty.
-pub const BARRIER_BYTES: u32 = 16;
-
-/// Number of order mbarriers: one for each order point and group.
-pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::PINGPONG.len() as u32;
-
-/// Bytes of the order mbarriers.
-pub const ORDER_BARRIER_BYTES: u32 = 8 * ORDER_BARRIERS;
-
-/// Bytes from the full barrier to the empty one.
-pub const EMPTY: i64 = 8;

@@ -121,16 +121,10 @@ impl KernelInfo<'_> {
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
         let wanted = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {
-            self.inference.natural(value).is_some_and(|natural| self.register_operand(&natural, plan).is_some())
+            self.inference.natural(value).is_some_and(|natural| plan.in_registers(&natural).is_some())
         };
         let smem_operands = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
         smem_operands.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize) as u32).sum()
-    }
-
-    /// Returns the conversion of an operand that needs no shared memory.
-    pub fn register_operand(&self, natural: &Layout, plan: &OperandPlan) -> Option<Conversion> {
-        Conversion::plan(natural, plan.registers.as_ref()?, plan.dtype.storage_bits(), 0)
-            .filter(|conversion| matches!(conversion, Conversion::Identity | Conversion::Registers(_)))
     }
 
     /// Returns true if the layout conversion of an accumulator needs shared memory.

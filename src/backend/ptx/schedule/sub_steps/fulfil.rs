@@ -150,7 +150,7 @@ impl SubStepBuilder<'_, '_> {
             }
             let layout = info.inference.natural_or_default(value);
             self.require(value, &layout);
-            if info.register_operand(&layout, plan).is_some() {
+            if plan.in_registers(&layout).is_some() {
                 continue;
             }
             let bytes = plan.shared.bytes() as u32;

@@ -1,0 +1,270 @@
+//! Schedule of a kernel with its shared memory: the last stage of the plan, and the input of the
+//! lowering.
+//!
+//! 1. Block-local arrays and, with a wait limit, mbarriers are placed in shared memory.
+//! 2. TMA stores and the warp specialization are selected, and their buffers are placed.
+//! 3. The schedule is built and, in debug builds, verified after each pass.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::backend::ptx::layout_inference::Inference;
+use crate::backend::ptx::options::CompileOptions;
+use crate::backend::ptx::schedule::{
+    FIRST_COMPLETE, KernelInfo, OrderPoint, PINGPONG_GROUPS, RejectedLoads, Schedule, Step, WarpSpecialization,
+};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
+use crate::error::Diagnostic;
+use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, Module, OpId, Opcode, Type};
+
+/// Bytes of an mbarrier.
+pub const MBARRIER_BYTES: u32 = 8;
+
+/// Bytes of the two mbarriers of a stage: full, empty.
+pub const BARRIER_BYTES: u32 = 16;
+
+/// Bytes from the full barrier to the empty one.
+pub const EMPTY: i64 = 8;
+
+/// Number of order mbarriers: one for each order point and group.
+pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::PINGPONG.len() as u32;
+
+/// Number of named barriers of a CTA (PTX ISA, `barrier.cta`).
+const NAMED_BARRIERS: u32 = 16;
+
+/// Kernel with its schedule and the places of its buffers.
+pub struct PlannedKernel<'m> {
+    pub module: &'m Module,
+    pub info: KernelInfo<'m>,
+    pub schedule: Rc<Schedule>,
+    /// The allocated ranges of shared memory.
+    memory: SharedMemory,
+    /// Block-local arrays, by `alloca`.
+    pub arrays: FxHashMap<OpId, Buffer>,
+    /// The kernel has block-local arrays.
+    pub has_arrays: bool,
+    /// Offset of the mbarriers that replace named barriers, with a wait limit.
+    pub limited_barriers: Option<u32>,
+    pub partitions: Partitions,
+    /// Reasons against the kernel.
+    pub errors: Vec<Diagnostic>,
+    /// Reason why a requested cluster shares no loads.
+    pub cluster_rejected: Option<&'static str>,
+    pub rejected_loads: RejectedLoads,
+}
+
+/// Partitions of the warps.
+pub enum Partitions {
+    /// All warps execute one sequence.
+    All,
+    /// A producer and consumers.
+    Specialized(Rc<WarpSpecialization>, PipelineBuffers),
+    /// A producer and consumers, whose pipelines do not fit into shared memory. The error is
+    /// reported.
+    Rejected,
+}
+
+/// Shared memory of a pipeline.
+#[derive(Clone, Copy, Debug)]
+pub struct StageBuffers {
+    /// The stages.
+    pub smem: Buffer,
+    /// Offset of the mbarriers.
+    pub barriers: u32,
+}
+
+/// Shared memory of all pipelines.
+pub struct PipelineBuffers {
+    /// By pipeline.
+    pub stages: Vec<StageBuffers>,
+    /// Offset of the mbarriers of order points.
+    pub order_barriers: u32,
+}
+
+impl<'m> PlannedKernel<'m> {
+    /// Returns the kernel before its schedule.
+    pub fn unscheduled(
+        module: &'m Module,
+        entry: &Entry,
+        inference: Inference<'m>,
+        options: &CompileOptions,
+    ) -> PlannedKernel<'m> {
+        let memory = SharedMemory::new(inference.target.max_shared_bytes());
+        PlannedKernel {
+            module,
+            info: KernelInfo::new(module, entry, inference, options),
+            schedule: Rc::default(),
+            memory,
+            arrays: FxHashMap::default(),
+            has_arrays: false,
+            limited_barriers: None,
+            partitions: Partitions::All,
+            errors: Vec::new(),
+            cluster_rejected: None,
+            rejected_loads: RejectedLoads::default(),
+        }
+    }
+
+    /// Plans the schedule of a kernel. `verifies`: debug builds verify it; a schedule for the cost
+    /// model alone is verified when it is lowered.
+    pub fn new(
+        module: &'m Module,
+        entry: &Entry,
+        inference: Inference<'m>,
+        options: &CompileOptions,
+        verifies: bool,
+    ) -> PlannedKernel<'m> {
+        let mut kernel = PlannedKernel::unscheduled(module, entry, inference, options);
+        kernel.info.options.occupancy = kernel.info.possible_occupancy();
+        kernel.reserve_allocas(entry.body);
+        if kernel.info.options.wait_limit.is_some() {
+            kernel.reserve_limited_barriers();
+        }
+        kernel.info.select_tma_stores();
+        let selected = kernel.info.plan_warp_specialization(entry.body, &kernel.memory);
+        (kernel.cluster_rejected, kernel.rejected_loads) = (selected.cluster_rejected, selected.rejected_loads);
+        match selected.warp_spec {
+            Some(warp_spec) => kernel.plan_partitions(entry.body, Rc::new(warp_spec), verifies),
+            None => {
+                kernel.info.allocate_staging_buffers(entry.body, None, &mut kernel.memory);
+                kernel.info.select_privatized_atomics(&mut kernel.memory);
+                kernel.build(entry.body, None, verifies);
+            }
+        }
+        kernel
+    }
+
+    /// Places the pipelines, and builds the schedule.
+    fn plan_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>, verifies: bool) {
+        let buffers = match self.allocate_pipelines(&warp_spec) {
+            Ok(buffers) => buffers,
+            Err(message) => {
+                self.errors.push(Diagnostic::new(message.to_owned(), None));
+                self.partitions = Partitions::Rejected;
+                return;
+            }
+        };
+        self.info.allocate_staging_buffers(body, Some(&warp_spec), &mut self.memory);
+        self.build(body, Some(Rc::clone(&warp_spec)), verifies);
+        self.partitions = Partitions::Specialized(warp_spec, buffers);
+    }
+
+    /// Builds the schedule, and verifies it after each pass.
+    fn build(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, verifies: bool) {
+        let verifies = cfg!(debug_assertions) && verifies;
+        let mut invalid = None;
+        let schedule = self.info.schedule(body, warp_spec, &self.memory, &mut |pass, schedule| {
+            if pass == FIRST_COMPLETE {
+                // A schedule within less shared memory may have been dropped.
+                invalid = None;
+            }
+            if verifies
+                && invalid.is_none()
+                && let Err(problem) = self.info.verify_schedule(body, schedule)
+            {
+                invalid = Some((pass, problem));
+            }
+        });
+        self.schedule = Rc::new(schedule);
+        if self.info.data_partitions > 1
+            && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
+        {
+            return self.errors.push(Diagnostic::new(problem, None));
+        }
+        if let Some((pass, problem)) = invalid {
+            let message = format!(
+                "internal error: the schedule of this kernel is invalid after pass `{pass}`; please report it: {problem}"
+            );
+            self.errors.push(Diagnostic::new(message, None));
+        }
+    }
+
+    /// Returns the number of CTAs per SM, as far as it is uniform without code.
+    pub fn blocks(&self) -> u32 {
+        if self.schedule.warp_spec.is_some() {
+            return self.info.warp_specialized_occupancy();
+        }
+        let (inference, schedule) = (&self.info.inference, &self.schedule);
+        let mut cp_async_bytes = 0;
+        for step in schedule.sequences.iter().flatten() {
+            if let Step::For(plan) = step {
+                cp_async_bytes = cp_async_bytes.max(plan.cp_async.as_ref().map_or(0, |plan| plan.bytes()));
+            }
+        }
+        let warps = inference.num_warps as u32;
+        let fits = |registers| {
+            inference.target.multiprocessor().fitting_blocks(warps, registers, self.memory.used() + cp_async_bytes)
+        };
+        let most = fits(self.info.min_registers()).max(1);
+        self.info.options.occupancy.map_or(most, |requested| requested.min(most))
+    }
+
+    // Places in shared memory.
+
+    /// Places all block-local arrays, and reports those that do not fit.
+    fn reserve_allocas(&mut self, body: BlockId) {
+        let module = self.module;
+        let mut all = Vec::new();
+        module.walk(body, &mut |id| all.extend((module.op(id).code == Opcode::Alloca).then_some(id)));
+        for id in all {
+            self.has_arrays = true;
+            let extent = extent(module, id);
+            let buffer = extent.and_then(|(bytes, align)| self.memory.reserve(bytes, align));
+            match buffer {
+                Some(buffer) => drop(self.arrays.insert(id, buffer)),
+                None => {
+                    let (bytes, all) = (extent.map_or(u32::MAX, |(bytes, _)| bytes), self.memory.budget());
+                    let message = format!("there is no room for {bytes} bytes of a tile block's own in shared memory");
+                    let place = module.location(module.op(id).loc).cloned();
+                    let note = format!("a tile block has {all} bytes of it in all on {}", self.info.inference.target);
+                    self.errors.push(Diagnostic::new(message, place).note(note));
+                }
+            }
+        }
+    }
+
+    /// Places the mbarriers of a kernel with a wait limit.
+    fn reserve_limited_barriers(&mut self) {
+        match self.memory.reserve(NAMED_BARRIERS * MBARRIER_BYTES, 16) {
+            Some(buffer) => self.limited_barriers = Some(buffer.offset),
+            None => {
+                let message = "there is no shared memory for the barriers of a kernel with a wait limit";
+                self.errors.push(Diagnostic::new(message, None));
+            }
+        }
+    }
+
+    /// Places stages and mbarriers of all pipelines, and the mbarriers of order points.
+    fn allocate_pipelines(&mut self, warp_spec: &WarpSpecialization) -> Result<PipelineBuffers, &'static str> {
+        let mut pipelines = Vec::new();
+        for pipeline in &warp_spec.pipelines {
+            let bytes = pipeline.num_stages * pipeline.stage_bytes;
+            let slab = self.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            pipelines.push(StageBuffers { smem: slab, barriers: 0 });
+        }
+        let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
+        let order_bytes = if self.info.pingpong_groups > 1 { MBARRIER_BYTES * ORDER_BARRIERS } else { 0 };
+        let barriers =
+            self.memory.reserve(stages * BARRIER_BYTES + order_bytes, 16).ok_or("shared memory for barriers")?;
+        let mut next = barriers.offset;
+        for (pipeline, plan) in pipelines.iter_mut().zip(&warp_spec.pipelines) {
+            pipeline.barriers = next;
+            next += plan.num_stages * BARRIER_BYTES;
+        }
+        Ok(PipelineBuffers { stages: pipelines, order_barriers: next })
+    }
+}
+
+/// Returns bytes and alignment of a block-local array.
+fn extent(module: &Module, id: OpId) -> Option<(u32, u32)> {
+    let op = module.op(id);
+    let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = module.ty(op.results[0]) else { return None };
+    let number = |kind| match op.attr(kind) {
+        Some(Attr::NumElem(n) | Attr::Alignment(n)) => Some(*n),
+        _ => None,
+    };
+    let bits = number(AttrKind::NumElem)?.checked_mul(pointee.storage_bits().into())?;
+    let align = number(AttrKind::Alignment)?.max(16);
+    Some((u32::try_from(bits.div_ceil(8)).ok()?, u32::try_from(align).ok()?))
+}
