@@ -401,6 +401,11 @@ impl OpCosts<'_, '_> {
         cost
     }
 
+    /// Returns the cost of operands of MMAs that threads write to shared memory.
+    pub fn written_operands(&self, bytes: usize) -> OpCost {
+        self.through_shared(bytes as f64, 1.0)
+    }
+
     /// Returns true if an operand of an MMA is in registers.
     fn is_held(&self, value: Value, product: OpId) -> bool {
         let Some(Ok(plan)) = self.context.inference.mma_plans.get(&product) else { return false };
